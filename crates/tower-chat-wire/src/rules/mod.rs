@@ -41,6 +41,7 @@ mod refused;
 mod schema;
 mod service_rules;
 mod table;
+mod wires;
 
 pub use self::{
     check::{NotTaken, check_new},

@@ -1,0 +1,146 @@
+//! Calls of tools, and what a service needs with those of other services.
+
+use serde_json::json;
+use tower_chat_core::{Change, ChangeKind, Message, Part, Reasoning, ToolCall};
+
+use super::{FittedParts, Fitting};
+use crate::{
+    body::BodyWire,
+    fields::{Fields, raw},
+    rules::{
+        arguments,
+        natives::wire_name,
+        service_rules::{ArgumentRule, ForeignRule},
+    },
+};
+
+impl Fitting<'_> {
+    pub(super) fn call(
+        &mut self,
+        message: &Message,
+        call: &ToolCall,
+        fitted_parts: &mut FittedParts,
+    ) -> ToolCall {
+        let mut sent = call.clone();
+        sent.native = self.native(message, call.native.as_ref(), fitted_parts);
+        sent.id = self.ids.call(call.id.as_deref());
+        if sent.id != call.id {
+            fitted_parts.has_changed = true;
+            let ids = (call.id.as_deref().unwrap_or_default(), sent.id.as_deref());
+            let what = format!("the call {:?} is sent as {:?}", ids.0, ids.1.unwrap_or_default());
+            self.change(message, ChangeKind::CallId, what);
+        }
+        if let Some(name) = self.name(&call.name) {
+            fitted_parts.has_changed = true;
+            sent.name = name;
+        }
+        if self.rules.definitions_with_calls && !self.called.contains(&sent.name) {
+            self.called.push(sent.name.clone());
+        }
+        if self.rules.arguments == ArgumentRule::Object
+            && has_json_arguments(&sent, self.rules.wire)
+            && (has_text_arguments(self.rules.wire) || !call.arguments.trim().is_empty())
+            && let Some(arguments) = arguments::as_object(&call.arguments)
+        {
+            fitted_parts.has_changed = true;
+            sent.arguments = arguments;
+            let what = format!("the arguments of a call of {:?} are made a JSON object", call.name);
+            self.change(message, ChangeKind::Arguments, what);
+        }
+        sent
+    }
+
+    /// The name to send for a tool, if it is another.
+    pub(super) fn name(&mut self, name: &str) -> Option<String> {
+        let count = self.names.len();
+        let sent = self.names.sent(name, &self.rules.tool_names)?;
+        if self.names.len() > count {
+            let what = format!("the tool {name:?} is sent as {sent:?}");
+            self.changes.push(Change::new(ChangeKind::Name, what));
+        }
+        Some(sent)
+    }
+
+    /// Adds what the service needs with calls of other services.
+    pub(super) fn complete_calls(&mut self, message: &Message, fitted_parts: &mut FittedParts) {
+        if !fitted_parts.has_call {
+            return;
+        }
+        match self.rules.foreign_calls {
+            ForeignRule::Nothing => {}
+            ForeignRule::EmptyReasoning(field) => {
+                let wire = wire_name(self.rules.wire);
+                let has_own = fitted_parts.parts.iter().any(|part| match part {
+                    Part::Reasoning(reasoning) => {
+                        Fields::of_native(reasoning.native.as_ref(), wire)
+                            .is_some_and(|fields| fields.contains(field))
+                    }
+                    _ => false,
+                });
+                if !has_own {
+                    let mut fields = Fields::default();
+                    fields.set(field, raw(&()));
+                    let mut reasoning = Reasoning::new("");
+                    reasoning.native = Some(fields.into_native(wire));
+                    fitted_parts.parts.insert(0, Part::Reasoning(reasoning));
+                    fitted_parts.has_changed = true;
+                    let what = format!("an empty {field} is added to calls without one");
+                    self.change(message, ChangeKind::Reasoning, what);
+                }
+            }
+            // Gemini's own wire adds its stand-in where it writes the call.
+            ForeignRule::Signature(signature) if self.rules.wire == BodyWire::OpenAiChat => {
+                if sign_first_call(fitted_parts, signature) {
+                    let what = "the stand-in for a signature is added to a call";
+                    self.change(message, ChangeKind::Reasoning, what);
+                }
+            }
+            ForeignRule::Signature(_) => {}
+        }
+    }
+}
+
+/// Whether the arguments of the call are JSON: those of OpenAI's custom and hosted tools are not.
+fn has_json_arguments(call: &ToolCall, wire: BodyWire) -> bool {
+    let Some(fields) = Fields::of_native(call.native.as_ref(), wire_name(wire)) else {
+        return true;
+    };
+    match wire {
+        BodyWire::OpenAiChat => !fields.contains("custom"),
+        BodyWire::OpenAiResponses => fields.text("type").is_none_or(|kind| kind == "function_call"),
+        BodyWire::Anthropic
+        | BodyWire::Gemini
+        | BodyWire::BedrockConverse
+        | BodyWire::Cohere
+        | BodyWire::Ollama => true,
+    }
+}
+
+/// Whether the arguments are a text on the wire. On the others they are a JSON value, which is missing
+/// where there are none.
+fn has_text_arguments(wire: BodyWire) -> bool {
+    matches!(wire, BodyWire::OpenAiChat | BodyWire::OpenAiResponses | BodyWire::Cohere)
+}
+
+/// Adds a signature to the first call of an answer, as Gemini's endpoint of Chat Completions takes it,
+/// unless the call has one.
+fn sign_first_call(fitted_parts: &mut FittedParts, signature: &str) -> bool {
+    let first = fitted_parts.parts.iter_mut().find_map(|part| match part {
+        Part::ToolCall(call) if !call.provider_executed => Some(call),
+        _ => None,
+    });
+    let Some(call) = first else { return false };
+    let wire = wire_name(BodyWire::OpenAiChat);
+    let mut fields = Fields::of_native(call.native.as_ref(), wire).unwrap_or_default();
+    if fields.contains("extra_content") {
+        return false;
+    }
+    if fields.is_empty() {
+        fields.set("type", raw("function"));
+        fields.set("function", raw(&json!({})));
+    }
+    fields.set("extra_content", raw(&json!({"google": {"thought_signature": signature}})));
+    call.native = Some(fields.into_native(wire));
+    fitted_parts.has_changed = true;
+    true
+}

@@ -1,0 +1,318 @@
+//! Requests as a service takes them.
+
+mod calls;
+mod options;
+mod parts;
+mod results;
+
+use std::{borrow::Cow, collections::HashSet, sync::Arc};
+
+use tower_chat_core::{
+    Change, ChangeKind, ChatRequest, Message, Messages, Native, Part, RefusalMark, RefusalMarks,
+    Role,
+};
+
+use super::{
+    hosted,
+    ids::CallIds,
+    media::Count,
+    names::NameMap,
+    natives::{is_foreign, wire_name},
+    refused::{Refused, Replaced},
+    service_rules::{EmptyRule, ForeignRule, ServiceRules},
+};
+use crate::{fields::Fields, provider_calls::ids_of_assistants_provider_calls};
+
+/// A request that the rules of a service allow.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Fitted {
+    /// The request to write.
+    pub request: ChatRequest,
+    /// The names that are sent in another form, for the reader of the answer.
+    pub names: NameMap,
+    /// What is sent in another form, and what is left out.
+    pub changes: Vec<Change>,
+}
+
+/// In the extensions of a request that was fitted: what the writer of its body has to know of the rules.
+#[derive(Debug, Clone, Copy)]
+struct IsFitted(ForeignRule);
+
+/// Makes a request one that the rules of a service allow.
+///
+/// What the rules allow is left as it is. A message, and so the bytes that are sent for it, depends on the
+/// messages before it alone. Of media that move behind the results of a round, the message of the user that
+/// has them stands behind the last result that the request has.
+///
+/// Content that the service has refused, by the [`RefusalMarks`] in the extensions of the request, is replaced
+/// by a sentence.
+///
+/// A request that was fitted is returned as it is.
+pub fn fit(request: &ChatRequest, rules: &ServiceRules) -> Fitted {
+    if request.extensions.get::<IsFitted>().is_some() {
+        return Fitted { request: request.clone(), names: NameMap::default(), changes: Vec::new() };
+    }
+    let mut fitting = Fitting::new(rules);
+    fitting.unanswered = hosted::unanswered(&request.messages, rules.wire);
+    let refused = Refused::of(request, rules);
+    for message in &request.messages {
+        match refused.replace(message) {
+            Some(replaced) => fitting.push_replaced(replaced),
+            None => fitting.push(message),
+        }
+    }
+    fitting.put_behind();
+    let options = fitting.options(&request.options);
+    let Fitting { messages, has_changed, names, changes, .. } = fitting;
+    let mut request = request.clone();
+    if has_changed {
+        request.messages = messages.into_iter().collect();
+    }
+    if let Some(options) = options {
+        request.options = Arc::new(options);
+    }
+    request.extensions.insert(IsFitted(rules.foreign_calls));
+    Fitted { request, names, changes }
+}
+
+/// What a service would receive of these messages in another form than they are stored, and what it would
+/// not receive, as [`fit`] changes them.
+///
+/// ```
+/// use tower_chat_core::{ChangeKind, Message, Messages, ToolCall};
+/// use tower_chat_wire::{body::BodyWire, rules::{ServiceRules, explain}};
+/// let rules = ServiceRules::named(BodyWire::OpenAiChat, "mistral").expect("a known service");
+/// let messages = Messages::from(Message::tool_calls([ToolCall::new("call_1", "look", "{cut off")]));
+/// let changes = explain(&messages, &rules);
+/// assert_eq!(changes[0].kind, ChangeKind::Arguments);
+/// assert_eq!(changes[0].to_string(), "the arguments of a call of \"look\" are made a JSON object");
+/// ```
+pub fn explain(messages: &Messages, rules: &ServiceRules) -> Vec<Change> {
+    let marks = messages.iter().flat_map(|message| RefusalMark::stored_in(message));
+    let marks = RefusalMarks::new(marks);
+    fit(&ChatRequest::new(messages.clone()).with_extension(marks), rules).changes
+}
+
+/// The request, fitted to the rules if it was not fitted yet.
+pub(crate) fn fitted(
+    request: &ChatRequest,
+    rules: impl FnOnce() -> ServiceRules,
+) -> Cow<'_, ChatRequest> {
+    if request.extensions.get::<IsFitted>().is_some() {
+        Cow::Borrowed(request)
+    } else {
+        Cow::Owned(fit(request, &rules()).request)
+    }
+}
+
+/// What calls of other services need in a request that was fitted.
+pub(crate) fn foreign_rule(request: &ChatRequest) -> Option<ForeignRule> {
+    request.extensions.get::<IsFitted>().map(|fitted| fitted.0)
+}
+
+/// What stands between the results of tools and a message of the user where a message of the assistant has
+/// to.
+const BRIDGE: &str = "Ok.";
+
+/// What begins the message of the user with the media of results.
+const BEHIND: &str = "The attachments of the results above:";
+
+#[derive(Debug)]
+struct Fitting<'r> {
+    rules: &'r ServiceRules,
+    messages: Vec<Arc<Message>>,
+    has_changed: bool,
+    names: NameMap,
+    ids: CallIds,
+    changes: Vec<Change>,
+    /// The media of results that follow the results of the round.
+    behind: Vec<Part>,
+    /// The media in the messages since the last one of the assistant.
+    count: Count,
+    /// The names of the tools that the history calls, as they are sent.
+    called: Vec<String>,
+    has_results: bool,
+    /// The ids of calls of the service's own tools that nothing answers.
+    unanswered: HashSet<String>,
+}
+
+/// One message as it is fitted.
+#[derive(Debug, Default)]
+struct FittedParts {
+    parts: Vec<Part>,
+    has_changed: bool,
+    /// The media of its results that follow them.
+    behind: Vec<Part>,
+    /// The ids of calls that a service ran itself and that are left out.
+    left_out: HashSet<Option<String>>,
+    has_call: bool,
+}
+
+impl<'r> Fitting<'r> {
+    fn new(rules: &'r ServiceRules) -> Self {
+        Self {
+            rules,
+            messages: Vec::new(),
+            has_changed: false,
+            names: NameMap::default(),
+            ids: CallIds::new(rules.call_ids),
+            changes: Vec::new(),
+            behind: Vec::new(),
+            count: Count::default(),
+            called: Vec::new(),
+            has_results: false,
+            unanswered: HashSet::new(),
+        }
+    }
+
+    fn push_replaced(&mut self, replaced: Replaced) {
+        let Replaced { message, what } = replaced;
+        self.has_changed = true;
+        what.into_iter().for_each(|what| self.change(&message, ChangeKind::Refused, what));
+        self.push(&message);
+    }
+
+    fn push(&mut self, message: &Arc<Message>) {
+        let has_results = message.role != Role::Assistant && message.results().next().is_some();
+        if !has_results && !matches!(message.role, Role::Tool) {
+            self.put_behind();
+        }
+        let is_mixed = has_results && message.role != Role::Tool;
+        if is_mixed && self.rules.answer_after_results {
+            let (results, rest): (Vec<Part>, Vec<Part>) =
+                message.parts.iter().cloned().partition(|part| part.as_tool_result().is_some());
+            if !rest.is_empty() {
+                self.has_changed = true;
+                let mut results = message.with_parts(results);
+                results.role = Role::Tool;
+                self.push(&Arc::new(results));
+                return self.push(&Arc::new(message.with_parts(rest)));
+            }
+        }
+        if message.role == Role::Assistant
+            && message.parts.iter().any(|part| is_written(part, self.rules))
+        {
+            self.count = Count::default();
+        }
+        self.ids.follow(message.role, message.calls().next().is_some());
+        if is_plain(message) {
+            return self.finish(message, None);
+        }
+        let mut fitted_parts = FittedParts::default();
+        let at_provider = ids_of_assistants_provider_calls(message);
+        for part in &message.parts {
+            self.part(message, part, &mut fitted_parts, &at_provider);
+        }
+        if message.role == Role::Assistant {
+            self.complete_calls(message, &mut fitted_parts);
+        } else if self.rules.user_media.named_documents {
+            add_text_beside(&mut fitted_parts);
+        }
+        let behind = std::mem::take(&mut fitted_parts.behind);
+        if is_mixed && !behind.is_empty() {
+            fitted_parts.parts.extend(behind);
+        } else {
+            self.behind.extend(behind);
+        }
+        self.finish(message, Some(fitted_parts));
+    }
+
+    /// Adds a message, with its own parts or the fitted ones, unless nothing is left of it.
+    fn finish(&mut self, message: &Arc<Message>, fitted_parts: Option<FittedParts>) {
+        let parts = fitted_parts
+            .as_ref()
+            .map_or(message.parts.as_slice(), |fitted_parts| &fitted_parts.parts);
+        let was_emptied = parts.is_empty() && !message.parts.is_empty();
+        let is_refused = self.rules.empty_assistant == EmptyRule::LeaveOut
+            && message.role == Role::Assistant
+            && !parts.iter().any(|part| says_something(part, message, self.rules));
+        if was_emptied || is_refused {
+            self.has_changed = true;
+            self.change(message, ChangeKind::Message, "a message without a content is left out");
+            return;
+        }
+        if parts.iter().any(|part| matches!(part, Part::Text(_) | Part::Media(_))) {
+            self.bridge(message.role);
+        }
+        let changed = fitted_parts.filter(|fitted_parts| fitted_parts.has_changed);
+        self.has_changed |= changed.is_some();
+        self.messages.push(match changed {
+            Some(fitted_parts) => Arc::new(message.with_parts(fitted_parts.parts)),
+            None => Arc::clone(message),
+        });
+    }
+
+    /// Adds a message of the assistant where one has to stand before a message of the user.
+    fn bridge(&mut self, role: Role) {
+        let follows_results =
+            self.messages.last().is_some_and(|last| last.role == Role::Tool) && role == Role::User;
+        if follows_results && self.rules.answer_after_results {
+            self.has_changed = true;
+            let what = "a message of the assistant is added between results and the user";
+            self.changes.push(Change::new(ChangeKind::Message, what));
+            self.messages.push(Arc::new(Message::assistant(BRIDGE)));
+        }
+    }
+
+    /// Adds the media that follow the results of a round.
+    fn put_behind(&mut self) {
+        if self.behind.is_empty() {
+            return;
+        }
+        self.has_changed = true;
+        self.bridge(Role::User);
+        let media = std::mem::take(&mut self.behind);
+        let parts = std::iter::once(Part::text(BEHIND)).chain(media).collect();
+        self.messages.push(Arc::new(Message::new(Role::User, parts)));
+    }
+
+    fn change(&mut self, message: &Message, kind: ChangeKind, what: impl Into<String>) {
+        self.changes.push(Change::new(kind, what).of_message(message.id));
+    }
+}
+
+/// Whether the message has a text alone, which every service takes.
+fn is_plain(message: &Message) -> bool {
+    message.parts.iter().all(|part| matches!(part, Part::Text(text) if text.native.is_none()))
+}
+
+/// Whether a service that refuses empty answers takes one with this part.
+fn says_something(part: &Part, message: &Message, rules: &ServiceRules) -> bool {
+    match part {
+        Part::Text(text) => !text.text.trim().is_empty(),
+        Part::ToolCall(call) => !call.provider_executed,
+        Part::ToolResult(result) => {
+            let at_provider = ids_of_assistants_provider_calls(message);
+            !at_provider.contains(&result.call_id.as_deref())
+        }
+        Part::Media(_) => true,
+        Part::Native(native) => {
+            let Some(fields) = Fields::of_native(Some(native), wire_name(rules.wire)) else {
+                return false;
+            };
+            let has_value = |value: &str| !matches!(value, "null" | "\"\"" | "[]" | "{}");
+            let names = ["audio", "function_call", "images", "refusal", "tool_calls"];
+            !fields.contains("role")
+                || fields
+                    .iter()
+                    .any(|(name, value)| names.contains(&name) && has_value(value.get()))
+        }
+        _ => false,
+    }
+}
+
+/// Whether a message of the assistant with this part is surely written, so that the messages of the user
+/// before and behind it are not joined.
+fn is_written(part: &Part, rules: &ServiceRules) -> bool {
+    let is_own = |native: Option<&Native>| {
+        native.is_some_and(|native| &*native.wire == wire_name(rules.wire))
+            && !is_foreign(native, rules)
+    };
+    match part {
+        Part::Text(text) => !text.text.trim().is_empty(),
+        Part::ToolCall(call) => !call.provider_executed,
+        Part::Reasoning(reasoning) => is_own(reasoning.native.as_ref()),
+        _ => false,
+    }
+}

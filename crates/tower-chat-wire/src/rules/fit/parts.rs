@@ -1,0 +1,178 @@
+//! The parts of a message, one by one.
+
+use std::collections::HashSet;
+
+use tower_chat_core::{ChangeKind, Media, Message, Native, Part, Reasoning, Text};
+
+use super::{FittedParts, Fitting};
+use crate::rules::{
+    hosted, media,
+    natives::{
+        has_id_of_other_service, is_foreign, is_in_refused_field, is_result_of_other_service,
+    },
+    service_rules::ReasoningRule,
+};
+
+impl Fitting<'_> {
+    pub(super) fn part(
+        &mut self,
+        message: &Message,
+        part: &Part,
+        fitted_parts: &mut FittedParts,
+        at_provider: &HashSet<Option<&str>>,
+    ) {
+        if self.is_unanswered(part) {
+            fitted_parts.has_changed = true;
+            let what = "a call of a tool of the service is left out, since it has no result";
+            return self.change(message, ChangeKind::Native, what);
+        }
+        match part {
+            Part::Text(text) => {
+                let native = self.native(message, text.native.as_ref(), fitted_parts);
+                let text = Text::new(&text.text);
+                fitted_parts
+                    .parts
+                    .push(Part::Text(with_native(text, native, |text| &mut text.native)));
+            }
+            Part::Reasoning(reasoning) => {
+                if self.is_left_out(message, reasoning) {
+                    fitted_parts.has_changed = true;
+                } else {
+                    fitted_parts.parts.push(part.clone());
+                }
+            }
+            Part::ToolCall(call) if call.provider_executed => {
+                if is_foreign(call.native.as_ref(), self.rules)
+                    || has_id_of_other_service(call, self.rules)
+                {
+                    fitted_parts.left_out.insert(call.id.clone());
+                    fitted_parts.has_changed = true;
+                    let what =
+                        format!("a call of {:?} that another service ran is left out", call.name);
+                    self.change(message, ChangeKind::Native, what);
+                } else {
+                    fitted_parts.parts.push(part.clone());
+                }
+            }
+            Part::ToolCall(call) => {
+                let call = self.call(message, call, fitted_parts);
+                fitted_parts.has_call = true;
+                fitted_parts.parts.push(Part::ToolCall(call));
+            }
+            Part::ToolResult(result) if at_provider.contains(&result.call_id.as_deref()) => {
+                if fitted_parts.left_out.contains(&result.call_id)
+                    || is_foreign(result.native.as_ref(), self.rules)
+                {
+                    fitted_parts.has_changed = true;
+                } else {
+                    fitted_parts.parts.push(part.clone());
+                }
+            }
+            Part::ToolResult(result) => {
+                self.has_results = true;
+                let result = self.result(message, result, fitted_parts);
+                fitted_parts.parts.push(Part::ToolResult(result));
+            }
+            Part::Media(media) => {
+                let part = self.media(message, media, fitted_parts);
+                fitted_parts.parts.push(part);
+            }
+            Part::Native(native) => {
+                if is_foreign(Some(native), self.rules)
+                    || is_result_of_other_service(native, self.rules)
+                {
+                    fitted_parts.has_changed = true;
+                    self.left_out(message, native);
+                } else {
+                    fitted_parts.parts.push(part.clone());
+                }
+            }
+            part => fitted_parts.parts.push(part.clone()),
+        }
+    }
+
+    fn is_unanswered(&self, part: &Part) -> bool {
+        !self.unanswered.is_empty()
+            && hosted::call_of(part, self.rules.wire)
+                .is_some_and(|id| self.unanswered.contains(&id))
+    }
+
+    /// The native item of a part, unless another service made it.
+    pub(super) fn native(
+        &mut self,
+        message: &Message,
+        native: Option<&Native>,
+        fitted_parts: &mut FittedParts,
+    ) -> Option<Native> {
+        if !is_foreign(native, self.rules) {
+            return native.cloned();
+        }
+        fitted_parts.has_changed = true;
+        if let Some(native) = native {
+            self.left_out(message, native);
+        }
+        None
+    }
+
+    pub(super) fn left_out(&mut self, message: &Message, native: &Native) {
+        let issuer = native.issuer.as_deref().unwrap_or("another service");
+        self.change(message, ChangeKind::Native, format!("an item of {issuer} is left out"));
+    }
+
+    fn is_left_out(&mut self, message: &Message, reasoning: &Reasoning) -> bool {
+        let is_foreign = is_foreign(reasoning.native.as_ref(), self.rules);
+        let is_refused = self.rules.own_reasoning == ReasoningRule::LeftOut
+            || is_in_refused_field(reasoning, self.rules);
+        if is_foreign || is_refused {
+            let issuer = reasoning.native.as_ref().and_then(|native| native.issuer.as_deref());
+            let what = format!("reasoning of {} is left out", issuer.unwrap_or("another service"));
+            self.change(message, ChangeKind::Native, what);
+        }
+        is_foreign || is_refused
+    }
+
+    /// Media in a message of the user, the system or the assistant.
+    fn media(&mut self, message: &Message, media: &Media, fitted_parts: &mut FittedParts) -> Part {
+        let native = self.native(message, media.native.as_ref(), fitted_parts);
+        let mut sent = media.clone();
+        sent.native = native;
+        if let Some(normal) = media::normal(&sent, self.rules.wire) {
+            fitted_parts.has_changed = true;
+            sent = normal;
+        }
+        let is_taken = media::is_taken_from(message.role, &sent, self.rules);
+        if is_taken && self.count.admit(&sent, &self.rules.user_media) {
+            return Part::Media(sent);
+        }
+        fitted_parts.has_changed = true;
+        self.sentence(message, media)
+    }
+
+    pub(super) fn sentence(&mut self, message: &Message, media: &Media) -> Part {
+        let what = format!("{} is replaced by a sentence", media.media_type);
+        self.change(message, ChangeKind::Media, what);
+        Part::text(media::sentence(media))
+    }
+}
+
+pub(super) fn with_native<P>(
+    mut part: P,
+    native: Option<Native>,
+    field: impl FnOnce(&mut P) -> &mut Option<Native>,
+) -> P {
+    *field(&mut part) = native;
+    part
+}
+
+/// Adds a text to media that the service takes beside a text alone.
+pub(super) fn add_text_beside(fitted_parts: &mut FittedParts) {
+    let is_document = |part: &Part| matches!(part, Part::Media(media) if !media::is_image(media));
+    let has_text = fitted_parts
+        .parts
+        .iter()
+        .any(|part| part.as_text().is_some_and(|text| !text.trim().is_empty()));
+    if !has_text && fitted_parts.parts.iter().any(is_document) {
+        fitted_parts.has_changed = true;
+        fitted_parts.parts.push(Part::text("The attached document:"));
+    }
+}

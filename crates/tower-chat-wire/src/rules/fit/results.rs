@@ -1,0 +1,126 @@
+//! The results of tools.
+
+use tower_chat_core::{ChangeKind, Media, Message, Part, Role, Text, ToolResult};
+
+use super::{FittedParts, Fitting, parts::with_native};
+use crate::rules::{
+    media,
+    natives::is_foreign,
+    service_rules::{Otherwise, ResultRule},
+};
+
+impl Fitting<'_> {
+    pub(super) fn result(
+        &mut self,
+        message: &Message,
+        result: &ToolResult,
+        fitted_parts: &mut FittedParts,
+    ) -> ToolResult {
+        let mut sent = result.clone();
+        sent.native = self.native(message, result.native.as_ref(), fitted_parts);
+        sent.call_id = self.ids.result(result.call_id.as_deref());
+        if let Some(name) = result.name.as_deref().and_then(|name| self.name(name)) {
+            sent.name = Some(name);
+        }
+        let is_text_only = result.is_error && self.rules.error_results == ResultRule::TextOnly;
+        let mut content = Vec::with_capacity(result.content.len());
+        let mut has_moved = false;
+        let mut has_changed = false;
+        for part in &result.content {
+            match part {
+                Part::Media(media) => match self.result_media(media, is_text_only) {
+                    Placed::Here(media) => {
+                        has_changed |= media.is_some();
+                        content.push(media.map_or_else(|| part.clone(), Part::Media));
+                    }
+                    Placed::Behind(media) => {
+                        (has_moved, has_changed) = (true, true);
+                        let what =
+                            format!("{} of a result is sent behind the results", media.media_type);
+                        self.change(message, ChangeKind::Media, what);
+                        fitted_parts.behind.push(Part::Media(media));
+                    }
+                    Placed::Sentence => {
+                        has_changed = true;
+                        content.push(self.sentence(message, media));
+                    }
+                },
+                Part::Native(native) => {
+                    let is_foreign = is_foreign(Some(native), self.rules);
+                    if is_foreign || is_text_only {
+                        has_changed = true;
+                        self.left_out(message, native);
+                    } else {
+                        content.push(part.clone());
+                    }
+                }
+                Part::Text(text) => {
+                    let native = self.native(message, text.native.as_ref(), fitted_parts);
+                    let text = Text::new(&text.text);
+                    content.push(Part::Text(with_native(text, native, |text| &mut text.native)));
+                }
+                part => content.push(part.clone()),
+            }
+        }
+        let is_blank = !content.iter().any(|part| match part {
+            Part::Text(text) => !text.text.trim().is_empty(),
+            Part::Media(_) | Part::Native(_) => true,
+            _ => false,
+        });
+        if is_blank && (has_moved || is_text_only || has_changed && !result.content.is_empty()) {
+            has_changed = true;
+            let text = match (has_moved, result.is_error) {
+                (true, false) => {
+                    "[The attachments of this result are in the message behind the results.]"
+                }
+                (true, true) => {
+                    "[The tool failed. What it returned is in the message behind the results.]"
+                }
+                (false, true) => "The tool failed.",
+                (false, false) => "[The content of this result cannot be shown to this model.]",
+            };
+            content.retain(|part| part.as_text().is_none());
+            content.push(Part::text(text));
+            self.change(message, ChangeKind::Result, "a result gets a text that says what it had");
+        }
+        sent.content = content;
+        fitted_parts.has_changed |=
+            has_changed || sent.call_id != result.call_id || sent.name != result.name;
+        sent
+    }
+
+    /// Where media of a result go.
+    fn result_media(&mut self, media: &Media, is_text_only: bool) -> Placed {
+        let rules = self.rules;
+        let native = media.native.clone().filter(|native| !is_foreign(Some(native), rules));
+        let plain = media::normal(media, rules.wire).or_else(|| {
+            (native.is_none() && media.native.is_some())
+                .then(|| Media::new(&*media.media_type, media.source.clone()))
+        });
+        let found = plain.as_ref().unwrap_or(media);
+        if !is_text_only && media::is_taken(found, &rules.tool_media, rules) {
+            return match self.count.admit(found, &rules.tool_media) {
+                true => Placed::Here(plain),
+                false => Placed::Sentence,
+            };
+        }
+        let may_move = is_text_only || rules.tool_media.otherwise == Otherwise::Behind;
+        let can_move = may_move && media::is_taken_from(Role::User, found, rules);
+        if can_move && self.count.admit(found, &rules.user_media) {
+            Placed::Behind(Media::new(&*found.media_type, found.source.clone()))
+        } else {
+            Placed::Sentence
+        }
+    }
+}
+
+/// Where media of a result go.
+#[derive(Debug)]
+enum Placed {
+    /// They stay in the result, in another form if there is one.
+    Here(Option<Media>),
+    /// A message behind the results has them.
+    Behind(Media),
+    /// A sentence stands in their place.
+    Sentence,
+}

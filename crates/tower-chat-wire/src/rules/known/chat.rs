@@ -1,0 +1,220 @@
+//! Services of Chat Completions.
+
+use super::{
+    DEEPSEEK_THINKING, GEMINI_FUNCTION, GEMINI_SIGNATURES, KnownService, OPENAI_FILES, XAI_API,
+    nothing, service, unique_ids,
+};
+use crate::{
+    body::BodyWire,
+    rules::{
+        service_rules::{
+            EmptyRule, ForeignRule, IdForm, IdRule, MediaRule, Otherwise, ReasoningRule,
+            ServiceRules,
+        },
+        wires::{IMAGES, OPENAI_CHAT},
+    },
+};
+
+pub(super) const OPENAI: KnownService =
+    service("openai", BodyWire::OpenAiChat, &["api.openai.com"], openai_chat, OPENAI_CHAT_SOURCES);
+pub(super) const AZURE: KnownService = service(
+    "azure",
+    BodyWire::OpenAiChat,
+    &["openai.azure.com", "services.ai.azure.com", "cognitiveservices.azure.com"],
+    openai_chat,
+    OPENAI_CHAT_SOURCES,
+);
+pub(super) const OPENROUTER: KnownService = service(
+    "openrouter",
+    BodyWire::OpenAiChat,
+    &["openrouter.ai"],
+    openrouter,
+    &[
+        ("call_ids", OPENROUTER_LONG_ID),
+        ("own_reasoning", OPENROUTER_REASONING),
+        ("empty_assistant", OPENAI_CHAT_API),
+    ],
+);
+pub(super) const DEEPSEEK: KnownService = service(
+    "deepseek",
+    BodyWire::OpenAiChat,
+    &["api.deepseek.com"],
+    deepseek,
+    &[
+        ("call_ids", "https://github.com/HKUDS/nanobot/issues/3945"),
+        ("user_media", "https://api-docs.deepseek.com/api/create-chat-completion"),
+        ("own_reasoning", DEEPSEEK_THINKING),
+        ("foreign_calls", "https://github.com/anomalyco/opencode/issues/17523"),
+        ("empty_assistant", "https://api-docs.deepseek.com/api/create-chat-completion"),
+    ],
+);
+pub(super) const MISTRAL: KnownService = service(
+    "mistral",
+    BodyWire::OpenAiChat,
+    &["mistral.ai"],
+    mistral,
+    &[
+        ("call_ids", MISTRAL_IDS),
+        ("call_ids", MISTRAL_SAME_ID),
+        ("user_media", MISTRAL_TYPES),
+        ("reasoning_fields", MISTRAL_TYPES),
+        ("empty_assistant", MISTRAL_TYPES),
+        ("answer_after_results", MISTRAL_ORDER),
+    ],
+);
+pub(super) const GROQ: KnownService = service(
+    "groq",
+    BodyWire::OpenAiChat,
+    &["api.groq.com"],
+    groq,
+    &[
+        ("call_ids", OPENAI_SAME_ID),
+        ("user_media", "https://console.groq.com/docs/vision"),
+        ("reasoning_fields", GROQ_FIELD),
+        ("reasoning_fields", GROQ_TYPES),
+        ("empty_assistant", GROQ_TYPES),
+    ],
+);
+pub(super) const XAI: KnownService = service(
+    "xai",
+    BodyWire::OpenAiChat,
+    &["api.x.ai"],
+    xai,
+    &[("call_ids", OPENAI_SAME_ID), ("user_media", XAI_API), ("empty_assistant", XAI_API)],
+);
+pub(super) const FIREWORKS: KnownService = service(
+    "fireworks",
+    BodyWire::OpenAiChat,
+    &["api.fireworks.ai"],
+    strict_chat,
+    &[("call_ids", MISTRAL_SAME_ID), ("empty_assistant", OPENAI_CHAT_API)],
+);
+pub(super) const TOGETHER: KnownService = service(
+    "together",
+    BodyWire::OpenAiChat,
+    &["api.together.xyz", "api.together.ai"],
+    strict_chat,
+    &[("call_ids", OPENAI_SAME_ID), ("empty_assistant", OPENAI_CHAT_API)],
+);
+pub(super) const CEREBRAS: KnownService = service(
+    "cerebras",
+    BodyWire::OpenAiChat,
+    &["api.cerebras.ai"],
+    without_reasoning_fields,
+    &[
+        ("call_ids", OPENAI_SAME_ID),
+        ("reasoning_fields", CEREBRAS_FIELD),
+        ("empty_assistant", OPENAI_CHAT_API),
+    ],
+);
+pub(super) const GEMINI: KnownService = service(
+    "gemini",
+    BodyWire::OpenAiChat,
+    &["generativelanguage.googleapis.com"],
+    gemini_chat,
+    &[
+        ("tool_names", GEMINI_FUNCTION),
+        ("call_ids", OPENAI_SAME_ID),
+        ("foreign_calls", GEMINI_SIGNATURES),
+        ("empty_assistant", OPENAI_CHAT_API),
+    ],
+);
+pub(super) const VLLM: KnownService =
+    service("vllm", BodyWire::OpenAiChat, &[], nothing, &[("arguments", VLLM_SERVER)]);
+pub(super) const LLAMA_CPP: KnownService = service(
+    "llama.cpp",
+    BodyWire::OpenAiChat,
+    &[],
+    reads_result_images,
+    &[("arguments", LLAMA_SERVER), ("tool_media", LLAMA_SERVER)],
+);
+pub(super) const OLLAMA: KnownService = service(
+    "ollama",
+    BodyWire::OpenAiChat,
+    &[],
+    reads_result_images,
+    &[("arguments", OLLAMA_OPENAI), ("tool_media", OLLAMA_OPENAI)],
+);
+
+fn strict_chat(rules: &mut ServiceRules) {
+    unique_ids(rules);
+    rules.empty_assistant = EmptyRule::LeaveOut;
+}
+
+fn openai_chat(rules: &mut ServiceRules) {
+    strict_chat(rules);
+    rules.call_ids.longest = 40;
+    rules.user_media = MediaRule::of(OPENAI_CHAT);
+}
+
+fn deepseek(rules: &mut ServiceRules) {
+    strict_chat(rules);
+    rules.user_media = MediaRule::NONE;
+    rules.own_reasoning = ReasoningRule::Required;
+    rules.foreign_calls = ForeignRule::EmptyReasoning("reasoning_content");
+}
+
+fn mistral(rules: &mut ServiceRules) {
+    strict_chat(rules);
+    rules.call_ids = IdRule { form: IdForm::Nine, longest: 9, ..rules.call_ids };
+    rules.user_media = MediaRule::of(IMAGES);
+    rules.reasoning_fields = Some(&[]);
+    rules.answer_after_results = true;
+}
+
+fn groq(rules: &mut ServiceRules) {
+    strict_chat(rules);
+    rules.user_media = MediaRule::of(IMAGES);
+    rules.reasoning_fields = Some(&["reasoning"]);
+}
+
+fn xai(rules: &mut ServiceRules) {
+    strict_chat(rules);
+    rules.user_media = MediaRule::of(IMAGES);
+}
+
+fn without_reasoning_fields(rules: &mut ServiceRules) {
+    strict_chat(rules);
+    rules.reasoning_fields = Some(&[]);
+}
+
+fn openrouter(rules: &mut ServiceRules) {
+    strict_chat(rules);
+    rules.call_ids.longest = 40;
+}
+
+fn reads_result_images(rules: &mut ServiceRules) {
+    rules.tool_media = MediaRule { otherwise: Otherwise::Behind, ..MediaRule::of(IMAGES) };
+}
+
+fn gemini_chat(rules: &mut ServiceRules) {
+    strict_chat(rules);
+    rules.tool_names.begins_with_letter = true;
+}
+
+const OPENAI_CHAT_API: &str = "https://platform.openai.com/docs/api-reference/chat/create";
+const OPENAI_CHAT_TYPES: &str = "openai-python, types/chat/chat_completion_tool_message_param.py";
+const OPENAI_LONG_ID: &str = "https://github.com/agno-agi/agno/issues/5382";
+const OPENAI_SAME_ID: &str = "https://github.com/agno-agi/agno/issues/5116";
+const MISTRAL_TYPES: &str = "mistralai, models/assistantmessage.py and toolmessage.py";
+const MISTRAL_IDS: &str = "https://github.com/langchain-ai/langchain/pull/24668";
+const MISTRAL_ORDER: &str = "https://github.com/mistralai/mistral-vibe/issues/578";
+const MISTRAL_SAME_ID: &str = "https://github.com/NousResearch/hermes-agent/pull/11722";
+const GROQ_FIELD: &str = "https://github.com/janhq/jan/issues/8136";
+const GROQ_TYPES: &str = "groq-python, types/chat/chat_completion_assistant_message_param.py";
+const CEREBRAS_FIELD: &str = "https://github.com/Kilo-Org/kilocode/issues/10375";
+const OPENROUTER_REASONING: &str = "https://openrouter.ai/docs/use-cases/reasoning-tokens";
+const OPENROUTER_LONG_ID: &str = "https://github.com/openclaw/openclaw/pull/875";
+const OLLAMA_OPENAI: &str = "https://github.com/ollama/ollama/blob/main/openai/openai.go";
+const LLAMA_SERVER: &str = "https://github.com/ggml-org/llama.cpp/tree/master/tools/server";
+const VLLM_SERVER: &str =
+    "https://github.com/vllm-project/vllm/blob/main/vllm/entrypoints/chat_utils.py";
+const OPENAI_CHAT_SOURCES: &[(&str, &str)] = &[
+    ("tool_names", OPENAI_CHAT_API),
+    ("call_ids", OPENAI_LONG_ID),
+    ("call_ids", OPENAI_SAME_ID),
+    ("arguments", OPENAI_CHAT_API),
+    ("tool_media", OPENAI_CHAT_TYPES),
+    ("user_media", OPENAI_FILES),
+    ("empty_assistant", OPENAI_CHAT_API),
+];

@@ -1,0 +1,57 @@
+//! Services of Responses.
+
+use super::{DEEPSEEK_THINKING, KnownService, OPENAI_FILES, XAI_API, service, unique_ids};
+use crate::{
+    body::BodyWire,
+    rules::{service_rules::ServiceRules, wires::BEHIND},
+};
+
+pub(super) const OPENAI: KnownService = service(
+    "openai",
+    BodyWire::OpenAiResponses,
+    &["api.openai.com"],
+    openai_responses,
+    OPENAI_RESPONSES_SOURCES,
+);
+pub(super) const AZURE: KnownService = service(
+    "azure",
+    BodyWire::OpenAiResponses,
+    &["openai.azure.com", "services.ai.azure.com", "cognitiveservices.azure.com"],
+    openai_responses,
+    OPENAI_RESPONSES_SOURCES,
+);
+pub(super) const XAI: KnownService = service(
+    "xai",
+    BodyWire::OpenAiResponses,
+    &["api.x.ai"],
+    text_results,
+    &[("call_ids", OPENAI_RESPONSES_API), ("tool_media", XAI_API)],
+);
+pub(super) const DEEPSEEK: KnownService = service(
+    "deepseek",
+    BodyWire::OpenAiResponses,
+    &["api.deepseek.com"],
+    text_results,
+    &[("call_ids", OPENAI_RESPONSES_API), ("tool_media", DEEPSEEK_THINKING)],
+);
+
+fn openai_responses(rules: &mut ServiceRules) {
+    unique_ids(rules);
+    rules.tool_names.longest = 128;
+}
+
+/// Results of xAI and DeepSeek are texts.
+fn text_results(rules: &mut ServiceRules) {
+    unique_ids(rules);
+    rules.tool_media = BEHIND;
+}
+
+const OPENAI_RESPONSES_API: &str =
+    "https://platform.openai.com/docs/api-reference/responses/create";
+const OPENAI_RESPONSES_SOURCES: &[(&str, &str)] = &[
+    ("tool_names", OPENAI_RESPONSES_API),
+    ("call_ids", OPENAI_RESPONSES_API),
+    ("arguments", OPENAI_RESPONSES_API),
+    ("tool_media", OPENAI_RESPONSES_API),
+    ("user_media", OPENAI_FILES),
+];

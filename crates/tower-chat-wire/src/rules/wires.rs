@@ -1,0 +1,144 @@
+//! The rules of any service of a wire.
+
+use super::service_rules::{
+    ArgumentRule, EmptyRule, ForeignRule, IdForm, IdRule, MediaKind, MediaRule, NameRule,
+    Otherwise, ReasoningRule, ResultRule, ServiceRules, Sources, Unique,
+};
+use crate::body::BodyWire;
+
+pub(super) const fn kind(media_type: &'static str, sources: Sources) -> MediaKind {
+    MediaKind { media_type, sources }
+}
+
+pub(super) const ANYTHING: &[MediaKind] = &[kind("*/*", Sources::Any)];
+pub(super) const IMAGES: &[MediaKind] = &[kind("image/*", Sources::BytesOrUrl)];
+pub(super) const IMAGE_BYTES: &[MediaKind] = &[kind("image/*", Sources::Bytes)];
+pub(super) const OPENAI_CHAT: &[MediaKind] = &[
+    kind("image/png", Sources::BytesOrUrl),
+    kind("image/jpeg", Sources::BytesOrUrl),
+    kind("image/gif", Sources::BytesOrUrl),
+    kind("image/webp", Sources::BytesOrUrl),
+    kind("audio/wav", Sources::Bytes),
+    kind("audio/mpeg", Sources::Bytes),
+    kind("audio/mp3", Sources::Bytes),
+    kind("application/pdf", Sources::Bytes),
+    kind("*/*", Sources::File),
+];
+pub(super) const RESPONSES_RESULTS: &[MediaKind] = &[
+    kind("image/*", Sources::Any),
+    kind("application/*", Sources::Any),
+    kind("text/*", Sources::Any),
+];
+pub(super) const ANTHROPIC: &[MediaKind] = &[
+    kind("image/png", Sources::Any),
+    kind("image/jpeg", Sources::Any),
+    kind("image/gif", Sources::Any),
+    kind("image/webp", Sources::Any),
+    kind("application/pdf", Sources::Any),
+    kind("*/*", Sources::File),
+];
+pub(super) const BEDROCK: &[MediaKind] = &[
+    kind("image/png", Sources::Bytes),
+    kind("image/jpeg", Sources::Bytes),
+    kind("image/gif", Sources::Bytes),
+    kind("image/webp", Sources::Bytes),
+    kind("application/pdf", Sources::Bytes),
+    kind("text/csv", Sources::Bytes),
+    kind("application/msword", Sources::Bytes),
+    kind("application/vnd.openxmlformats-officedocument.wordprocessingml.document", Sources::Bytes),
+    kind("application/vnd.ms-excel", Sources::Bytes),
+    kind("application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", Sources::Bytes),
+    kind("text/html", Sources::Bytes),
+    kind("text/plain", Sources::Bytes),
+    kind("text/markdown", Sources::Bytes),
+];
+pub(super) const GEMINI: &[MediaKind] = &[
+    kind("image/*", Sources::Any),
+    kind("audio/*", Sources::Any),
+    kind("video/*", Sources::Any),
+    kind("text/*", Sources::Any),
+    kind("application/pdf", Sources::Any),
+    kind("application/octet-stream", Sources::File),
+];
+
+pub(super) const WORDS: NameRule = NameRule { also: "", begins_with_letter: false, longest: 64 };
+pub(super) const WORD_IDS: IdRule =
+    IdRule { form: IdForm::Word, longest: 64, unique: Unique::Answer, required: true };
+pub(super) const ANY_IDS: IdRule =
+    IdRule { form: IdForm::Any, longest: usize::MAX, unique: Unique::Answer, required: false };
+pub(super) const BEHIND: MediaRule = MediaRule { otherwise: Otherwise::Behind, ..MediaRule::NONE };
+
+impl ServiceRules {
+    /// The rules of a service of the wire that is not known: it receives its own native items alone, names
+    /// and ids consist of 1 to 64 ASCII letters, digits, `_` and `-`, and nothing is added.
+    pub fn unknown(wire: BodyWire, issuer: &str) -> Self {
+        let rules = Self {
+            wire,
+            issuer: issuer.into(),
+            tool_names: WORDS,
+            call_ids: WORD_IDS,
+            arguments: ArgumentRule::Object,
+            tool_media: BEHIND,
+            user_media: MediaRule::of(ANYTHING),
+            assistant_media: false,
+            error_results: ResultRule::Any,
+            own_reasoning: ReasoningRule::Sent,
+            reasoning_fields: None,
+            foreign_calls: ForeignRule::Nothing,
+            hosted_ids: &[],
+            definitions_with_calls: false,
+            empty_assistant: EmptyRule::AsStored,
+            answer_after_results: false,
+        };
+        match wire {
+            BodyWire::OpenAiChat => rules,
+            BodyWire::OpenAiResponses => {
+                Self { tool_media: MediaRule::of(RESPONSES_RESULTS), ..rules }
+            }
+            BodyWire::Anthropic => Self {
+                call_ids: IdRule { longest: 256, ..WORD_IDS },
+                tool_media: MediaRule::of(ANTHROPIC),
+                user_media: MediaRule::of(ANTHROPIC),
+                error_results: ResultRule::TextOnly,
+                ..rules
+            },
+            BodyWire::Gemini => Self {
+                tool_names: NameRule { also: ".:", begins_with_letter: true, ..WORDS },
+                call_ids: ANY_IDS,
+                tool_media: MediaRule::of(GEMINI),
+                user_media: MediaRule::of(GEMINI),
+                assistant_media: true,
+                ..rules
+            },
+            BodyWire::BedrockConverse => {
+                let media = MediaRule {
+                    most_images: Some(20),
+                    most_documents: Some(5),
+                    named_documents: true,
+                    ..MediaRule::of(BEDROCK)
+                };
+                Self {
+                    tool_media: media,
+                    user_media: media,
+                    error_results: ResultRule::TextOnly,
+                    definitions_with_calls: true,
+                    ..rules
+                }
+            }
+            BodyWire::Cohere => Self {
+                tool_names: NameRule { begins_with_letter: true, ..WORDS },
+                call_ids: IdRule { required: true, ..ANY_IDS },
+                tool_media: MediaRule::NONE,
+                user_media: MediaRule::of(IMAGES),
+                ..rules
+            },
+            BodyWire::Ollama => Self {
+                call_ids: ANY_IDS,
+                tool_media: MediaRule::of(IMAGE_BYTES),
+                user_media: MediaRule::of(IMAGE_BYTES),
+                assistant_media: true,
+                ..rules
+            },
+        }
+    }
+}
