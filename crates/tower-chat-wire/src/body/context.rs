@@ -8,7 +8,7 @@ use crate::{
     AnswerError,
     openai_responses::HistoryLocation,
     rules::NameMap,
-    stream::{Frame, ResponseAccumulator},
+    stream::{Frame, Halves, ResponseAccumulator},
 };
 
 /// The information about a request that the reader of its answer needs.
@@ -69,16 +69,12 @@ impl AnswerContext {
         answer.finish.changes.clone_from(&self.changes);
     }
 
-    /// Wraps an accumulator so that its answer is completed.
+    /// Wraps an accumulator so that it receives whole characters and its answer is completed.
     pub(super) fn around(
         self,
         accumulator: Box<dyn ResponseAccumulator>,
     ) -> Box<dyn ResponseAccumulator> {
-        if self.issuer.is_none() && self.names.is_empty() && self.changes.is_empty() {
-            accumulator
-        } else {
-            Box::new(Completing { accumulator, context: self })
-        }
+        Box::new(Completing { accumulator, halves: Halves::default(), context: self })
     }
 
     fn complete_message(&self, message: &mut Message) {
@@ -116,16 +112,18 @@ impl AnswerContext {
     }
 }
 
-/// An accumulator that completes the answer with the information about its request.
+/// An accumulator that receives whole characters, and completes the answer with the information about its
+/// request.
 #[derive(Debug)]
 struct Completing {
     accumulator: Box<dyn ResponseAccumulator>,
+    halves: Halves,
     context: AnswerContext,
 }
 
 impl ResponseAccumulator for Completing {
     fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, AnswerError> {
-        let mut updates = self.accumulator.push(frame)?;
+        let mut updates = self.accumulator.push(&self.halves.join(frame))?;
         for update in &mut updates {
             if let ChatUpdate::ToolCallDelta(call) = update
                 && let Some(name) = call.name.as_deref()

@@ -45,7 +45,7 @@ use crate::{
     openai_responses::HistoryLocation,
     refusal,
     refusal::CodeFields,
-    stream::{JoinedHalves, ResponseAccumulator},
+    stream::ResponseAccumulator,
 };
 
 /// An API whose bodies can be read and written.
@@ -223,7 +223,7 @@ impl BodyWire {
             Self::Cohere => Box::<cohere::CohereAccumulator>::default(),
             Self::Ollama => Box::<ollama::OllamaAccumulator>::default(),
         };
-        completing.around(Box::new(JoinedHalves::new(accumulator)))
+        completing.around(accumulator)
     }
 
     /// Reads the body of a response whose HTTP status is not a success. The result is always

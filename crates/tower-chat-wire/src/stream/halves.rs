@@ -1,19 +1,17 @@
 //! Joins surrogate pairs whose halves arrived in two pieces of a stream.
 
-use tower_chat_core::{Answer, ChatUpdate};
+use std::borrow::Cow;
 
-use super::{Frame, ResponseAccumulator};
-use crate::AnswerError;
+use super::Frame;
 
-/// An accumulator that passes only whole characters to the accumulator inside.
+/// Joins the halves of surrogate pairs in the frames of one stream.
 ///
 /// JSON writes a character outside of the basic plane, such as an emoji, as a surrogate pair:
 /// `\ud83d\ude00`. Some services divide a text inside a pair: one piece ends with the first half, and
 /// the next piece begins with the second half. Alone, neither half is a character. The first half is
 /// removed from its frame and inserted before the second half.
-#[derive(Debug)]
-pub(crate) struct JoinedHalves {
-    accumulator: Box<dyn ResponseAccumulator>,
+#[derive(Debug, Default)]
+pub(crate) struct Halves {
     /// First halves whose second half has not arrived, in the order in which they arrived.
     waiting: Vec<Half>,
 }
@@ -25,9 +23,14 @@ struct Half {
     escape: String,
 }
 
-impl JoinedHalves {
-    pub(crate) fn new(accumulator: Box<dyn ResponseAccumulator>) -> Self {
-        Self { accumulator, waiting: Vec::new() }
+impl Halves {
+    /// Returns the next frame with whole characters.
+    pub(crate) fn join<'f>(&mut self, frame: &'f Frame) -> Cow<'f, Frame> {
+        let has_half = frame.data.contains("\\ud") || frame.data.contains("\\uD");
+        match has_half.then(|| self.joined(&frame.data)).flatten() {
+            Some(data) => Cow::Owned(Frame { event: frame.event.clone(), data }),
+            None => Cow::Borrowed(frame),
+        }
     }
 
     /// Returns the data of a frame with whole characters; `None` if it has no half of a pair.
@@ -61,33 +64,7 @@ impl JoinedHalves {
     }
 }
 
-impl ResponseAccumulator for JoinedHalves {
-    fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, AnswerError> {
-        let has_half = frame.data.contains("\\ud") || frame.data.contains("\\uD");
-        match has_half.then(|| self.joined(&frame.data)).flatten() {
-            Some(data) => self.accumulator.push(&Frame { event: frame.event.clone(), data }),
-            None => self.accumulator.push(frame),
-        }
-    }
-
-    fn is_complete(&self) -> bool {
-        self.accumulator.is_complete()
-    }
-
-    fn is_last(&self) -> bool {
-        self.accumulator.is_last()
-    }
-
-    fn text(&self) -> String {
-        self.accumulator.text()
-    }
-
-    fn finish(self: Box<Self>) -> Result<Answer, AnswerError> {
-        self.accumulator.finish()
-    }
-}
-
-/// The fields, on any wire, whose texts are continued in the next piece.
+/// The fields of texts that go on in the next piece, on any wire.
 const CONTINUED: [&str; 16] = [
     "arguments",
     "content",
@@ -174,6 +151,8 @@ fn is_escape(content: &str) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    use tower_chat_core::ChatUpdate;
+
     use crate::body::BodyWire;
 
     use super::*;

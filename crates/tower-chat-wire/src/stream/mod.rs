@@ -33,4 +33,4 @@ pub use self::{
     response_accumulator::ResponseAccumulator,
     updates::{Updates, updates},
 };
-pub(crate) use self::{frame::DONE, halves::JoinedHalves};
+pub(crate) use self::{frame::DONE, halves::Halves};
