@@ -146,7 +146,7 @@ pub struct ToolCall {
     /// The provider executed this call itself; it needs no result.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub provider_executed: bool,
-    /// A token limit ended the answer inside this call. Its arguments may be incomplete even if
+    /// A token limit or a filter ended the answer inside this call. Its arguments may be incomplete even if
     /// they are valid JSON. The call is never run. This flag is never sent to a provider.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_cut_off: bool,

@@ -1,7 +1,7 @@
 //! Reads and writes the finish reason and the usage of an answer.
 
-use serde_json::{Map, Value};
-use tower_chat_core::{Finish, FinishReason, Message, Part, Usage};
+use serde_json::{Map, Value, json};
+use tower_chat_core::{Finish, FinishReason, Message, Part, ToolCall, Usage};
 
 /// The finish reasons of a wire.
 #[derive(Debug, Clone, Copy)]
@@ -57,21 +57,49 @@ fn effective(reason: Option<&FinishReason>, has_calls: bool) -> FinishReason {
     }
 }
 
-/// Marks the last call of an answer that a token limit has ended. On wires whose arguments are an
-/// object, the arguments of a call that was cut off can look complete: the object is empty, or the
-/// service has closed it (<https://docs.claude.com/en/docs/build-with-claude/handling-stop-reasons>).
-pub(crate) fn note_cut_off_call(message: &mut Message, finish: &Finish) {
-    if finish.reason != Some(FinishReason::Length) {
-        return;
+/// Whether an answer that ended for this reason may have ended inside of a call.
+fn may_cut_off(finish: &Finish) -> bool {
+    match &finish.reason {
+        Some(FinishReason::Length | FinishReason::ContentFilter) => true,
+        // `malformed_tool_use` of Bedrock, `MALFORMED_FUNCTION_CALL` of Gemini.
+        Some(FinishReason::Other(reason)) => reason.to_ascii_lowercase().starts_with("malformed"),
+        _ => false,
     }
-    let of_content = message.parts.iter_mut().filter(|part| !matches!(part, Part::Native(_)));
-    if let Some(Part::ToolCall(call)) = of_content.last() {
+}
+
+/// Marks the call with which an answer ends, if a token limit or a filter has ended it. On wires whose arguments are an
+/// object, those of a call that was cut off can look whole: the object is empty, or closed by the service
+/// (<https://docs.claude.com/en/docs/build-with-claude/handling-stop-reasons>).
+pub(crate) fn note_cut_off_call(message: &mut Message, finish: &Finish) {
+    if may_cut_off(finish)
+        && let Some(call) = last_call(message)
+    {
         call.is_cut_off = !call.provider_executed;
     }
 }
 
-/// Writes the usage into a body. The usage that was received with the answer is kept if its counts are
-/// the same.
+/// Marks the call with which such an answer ends, if it has no arguments: on wires whose calls come whole, an
+/// empty object can be what is left of one that was cut off.
+pub(crate) fn note_empty_call(message: &mut Message, finish: &Finish) {
+    if may_cut_off(finish)
+        && let Some(call) = last_call(message)
+        && (call.arguments.trim().is_empty()
+            || call.parse_arguments().is_ok_and(|arguments: Value| arguments == json!({})))
+    {
+        call.is_cut_off = !call.provider_executed;
+    }
+}
+
+/// The call with which a message ends.
+fn last_call(message: &mut Message) -> Option<&mut ToolCall> {
+    let of_content = message.parts.iter_mut().filter(|part| !matches!(part, Part::Native(_)));
+    match of_content.last() {
+        Some(Part::ToolCall(call)) => Some(call),
+        _ => None,
+    }
+}
+
+/// Puts the usage into a body: what was received with the answer stays if it counts the same.
 pub(crate) fn put_usage(
     body: &mut Map<String, Value>,
     field: &str,

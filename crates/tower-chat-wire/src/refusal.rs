@@ -29,11 +29,23 @@ pub(crate) fn is_error(fields: &Object, content: &str) -> bool {
     let is_named = |name| text(fields, name).is_some_and(|kind| kind == "error");
     let has_reason = |name| fields.get(name).is_some_and(|it| !is_empty(it.get()));
     let is_text = |name| text(fields, name).is_some_and(|text| !text.is_empty());
-    reports(fields, "error")
+    has_failed_at_minimax(fields)
+        || reports(fields, "error")
         || is_named("object")
         || is_named("type")
         || (!reports(fields, content) || is_text(content))
-            && (has_reason("detail") || has_reason("errors") || is_text("message"))
+            && (has_reason("detail")
+                || has_reason("errors")
+                || is_text("message")
+                || is_text("msg"))
+}
+
+/// Whether MiniMax reports an error, which it does in a field of its own and with the HTTP status 200
+/// (<https://platform.minimax.io/docs/api-reference/errorcode>).
+fn has_failed_at_minimax(fields: &Object) -> bool {
+    let base = fields.get("base_resp").and_then(|base| base.parse::<Object>().ok());
+    let code = base.and_then(|base| base.get("status_code").map(|code| code.get().to_owned()));
+    code.is_some_and(|code| code != "0")
 }
 
 /// Whether the text of a JSON value is empty.
@@ -47,8 +59,9 @@ pub(crate) fn parse(status: Option<u16>, body: &str, fields: CodeFields) -> Answ
     let json: Value = serde_json::from_str(body).unwrap_or(Value::Null);
     // Google and other services put the body into a list if the request asked for a stream.
     let json = json.get(0).unwrap_or(&json);
-    let error = json.get("error").filter(|error| !error.is_null()).unwrap_or(json);
-    let message = ["message", "Message", "msg", "detail", "errors", "error"]
+    let of_service = |name| json.get(name).filter(|error: &&Value| !error.is_null());
+    let error = of_service("error").or_else(|| of_service("base_resp")).unwrap_or(json);
+    let message = ["message", "Message", "msg", "status_msg", "detail", "errors", "error"]
         .into_iter()
         .find_map(|field| error.get(field).or_else(|| json.get(field)).filter(|v| !v.is_null()))
         .unwrap_or(error);

@@ -90,7 +90,7 @@ pub(super) fn note_end(messages: &mut [Arc<Message>], finish: &Finish) {
     if answer.last().is_none_or(|last| last.finish_reason.is_some()) {
         return;
     }
-    if *reason == FinishReason::Length {
+    if matches!(reason, FinishReason::Length | FinishReason::ContentFilter) {
         for message in answer.iter_mut().filter(|message| message.calls().any(is_incomplete)) {
             for part in &mut Arc::make_mut(message).parts {
                 if let Part::ToolCall(call) = part {

@@ -34,7 +34,7 @@ pub(crate) enum Refusal {
     },
     /// The run was stopped.
     Stopped,
-    /// A token limit ended the answer inside of the call.
+    /// A token limit or a filter ended the answer inside of the call.
     CutOff,
 }
 

@@ -152,8 +152,9 @@ impl Refusal {
             )),
             Self::Stopped => ToolOutput::error("The call was not run: the run was stopped before."),
             Self::CutOff => ToolOutput::error(
-                "The call was not run: the answer was cut off by the token limit, so that the arguments \
-                 of the call are not complete. Make the call again, with shorter arguments or in parts.",
+                "The call was not run: the answer was cut off by the token limit or a filter, so that the \
+                 arguments of the call are not complete. Make the call again, with shorter arguments or in \
+                 parts.",
             ),
         }
     }

@@ -3,12 +3,13 @@
 use serde_json::Value;
 use tower_chat_core::{Answer, Finish, FinishReason, Usage};
 
-use super::parse_answer;
+use super::{GeminiAccumulator, parse_answer};
 use crate::{
     AnswerError,
-    finish_fields::Reasons,
+    finish_fields::{Reasons, note_empty_call},
     object::{self, Object, metadata, raw, take, take_text, to_value},
     refusal::{self, CodeFields},
+    stream::{Frame, ResponseAccumulator},
 };
 
 /// The finish reasons of this wire.
@@ -16,8 +17,21 @@ pub(crate) const REASONS: Reasons = Reasons { read: reason, spell };
 
 const FINISH_REASON: &str = "finishReason";
 
-/// Reads the body of a whole answer.
-pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
+/// The answer that the body of a whole one is. The arguments of its calls may be in pieces.
+pub(crate) fn parse_whole(body: &str) -> Result<Answer, AnswerError> {
+    if !body.contains(PIECES) {
+        return parse(body);
+    }
+    let mut accumulator = Box::<GeminiAccumulator>::default();
+    accumulator.push(&Frame { event: None, data: body.to_owned() })?;
+    accumulator.finish()
+}
+
+/// The field of arguments in pieces.
+const PIECES: &str = "\"partialArgs\"";
+
+/// The answer that the body of a whole one is, in which all arguments are whole.
+pub(super) fn parse(body: &str) -> Result<Answer, AnswerError> {
     let malformed = |what: &str| AnswerError::malformed(what, body);
     let mut fields = object::parse(body)?;
     if let Some(error) = error_in(&fields, body) {
@@ -29,9 +43,10 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     let mut messages = messages.into_iter();
     let mut candidates = candidates.unwrap_or_default().into_iter();
     match (messages.next(), candidates.next(), messages.next()) {
-        (Some(message), Some(candidate), None) => {
+        (Some(mut message), Some(candidate), None) => {
             let has_calls = message.calls().next().is_some();
             let finish = finish(fields, candidate, has_calls);
+            note_empty_call(&mut message, &finish);
             Ok(Answer::new(vec![message.into()], finish))
         }
         (None, ..) => Err(malformed("it has no candidate")),

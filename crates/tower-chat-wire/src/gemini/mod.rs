@@ -84,7 +84,7 @@ pub use self::{
 
 pub(crate) use self::{
     accumulator::GeminiAccumulator,
-    answer::{REASONS, parse as parse_whole_answer, usage},
+    answer::{REASONS, parse_whole as parse_whole_answer, usage},
     render::STAND_IN,
 };
 

@@ -7,7 +7,7 @@ use super::{message, render_messages};
 use crate::{
     AnswerError,
     body::whole,
-    finish_fields::Reasons,
+    finish_fields::{Reasons, note_empty_call},
     object::{self, Object, metadata, raw, take, take_text},
     refusal::{self, CodeFields},
 };
@@ -23,9 +23,10 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     }
     let message = take(&mut fields, "message");
     let message = message.ok_or_else(|| malformed("it has no message"))?;
-    let message = message::parse_answer(&message)
+    let mut message = message::parse_answer(&message)
         .map_err(|source| AnswerError::unreadable(source, message.get()))?;
     let finish = finish(fields, message.calls().next().is_some());
+    note_empty_call(&mut message, &finish);
     Ok(Answer::new(vec![message.into()], finish))
 }
 

@@ -47,16 +47,21 @@ pub(super) fn only_choice(choices: &RawJson) -> Result<Option<Object>, AnswerErr
     if !list.is_empty() || choice.get("index").is_some_and(|index| index.get() != "0") {
         return Err(malformed("it has several choices, and a conversation continues with one"));
     }
+    let reason = object::text(&choice, "finish_reason");
     match error_in(&choice) {
         Some(error) => Err(error),
-        None if choice.get("finish_reason").is_some_and(|reason| reason.get() == r#""error""#) => {
+        None if reason.is_some_and(|reason| FAILED.contains(&&*reason)) => {
             Err(refusal::parse(None, choices.get(), CodeFields::OpenAi))
         }
         None => Ok(Some(choice)),
     }
 }
 
-/// Reads the message in an answer's fields. Without a role, the role is the assistant's.
+/// The reasons of an answer that the service could not finish: those of OpenRouter and DeepSeek
+/// (<https://api-docs.deepseek.com/api/create-chat-completion>).
+const FAILED: [&str; 2] = ["error", "insufficient_system_resource"];
+
+/// The message that an answer's fields are; the role is the assistant's where none is given.
 pub(super) fn message(mut fields: Object) -> Result<Message, AnswerError> {
     fields.entry("role".to_owned()).or_insert_with(|| raw("assistant"));
     let json = raw(&fields);

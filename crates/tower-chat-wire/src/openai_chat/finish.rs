@@ -83,9 +83,9 @@ fn groq_usage(fields: &Object) -> Option<Value> {
 fn reason(text: String) -> FinishReason {
     match text.as_str() {
         "stop" => FinishReason::Stop,
-        "length" | "max_tokens" | "model_length" => FinishReason::Length,
         "tool_calls" | "function_call" => FinishReason::ToolCalls,
         "content_filter" => FinishReason::ContentFilter,
+        text if is_length(text) => FinishReason::Length,
         _ => FinishReason::Other(text),
     }
 }

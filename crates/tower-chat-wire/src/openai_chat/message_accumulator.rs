@@ -295,16 +295,19 @@ struct Piece<'a> {
 }
 
 impl Call {
-    /// Whether a delta at the same index, with a name and without an id, begins another call.
+    /// Whether a piece with a name begins another call, although it has the same index, and the same id or
+    /// none.
     ///
-    /// Some services repeat the name in every delta of a call. A repeated name therefore begins another
-    /// call only if the arguments of this call are complete and the delta has more arguments.
+    /// Some services repeat the name in every piece of a call. A repeated name therefore begins
+    /// another call only if this one already has whole arguments and the piece has more of them. A repeated
+    /// id says that the call goes on, unless its arguments are whole and the name is another.
     fn is_followed_by(&self, piece: &Piece<'_>) -> bool {
-        let (Some(name), None, Some(own)) = (piece.name, piece.id, self.name.as_deref()) else {
-            return false;
-        };
+        let (Some(name), Some(own)) = (piece.name, self.name.as_deref()) else { return false };
         let is_whole = self.object.is_some() || self.brackets.are_closed();
-        name != own || piece.has_arguments && is_whole
+        match piece.id {
+            None => name != own || piece.has_arguments && is_whole,
+            Some(_) => name != own && (is_whole || self.id.is_none()),
+        }
     }
 
     fn into_fields(self, is_cut_off: bool) -> Object {

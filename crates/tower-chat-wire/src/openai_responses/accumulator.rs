@@ -2,7 +2,7 @@
 
 use tower_chat_core::{Answer, ChatUpdate, ToolCallDelta};
 
-use super::{answer, items::Items};
+use super::{answer, items::Items, kind::CUSTOM};
 use crate::{
     AnswerError,
     body::AnswerContext,
@@ -43,7 +43,9 @@ impl ResponsesAccumulator {
             }
             "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
                 let index = self.items.extend(event, &more);
-                let is_callers = self.items.is_callers_call(index);
+                let is_custom = kind == "response.custom_tool_call_input.delta";
+                let is_theirs = is_custom && answer::runs_custom_tools(&self.context);
+                let is_callers = !is_theirs && self.items.is_callers_call(index);
                 is_callers.then(|| ChatUpdate::ToolCallDelta(ToolCallDelta::new(index, more)))
             }
             // The items of the provider's own tools contain the whole content of their deltas.
@@ -92,7 +94,11 @@ impl ResponseAccumulator for ResponsesAccumulator {
                 self.response = Some(response);
                 None
             }
-            "response.output_item.added" => self.items.begin(&event).map(ChatUpdate::ToolCallDelta),
+            "response.output_item.added" => {
+                let is_theirs = answer::runs_custom_tools(&self.context) && is_custom(&event);
+                let begun = self.items.begin(&event).filter(|_| !is_theirs);
+                begun.map(ChatUpdate::ToolCallDelta)
+            }
             "response.output_item.done" => {
                 self.items.end(&event);
                 None
@@ -128,4 +134,10 @@ impl ResponseAccumulator for ResponsesAccumulator {
         let items = self.items.into_items(status.as_deref().unwrap_or("completed"));
         answer::read(response, items, &self.context)
     }
+}
+
+/// Whether the item of an event is the call of a custom tool.
+fn is_custom(event: &Object) -> bool {
+    let item = event.get("item").and_then(|item| item.parse::<Object>().ok());
+    item.and_then(|item| text(&item, "type")).is_some_and(|kind| kind == CUSTOM)
 }

@@ -1,9 +1,9 @@
 //! Reads a response: its output and its finish.
 
 use serde_json::Value;
-use tower_chat_core::{Answer, Finish, FinishReason, Message, RawJson, Usage};
+use tower_chat_core::{Answer, Finish, FinishReason, Message, Part, RawJson, Usage};
 
-use super::{history, parse_input};
+use super::{call::kind_of, history, kind::CUSTOM, parse_input};
 use crate::{
     AnswerError,
     body::AnswerContext,
@@ -59,9 +59,29 @@ pub(super) fn read(
         None => Vec::new(),
     };
     let output: Vec<RawJson> = if output.len() < items.len() { items } else { output };
-    let messages = messages(&output)?;
+    let mut messages = messages(&output)?;
+    if runs_custom_tools(context) {
+        messages.iter_mut().flat_map(|message| &mut message.parts).for_each(note_custom_call);
+    }
     let finish = finish(response, &messages, context);
     Ok(Answer::new(messages.into_iter().map(Into::into).collect(), finish))
+}
+
+/// Whether every custom tool that the service calls is its own.
+///
+/// xAI runs the tools of its searches itself and names them in `custom_tool_call`. What a client may define is a
+/// function (<https://docs.x.ai/developers/tools/overview>).
+pub(super) fn runs_custom_tools(context: &AnswerContext) -> bool {
+    context.issuer.as_deref() == Some("xai")
+}
+
+/// Notes of a call of a custom tool that the service runs it.
+fn note_custom_call(part: &mut Part) {
+    if let Part::ToolCall(call) = part
+        && kind_of(call).item == CUSTOM
+    {
+        (call.provider_executed, call.is_cut_off) = (true, false);
+    }
 }
 
 fn messages(output: &[RawJson]) -> Result<Vec<Message>, AnswerError> {

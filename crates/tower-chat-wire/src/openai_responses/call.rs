@@ -4,7 +4,7 @@ use tower_chat_core::{RawJson, ToolCall};
 
 use super::{
     WIRE,
-    kind::{CallKind, FUNCTION},
+    kind::{CUSTOM, CallKind, FUNCTION},
 };
 use crate::{
     WireError,
@@ -23,6 +23,7 @@ pub(super) fn parse(mut fields: Fields, kind: &CallKind) -> Result<ToolCall, Wir
             expected: "a text",
         })?,
     };
+    let is_cut_off = !provider_executed && fields.is_text("status", "incomplete");
     let id = fields.take_text(kind.id);
     let value = fields.take(kind.arguments);
     let text = value.as_ref().and_then(as_text);
@@ -33,6 +34,7 @@ pub(super) fn parse(mut fields: Fields, kind: &CallKind) -> Result<ToolCall, Wir
     let mut call = ToolCall::without_id(name, text);
     call.id = id;
     call.provider_executed = provider_executed;
+    call.is_cut_off = is_cut_off;
     if fields.len() > 1 || kind != FUNCTION {
         call.native = Some(fields.into_native(WIRE));
     }
@@ -50,7 +52,8 @@ pub(super) fn render(call: &ToolCall, id: Option<&str>) -> Option<RawJson> {
         fields.set("name", raw(&call.name));
     }
     fields.set_text(kind.id, id);
-    if call.provider_executed && !(is_native && kind.runs_at_provider(&fields)) {
+    let runs_there = kind.runs_at_provider(&fields) || kind.item == CUSTOM;
+    if call.provider_executed && !(is_native && runs_there) {
         return None;
     }
     let was_text = !fields.is_null(kind.arguments);

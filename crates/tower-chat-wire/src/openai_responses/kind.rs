@@ -55,10 +55,13 @@ const fn output(item: &'static str) -> OutputKind {
 /// The type as which a call of another wire is written.
 pub(super) const FUNCTION: &CallKind = &named("function_call", "arguments", "function_call_output");
 
-/// All known types of calls: OpenAI API reference, Create a model response, input.
+/// The type of calls whose input is any text.
+pub(super) const CUSTOM: &str = "custom_tool_call";
+
+/// Every known type of call: OpenAI API reference, Create a model response, input.
 const KINDS: [&CallKind; 12] = [
     FUNCTION,
-    &named("custom_tool_call", "input", "custom_tool_call_output"),
+    &named(CUSTOM, "input", "custom_tool_call_output"),
     &built_in("computer_call", "computer", "action", output("computer_call_output")),
     &built_in("local_shell_call", "local_shell", "action", output("local_shell_call_output")),
     &built_in("shell_call", "shell", "action", output("shell_call_output")),
@@ -87,7 +90,7 @@ impl CallKind {
     pub(super) fn runs_at_provider(&self, fields: &Fields) -> bool {
         match self.item {
             "tool_search_call" => runs_search(fields),
-            "custom_tool_call" => is_search_of_xai(fields),
+            CUSTOM => is_search_of_xai(fields),
             "shell_call" => fields
                 .get("environment")
                 .and_then(|environment| environment.parse::<Fields>().ok())

@@ -1,10 +1,10 @@
 //! Answers that were cut off or paused, and the parts of them that the next request contains.
 
 use serde_json::{Value, json};
-use tower_chat_core::{Answer, ChatRequest, FinishReason, Message, ToolResult};
+use tower_chat_core::{Answer, ChatRequest, ChatUpdate, FinishReason, Message, ToolResult};
 use tower_chat_wire::{
     anthropic::{RequestForm, render_request},
-    body::BodyWire,
+    body::{AnswerContext, BodyWire},
     stream::Frame,
 };
 
@@ -151,4 +151,138 @@ fn the_container_of_an_answer_is_named_until_it_expires() {
     assert_eq!(asked(never, "claude-x", Some(json!("mine"))).as_deref(), Some(r#""mine""#));
     assert_eq!(asked(never, "claude-x", Some(Value::Null)), None);
     assert_eq!(asked(never, "minimax-m2", None), None, "another service of the same format");
+}
+
+#[test]
+fn an_empty_call_before_a_limit_or_a_filter_is_cut_off_on_every_wire() {
+    let function = |arguments: Value| json!({"name": "f", "arguments": arguments});
+    let gemini = |reason: &str, arguments: Value| {
+        let part = json!({"functionCall": {"name": "f", "args": arguments}});
+        json!({"candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": reason}]})
+    };
+    let ollama = |reason: &str, arguments: Value| {
+        let message = json!({"role": "assistant", "content": "",
+            "tool_calls": [{"function": function(arguments)}]});
+        json!({"message": message, "done": true, "done_reason": reason})
+    };
+    let chat = |reason: &str, arguments: &str| {
+        let call = json!({"id": "a", "type": "function", "function": function(json!(arguments))});
+        let message = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+        json!({"choices": [{"index": 0, "finish_reason": reason, "message": message}]})
+    };
+    let bedrock = |reason: &str| {
+        let call = json!({"toolUse": {"toolUseId": "a", "name": "f", "input": {}}});
+        json!({"output": {"message": {"role": "assistant", "content": [call]}}, "stopReason": reason})
+    };
+    let item = |status: &str, arguments: &str| {
+        let call = json!({"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f",
+            "arguments": arguments, "status": status});
+        json!({"status": "incomplete", "output": [call]})
+    };
+    for (wire, body, expected) in [
+        (BodyWire::Gemini, gemini("MAX_TOKENS", json!({})), true),
+        (BodyWire::Gemini, gemini("SAFETY", json!({})), true),
+        (BodyWire::Gemini, gemini("MALFORMED_FUNCTION_CALL", json!({})), true),
+        (BodyWire::Gemini, gemini("MAX_TOKENS", json!({"x": 1})), false),
+        (BodyWire::Gemini, gemini("STOP", json!({})), false),
+        (BodyWire::Ollama, ollama("length", json!({})), true),
+        (BodyWire::Ollama, ollama("length", json!({"x": 1})), false),
+        (BodyWire::Ollama, ollama("stop", json!({})), false),
+        (BodyWire::OpenAiChat, chat("content_filter", ""), true),
+        (BodyWire::OpenAiChat, chat("MAX_TOKENS", ""), true),
+        (BodyWire::OpenAiChat, chat("max_output_tokens", "{\"x\":"), true),
+        (BodyWire::OpenAiChat, chat("model_context_window_exceeded", ""), true),
+        (BodyWire::OpenAiChat, chat("length", "{}"), false),
+        (BodyWire::OpenAiChat, chat("tool_calls", ""), false),
+        (BodyWire::BedrockConverse, bedrock("guardrail_intervened"), true),
+        (BodyWire::BedrockConverse, bedrock("malformed_tool_use"), true),
+        (BodyWire::BedrockConverse, bedrock("tool_use"), false),
+        (BodyWire::OpenAiResponses, item("incomplete", ""), true),
+        (BodyWire::OpenAiResponses, item("incomplete", "{}"), true),
+        (BodyWire::OpenAiResponses, item("completed", "{}"), false),
+    ] {
+        let answer = wire.parse_answer(&body.to_string()).unwrap();
+        assert_eq!(cut_off(&answer), [expected], "{body}");
+    }
+}
+
+#[test]
+fn an_answer_that_the_service_could_not_finish_is_an_error() {
+    let message = json!({"role": "assistant", "content": "It"});
+    let choice = json!({"finish_reason": "insufficient_system_resource", "message": message});
+    let error = BodyWire::OpenAiChat.parse_answer(&json!({"choices": [choice]}).to_string());
+    assert!(error.is_err_and(|error| error.is_retryable()));
+    // MiniMax reports errors with the status 200.
+    let failed =
+        json!({"base_resp": {"status_code": 1008, "status_msg": "no money"}, "choices": null});
+    let error = BodyWire::OpenAiChat.parse_answer(&failed.to_string()).unwrap_err();
+    assert!(error.to_string().contains("no money"), "{error}");
+    let fine = json!({"base_resp": {"status_code": 0, "status_msg": ""},
+        "choices": [{"finish_reason": "stop", "message": message}]});
+    assert_eq!(BodyWire::OpenAiChat.parse_answer(&fine.to_string()).unwrap().text(), "It");
+}
+
+#[test]
+fn arguments_in_pieces_are_joined_in_a_whole_answer_too() {
+    let body = |goes_on: bool| {
+        let pieces = json!([{"jsonPath": "$.city", "stringValue": "New "},
+            {"jsonPath": "$.city", "stringValue": "York"}]);
+        let call = json!({"name": "f", "partialArgs": pieces, "willContinue": goes_on});
+        let content = json!({"role": "model", "parts": [{"functionCall": call}]});
+        json!({"candidates": [{"content": content, "finishReason": "STOP"}]}).to_string()
+    };
+    let arguments = |goes_on| {
+        let answer = BodyWire::Gemini.parse_answer(&body(goes_on)).unwrap();
+        answer.tool_calls().map(|call| call.arguments.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(arguments(false), [r#"{"city":"New York"}"#]);
+    assert_eq!(arguments(true), [r#"{"city":"New York"#], "the last piece never came");
+}
+
+#[test]
+fn two_whole_calls_with_one_index_and_one_id_are_two() {
+    let piece = |name: &str, arguments: &str| {
+        let function = json!({"name": name, "arguments": arguments});
+        let call = json!({"index": 0, "id": "a", "type": "function", "function": function});
+        ("", json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}))
+    };
+    let end = ("", json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}));
+    let pieces = [piece("f", r#"{"x":1}"#), piece("g", "{}"), end.clone()];
+    let answer = streamed(BodyWire::OpenAiChat, &pieces);
+    let calls: Vec<_> = answer.tool_calls().map(|it| (&*it.name, &*it.arguments)).collect();
+    assert_eq!(calls, [("f", r#"{"x":1}"#), ("g", "{}")]);
+    // The same call in pieces, which repeat its id and its name.
+    let pieces = [piece("f", r#"{"x":"#), piece("f", "1}"), end];
+    let answer = streamed(BodyWire::OpenAiChat, &pieces);
+    assert_eq!(answer.tool_calls().map(|it| &*it.arguments).collect::<Vec<_>>(), [r#"{"x":1}"#]);
+}
+
+#[test]
+fn every_custom_tool_that_xai_calls_is_its_own() {
+    let item = json!({"type": "custom_tool_call", "id": "ctc_1", "call_id": "c1", "name": "view_image",
+        "input": "{}", "status": "completed"});
+    let added = json!({"type": "response.output_item.added", "output_index": 0, "item": item});
+    let delta =
+        json!({"type": "response.custom_tool_call_input.delta", "output_index": 0, "delta": "{}"});
+    let response = json!({"id": "r1", "status": "completed", "output": [item]});
+    let end = json!({"type": "response.completed", "response": response});
+    for (issuer, expected) in [("xai", 0), ("openai", 1)] {
+        let context = AnswerContext::default().with_issuer(issuer.into());
+        let wire = BodyWire::OpenAiResponses;
+        let whole = wire.parse_answer_to(&response.to_string(), &context).unwrap();
+        let mut accumulator = wire.accumulator_to(context);
+        let mut deltas = 0;
+        for event in [&added, &delta, &end] {
+            let frame = Frame { event: None, data: event.to_string() };
+            let updates = accumulator.push(&frame).unwrap();
+            deltas +=
+                updates.iter().filter(|it| matches!(it, ChatUpdate::ToolCallDelta(_))).count();
+        }
+        for answer in [whole, accumulator.finish().unwrap()] {
+            assert_eq!(answer.tool_calls().count(), expected, "{issuer}");
+            let reason = if expected == 0 { FinishReason::Stop } else { FinishReason::ToolCalls };
+            assert_eq!(answer.finish.reason, Some(reason), "{issuer}");
+        }
+        assert_eq!(deltas, 2 * expected, "{issuer}");
+    }
 }
