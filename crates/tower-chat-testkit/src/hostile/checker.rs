@@ -128,12 +128,22 @@ impl Found<'_> {
                 [&tool["parameters"], &tool["function"]["parameters"], &tool["input_schema"]]
             {
                 walk(schema, &mut |fields| {
-                    let is_object = fields.get("type").is_some_and(|kind| kind == "object");
-                    bad += usize::from(is_object && !fields.contains_key("properties"));
+                    let is_of = |name: &str| {
+                        fields.get("type").is_some_and(|kind| match kind {
+                            Value::Array(kinds) => kinds.iter().any(|kind| kind == name),
+                            kind => kind == name,
+                        })
+                    };
+                    bad += usize::from(is_of("object") && !fields.contains_key("properties"));
+                    let wants_items = self.service.wire.starts_with("openai");
+                    bad +=
+                        usize::from(wants_items && is_of("array") && !fields.contains_key("items"));
                 });
+                let is_given = schema.as_object().is_some_and(|fields| !fields.is_empty());
+                bad += usize::from(is_given && schema["type"] != "object");
             }
         }
-        self.check(bad == 0, || format!("{bad} schemas without properties"));
+        self.check(bad == 0, || format!("{bad} schemas without properties, items or a type"));
     }
 
     fn id(&mut self, id: &str) {
@@ -162,6 +172,13 @@ impl Found<'_> {
         let mut before = "";
         for message in messages {
             let role = text(message, "role");
+            let is_list = message["content"].is_array();
+            self.check(!is_list || self.service.takes_list(role), || format!("a list: {message}"));
+            let author = message["name"].as_str();
+            let is_fine = author.is_none_or(|author| {
+                is_word(author) && author.len() <= 64 && self.service.takes_authors()
+            });
+            self.check(is_fine || role == "tool", || format!("the author {author:?}"));
             if role != "tool" {
                 self.check(open.is_empty(), || format!("calls without results: {open:?}"));
             }
@@ -173,6 +190,7 @@ impl Found<'_> {
                         && list(content).iter().any(|part| text(part, "type") != "text");
                     let may_have = self.service.reads_pictures_in_results();
                     self.check(!has_picture || may_have, || format!("a picture in {content}"));
+                    list(content).iter().for_each(|part| self.picture(&part["image_url"]));
                     self.answer(&mut open, text(message, "tool_call_id"), content);
                 }
                 _ => {
@@ -180,6 +198,7 @@ impl Found<'_> {
                         let kind = text(part, "type");
                         let is_fine = self.service.takes_part(kind);
                         self.check(is_fine, || format!("a part of the type {kind}"));
+                        self.picture(&part["image_url"]);
                     }
                     let follows = before == "tool" && role == "user";
                     let is_refused = follows && self.service.name == "mistral";
@@ -189,6 +208,22 @@ impl Found<'_> {
             before = role;
         }
         self.check(open.is_empty(), || format!("calls without results: {open:?}"));
+    }
+
+    /// A picture of Chat Completions. Ollama reads no addresses.
+    fn picture(&mut self, picture: &Value) {
+        let url = text(picture, "url");
+        let types: &[&str] = match self.service.name {
+            "ollama" => &["png", "jpeg", "jpg", "webp"],
+            "xai" => &["png", "jpeg"],
+            "openai" | "azure" | "mistral" | "groq" => &["png", "jpeg", "gif", "webp"],
+            _ => return,
+        };
+        let is_read =
+            types.iter().any(|kind| url.starts_with(&format!("data:image/{kind};base64,")));
+        let is_address = self.service.name != "ollama" && !url.starts_with("data:");
+        let is_fine = picture.is_null() || is_read || is_address;
+        self.check(is_fine, || format!("the picture {picture}"));
     }
 
     fn chat_answer(
@@ -212,9 +247,13 @@ impl Found<'_> {
         self.check(!is_refused, || format!("an empty answer: {message}"));
         let has_media = list(content).iter().any(|part| text(part, "type") == "image_url");
         self.check(!has_media, || "a picture of the assistant".to_owned());
-        let wants_reasoning = self.service.name == "deepseek" && !calls.is_empty();
-        let has_reasoning = message["reasoning_content"].is_string();
-        self.check(!wants_reasoning || has_reasoning, || "no reasoning_content".to_owned());
+        let reasoning = message["reasoning_content"].as_str();
+        let has_reasoning = match self.service.name {
+            "deepseek" => reasoning.is_some(),
+            "moonshot" => reasoning.is_some_and(|reasoning| !reasoning.is_empty()),
+            _ => true,
+        };
+        self.check(calls.is_empty() || has_reasoning, || "no reasoning_content".to_owned());
         if !self.service.wants_unique_ids() {
             taken.clear();
         }
@@ -256,6 +295,9 @@ impl Found<'_> {
                 }
                 "" | "message" => {
                     self.check(open.is_empty(), || format!("calls without results: {open:?}"));
+                    for part in list(&item["content"]) {
+                        self.responses_part(part);
+                    }
                 }
                 _ => {}
             }
@@ -263,11 +305,35 @@ impl Found<'_> {
         self.check(open.is_empty(), || format!("calls without results: {open:?}"));
     }
 
+    /// A part of a message of Responses. OpenAI reads four types of pictures, and no sounds.
+    fn responses_part(&mut self, part: &Value) {
+        if !matches!(self.service.name, "openai" | "azure") {
+            return;
+        }
+        let url = text(part, "image_url");
+        let types = ["png", "jpeg", "gif", "webp"];
+        let is_read = !url.starts_with("data:")
+            || types.iter().any(|kind| url.starts_with(&format!("data:image/{kind};")));
+        let is_audio = text(part, "type") == "input_audio"
+            || ["audio/", "video/"].iter().any(|kind| {
+                text(part, "file_data").strip_prefix("data:").is_some_and(|it| it.starts_with(kind))
+            });
+        self.check(is_read && !is_audio, || format!("the part {part}"));
+    }
+
     fn anthropic(&mut self, messages: &[Value]) {
         let mut open: HashMap<String, String> = HashMap::new();
+        let mut taken = HashSet::new();
+        let ends_with_user = messages.last().is_some_and(|last| text(last, "role") == "user");
+        self.check(ends_with_user, || "the user does not speak last".to_owned());
         for (index, message) in messages.iter().enumerate() {
             let is_user = text(message, "role") == "user";
             self.check(is_user == (index % 2 == 0), || format!("message {index} is out of turn"));
+            let has = |kind: &str| {
+                list(&message["content"]).iter().any(|block| text(block, "type") == kind)
+            };
+            let wants_thinking = self.service.name == "deepseek" && has("tool_use");
+            self.check(!wants_thinking || has("thinking"), || "no thinking".to_owned());
             let content = &message["content"];
             let is_blank = content.as_str().is_some_and(|text| text.trim().is_empty());
             let is_empty = content.as_array().is_some_and(Vec::is_empty) || content.is_null();
@@ -277,8 +343,12 @@ impl Found<'_> {
             for block in list(content) {
                 match text(block, "type") {
                     "tool_use" => {
-                        self.id(text(block, "id"));
-                        open.insert(text(block, "id").to_owned(), texts(&block["input"]));
+                        let id = text(block, "id");
+                        self.id(id);
+                        let is_new =
+                            taken.insert(id.to_owned()) || !self.service.wants_unique_ids();
+                        self.check(is_new, || format!("the id {id:?} twice"));
+                        open.insert(id.to_owned(), texts(&block["input"]));
                     }
                     "tool_result" => {
                         self.check(results_may_follow, || {
@@ -317,9 +387,16 @@ impl Found<'_> {
         }
         let is_empty = texts(content).trim().is_empty();
         self.check(block["is_error"] != true || !is_empty, || "an empty error".to_owned());
+        let has_blank = list(content)
+            .iter()
+            .any(|part| text(part, "type") == "text" && text(part, "text").trim().is_empty());
+        self.check(!has_blank, || "a blank text in a result".to_owned());
     }
 
     fn anthropic_media(&mut self, block: &Value) {
+        let is_media = matches!(text(block, "type"), "image" | "document");
+        let reads_media = self.service.name != "deepseek";
+        self.check(!is_media || reads_media, || format!("{block}"));
         let source = &block["source"];
         let media_type = text(source, "media_type");
         let is_fine = match (text(block, "type"), text(source, "type")) {
@@ -333,12 +410,18 @@ impl Found<'_> {
     }
 
     fn gemini(&mut self, contents: &[Value]) {
+        let mut taken = HashSet::new();
         for content in contents {
             let parts = list(&content["parts"]);
             self.check(!parts.is_empty(), || "an empty content".to_owned());
             let mut is_first = true;
             for part in parts {
                 if part["functionCall"].is_object() {
+                    let id = text(&part["functionCall"], "id");
+                    let is_new = id.is_empty()
+                        || taken.insert(id.to_owned())
+                        || !self.service.wants_unique_ids();
+                    self.check(is_new, || format!("the id {id:?} twice"));
                     let is_signed = part["thoughtSignature"].is_string();
                     let is_fine = is_signed || !is_first || !self.service.wants_signatures;
                     self.check(is_fine, || "a call without a signature".to_owned());
@@ -347,9 +430,10 @@ impl Found<'_> {
                 let kind = text(&part["inlineData"], "mimeType");
                 let is_fine = kind.is_empty()
                     || kind == "application/pdf"
-                    || ["image/", "audio/", "video/", "text/"]
+                    || ["audio/", "video/", "text/"].iter().any(|it| kind.starts_with(it))
+                    || ["png", "jpeg", "webp", "heic", "heif"]
                         .iter()
-                        .any(|it| kind.starts_with(it));
+                        .any(|it| kind.strip_prefix("image/") == Some(it));
                 self.check(is_fine, || format!("media {kind}"));
             }
         }
@@ -367,6 +451,7 @@ impl Found<'_> {
     fn bedrock(&mut self, body: &Value) {
         let mut open: HashMap<String, String> = HashMap::new();
         let mut names = HashSet::new();
+        let mut taken = HashSet::new();
         let mut has_tools = false;
         for (index, message) in list(&body["messages"]).iter().enumerate() {
             let is_user = text(message, "role") == "user";
@@ -378,7 +463,10 @@ impl Found<'_> {
                 has_tools |= block["toolUse"].is_object() || block["toolResult"].is_object();
                 let call = &block["toolUse"];
                 if call.is_object() {
-                    self.id(text(call, "toolUseId"));
+                    let id = text(call, "toolUseId");
+                    self.id(id);
+                    let is_new = taken.insert(id.to_owned()) || !self.service.wants_unique_ids();
+                    self.check(is_new, || format!("the id {id:?} twice"));
                     open.insert(text(call, "toolUseId").to_owned(), texts(&call["input"]));
                 }
                 let result = &block["toolResult"];
@@ -391,9 +479,13 @@ impl Found<'_> {
                         self.check(!is_error || part["text"].is_string(), || {
                             format!("an error {part}")
                         });
+                        let is_blank = part["text"].as_str().is_some_and(|it| it.trim().is_empty());
+                        self.check(!is_blank, || "a blank text in a result".to_owned());
                         self.bedrock_media(part, &mut names);
                     }
                 }
+                let is_blank = block["text"].as_str().is_some_and(|it| it.trim().is_empty());
+                self.check(!is_blank, || "a blank text".to_owned());
                 images += usize::from(block["image"].is_object());
                 documents += usize::from(block["document"].is_object());
                 texts_beside += usize::from(block["text"].is_string());

@@ -49,7 +49,10 @@ const ARGUMENTS: [&str; 11] = [
     "None TOKEN",
 ];
 
-const MEDIA: [&str; 12] = [
+/// The names of the authors of messages.
+const AUTHORS: [&str; 4] = ["alice", "Jane Doe", "Jörg", "日本"];
+
+const MEDIA: [&str; 16] = [
     "image/png",
     "image/jpeg",
     "image/jpg",
@@ -62,12 +65,19 @@ const MEDIA: [&str; 12] = [
     "text/csv",
     "text/markdown",
     "application/zip",
+    "image/gif",
+    "image/bmp",
+    "IMAGE/PNG",
+    "text/plain; charset=utf-8",
 ];
 
 /// The services whose native items occur in histories, by wire.
 const ISSUERS: [(&str, &[Option<&str>]); 7] = [
-    ("openai-chat", &[Some("deepseek"), Some("mistral"), Some("openrouter"), Some("openai")]),
-    ("anthropic", &[Some("anthropic"), Some("minimax"), Some("zai"), None]),
+    (
+        "openai-chat",
+        &[Some("deepseek"), Some("moonshot"), Some("mistral"), Some("openrouter"), Some("openai")],
+    ),
+    ("anthropic", &[Some("anthropic"), Some("deepseek"), Some("minimax"), Some("zai"), None]),
     ("openai-responses", &[Some("openai"), Some("azure"), Some("xai")]),
     ("gemini", &[Some("gemini"), Some("vertex")]),
     ("bedrock", &[Some("anthropic"), Some("bedrock/amazon")]),
@@ -75,14 +85,18 @@ const ISSUERS: [(&str, &[Option<&str>]); 7] = [
     ("ollama", &[Some("ollama"), Some("localhost:11434")]),
 ];
 
-/// Generates a conversation of a few turns, which ends with a user message or with results. Each
-/// text of the user and of the model contains a token `t1`, `t2` and so on. Each call contains a
-/// token `c1` in its arguments, and its result contains `r1`.
+/// Generates a conversation of a few turns, which ends with a user message. Each text of the user
+/// and of the model contains a token `t1`, `t2` and so on. Each call contains a token `c1` in its
+/// arguments, and its result contains `r1`.
 pub fn history(rng: &mut Rng) -> Vec<Message> {
     let mut making = Making { rng, texts: 0, calls: 0 };
     let mut messages = Vec::new();
     if making.rng.one_in(4) {
-        messages.push(Message::system(making.text()));
+        let parts = making.texts();
+        messages.push(Message::new(Role::System, parts));
+    }
+    if making.rng.one_in(8) {
+        messages.push(Message::assistant(making.text()));
     }
     for _ in 0..=making.rng.below(4) {
         messages.push(making.user());
@@ -93,7 +107,8 @@ pub fn history(rng: &mut Rng) -> Vec<Message> {
             messages.push(making.answer());
         }
     }
-    messages.push(making.user());
+    // A request ends with something to answer.
+    messages.push(Message::user(making.text()));
     messages
 }
 
@@ -103,6 +118,8 @@ pub fn definitions(rng: &mut Rng) -> Vec<ToolDefinition> {
         json!({"type": "object"}),
         json!({"type": "object", "properties": {"a": {"type": "object"}}}),
         json!({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "object"}}}}),
+        json!({"properties": {"a": {"type": ["array", "null"]}}}),
+        json!({}),
     ];
     let mut names: Vec<&str> = NAMES.to_vec();
     let count = rng.below(4);
@@ -125,6 +142,20 @@ impl Making<'_> {
     fn text(&mut self) -> String {
         self.texts += 1;
         format!("t{} of the conversation", self.texts)
+    }
+
+    /// One text or two.
+    fn texts(&mut self) -> Vec<Part> {
+        let count = 1 + usize::from(self.rng.one_in(3));
+        (0..count).map(|_| Part::text(self.text())).collect()
+    }
+
+    /// The message, which may have an author.
+    fn by_somebody(&mut self, mut message: Message) -> Message {
+        if self.rng.one_in(5) {
+            message.author = self.pick(&AUTHORS).map(str::to_owned);
+        }
+        message
     }
 
     fn pick<T: Clone>(&mut self, of: &[T]) -> Option<T> {
@@ -150,7 +181,10 @@ impl Making<'_> {
     }
 
     fn user(&mut self) -> Message {
-        let mut parts = vec![Part::text(self.text())];
+        if self.rng.one_in(20) {
+            return Message::user(self.pick(&["", " "]).unwrap_or_default());
+        }
+        let mut parts = self.texts();
         for _ in 0..self.rng.below(3) {
             parts.push(self.media());
         }
@@ -163,12 +197,12 @@ impl Making<'_> {
             }
         }
         if self.rng.one_in(6) {
-            parts.remove(0);
+            parts.retain(|part| part.as_text().is_none());
             if parts.is_empty() {
                 parts.push(Part::text(self.text()));
             }
         }
-        Message::new(Role::User, parts)
+        self.by_somebody(Message::new(Role::User, parts))
     }
 
     fn answer(&mut self) -> Message {
@@ -181,16 +215,16 @@ impl Making<'_> {
             1 => parts.push(Part::text("")),
             2 => parts.push(Part::Error(ErrorPart::new("it failed"))),
             3 => parts.push(self.media()),
-            _ => parts.push(Part::text(self.text())),
+            _ => parts.extend(self.texts()),
         }
-        Message::new(Role::Assistant, parts)
+        self.by_somebody(Message::new(Role::Assistant, parts))
     }
 
     /// Adds an answer with calls, and their results.
     fn round(&mut self, messages: &mut Vec<Message>) {
         let mut parts = if self.rng.one_in(2) { self.items() } else { Vec::new() };
         if self.rng.one_in(3) {
-            parts.push(Part::text(self.text()));
+            parts.extend(self.texts());
         }
         let mut results = Vec::new();
         for _ in 0..=self.rng.below(3) {
@@ -218,6 +252,9 @@ impl Making<'_> {
         result.call_id.clone_from(&call.id);
         result.name = self.rng.one_in(2).then_some(name);
         result.is_error = self.rng.one_in(4);
+        if self.rng.one_in(4) {
+            result.content.push(Part::text(self.pick(&["and more", "", " "]).unwrap_or_default()));
+        }
         for _ in 0..self.rng.below(3) {
             let media = self.media();
             result.content.push(media);

@@ -39,14 +39,15 @@ impl<'s> Service<'s> {
         match self.wire {
             "openai-chat" => !matches!(self.name, "vllm" | "llama.cpp" | "ollama" | "unknown"),
             "openai-responses" => true,
+            "anthropic" => matches!(self.name, "anthropic" | "vertex" | "bedrock" | "minimax"),
+            "gemini" | "bedrock" => self.name != "unknown",
             _ => false,
         }
     }
 
     /// Returns whether the service refuses an answer without content and calls.
     pub(super) fn refuses_empty_answers(&self) -> bool {
-        self.wire == "openai-chat"
-            && !matches!(self.name, "vllm" | "llama.cpp" | "ollama" | "unknown")
+        self.wire == "openai-chat" && !matches!(self.name, "vllm" | "llama.cpp" | "unknown")
     }
 
     /// Returns whether the model reads images in tool messages.
@@ -67,8 +68,23 @@ impl<'s> Service<'s> {
     pub(super) fn takes_part(&self, kind: &str) -> bool {
         match self.name {
             "deepseek" => kind == "text",
-            "mistral" | "groq" | "xai" => matches!(kind, "text" | "image_url"),
+            "mistral" | "groq" | "xai" | "ollama" => matches!(kind, "text" | "image_url"),
+            "vllm" | "llama.cpp" => matches!(kind, "text" | "image_url" | "input_audio"),
             _ => matches!(kind, "text" | "image_url" | "input_audio" | "file"),
         }
+    }
+
+    /// Whether the content of a message of this role may be a list.
+    pub(super) fn takes_list(&self, role: &str) -> bool {
+        match self.name {
+            "deepseek" => false,
+            "groq" | "moonshot" => role == "user",
+            _ => true,
+        }
+    }
+
+    /// Whether messages may have the name of their author.
+    pub(super) fn takes_authors(&self) -> bool {
+        self.name != "mistral"
     }
 }

@@ -1,6 +1,6 @@
 //! Blocks of the types `thinking` and `redacted_thinking`.
 
-use tower_chat_core::{RawJson, Reasoning};
+use tower_chat_core::{Native, RawJson, Reasoning};
 
 use super::WIRE;
 use crate::fields::{Fields, raw};
@@ -18,16 +18,26 @@ pub(super) fn parse(block: &Fields) -> Option<Reasoning> {
     Some(reasoning)
 }
 
-/// Writes the block of reasoning. `None` for reasoning without a signature of the service.
+/// Writes the block of reasoning. `None` for reasoning of Claude without a signature. Other services of
+/// this format accept thinking without a signature, and some of them require it with calls.
 pub(super) fn render(reasoning: &Reasoning) -> Option<RawJson> {
     let native = reasoning.native.as_ref()?;
     let mut fields = Fields::of_native(Some(native), WIRE)?;
     match fields.text("type")?.as_str() {
         REDACTED => Some(native.item.clone()),
-        THINKING if fields.text("signature").is_some_and(|signature| !signature.is_empty()) => {
+        THINKING if is_signed(&fields) || is_of_other_service(native) => {
             fields.set(THINKING, raw(&reasoning.text));
             Some(raw(&fields))
         }
         _ => None,
     }
+}
+
+fn is_signed(block: &Fields) -> bool {
+    block.text("signature").is_some_and(|signature| !signature.is_empty())
+}
+
+/// Whether a service other than Claude's made the block.
+fn is_of_other_service(native: &Native) -> bool {
+    native.issuer.as_deref().is_some_and(|issuer| issuer != "anthropic")
 }

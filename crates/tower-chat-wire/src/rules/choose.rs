@@ -60,7 +60,7 @@ impl ServiceRules {
             (BodyWire::OpenAiChat, "mistral") if model.starts_with("mistral-small") => {
                 self.answer_after_results = false;
             }
-            (BodyWire::OpenAiChat, "gemini") if wants_signatures(model) => {
+            (BodyWire::OpenAiChat, "gemini" | "vertex") if wants_signatures(model) => {
                 self.foreign_calls = ForeignRule::Signature("skip_thought_signature_validator");
             }
             (BodyWire::OpenAiChat, "openrouter") => {

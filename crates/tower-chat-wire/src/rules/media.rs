@@ -46,10 +46,9 @@ pub(super) fn is_image(media: &Media) -> bool {
     essence(&media.media_type).starts_with("image/")
 }
 
-/// The media with the name of its type that services know.
-pub(super) fn normal(media: &Media, wire: BodyWire) -> Option<Media> {
-    let wants_plain = matches!(wire, BodyWire::Anthropic | BodyWire::BedrockConverse);
-    if !wants_plain || media.native.is_some() {
+/// The media with the name of its type that services know: in lower case, without parameters.
+pub(super) fn normal(media: &Media) -> Option<Media> {
+    if media.native.is_some() {
         return None;
     }
     let essence = essence(&media.media_type);

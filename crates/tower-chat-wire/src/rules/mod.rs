@@ -49,8 +49,8 @@ pub use self::{
     known::{KNOWN, KnownService},
     names::NameMap,
     service_rules::{
-        ArgumentRule, EmptyRule, ForeignRule, IdForm, IdRule, MediaKind, MediaRule, NameRule,
-        Otherwise, ReasoningRule, ResultRule, ServiceRules, Sources, Unique,
+        ArgumentRule, EmptyRule, ForeignRule, IdForm, IdRule, ListRule, MediaKind, MediaRule,
+        NameRule, Otherwise, ReasoningRule, ResultRule, ServiceRules, Sources, Unique,
     },
     table::table,
 };

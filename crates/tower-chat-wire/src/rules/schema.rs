@@ -12,21 +12,55 @@ const NAMED: [&str; 5] =
 /// Schemas in more schemas than this are left as they are.
 const MAX_DEPTH: usize = 100;
 
-/// Gives every schema of an object that has no `properties` an empty one, which OpenAI demands, in all
-/// places: "object schema missing properties"
-/// (<https://github.com/github/github-mcp-server/issues/1548>). Returns whether there was one.
-pub(super) fn add_properties(schema: &mut Value) -> bool {
-    add_at(schema, 0)
+/// Which services the schema is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Demands {
+    /// OpenAI, and what is compatible with it: also items of every array.
+    OpenAi,
+    /// Any other.
+    Other,
 }
 
-fn add_at(schema: &mut Value, depth: usize) -> bool {
+/// Gives a schema what services demand of it, without a change of its meaning. Returns whether something was
+/// missing.
+///
+/// - The arguments of a tool are an object, whether or not the schema says so: "schema must be a JSON Schema of
+///   'type: "object"', got 'type: "None"'" (<https://github.com/i-am-bee/beeai-framework/issues/844>).
+/// - Every schema of an object has `properties`: "object schema missing properties"
+///   (<https://github.com/github/github-mcp-server/issues/1548>).
+/// - At OpenAI, every schema of an array has `items`: "array schema missing items"
+///   (<https://github.com/PrefectHQ/fastmcp/issues/2464>).
+pub(super) fn complete(schema: &mut Value, demands: Demands) -> bool {
+    let has_root = add_root(schema);
+    add_at(schema, demands, 0) || has_root
+}
+
+/// Makes the schema of a tool one of an object.
+fn add_root(schema: &mut Value) -> bool {
+    let Value::Object(fields) = schema else { return false };
+    let is_missing = !fields.is_empty() && fields.get("type").is_none_or(Value::is_null);
+    if is_missing {
+        fields.insert("type".to_owned(), "object".into());
+    }
+    is_missing
+}
+
+fn add_at(schema: &mut Value, demands: Demands, depth: usize) -> bool {
     let Value::Object(fields) = schema else { return false };
     if depth > MAX_DEPTH {
         return false;
     }
     let mut has_added = false;
-    if is_of_object(fields) && !fields.get("properties").is_some_and(Value::is_object) {
+    if is_of(fields, "object") && !fields.get("properties").is_some_and(Value::is_object) {
         fields.insert("properties".to_owned(), Value::Object(Map::new()));
+        has_added = true;
+    }
+    let has_items = |items: &Value| items.is_object() || items.is_array() || items.is_boolean();
+    if demands == Demands::OpenAi
+        && is_of(fields, "array")
+        && !fields.get("items").is_some_and(has_items)
+    {
+        fields.insert("items".to_owned(), Value::Object(Map::new()));
         has_added = true;
     }
     for (name, value) in fields {
@@ -34,25 +68,26 @@ fn add_at(schema: &mut Value, depth: usize) -> bool {
         match value {
             Value::Object(named) if NAMED.contains(&name) => {
                 for schema in named.values_mut() {
-                    has_added |= add_at(schema, depth + 1);
+                    has_added |= add_at(schema, demands, depth + 1);
                 }
             }
             Value::Array(schemas) if SOME.contains(&name) || name == "items" => {
                 for schema in schemas {
-                    has_added |= add_at(schema, depth + 1);
+                    has_added |= add_at(schema, demands, depth + 1);
                 }
             }
-            value if ONE.contains(&name) => has_added |= add_at(value, depth + 1),
+            value if ONE.contains(&name) => has_added |= add_at(value, demands, depth + 1),
             _ => {}
         }
     }
     has_added
 }
 
-fn is_of_object(fields: &Map<String, Value>) -> bool {
+/// Whether the schema is one of this type, or also of this type.
+fn is_of(fields: &Map<String, Value>, wanted: &str) -> bool {
     match fields.get("type") {
-        Some(Value::String(kind)) => kind == "object",
-        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "object"),
+        Some(Value::String(kind)) => kind == wanted,
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == wanted),
         _ => false,
     }
 }
@@ -62,6 +97,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    fn completed(schema: &Value, demands: Demands) -> Value {
+        let mut changed = schema.clone();
+        assert!(complete(&mut changed, demands), "{schema}");
+        let mut again = changed.clone();
+        assert!(!complete(&mut again, demands), "{schema}");
+        changed
+    }
 
     #[test]
     fn objects_without_properties_get_them_wherever_they_stand() {
@@ -82,15 +125,53 @@ mod tests {
                 "enum": [{"type": "object"}],
             })
         };
-        let mut changed = schema(bare);
-        assert!(add_properties(&mut changed));
-        assert_eq!(changed, schema(full));
-        assert!(!add_properties(&mut changed));
-        let mut alone = bare();
-        assert!(add_properties(&mut alone));
-        assert_eq!(alone, full());
-        let mut null = json!({"type": "object", "properties": null});
-        assert!(add_properties(&mut null));
-        assert_eq!(null, full());
+        for demands in [Demands::OpenAi, Demands::Other] {
+            assert_eq!(completed(&schema(bare), demands), schema(full));
+            assert_eq!(completed(&bare(), demands), full());
+            let null = json!({"type": "object", "properties": null});
+            assert_eq!(completed(&null, demands), full());
+        }
+    }
+
+    #[test]
+    fn the_arguments_of_a_tool_are_an_object_also_where_the_schema_does_not_say_so() {
+        for (schema, expected) in [
+            (
+                json!({"properties": {"a": {"type": "string"}}}),
+                json!({"type": "object", "properties": {"a": {"type": "string"}}}),
+            ),
+            (
+                json!({"$ref": "#/$defs/A", "$defs": {}}),
+                json!({"$ref": "#/$defs/A", "$defs": {}, "type": "object", "properties": {}}),
+            ),
+            (json!({"type": null}), json!({"type": "object", "properties": {}})),
+        ] {
+            assert_eq!(completed(&schema, Demands::Other), expected);
+        }
+        let mut nothing = json!({});
+        assert!(!complete(&mut nothing, Demands::OpenAi), "it is not sent");
+    }
+
+    #[test]
+    fn arrays_have_items_at_openai() {
+        let schema = |array: &Value| json!({"type": "object", "properties": {"a": array}});
+        for (array, expected) in [
+            (json!({"type": "array"}), json!({"type": "array", "items": {}})),
+            (
+                json!({"type": ["array", "null"], "items": null}),
+                json!({"type": ["array", "null"], "items": {}}),
+            ),
+            (
+                json!({"type": "array", "prefixItems": [{"type": "number"}]}),
+                json!({"type": "array", "prefixItems": [{"type": "number"}], "items": {}}),
+            ),
+        ] {
+            assert_eq!(completed(&schema(&array), Demands::OpenAi), schema(&expected));
+            assert!(!complete(&mut schema(&array), Demands::Other));
+        }
+        for items in [json!({"type": "string"}), json!([{"type": "string"}]), json!(false)] {
+            let mut whole = schema(&json!({"type": "array", "items": items}));
+            assert!(!complete(&mut whole, Demands::OpenAi), "{items}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{Media, MediaSource};
+use tower_chat_core::{Media, MediaSource, Role};
 
 use crate::body::BodyWire;
 
@@ -52,9 +52,16 @@ pub struct ServiceRules {
     pub definitions_with_calls: bool,
     /// An answer without a text and without calls.
     pub empty_assistant: EmptyRule,
+    /// Whether the first message, but for those of the system, must be the user's.
+    pub user_first: bool,
     /// Whether a message of the assistant must stand between the results of tools and the next message of
     /// the user.
     pub answer_after_results: bool,
+    /// In which messages of Chat Completions the content may be a list of parts.
+    pub content_lists: ListRule,
+    /// The names of the authors of messages, which Chat Completions alone has; `None` where the service
+    /// refuses them.
+    pub author_names: Option<NameRule>,
 }
 
 /// The names of tools: ASCII letters and digits, `_`, `-`, and further characters.
@@ -261,10 +268,38 @@ pub enum ReasoningRule {
 pub enum ForeignRule {
     /// Nothing.
     Nothing,
-    /// An empty text of reasoning in this field.
-    EmptyReasoning(&'static str),
+    /// This text of reasoning in this field of a message, or in a block of this type.
+    Reasoning {
+        /// The field, or the type of the block.
+        field: &'static str,
+        /// The text, which is as short as the service accepts.
+        text: &'static str,
+    },
     /// This signature, on the first call of each answer.
     Signature(&'static str),
+}
+
+/// In which messages the content may be a list of parts. In the others it is one text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ListRule {
+    /// In all messages.
+    Any,
+    /// In messages of the user.
+    OfUser,
+    /// In none.
+    None,
+}
+
+impl ListRule {
+    /// Whether the content of a message of this role may be a list.
+    pub(super) fn allows(self, role: Role) -> bool {
+        match self {
+            Self::Any => true,
+            Self::OfUser => role == Role::User,
+            Self::None => false,
+        }
+    }
 }
 
 /// An answer without a text and without calls.

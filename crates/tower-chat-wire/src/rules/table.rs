@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{
     known::{KNOWN, KnownService},
     service_rules::{
-        EmptyRule, ForeignRule, IdForm, MediaRule, Otherwise, ReasoningRule, ResultRule,
+        EmptyRule, ForeignRule, IdForm, ListRule, MediaRule, Otherwise, ReasoningRule, ResultRule,
         ServiceRules, Unique,
     },
 };
@@ -99,7 +99,8 @@ fn rows(rules: &ServiceRules) -> Vec<(&'static str, String)> {
     };
     let foreign = match rules.foreign_calls {
         ForeignRule::Nothing => "nothing".to_owned(),
-        ForeignRule::EmptyReasoning(field) => format!("an empty `{field}`"),
+        ForeignRule::Reasoning { field, text: "" } => format!("an empty `{field}`"),
+        ForeignRule::Reasoning { field, text } => format!("`{field}` of `{text:?}`"),
         ForeignRule::Signature(signature) => format!("the signature `{signature}`"),
     };
     let is = |is: bool| if is { "yes" } else { "no" }.to_owned();
@@ -132,7 +133,25 @@ fn rows(rules: &ServiceRules) -> Vec<(&'static str, String)> {
             }
             .to_owned(),
         ),
+        ("user_first", is(rules.user_first)),
         ("answer_after_results", is(rules.answer_after_results)),
+        (
+            "content_lists",
+            match rules.content_lists {
+                ListRule::Any => "in any message",
+                ListRule::OfUser => "in messages of the user",
+                ListRule::None => "in none",
+            }
+            .to_owned(),
+        ),
+        (
+            "author_names",
+            match rules.author_names {
+                Some(_) if rules.wire != BodyWire::OpenAiChat => "not sent".to_owned(),
+                Some(names) => format!("1 to {} of `A-Za-z0-9_-`", names.longest),
+                None => "refused".to_owned(),
+            },
+        ),
     ]
 }
 

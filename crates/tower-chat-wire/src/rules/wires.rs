@@ -1,7 +1,7 @@
 //! The rules of any service of a wire.
 
 use super::service_rules::{
-    ArgumentRule, EmptyRule, ForeignRule, IdForm, IdRule, MediaKind, MediaRule, NameRule,
+    ArgumentRule, EmptyRule, ForeignRule, IdForm, IdRule, ListRule, MediaKind, MediaRule, NameRule,
     Otherwise, ReasoningRule, ResultRule, ServiceRules, Sources, Unique,
 };
 use crate::body::BodyWire;
@@ -11,19 +11,14 @@ pub(super) const fn kind(media_type: &'static str, sources: Sources) -> MediaKin
 }
 
 pub(super) const ANYTHING: &[MediaKind] = &[kind("*/*", Sources::Any)];
-pub(super) const IMAGES: &[MediaKind] = &[kind("image/*", Sources::BytesOrUrl)];
-pub(super) const IMAGE_BYTES: &[MediaKind] = &[kind("image/*", Sources::Bytes)];
-pub(super) const OPENAI_CHAT: &[MediaKind] = &[
+/// The images that all models read which read images.
+pub(super) const IMAGES: &[MediaKind] = &[
     kind("image/png", Sources::BytesOrUrl),
     kind("image/jpeg", Sources::BytesOrUrl),
     kind("image/gif", Sources::BytesOrUrl),
     kind("image/webp", Sources::BytesOrUrl),
-    kind("audio/wav", Sources::Bytes),
-    kind("audio/mpeg", Sources::Bytes),
-    kind("audio/mp3", Sources::Bytes),
-    kind("application/pdf", Sources::Bytes),
-    kind("*/*", Sources::File),
 ];
+pub(super) const IMAGE_BYTES: &[MediaKind] = &[kind("image/*", Sources::Bytes)];
 pub(super) const RESPONSES_RESULTS: &[MediaKind] = &[
     kind("image/*", Sources::Any),
     kind("application/*", Sources::Any),
@@ -53,7 +48,11 @@ pub(super) const BEDROCK: &[MediaKind] = &[
     kind("text/markdown", Sources::Bytes),
 ];
 pub(super) const GEMINI: &[MediaKind] = &[
-    kind("image/*", Sources::Any),
+    kind("image/png", Sources::Any),
+    kind("image/jpeg", Sources::Any),
+    kind("image/webp", Sources::Any),
+    kind("image/heic", Sources::Any),
+    kind("image/heif", Sources::Any),
     kind("audio/*", Sources::Any),
     kind("video/*", Sources::Any),
     kind("text/*", Sources::Any),
@@ -88,7 +87,10 @@ impl ServiceRules {
             hosted_ids: &[],
             definitions_with_calls: false,
             empty_assistant: EmptyRule::AsStored,
+            user_first: false,
             answer_after_results: false,
+            content_lists: ListRule::Any,
+            author_names: Some(WORDS),
         };
         match wire {
             BodyWire::OpenAiChat => rules,
@@ -122,6 +124,7 @@ impl ServiceRules {
                     user_media: media,
                     error_results: ResultRule::TextOnly,
                     definitions_with_calls: true,
+                    user_first: true,
                     ..rules
                 }
             }

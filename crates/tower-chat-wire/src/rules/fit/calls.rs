@@ -68,21 +68,13 @@ impl Fitting<'_> {
         }
         match self.rules.foreign_calls {
             ForeignRule::Nothing => {}
-            ForeignRule::EmptyReasoning(field) => {
-                let wire = wire_name(self.rules.wire);
-                let has_own = fitted_parts.parts.iter().any(|part| match part {
-                    Part::Reasoning(reasoning) => {
-                        Fields::of_native(reasoning.native.as_ref(), wire)
-                            .is_some_and(|fields| fields.contains(field))
-                    }
-                    _ => false,
-                });
-                if !has_own {
-                    let mut fields = Fields::default();
-                    fields.set(field, raw(&()));
-                    let mut reasoning = Reasoning::new("");
-                    reasoning.native = Some(fields.into_native(wire));
-                    fitted_parts.parts.insert(0, Part::Reasoning(reasoning));
+            ForeignRule::Reasoning { field, text } => {
+                let wire = self.rules.wire;
+                let is_own = |part: &Part| is_reasoning_in(part, field, wire);
+                let is_enough = |part: &Part| !text_of(part).is_empty() || text.is_empty();
+                if !fitted_parts.parts.iter().any(|part| is_own(part) && is_enough(part)) {
+                    fitted_parts.parts.retain(|part| !is_own(part));
+                    fitted_parts.parts.insert(0, placeholder(field, text, wire));
                     fitted_parts.has_changed = true;
                     let what = format!("an empty {field} is added to calls without one");
                     self.change(message, ChangeKind::Reasoning, what);
@@ -120,6 +112,43 @@ fn has_json_arguments(call: &ToolCall, wire: BodyWire) -> bool {
 /// where there are none.
 fn has_text_arguments(wire: BodyWire) -> bool {
     matches!(wire, BodyWire::OpenAiChat | BodyWire::OpenAiResponses | BodyWire::Cohere)
+}
+
+/// Whether the part is reasoning that the wire has in this field of a message, or in a block of this type.
+fn is_reasoning_in(part: &Part, field: &str, wire: BodyWire) -> bool {
+    let native = match part {
+        Part::Reasoning(reasoning) => reasoning.native.as_ref(),
+        Part::Native(native) => Some(native),
+        _ => None,
+    };
+    let Some(fields) = Fields::of_native(native, wire_name(wire)) else { return false };
+    match part {
+        Part::Reasoning(_) => fields.contains(field) || fields.is_text("type", field),
+        _ => fields.is_text("type", field),
+    }
+}
+
+/// The text of reasoning. That of a block is not looked for.
+fn text_of(part: &Part) -> &str {
+    match part {
+        Part::Reasoning(reasoning) => &reasoning.text,
+        _ => "",
+    }
+}
+
+/// Reasoning with this text, in a field of a message or, on the wire of Anthropic, in a block.
+fn placeholder(field: &str, text: &str, wire: BodyWire) -> Part {
+    let mut fields = Fields::default();
+    if wire == BodyWire::Anthropic {
+        fields.set("type", raw(field));
+        fields.set(field, raw(text));
+        fields.set("signature", raw(""));
+        return Part::Native(fields.into_native(wire_name(wire)));
+    }
+    fields.set(field, raw(&()));
+    let mut reasoning = Reasoning::new(text);
+    reasoning.native = Some(fields.into_native(wire_name(wire)));
+    Part::Reasoning(reasoning)
 }
 
 /// Adds a signature to the first call of an answer, as Gemini's endpoint of Chat Completions takes it,

@@ -12,16 +12,17 @@ use tower_chat_core::{
     Role,
 };
 
+use self::parts::{add_text_beside, join_texts};
 use super::{
     hosted,
     ids::CallIds,
     media::Count,
-    names::NameMap,
+    names::{self, NameMap},
     natives::{is_foreign, wire_name},
     refused::{Refused, Replaced},
     service_rules::{EmptyRule, ForeignRule, ServiceRules},
 };
-use crate::{fields::Fields, provider_calls::ids_of_assistants_provider_calls};
+use crate::{body::BodyWire, fields::Fields, provider_calls::ids_of_assistants_provider_calls};
 
 /// A request that the rules of a service allow.
 #[derive(Debug, Clone)]
@@ -115,6 +116,9 @@ pub(crate) fn foreign_rule(request: &ChatRequest) -> Option<ForeignRule> {
 /// to.
 const BRIDGE: &str = "Ok.";
 
+/// What the user says where a conversation that begins with the assistant has to begin with the user.
+const BEGINNING: &str = "[The conversation begins with the assistant.]";
+
 /// What begins the message of the user with the media of results.
 const BEHIND: &str = "The attachments of the results above:";
 
@@ -174,6 +178,11 @@ impl<'r> Fitting<'r> {
     }
 
     fn push(&mut self, message: &Arc<Message>) {
+        if let Some(author) = self.other_author(message) {
+            let mut renamed = Message::clone(message);
+            renamed.author = author;
+            return self.push(&Arc::new(renamed));
+        }
         let has_results = message.role != Role::Assistant && message.results().next().is_some();
         if !has_results && !matches!(message.role, Role::Tool) {
             self.put_behind();
@@ -196,7 +205,8 @@ impl<'r> Fitting<'r> {
             self.count = Count::default();
         }
         self.ids.follow(message.role, message.calls().next().is_some());
-        if is_plain(message) {
+        let may_be_list = self.rules.content_lists.allows(message.role);
+        if is_plain(message) && (may_be_list || message.parts.len() < 2) {
             return self.finish(message, None);
         }
         let mut fitted_parts = FittedParts::default();
@@ -208,6 +218,10 @@ impl<'r> Fitting<'r> {
             self.complete_calls(message, &mut fitted_parts);
         } else if self.rules.user_media.named_documents {
             add_text_beside(&mut fitted_parts);
+        }
+        if !may_be_list && join_texts(&mut fitted_parts.parts, message.role, self.rules) {
+            fitted_parts.has_changed = true;
+            self.change(message, ChangeKind::Message, "the texts of a message are sent as one");
         }
         let behind = std::mem::take(&mut fitted_parts.behind);
         if is_mixed && !behind.is_empty() {
@@ -235,12 +249,26 @@ impl<'r> Fitting<'r> {
         if parts.iter().any(|part| matches!(part, Part::Text(_) | Part::Media(_))) {
             self.bridge(message.role);
         }
+        self.begin(message.role);
         let changed = fitted_parts.filter(|fitted_parts| fitted_parts.has_changed);
         self.has_changed |= changed.is_some();
         self.messages.push(match changed {
             Some(fitted_parts) => Arc::new(message.with_parts(fitted_parts.parts)),
             None => Arc::clone(message),
         });
+    }
+
+    /// Adds a message of the user in front of a conversation that has to begin with one.
+    fn begin(&mut self, role: Role) {
+        let is_user = |role: Role| !matches!(role, Role::Assistant | Role::Tool);
+        let is_instruction = |role: Role| matches!(role, Role::System | Role::Developer);
+        let has_begun = self.messages.iter().any(|message| !is_instruction(message.role));
+        if self.rules.user_first && !is_user(role) && !has_begun {
+            self.has_changed = true;
+            let what = "a message of the user is added in front of the conversation";
+            self.changes.push(Change::new(ChangeKind::Message, what));
+            self.messages.push(Arc::new(Message::user(BEGINNING)));
+        }
     }
 
     /// Adds a message of the assistant where one has to stand before a message of the user.
@@ -265,6 +293,24 @@ impl<'r> Fitting<'r> {
         let media = std::mem::take(&mut self.behind);
         let parts = std::iter::once(Part::text(BEHIND)).chain(media).collect();
         self.messages.push(Arc::new(Message::new(Role::User, parts)));
+    }
+
+    /// The author to send with a message, if it is another one.
+    fn other_author(&mut self, message: &Message) -> Option<Option<String>> {
+        let author = message.author.as_deref()?;
+        let sent = match self.rules.author_names {
+            _ if self.rules.wire != BodyWire::OpenAiChat => return None,
+            Some(rule) if rule.takes(author) => return None,
+            Some(rule) => names::author(author, &rule),
+            None => None,
+        };
+        self.has_changed = true;
+        let what = match &sent {
+            Some(sent) => format!("the author {author:?} is sent as {sent:?}"),
+            None => format!("the author {author:?} is not sent"),
+        };
+        self.change(message, ChangeKind::Name, what);
+        Some(sent)
     }
 
     fn change(&mut self, message: &Message, kind: ChangeKind, what: impl Into<String>) {

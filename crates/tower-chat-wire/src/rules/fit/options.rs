@@ -1,13 +1,19 @@
 //! The definitions of tools, and the choice between them.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tower_chat_core::{Change, ChangeKind, ChatOptions, ToolChoice, ToolDefinition};
 
 use super::Fitting;
 use crate::{
     body::BodyWire,
-    rules::{natives::wire_name, schema::add_properties},
+    rules::{
+        natives::wire_name,
+        schema::{self, Demands},
+    },
 };
+
+/// The fields of requests in which the wires have the choice between the tools.
+const CHOICES: [&str; 4] = ["tool_choice", "toolChoice", "toolConfig", "tool_config"];
 
 impl Fitting<'_> {
     /// The options, if they change.
@@ -22,6 +28,11 @@ impl Fitting<'_> {
                 tool.name = name;
                 has_changed = true;
             }
+            let has_fields = tool.parameters.as_object().is_some_and(|fields| !fields.is_empty());
+            if tool.native.is_none() && !has_fields {
+                tool.parameters = json!({"type": "object", "properties": {}});
+                has_changed = true;
+            }
             // A definition that was read from the wire is written as it was, where that is accepted.
             let is_of_wire = tool
                 .native
@@ -29,9 +40,10 @@ impl Fitting<'_> {
                 .is_some_and(|native| &*native.wire == wire_name(self.rules.wire));
             let is_openai =
                 matches!(self.rules.wire, BodyWire::OpenAiChat | BodyWire::OpenAiResponses);
-            if (is_openai || !is_of_wire) && add_properties(&mut tool.parameters) {
+            let demands = if is_openai { Demands::OpenAi } else { Demands::Other };
+            if (is_openai || !is_of_wire) && schema::complete(&mut tool.parameters, demands) {
                 has_changed = true;
-                let what = format!("the schema of {:?} gets empty properties", tool.name);
+                let what = format!("the schema of {:?} gets what is missing in it", tool.name);
                 self.changes.push(Change::new(ChangeKind::Definition, what));
             }
         }
@@ -41,8 +53,33 @@ impl Fitting<'_> {
             sent.tool_choice = Some(ToolChoice::Tool(name));
             has_changed = true;
         }
+        for name in CHOICES {
+            let choice = sent.extra.get_mut(name);
+            has_changed |= choice.is_some_and(|choice| self.rename_chosen(choice));
+        }
         has_changed |= self.define_called(&mut sent);
         has_changed.then_some(sent)
+    }
+
+    /// Sends the names of tools in a choice that the request has as JSON of its wire as it sends the tools.
+    fn rename_chosen(&self, choice: &mut Value) -> bool {
+        let mut has_changed = false;
+        match choice {
+            Value::String(name) => {
+                if let Some(sent) = self.names.sent_as(name) {
+                    *choice = sent.into();
+                    has_changed = true;
+                }
+            }
+            Value::Array(items) => {
+                items.iter_mut().for_each(|item| has_changed |= self.rename_chosen(item));
+            }
+            Value::Object(fields) => {
+                fields.values_mut().for_each(|value| has_changed |= self.rename_chosen(value));
+            }
+            _ => {}
+        }
+        has_changed
     }
 
     /// Leaves out tools none of which may be called, where the wire has no word for that.

@@ -2,15 +2,16 @@
 
 use std::collections::HashSet;
 
-use tower_chat_core::{ChangeKind, Media, Message, Native, Part, Reasoning, Text};
+use tower_chat_core::{ChangeKind, Media, Message, Native, Part, Reasoning, Role, Text};
 
 use super::{FittedParts, Fitting};
 use crate::rules::{
     hosted, media,
     natives::{
         has_id_of_other_service, is_foreign, is_in_refused_field, is_result_of_other_service,
+        wire_name,
     },
-    service_rules::ReasoningRule,
+    service_rules::{ReasoningRule, ServiceRules},
 };
 
 impl Fitting<'_> {
@@ -28,7 +29,11 @@ impl Fitting<'_> {
         }
         match part {
             Part::Text(text) => {
-                let native = self.native(message, text.native.as_ref(), fitted_parts);
+                let mut native = self.native(message, text.native.as_ref(), fitted_parts);
+                // It may cite what is left out.
+                if !fitted_parts.left_out.is_empty() && native.take().is_some() {
+                    fitted_parts.has_changed = true;
+                }
                 let text = Text::new(&text.text);
                 fitted_parts
                     .parts
@@ -136,7 +141,7 @@ impl Fitting<'_> {
         let native = self.native(message, media.native.as_ref(), fitted_parts);
         let mut sent = media.clone();
         sent.native = native;
-        if let Some(normal) = media::normal(&sent, self.rules.wire) {
+        if let Some(normal) = media::normal(&sent) {
             fitted_parts.has_changed = true;
             sent = normal;
         }
@@ -175,4 +180,33 @@ pub(super) fn add_text_beside(fitted_parts: &mut FittedParts) {
         fitted_parts.has_changed = true;
         fitted_parts.parts.push(Part::text("The attached document:"));
     }
+}
+
+/// Makes one text of the texts among the parts, without native items, which would make it a list. Returns
+/// whether that changes how they are written.
+///
+/// Pieces of an answer go on in each other, as between two citations. Those of other messages do not.
+pub(super) fn join_texts(parts: &mut Vec<Part>, role: Role, rules: &ServiceRules) -> bool {
+    let is_of_wire = |text: &Text| {
+        text.native.as_ref().is_some_and(|native| &*native.wire == wire_name(rules.wire))
+    };
+    let texts: Vec<&Text> = parts
+        .iter()
+        .filter_map(|part| match part {
+            Part::Text(text) => Some(text),
+            _ => None,
+        })
+        .collect();
+    if texts.len() < 2 && !texts.iter().any(|text| is_of_wire(text)) {
+        return false;
+    }
+    let separator = if role == Role::Assistant { "" } else { "\n" };
+    let filled = texts.iter().map(|text| &*text.text).filter(|text| !text.is_empty());
+    let mut joined = Some(Part::text(filled.collect::<Vec<_>>().join(separator)));
+    let with_joined = |part: Part| match part {
+        Part::Text(_) => joined.take(),
+        part => Some(part),
+    };
+    *parts = std::mem::take(parts).into_iter().filter_map(with_joined).collect();
+    true
 }

@@ -2,7 +2,10 @@
 
 use tower_chat_core::{ChangeKind, Media, Message, Part, Role, Text, ToolResult};
 
-use super::{FittedParts, Fitting, parts::with_native};
+use super::{
+    FittedParts, Fitting,
+    parts::{join_texts, with_native},
+};
 use crate::rules::{
     media,
     natives::is_foreign,
@@ -83,6 +86,12 @@ impl Fitting<'_> {
             content.push(Part::text(text));
             self.change(message, ChangeKind::Result, "a result gets a text that says what it had");
         }
+        if !self.rules.content_lists.allows(Role::Tool)
+            && join_texts(&mut content, Role::Tool, self.rules)
+        {
+            has_changed = true;
+            self.change(message, ChangeKind::Result, "the texts of a result are sent as one");
+        }
         sent.content = content;
         fitted_parts.has_changed |=
             has_changed || sent.call_id != result.call_id || sent.name != result.name;
@@ -93,7 +102,7 @@ impl Fitting<'_> {
     fn result_media(&mut self, media: &Media, is_text_only: bool) -> Placed {
         let rules = self.rules;
         let native = media.native.clone().filter(|native| !is_foreign(Some(native), rules));
-        let plain = media::normal(media, rules.wire).or_else(|| {
+        let plain = media::normal(media).or_else(|| {
             (native.is_none() && media.native.is_some())
                 .then(|| Media::new(&*media.media_type, media.source.clone()))
         });

@@ -2,16 +2,16 @@
 
 use super::{
     DEEPSEEK_THINKING, GEMINI_FUNCTION, GEMINI_SIGNATURES, KnownService, OPENAI_FILES, XAI_API,
-    nothing, service, unique_ids,
+    service, unique_ids,
 };
 use crate::{
     body::BodyWire,
     rules::{
         service_rules::{
-            EmptyRule, ForeignRule, IdForm, IdRule, MediaRule, Otherwise, ReasoningRule,
-            ServiceRules,
+            EmptyRule, ForeignRule, IdForm, IdRule, ListRule, MediaKind, MediaRule, Otherwise,
+            ReasoningRule, ServiceRules, Sources,
         },
-        wires::{IMAGES, OPENAI_CHAT},
+        wires::{IMAGES, kind},
     },
 };
 
@@ -45,7 +45,22 @@ pub(super) const DEEPSEEK: KnownService = service(
         ("user_media", "https://api-docs.deepseek.com/api/create-chat-completion"),
         ("own_reasoning", DEEPSEEK_THINKING),
         ("foreign_calls", "https://github.com/anomalyco/opencode/issues/17523"),
+        ("content_lists", "https://github.com/BerriAI/litellm/issues/6642"),
+        ("content_lists", "https://github.com/QwenLM/qwen-code/issues/2318"),
         ("empty_assistant", "https://api-docs.deepseek.com/api/create-chat-completion"),
+    ],
+);
+pub(super) const MOONSHOT: KnownService = service(
+    "moonshot",
+    BodyWire::OpenAiChat,
+    &["api.moonshot.ai", "api.moonshot.cn"],
+    moonshot,
+    &[
+        ("call_ids", "https://github.com/openclaw/openclaw/issues/84730"),
+        ("own_reasoning", "https://github.com/continuedev/continue/issues/11600"),
+        ("foreign_calls", MOONSHOT_LITELLM),
+        ("empty_assistant", MOONSHOT_LITELLM),
+        ("content_lists", MOONSHOT_LITELLM),
     ],
 );
 pub(super) const MISTRAL: KnownService = service(
@@ -56,10 +71,11 @@ pub(super) const MISTRAL: KnownService = service(
     &[
         ("call_ids", MISTRAL_IDS),
         ("call_ids", MISTRAL_SAME_ID),
-        ("user_media", MISTRAL_TYPES),
+        ("user_media", "https://docs.mistral.ai/capabilities/vision"),
         ("reasoning_fields", MISTRAL_TYPES),
         ("empty_assistant", MISTRAL_TYPES),
         ("answer_after_results", MISTRAL_ORDER),
+        ("author_names", "mistralai, models/usermessage.py"),
     ],
 );
 pub(super) const GROQ: KnownService = service(
@@ -72,6 +88,8 @@ pub(super) const GROQ: KnownService = service(
         ("user_media", "https://console.groq.com/docs/vision"),
         ("reasoning_fields", GROQ_FIELD),
         ("reasoning_fields", GROQ_TYPES),
+        ("content_lists", "https://github.com/CherryHQ/cherry-studio/issues/3307"),
+        ("content_lists", "https://github.com/OpenHands/OpenHands/issues/4643"),
         ("empty_assistant", GROQ_TYPES),
     ],
 );
@@ -80,7 +98,11 @@ pub(super) const XAI: KnownService = service(
     BodyWire::OpenAiChat,
     &["api.x.ai"],
     xai,
-    &[("call_ids", OPENAI_SAME_ID), ("user_media", XAI_API), ("empty_assistant", XAI_API)],
+    &[
+        ("call_ids", OPENAI_SAME_ID),
+        ("user_media", "https://docs.x.ai/docs/guides/image-understanding"),
+        ("empty_assistant", XAI_API),
+    ],
 );
 pub(super) const FIREWORKS: KnownService = service(
     "fireworks",
@@ -119,21 +141,47 @@ pub(super) const GEMINI: KnownService = service(
         ("empty_assistant", OPENAI_CHAT_API),
     ],
 );
-pub(super) const VLLM: KnownService =
-    service("vllm", BodyWire::OpenAiChat, &[], nothing, &[("arguments", VLLM_SERVER)]);
+pub(super) const VERTEX: KnownService = service(
+    "vertex",
+    BodyWire::OpenAiChat,
+    &["aiplatform.googleapis.com"],
+    gemini_chat,
+    &[
+        ("tool_names", GEMINI_FUNCTION),
+        ("call_ids", OPENAI_SAME_ID),
+        ("foreign_calls", VERTEX_SIGNATURES),
+        ("empty_assistant", OPENAI_CHAT_API),
+    ],
+);
+pub(super) const VLLM: KnownService = service(
+    "vllm",
+    BodyWire::OpenAiChat,
+    &[],
+    vllm,
+    &[("arguments", VLLM_ARGUMENTS), ("user_media", VLLM_PARTS)],
+);
 pub(super) const LLAMA_CPP: KnownService = service(
     "llama.cpp",
     BodyWire::OpenAiChat,
     &[],
-    reads_result_images,
-    &[("arguments", LLAMA_SERVER), ("tool_media", LLAMA_SERVER)],
+    llama_cpp,
+    &[
+        ("arguments", "https://github.com/ggml-org/llama.cpp/issues/25510"),
+        ("tool_media", LLAMA_SERVER),
+        ("user_media", LLAMA_SERVER),
+    ],
 );
 pub(super) const OLLAMA: KnownService = service(
     "ollama",
     BodyWire::OpenAiChat,
     &[],
-    reads_result_images,
-    &[("arguments", OLLAMA_OPENAI), ("tool_media", OLLAMA_OPENAI)],
+    ollama,
+    &[
+        ("arguments", OLLAMA_OPENAI),
+        ("tool_media", OLLAMA_OPENAI),
+        ("user_media", OLLAMA_OPENAI),
+        ("empty_assistant", OLLAMA_OPENAI),
+    ],
 );
 
 fn strict_chat(rules: &mut ServiceRules) {
@@ -144,14 +192,22 @@ fn strict_chat(rules: &mut ServiceRules) {
 fn openai_chat(rules: &mut ServiceRules) {
     strict_chat(rules);
     rules.call_ids.longest = 40;
-    rules.user_media = MediaRule::of(OPENAI_CHAT);
+    rules.user_media = MediaRule::of(OPENAI_MEDIA);
 }
 
 fn deepseek(rules: &mut ServiceRules) {
     strict_chat(rules);
     rules.user_media = MediaRule::NONE;
     rules.own_reasoning = ReasoningRule::Required;
-    rules.foreign_calls = ForeignRule::EmptyReasoning("reasoning_content");
+    rules.foreign_calls = ForeignRule::Reasoning { field: "reasoning_content", text: "" };
+    rules.content_lists = ListRule::None;
+}
+
+fn moonshot(rules: &mut ServiceRules) {
+    strict_chat(rules);
+    rules.own_reasoning = ReasoningRule::Required;
+    rules.foreign_calls = ForeignRule::Reasoning { field: "reasoning_content", text: " " };
+    rules.content_lists = ListRule::OfUser;
 }
 
 fn mistral(rules: &mut ServiceRules) {
@@ -159,6 +215,7 @@ fn mistral(rules: &mut ServiceRules) {
     rules.call_ids = IdRule { form: IdForm::Nine, longest: 9, ..rules.call_ids };
     rules.user_media = MediaRule::of(IMAGES);
     rules.reasoning_fields = Some(&[]);
+    rules.author_names = None;
     rules.answer_after_results = true;
 }
 
@@ -166,11 +223,12 @@ fn groq(rules: &mut ServiceRules) {
     strict_chat(rules);
     rules.user_media = MediaRule::of(IMAGES);
     rules.reasoning_fields = Some(&["reasoning"]);
+    rules.content_lists = ListRule::OfUser;
 }
 
 fn xai(rules: &mut ServiceRules) {
     strict_chat(rules);
-    rules.user_media = MediaRule::of(IMAGES);
+    rules.user_media = MediaRule::of(XAI_IMAGES);
 }
 
 fn without_reasoning_fields(rules: &mut ServiceRules) {
@@ -183,14 +241,54 @@ fn openrouter(rules: &mut ServiceRules) {
     rules.call_ids.longest = 40;
 }
 
-fn reads_result_images(rules: &mut ServiceRules) {
-    rules.tool_media = MediaRule { otherwise: Otherwise::Behind, ..MediaRule::of(IMAGES) };
+fn vllm(rules: &mut ServiceRules) {
+    rules.user_media = MediaRule::of(VLLM_MEDIA);
+}
+
+fn llama_cpp(rules: &mut ServiceRules) {
+    rules.tool_media = MediaRule { otherwise: Otherwise::Behind, ..MediaRule::of(LLAMA_IMAGES) };
+    rules.user_media = MediaRule::of(LLAMA_MEDIA);
+}
+
+fn ollama(rules: &mut ServiceRules) {
+    rules.tool_media = MediaRule { otherwise: Otherwise::Behind, ..MediaRule::of(OLLAMA_IMAGES) };
+    rules.user_media = MediaRule::of(OLLAMA_IMAGES);
+    rules.empty_assistant = EmptyRule::LeaveOut;
 }
 
 fn gemini_chat(rules: &mut ServiceRules) {
     strict_chat(rules);
     rules.tool_names.begins_with_letter = true;
 }
+
+const OPENAI_MEDIA: &[MediaKind] = &[
+    kind("image/png", Sources::BytesOrUrl),
+    kind("image/jpeg", Sources::BytesOrUrl),
+    kind("image/gif", Sources::BytesOrUrl),
+    kind("image/webp", Sources::BytesOrUrl),
+    kind("audio/wav", Sources::Bytes),
+    kind("audio/mpeg", Sources::Bytes),
+    kind("audio/mp3", Sources::Bytes),
+    kind("application/pdf", Sources::Bytes),
+    kind("*/*", Sources::File),
+];
+const XAI_IMAGES: &[MediaKind] =
+    &[kind("image/png", Sources::BytesOrUrl), kind("image/jpeg", Sources::BytesOrUrl)];
+const VLLM_MEDIA: &[MediaKind] =
+    &[kind("image/*", Sources::BytesOrUrl), kind("audio/*", Sources::Bytes)];
+const LLAMA_IMAGES: &[MediaKind] = &[kind("image/*", Sources::BytesOrUrl)];
+const LLAMA_MEDIA: &[MediaKind] = &[
+    kind("image/*", Sources::BytesOrUrl),
+    kind("audio/wav", Sources::Bytes),
+    kind("audio/mpeg", Sources::Bytes),
+    kind("audio/mp3", Sources::Bytes),
+];
+const OLLAMA_IMAGES: &[MediaKind] = &[
+    kind("image/png", Sources::Bytes),
+    kind("image/jpeg", Sources::Bytes),
+    kind("image/jpg", Sources::Bytes),
+    kind("image/webp", Sources::Bytes),
+];
 
 const OPENAI_CHAT_API: &str = "https://platform.openai.com/docs/api-reference/chat/create";
 const OPENAI_CHAT_TYPES: &str = "openai-python, types/chat/chat_completion_tool_message_param.py";
@@ -203,12 +301,18 @@ const MISTRAL_SAME_ID: &str = "https://github.com/NousResearch/hermes-agent/pull
 const GROQ_FIELD: &str = "https://github.com/janhq/jan/issues/8136";
 const GROQ_TYPES: &str = "groq-python, types/chat/chat_completion_assistant_message_param.py";
 const CEREBRAS_FIELD: &str = "https://github.com/Kilo-Org/kilocode/issues/10375";
+const MOONSHOT_LITELLM: &str =
+    "https://github.com/BerriAI/litellm/blob/main/litellm/llms/moonshot/chat/transformation.py";
 const OPENROUTER_REASONING: &str = "https://openrouter.ai/docs/use-cases/reasoning-tokens";
 const OPENROUTER_LONG_ID: &str = "https://github.com/openclaw/openclaw/pull/875";
 const OLLAMA_OPENAI: &str = "https://github.com/ollama/ollama/blob/main/openai/openai.go";
-const LLAMA_SERVER: &str = "https://github.com/ggml-org/llama.cpp/tree/master/tools/server";
-const VLLM_SERVER: &str =
+const LLAMA_SERVER: &str =
+    "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/server-common.cpp";
+const VLLM_PARTS: &str =
     "https://github.com/vllm-project/vllm/blob/main/vllm/entrypoints/chat_utils.py";
+const VLLM_ARGUMENTS: &str = "https://github.com/vllm-project/vllm/issues/43995";
+const VERTEX_SIGNATURES: &str =
+    "https://docs.cloud.google.com/vertex-ai/generative-ai/docs/thought-signatures";
 const OPENAI_CHAT_SOURCES: &[(&str, &str)] = &[
     ("tool_names", OPENAI_CHAT_API),
     ("call_ids", OPENAI_LONG_ID),
@@ -217,4 +321,5 @@ const OPENAI_CHAT_SOURCES: &[(&str, &str)] = &[
     ("tool_media", OPENAI_CHAT_TYPES),
     ("user_media", OPENAI_FILES),
     ("empty_assistant", OPENAI_CHAT_API),
+    ("author_names", "https://github.com/microsoft/autogen/issues/4157"),
 ];

@@ -1,7 +1,10 @@
 //! Services of Anthropic Messages.
 
-use super::{ANTHROPIC_TOOLS, KnownService, nothing, service};
-use crate::{body::BodyWire, rules::service_rules::ServiceRules};
+use super::{ANTHROPIC_TOOLS, CLAUDE_SAME_ID, KnownService, nothing, service, unique_ids};
+use crate::{
+    body::BodyWire,
+    rules::service_rules::{ForeignRule, MediaRule, ReasoningRule, ServiceRules},
+};
 
 pub(super) const ANTHROPIC: KnownService =
     service("anthropic", BodyWire::Anthropic, &["api.anthropic.com"], claude, CLAUDE_SOURCES);
@@ -9,31 +12,55 @@ pub(super) const VERTEX: KnownService =
     service("vertex", BodyWire::Anthropic, &["aiplatform.googleapis.com"], claude, CLAUDE_SOURCES);
 pub(super) const BEDROCK: KnownService =
     service("bedrock", BodyWire::Anthropic, &["amazonaws.com"], claude, CLAUDE_SOURCES);
+pub(super) const DEEPSEEK: KnownService = service(
+    "deepseek",
+    BodyWire::Anthropic,
+    &["api.deepseek.com"],
+    deepseek,
+    &[
+        ("tool_media", DEEPSEEK_API),
+        ("user_media", DEEPSEEK_API),
+        ("own_reasoning", "https://github.com/OEvortex/aether/issues/31"),
+        ("foreign_calls", "https://github.com/leookun/cursor-byok/pull/276"),
+    ],
+);
 pub(super) const MINIMAX: KnownService = service(
     "minimax",
     BodyWire::Anthropic,
     &["api.minimax.io", "api.minimaxi.com"],
-    nothing,
-    &[("error_results", "https://platform.minimax.io/docs/api-reference/text-anthropic-api")],
+    unique_ids,
+    &[
+        ("call_ids", "https://github.com/VicBilibily/GCMP/pull/120"),
+        ("own_reasoning", "https://platform.minimax.io/docs/api-reference/text-anthropic-api"),
+    ],
 );
 pub(super) const ZAI: KnownService = service(
     "zai",
     BodyWire::Anthropic,
     &["api.z.ai", "open.bigmodel.cn"],
     nothing,
-    &[("error_results", "https://docs.z.ai/devpack/tool/claude")],
+    &[("issuer", "https://docs.z.ai/devpack/tool/claude")],
 );
 
 fn claude(rules: &mut ServiceRules) {
+    unique_ids(rules);
     rules.issuer = "anthropic".into();
     rules.hosted_ids = &[("server_tool_use", "srvtoolu_"), ("mcp_tool_use", "mcptoolu_")];
 }
 
+fn deepseek(rules: &mut ServiceRules) {
+    (rules.tool_media, rules.user_media) = (MediaRule::NONE, MediaRule::NONE);
+    rules.own_reasoning = ReasoningRule::Required;
+    rules.foreign_calls = ForeignRule::Reasoning { field: "thinking", text: "" };
+}
+
+const DEEPSEEK_API: &str = "https://api-docs.deepseek.com/guides/anthropic_api";
 const ANTHROPIC_API: &str = "https://docs.claude.com/en/api/messages";
 const ANTHROPIC_TYPES: &str = "anthropic-sdk-python, types/tool_result_block_param.py";
 const CLAUDE_SOURCES: &[(&str, &str)] = &[
     ("tool_names", ANTHROPIC_TOOLS),
     ("call_ids", ANTHROPIC_API),
+    ("call_ids", CLAUDE_SAME_ID),
     ("arguments", ANTHROPIC_API),
     ("tool_media", ANTHROPIC_TYPES),
     ("user_media", ANTHROPIC_API),

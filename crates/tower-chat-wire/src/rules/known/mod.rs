@@ -49,6 +49,7 @@ fn unique_ids(rules: &mut ServiceRules) {
 fn nothing(_: &mut ServiceRules) {}
 
 const OPENAI_FILES: &str = "https://developers.openai.com/api/docs/guides/file-inputs";
+const CLAUDE_SAME_ID: &str = "https://github.com/brainlid/langchain/pull/620";
 const ANTHROPIC_TOOLS: &str =
     "https://docs.claude.com/en/docs/agents-and-tools/tool-use/implement-tool-use";
 const GEMINI_FUNCTION: &str = "https://ai.google.dev/api/caching#FunctionDeclaration";
@@ -79,6 +80,7 @@ pub const KNOWN: &[KnownService] = &[
     chat::AZURE,
     chat::OPENROUTER,
     chat::DEEPSEEK,
+    chat::MOONSHOT,
     chat::MISTRAL,
     chat::GROQ,
     chat::XAI,
@@ -86,6 +88,7 @@ pub const KNOWN: &[KnownService] = &[
     chat::TOGETHER,
     chat::CEREBRAS,
     chat::GEMINI,
+    chat::VERTEX,
     chat::VLLM,
     chat::LLAMA_CPP,
     chat::OLLAMA,
@@ -96,6 +99,7 @@ pub const KNOWN: &[KnownService] = &[
     messages::ANTHROPIC,
     messages::VERTEX,
     messages::BEDROCK,
+    messages::DEEPSEEK,
     messages::MINIMAX,
     messages::ZAI,
     others::GEMINI,

@@ -3,7 +3,10 @@
 use super::{DEEPSEEK_THINKING, KnownService, OPENAI_FILES, XAI_API, service, unique_ids};
 use crate::{
     body::BodyWire,
-    rules::{service_rules::ServiceRules, wires::BEHIND},
+    rules::{
+        service_rules::{MediaKind, MediaRule, ServiceRules, Sources},
+        wires::{BEHIND, kind},
+    },
 };
 
 pub(super) const OPENAI: KnownService = service(
@@ -38,6 +41,8 @@ pub(super) const DEEPSEEK: KnownService = service(
 fn openai_responses(rules: &mut ServiceRules) {
     unique_ids(rules);
     rules.tool_names.longest = 128;
+    rules.tool_media = MediaRule::of(OPENAI_MEDIA);
+    rules.user_media = MediaRule::of(OPENAI_MEDIA);
 }
 
 /// Results of xAI and DeepSeek are texts.
@@ -54,4 +59,15 @@ const OPENAI_RESPONSES_SOURCES: &[(&str, &str)] = &[
     ("arguments", OPENAI_RESPONSES_API),
     ("tool_media", OPENAI_RESPONSES_API),
     ("user_media", OPENAI_FILES),
+];
+
+/// Pictures that the models see, and files. No message has a sound or a film.
+const OPENAI_MEDIA: &[MediaKind] = &[
+    kind("image/png", Sources::Any),
+    kind("image/jpeg", Sources::Any),
+    kind("image/gif", Sources::Any),
+    kind("image/webp", Sources::Any),
+    kind("application/*", Sources::Any),
+    kind("text/*", Sources::Any),
+    kind("*/*", Sources::File),
 ];

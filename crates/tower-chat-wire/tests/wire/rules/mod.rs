@@ -1,8 +1,10 @@
 //! Tests of requests that are changed by the rules of services.
 
+mod contents;
 mod guide;
 mod hosted;
 mod refused;
+mod request_models;
 mod rows;
 mod store;
 mod total;
