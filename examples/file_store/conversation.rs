@@ -9,7 +9,7 @@ use tower_chat::{
         Revision, Rewrite, RunSummary, SequencePosition, ServiceIdChange, StoreError,
         author::{
             Claim, Close, DirectoryEntry, OpenRunContent, PendingBatches, Pruning, ToolRecord,
-            Write, replace_staged,
+            Write,
         },
     },
 };
@@ -155,10 +155,6 @@ impl Conversation {
             return Err(StoreError::Claimed { key: self.key.clone(), call: claim.call });
         }
         self.incarnation = write.result().incarnation;
-        let seen = self.last_seen();
-        for (sequence, message) in write.replaced().iter().filter(|(at, _)| *at > seen) {
-            replace_staged(&mut self.messages, self.pruned, *sequence, message);
-        }
         let is_discarded = matches!(write.close(), Some(Close::Discard { .. }));
         if !is_discarded {
             self.messages.extend(write.messages().iter().cloned());
@@ -185,8 +181,7 @@ impl Conversation {
         self.directory.get_or_insert_with(|| DirectoryEntry::before(write)).apply(write);
         // The replaced rows are in earlier lines of the file, which would otherwise remain.
         let after = revision.sequence;
-        let is_cut = is_discarded || !write.replaced().is_empty();
-        Ok(if is_cut { Change::Cut } else { Change::Grown { after, tools: rows } })
+        Ok(if is_discarded { Change::Cut } else { Change::Grown { after, tools: rows } })
     }
 
     fn conflict(&self, write: &Write) -> StoreError {

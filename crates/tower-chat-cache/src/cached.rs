@@ -6,7 +6,7 @@ use tower_chat_core::{
     Message, Messages, ToolStatus,
     store::{
         Head, History, OpenRun, ServiceIdChange,
-        author::{Close, Staged, Write, replace_staged},
+        author::{Close, Staged, Write},
     },
 };
 
@@ -171,9 +171,6 @@ impl Cached {
         };
         open.apply(staged);
         if let Some(known) = &mut self.staged {
-            for (sequence, message) in write.replaced() {
-                replace_staged(&mut known.messages, open.visible, *sequence, message);
-            }
             known.messages.extend(write.messages().iter().cloned());
             known.has_approvals |= has_approvals(write);
         }

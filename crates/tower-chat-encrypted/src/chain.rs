@@ -5,12 +5,13 @@
 //! that, and so on. A message therefore opens only behind the messages behind which it was written.
 //! Messages of two states of a conversation, or of two of its lives, cannot be mixed.
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tower_chat_core::{MessageId, RunId};
 
 /// The digest of a message and of all messages before it. It is stored only inside encrypted
 /// values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Digest([u8; 16]);
 
 impl Digest {
@@ -168,9 +169,11 @@ impl Chain {
         self.at
     }
 
-    /// Checks whether a visible conversation may end here.
-    pub(crate) fn check_end(&self) -> Result<(), &'static str> {
-        if self.staged.is_some() { Err(NOT_COMMITTED) } else { Ok(()) }
+    /// Checks whether a visible conversation may end here. `committed` is the last message of a run that was
+    /// committed without a message.
+    pub(crate) fn check_end(&self, committed: Option<Digest>) -> Result<(), &'static str> {
+        let is_committed = committed.is_some() && committed == self.at;
+        if self.staged.is_some() && !is_committed { Err(NOT_COMMITTED) } else { Ok(()) }
     }
 }
 
@@ -231,9 +234,11 @@ mod tests {
         for (sequence, message) in (1..).zip([one, two]) {
             assert_eq!(chain.follow(sequence, id(1, 0), Some(message)), Ok(()));
         }
-        assert_eq!(chain.check_end(), Err(NOT_COMMITTED));
+        assert_eq!(chain.check_end(None), Err(NOT_COMMITTED));
+        assert_eq!(chain.check_end(Some(one.digest)), Err(NOT_COMMITTED));
+        assert_eq!(chain.check_end(Some(two.digest)), Ok(()));
         assert_eq!(chain.follow(3, id(1, 0), Some(three)), Ok(()));
-        assert_eq!((chain.check_end(), chain.tip()), (Ok(()), Some(three.digest)));
+        assert_eq!((chain.check_end(None), chain.tip()), (Ok(()), Some(three.digest)));
         assert_eq!(chain.follow(4, id(1, 0), Some(two)), Err(BROKEN));
 
         // The first message of a conversation must be the first of its chain, unless others were

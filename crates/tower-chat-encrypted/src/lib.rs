@@ -37,9 +37,10 @@
 //! the *life* of the conversation. The life is a random value that distinguishes a conversation
 //! from a deleted one with the same key. A row of the record is authenticated as a whole: call,
 //! tool, status, times, error, and the location of its result. The inner store contains a sealed
-//! head in place of the service id. It contains the life, the number of pruned messages, and the
-//! service id. A description is authenticated with its conversation and its version, but not with
-//! the life. A value that was moved, or belongs to another life, does not open.
+//! head in place of the service id. It contains the life, the number of pruned messages, the last
+//! message of the run that was last committed without a message, and the service id. A description
+//! is authenticated with its conversation and its version, but not with the life. A value that was
+//! moved, or belongs to another life, does not open.
 //!
 //! Each message also contains a digest of the messages before it, and whether it was staged. The
 //! messages of a conversation therefore open only in the order in which they were written, each

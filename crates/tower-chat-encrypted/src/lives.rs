@@ -11,7 +11,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use tower_chat_core::{
-    ConversationKey, Message,
+    ConversationKey,
     store::{
         Head, Revision, ServiceIdChange,
         author::{Close, Write},
@@ -20,7 +20,7 @@ use tower_chat_core::{
 
 use crate::{
     EncryptionError,
-    chain::{Digest, Kind, Link, Linked},
+    chain::{Digest, Kind, Linked},
     seal::{Expected, ExpectedLife, Life, new_life},
 };
 
@@ -46,6 +46,10 @@ pub(crate) struct HeadContent {
     pub(crate) service_id: Option<Arc<str>>,
     /// Whether the service id changes with the commit of the open run.
     pub(crate) is_change: bool,
+    /// The last message of the run that was last committed without a message, which says of itself that it
+    /// is staged.
+    #[serde(default)]
+    pub(crate) committed: Option<Digest>,
 }
 
 impl SealedHead {
@@ -56,6 +60,7 @@ impl SealedHead {
                 life: head.life,
                 first_format: head.content.former,
                 second_format: head.content.unchained,
+                committed: head.content.committed,
             }),
             None => Expected::First,
         }
@@ -77,6 +82,7 @@ impl SealedHead {
             pruned: (head.pruned, head.pruned),
             service_id: head.service_id.clone(),
             is_change: false,
+            committed: None,
         };
         Self { life, content }
     }
@@ -88,6 +94,7 @@ impl SealedHead {
             pruned: (pruned, pruned),
             service_id: None,
             is_change: false,
+            committed: None,
         };
         Self { life, content }
     }
@@ -110,8 +117,8 @@ pub(crate) struct Known {
     pruned: u64,
     /// The digests of the last messages.
     tips: Vec<Tip>,
-    /// The messages that the open run has staged.
-    staged: Vec<StagedMessage>,
+    /// The sequence numbers and digests of the messages that the open run has staged.
+    staged: Vec<(u64, Digest)>,
     /// The number of messages before the open run, if there is one.
     visible: Option<u64>,
 }
@@ -124,14 +131,6 @@ struct Tip {
     /// Whether the message is known to be stored. If the write has no outcome, another message may
     /// be at its position.
     is_stored: Arc<AtomicBool>,
-}
-
-/// A message of an open run.
-#[derive(Debug, Clone)]
-pub(crate) struct StagedMessage {
-    sequence: u64,
-    pub(crate) message: Arc<Message>,
-    pub(crate) link: Link,
 }
 
 /// The number of digests per conversation, because writes are repeated behind the one before them.
@@ -184,7 +183,12 @@ impl Known {
         {
             self.put_tip(at, Digest::START, Arc::new(AtomicBool::new(true)));
         }
-        let is_stored = change.is_some() || begins_chain || (seals && !self.is_confirmed);
+        let committed = self.committed_by(write, &head)?;
+        head.content.committed = committed.or(head.content.committed);
+        let is_stored = change.is_some()
+            || begins_chain
+            || committed.is_some()
+            || (seals && !self.is_confirmed);
         let life = head.life;
         let stored = is_stored.then_some(head);
         match (staged, &stored) {
@@ -226,34 +230,34 @@ impl Known {
         self.tips.push(Tip { sequence, digest, is_stored });
     }
 
-    /// Records a message of a write.
-    pub(crate) fn written(
-        &mut self,
-        sequence: u64,
-        message: &Arc<Message>,
-        link: Link,
-        digest: Digest,
-    ) {
+    /// Notes that a write has this message.
+    pub(crate) fn written(&mut self, sequence: u64, kind: Kind, digest: Digest) {
         self.put_tip(sequence, digest, Arc::default());
-        if link.kind == Kind::Staged {
-            self.staged.retain(|staged| staged.sequence < sequence);
-            self.staged.push(StagedMessage { sequence, message: message.clone(), link });
+        if kind == Kind::Staged {
+            self.staged.retain(|(staged, _)| *staged < sequence);
+            self.staged.push((sequence, digest));
         }
     }
 
-    /// Records a message that a commit replaces.
-    pub(crate) fn replaced(&mut self, sequence: u64, digest: Digest) {
-        self.put_tip(sequence, digest, Arc::default());
-    }
-
-    /// Returns whether an open run has staged the message with this sequence number.
-    pub(crate) fn has_staged(&self, sequence: u64) -> bool {
-        self.visible.is_some_and(|visible| sequence > visible)
-    }
-
-    /// Returns a message that the open run has staged.
-    pub(crate) fn staged(&self, sequence: u64) -> Option<&StagedMessage> {
-        self.staged.iter().find(|staged| staged.sequence == sequence)
+    /// Returns the last message of the run that a write commits, if the write has no message of its own to show
+    /// that the run is committed.
+    fn committed_by(
+        &self,
+        write: &Write,
+        head: &SealedHead,
+    ) -> Result<Option<Digest>, EncryptionError> {
+        let last = write.expected().sequence;
+        let is_chained = head.content.unchained.is_some_and(|unchained| last > unchained);
+        if write.close() != Some(Close::Commit) || !write.messages().is_empty() || !is_chained {
+            return Ok(None);
+        }
+        match self.staged.iter().find(|(sequence, _)| *sequence == last) {
+            Some((_, digest)) => Ok(Some(*digest)),
+            None if self.visible.is_some_and(|visible| last > visible) => {
+                Err(EncryptionError::HeadNotRead { key: write.key().clone() })
+            }
+            None => Ok(None),
+        }
     }
 
     /// Removes the run that a write has ended.
@@ -261,11 +265,11 @@ impl Known {
         match write.close() {
             Some(Close::Discard { visible }) => {
                 self.tips.retain(|tip| tip.sequence <= visible);
+                self.staged.clear();
             }
             Some(Close::Commit) => {}
             None => return,
         }
-        self.staged.clear();
         self.visible = None;
     }
 }
@@ -343,6 +347,7 @@ impl Lives {
             let mut head = head.unchanged();
             head.content.service_id = None;
             head.content.pruned = (0, 0);
+            head.content.committed = None;
             (head.content.unchained == Some(0)).then_some(head)
         };
         let head = begun.head.or(begun.open).and_then(first);
@@ -455,19 +460,17 @@ impl Lives {
         key: &ConversationKey,
         revision: Revision,
         visible: u64,
-        messages: &[(Arc<Message>, Option<Linked>)],
+        messages: &[Option<Linked>],
         since: Moment,
     ) {
         self.change(key, revision, since, |known| {
             known.visible = Some(visible);
-            known.staged.retain(|staged| staged.sequence > revision.sequence);
-            for (sequence, (message, linked)) in (visible.saturating_add(1)..).zip(messages) {
-                let Some(Linked { link, digest }) = *linked else { continue };
-                let message = message.clone();
+            known.staged.clear();
+            for (sequence, linked) in (visible.saturating_add(1)..).zip(messages) {
+                let Some(Linked { digest, .. }) = *linked else { continue };
                 known.put_tip(sequence, digest, Arc::new(AtomicBool::new(true)));
-                known.staged.push(StagedMessage { sequence, message, link });
+                known.staged.push((sequence, digest));
             }
-            known.staged.sort_by_key(|staged| staged.sequence);
         });
     }
 

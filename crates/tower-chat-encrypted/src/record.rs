@@ -84,7 +84,6 @@ impl Sealer {
         head: Option<&SealedHead>,
         known: &mut Known,
     ) -> Result<Write, EncryptionError> {
-        let replaced = self.replaced(write, known)?;
         let kind = match write.as_staged().map(|staged| staged.close) {
             None => Kind::Visible,
             Some(Some(Close::Commit)) => Kind::Committed,
@@ -93,12 +92,14 @@ impl Sealer {
         let mut messages = Vec::with_capacity(write.messages().len());
         if !write.messages().is_empty() {
             let at = write.expected().sequence;
-            let mut before = known.tip(at).ok_or_else(|| not_read(write))?;
+            let mut before = known
+                .tip(at)
+                .ok_or_else(|| EncryptionError::HeadNotRead { key: write.key().clone() })?;
             for (sequence, message) in (at.saturating_add(1)..).zip(write.messages()) {
                 let link = Link { before, kind };
                 let (envelope, digest) = self.message(sequence, message, link)?;
                 messages.push(Arc::new(envelope));
-                known.written(sequence, message, link, digest);
+                known.written(sequence, kind, digest);
                 before = digest;
             }
         }
@@ -116,7 +117,7 @@ impl Sealer {
             (Some(staged), head) => {
                 let mut staged = self.staged(write.run(), staged)?;
                 staged.service_id = head;
-                sealed = sealed.staged(staged).replacing(replaced);
+                sealed = sealed.staged(staged);
                 if write.begins_attempt() {
                     sealed = sealed.beginning_attempt();
                 }
@@ -125,50 +126,6 @@ impl Sealer {
             (None, None) => {}
         }
         Ok(sealed)
-    }
-
-    /// Returns the replacements of staged messages by a commit: the replaced messages with all
-    /// later ones, and the last staged one if the commit has no message of its own to show that the
-    /// run is committed.
-    fn replaced(
-        &self,
-        write: &Write,
-        known: &mut Known,
-    ) -> Result<Vec<(u64, Arc<Message>)>, EncryptionError> {
-        let last = write.expected().sequence;
-        if write.close() != Some(Close::Commit) || !known.has_staged(last) {
-            return Ok(Vec::new());
-        }
-        let is_silent = write.messages().is_empty();
-        let numbers = write.replaced().iter().map(|(sequence, _)| *sequence);
-        let first = match numbers.filter(|sequence| known.has_staged(*sequence)).min() {
-            Some(first) => first.min(last),
-            None if is_silent => last,
-            None => return Ok(Vec::new()),
-        };
-        let mut replaced = Vec::new();
-        let mut before = None;
-        for sequence in first..=last {
-            let staged = known.staged(sequence).ok_or_else(|| not_read(write))?;
-            let (message, link) = (staged.message.clone(), staged.link);
-            let other = write.replaced().iter().rev().find(|(number, _)| *number == sequence);
-            let message = match other {
-                Some((_, other)) => {
-                    let mut other = Message::clone(other);
-                    other.id = message.id;
-                    Arc::new(other)
-                }
-                None => message,
-            };
-            let before_it = before.unwrap_or(link.before);
-            let kind = if is_silent { Kind::Committed } else { link.kind };
-            let link = Link { before: before_it, kind };
-            let (envelope, digest) = self.message(sequence, &message, link)?;
-            replaced.push((sequence, Arc::new(envelope)));
-            known.replaced(sequence, digest);
-            before = Some(digest);
-        }
-        Ok(replaced)
     }
 
     /// Returns the head as a change of the service id.
@@ -235,7 +192,7 @@ impl Opener<'_> {
 
     /// Checks whether a visible conversation may end with this message.
     pub(crate) fn check_end(&self, chain: &Chain, last: u64) -> Result<(), EncryptionError> {
-        let ended = chain.check_end();
+        let ended = chain.check_end(self.committed());
         ended.map_err(|reason| self.not_sealed(Found::in_message(last), BODY, reason))
     }
 
@@ -376,10 +333,6 @@ impl Opener<'_> {
         invocation.error = self.former_error(found, invocation.error.as_deref()).await?;
         Ok(invocation)
     }
-}
-
-fn not_read(write: &Write) -> EncryptionError {
-    EncryptionError::HeadNotRead { key: write.key().clone() }
 }
 
 const CHANGED: &str = "the row was changed";

@@ -9,7 +9,7 @@ use chacha20poly1305::{
 };
 use tower_chat_core::{ConversationKey, MessageId, RunId};
 
-use crate::{EncryptionError, KeyProvider, SecretKey};
+use crate::{EncryptionError, KeyProvider, SecretKey, chain::Digest};
 
 /// The prefix of a sealed value. The id of its key, the life of its conversation, the id of its
 /// message, the sequence number of the message, the position there, and nonce and ciphertext in
@@ -112,6 +112,8 @@ pub(crate) struct ExpectedLife {
     /// Messages up to this sequence number may have the second format. If it is `None`, all may,
     /// and none has the third.
     pub(crate) second_format: Option<u64>,
+    /// The last message of a run that was committed without a message.
+    pub(crate) committed: Option<Digest>,
 }
 
 impl Sealer {
@@ -179,6 +181,14 @@ impl<'a> Opener<'a> {
         self.expected = expected;
     }
 
+    /// The last message of a run that was committed without a message.
+    pub(crate) fn committed(&self) -> Option<Digest> {
+        match self.expected {
+            Expected::Life(expected) => expected.committed,
+            Expected::Any | Expected::First => None,
+        }
+    }
+
     /// Returns whether a value in a message with this sequence number may have the first format.
     pub(crate) fn takes_first_format(&self, sequence: u64) -> bool {
         self.takes_former
@@ -208,9 +218,13 @@ impl<'a> Opener<'a> {
         let sequence = parsed.position.sequence;
         let expected = match (self.expected, life) {
             (Expected::Any, Some(life)) => {
-                // A row may have a later format than its message.
-                let (first_format, second_format) = (u64::MAX, Some(u64::MAX));
-                self.expected = Expected::Life(ExpectedLife { life, first_format, second_format });
+                // A row may be of a later format than its message.
+                self.expected = Expected::Life(ExpectedLife {
+                    life,
+                    first_format: u64::MAX,
+                    second_format: Some(u64::MAX),
+                    committed: None,
+                });
                 return Ok(());
             }
             (Expected::Any | Expected::First, None) => return Ok(()),

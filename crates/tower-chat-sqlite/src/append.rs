@@ -217,7 +217,6 @@ impl EncodedWrite {
                 Ok((Some(stored), None))
             }
             Some(Close::Commit) => {
-                self.replace_messages(connection, number, open.visible)?;
                 open_run::close(connection, number)?;
                 Ok((None, open.service_id))
             }
@@ -272,23 +271,6 @@ impl EncodedWrite {
             let row_key = row_key::of_message(number, sequence);
             let checksum = checksum::of(sequence, &run, index, body.as_bytes());
             statement.execute(params![row_key, run, index, body, checksum])?;
-        }
-        Ok(())
-    }
-
-    /// Replaces messages. Only messages that the run has staged before are replaced.
-    fn replace_messages(
-        &self,
-        connection: &Connection,
-        number: i64,
-        visible: u64,
-    ) -> rusqlite::Result<()> {
-        let staged = visible + 1..=self.write.expected().sequence;
-        let replaced = self.write.replaced().iter();
-        for (sequence, message) in replaced.filter(|(sequence, _)| staged.contains(sequence)) {
-            if let Some(row_key) = row_key::of_message(number, *sequence) {
-                checksum::replace_body(connection, row_key, &format::encode(message))?;
-            }
         }
         Ok(())
     }

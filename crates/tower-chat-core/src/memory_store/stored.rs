@@ -15,7 +15,7 @@ use crate::{
         OpenRun, Pruned, Revision, Rewrite, SequencePosition, ServiceIdChange, StoreError,
         author::{
             Claim, Close, DirectoryEntry, LAST_SEQUENCE, OpenRunContent, Pruning, Staged,
-            ToolRecord, Write, replace_staged,
+            ToolRecord, Write,
         },
     },
 };
@@ -232,9 +232,6 @@ impl Stored {
             tools: BTreeMap::new(),
         });
         open.run.apply(staged);
-        for (sequence, message) in write.replaced() {
-            replace_staged(&mut open.messages, open.run.visible, *sequence, message);
-        }
         open.messages.extend(write.messages().iter().cloned());
         let mut seen = Vec::new();
         for row in write.tools().iter().filter(|row| held.contains(&row.call.sequence)) {

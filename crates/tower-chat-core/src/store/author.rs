@@ -6,7 +6,7 @@
 //! | admits a bounded number of writers, and reports the outcome of their writes | [`Slot`], [`Ticket`], [`TicketSender`], [`AppendError`] |
 //! | stores a write once, if the conversation is in the state that the write expects | [`Write`], [`WriteId`], [`Claim`] |
 //! | stores the record of tool calls | [`ToolRecord`], [`RecordedResult`], [`PendingBatches`], [`milliseconds`] |
-//! | stages the writes of open runs, and commits or discards them | [`Staged`], [`Close`], [`OpenRunContent`], [`replace_staged`] |
+//! | stages the writes of open runs, and commits or discards them | [`Staged`], [`Close`], [`OpenRunContent`] |
 //! | answers queries from the directory | [`DirectoryEntry`], [`UsageReport`], [`ConversationPage::of_all`](super::ConversationPage::of_all), [`MessagePage::of`](super::MessagePage::of) |
 //! | prunes old runs | [`Pruning`], [`Cut`] |
 //! | changes conversations in tasks of a runtime, in order within each conversation | [`TaskQueue`] |
@@ -23,7 +23,7 @@ pub use super::{
     directory::{DirectoryEntry, UsageReport},
     error::AppendError,
     history::HistoryMemo,
-    journal::{Claim, Close, OpenRunContent, Staged, replace_staged},
+    journal::{Claim, Close, OpenRunContent, Staged},
     prune::{Cut, Pruning},
     range::LAST_SEQUENCE,
     retry::Retry,

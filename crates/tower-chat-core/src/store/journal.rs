@@ -200,22 +200,3 @@ pub struct Claim {
     /// When the call was begun before, from its record; `None` if it never was.
     pub started_at: Option<SystemTime>,
 }
-
-/// Replaces a message that a run has staged. The new message gets the id of the old one. `staged`
-/// are the messages of the run, which follow `visible` other messages. If the run has no such
-/// message, nothing changes.
-pub fn replace_staged(
-    staged: &mut [Arc<Message>],
-    visible: u64,
-    sequence: u64,
-    message: &Arc<Message>,
-) {
-    let index = sequence.checked_sub(visible).and_then(|number| number.checked_sub(1));
-    let index = index.and_then(|index| usize::try_from(index).ok());
-    let Some(found) = index.and_then(|index| staged.get_mut(index)) else { return };
-    let mut message = message.clone();
-    if message.id != found.id {
-        Arc::make_mut(&mut message).id = found.id;
-    }
-    *found = message;
-}

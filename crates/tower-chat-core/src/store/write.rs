@@ -42,7 +42,6 @@ struct Content {
     service_id: Option<ServiceIdChange>,
     staged: Option<Staged>,
     begins_attempt: bool,
-    replaced: Vec<(u64, Arc<Message>)>,
     activity: Option<RunActivity>,
     is_sealed: bool,
 }
@@ -83,7 +82,6 @@ impl Write {
             service_id: None,
             staged: None,
             begins_attempt: false,
-            replaced: Vec::new(),
             activity,
             is_sealed: false,
         }))
@@ -152,34 +150,6 @@ impl Write {
         self
     }
 
-    /// Adds replacements for messages that the run has staged before, by their sequence numbers, to
-    /// a write that commits the run: the final answer decides what is stored of these messages. A
-    /// replacement gets the id of the message that it replaces. Messages of other runs are never
-    /// replaced.
-    ///
-    /// ```
-    /// use std::time::SystemTime;
-    /// use tower_chat_core::{
-    ///     ConversationKey, Message, MessageId, RunId,
-    ///     store::{Lease, Revision, author::{Close, Staged, Write}},
-    /// };
-    /// let id = MessageId { run: RunId::new(), index: 1 };
-    /// let lease = Lease { attempt: 1, holder: 1, renewed_at: SystemTime::now(), until: None };
-    /// let staged =
-    ///     Staged { lease, close: Some(Close::Commit), service_id: None, partial_text: None };
-    /// let at = Revision::ABSENT.after(id.run, 1);
-    /// let key = ConversationKey::new("alice", "support");
-    /// let write = Write::new(key, id, at, [Message::assistant("done").into()])
-    ///     .staged(staged)
-    ///     .replacing(vec![(1, Message::user("a shorter text").into())]);
-    /// assert_eq!(write.replaced().len(), 1);
-    /// ```
-    #[must_use]
-    pub fn replacing(mut self, replaced: Vec<(u64, Arc<Message>)>) -> Self {
-        Arc::make_mut(&mut self.0).replaced = replaced;
-        self
-    }
-
     /// Adds a change of the conversation's service id, which takes effect at once.
     #[must_use]
     pub fn with_service_id(mut self, change: ServiceIdChange) -> Self {
@@ -237,15 +207,6 @@ impl Write {
     /// Returns how the run ends with this write, if it is the last of an open run.
     pub fn close(&self) -> Option<Close> {
         self.0.staged.as_ref()?.close
-    }
-
-    /// Returns the replacements for messages that the run has staged before, by sequence number. It
-    /// is empty unless the write [commits](Close::Commit) the run.
-    pub fn replaced(&self) -> &[(u64, Arc<Message>)] {
-        match self.close() {
-            Some(Close::Commit) => &self.0.replaced,
-            Some(Close::Discard { .. }) | None => &[],
-        }
     }
 
     /// Returns the claims, all of which must be valid for the write to be stored.

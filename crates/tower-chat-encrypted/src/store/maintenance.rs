@@ -164,10 +164,14 @@ impl<S: HistoryStore> EncryptedStore<S> {
                 Some(tip) => tip,
                 None => found.map_or(Digest::START, |found| found.link.before),
             };
-            let link = Link { before, kind: found.map_or(Kind::Visible, |found| found.link.kind) };
+            let was = found.map(|found| found.digest);
+            // The head says of a message that is replaced that it is committed, and of no other.
+            let is_committed = was.is_some() && was == head.content.committed;
+            let kind = found.map_or(Kind::Visible, |found| found.link.kind);
+            let kind = if is_committed { Kind::Committed } else { kind };
+            let link = Link { before, kind };
             message.id = envelope.id;
             let (envelope, digest) = sealer.message(*sequence, &message, link)?;
-            let was = found.map(|found| found.digest);
             (tip, is_other) = (Some(digest), *sequence > unchained && was != Some(digest));
             sealed.push((*sequence, envelope));
         }

@@ -6,8 +6,8 @@ use std::{sync::Arc, time::SystemTime};
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, MessageId, RunId, ToolCall,
     store::{
-        HistoryStore, Lease, Revision, Rewrite,
-        author::{Close, Staged, Write},
+        HistoryStore, Lease, Revision, Rewrite, SequencePosition,
+        author::{Claim, Close, Staged, Write},
     },
 };
 use tower_chat_encrypted::EncryptedStore;
@@ -238,21 +238,70 @@ async fn a_committed_run_that_was_staged_alone_can_be_read() {
 }
 
 #[tokio::test]
-async fn a_commit_may_replace_staged_messages() {
-    for (replaced, with_message) in [(2, true), (3, true), (2, false), (3, false)] {
+async fn a_commit_without_a_message_may_be_repeated_and_its_last_message_rewritten() {
+    for rewritten in [None, Some(1), Some(2), Some(3)] {
         let store = empty_store();
         let (run, at) = open_run(&store).await;
-        let messages = with_message.then(|| Arc::new(Message::assistant("done")));
-        let end = Write::new(key(), MessageId { run, index: 2 }, at, messages)
-            .staged(staged(1, Some(Close::Commit)))
-            .replacing(vec![(replaced, Arc::new(Message::user("shorter")))]);
-        let at = append(&store, end).await;
+        let close = staged(1, Some(Close::Commit));
+        let end = Write::new(key(), MessageId { run, index: 2 }, at, []).staged(close);
+        let mut at = append(&store, end.clone()).await;
+        assert_eq!(append(&store, end).await, at);
+        let mut expected = vec!["seen", "staged 1", "staged 2", "next"];
+        if let Some(sequence) = rewritten {
+            let mut rewrite = Rewrite::new(key(), at);
+            rewrite.messages.push((sequence, Message::user("rewritten")));
+            at = store.rewrite(rewrite).await.unwrap();
+            expected[sequence as usize - 1] = "rewritten";
+        }
+        assert_eq!(texts(&store).await.unwrap(), expected[..3]);
         append(&store, of_run(RunId::new(), 0, at, "next")).await;
-        let mut expected = vec!["seen", "staged 1", "staged 2", "done", "next"];
-        expected[replaced as usize - 1] = "shorter";
-        expected.retain(|text| *text != "done" || with_message);
         assert_eq!(texts(&store).await.unwrap(), expected);
     }
+}
+
+/// The write is sealed again, since the store inside may not have it.
+#[tokio::test]
+async fn a_commit_without_a_message_that_failed_can_be_sent_again() {
+    let store = empty_store();
+    let (run, at) = open_run(&store).await;
+    let open = store.inner().clone();
+    let end = Write::new(key(), MessageId { run, index: 2 }, at, [])
+        .staged(staged(1, Some(Close::Commit)));
+    let mut refused = end.clone();
+    refused = refused.with_claims(vec![Claim {
+        call: SequencePosition { sequence: 1, index: 0 },
+        started_at: Some(SystemTime::UNIX_EPOCH),
+    }]);
+    let slot = store.reserve().await.unwrap();
+    store.append(slot, vec![refused]).await.unwrap_err();
+    assert!(open.head(&key()).await.unwrap().open_run.is_some());
+    append(&store, end).await;
+    assert_eq!(texts(&store).await.unwrap(), ["seen", "staged 1", "staged 2"]);
+}
+
+/// What the head says of one run it says of no other.
+#[tokio::test]
+async fn a_run_behind_a_commit_without_a_message_is_not_committed_without_the_key() {
+    let store = empty_store();
+    let (run, at) = open_run(&store).await;
+    let commit = |run, index, at| {
+        let id = MessageId { run, index };
+        Write::new(key(), id, at, []).staged(staged(1, Some(Close::Commit)))
+    };
+    let at = append(&store, commit(run, 2, at)).await;
+    let run = RunId::new();
+    let opens = of_run(run, 0, at, "never committed").staged(staged(1, None)).beginning_attempt();
+    let at = append(&store, opens).await;
+    let committed = ["seen", "staged 1", "staged 2"];
+    assert_eq!(texts(&store).await.unwrap(), committed);
+    append(store.inner(), commit(run, 1, at).sealed()).await;
+    let error = texts(&store).await.unwrap_err();
+    assert!(error.contains("never committed"), "{error}");
+    let mut rewrite = Rewrite::new(key(), store.inner().head(&key()).await.unwrap().revision);
+    rewrite.messages.push((2, Message::user("rewritten")));
+    store.rewrite(rewrite).await.unwrap();
+    let error = texts(&store).await.unwrap_err();
+    assert!(error.contains("never committed"), "{error}");
 }
 
 /// Staged messages of another branch do not follow the visible ones.

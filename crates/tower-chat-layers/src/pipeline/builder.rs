@@ -269,8 +269,8 @@ impl<S: ModelClient> ChatPipelineBuilder<S> {
         let compacts_at_save =
             self.policy.as_ref().is_some_and(|policy| policy.replay.citations_at_save().is_some());
         match self.mode.unwrap_or_default() {
-            PersistenceMode::PerRun | PersistenceMode::Journaled => {}
-            mode @ PersistenceMode::PerServiceCall => {
+            PersistenceMode::PerRun => {}
+            mode @ (PersistenceMode::PerServiceCall | PersistenceMode::Journaled) => {
                 if compacts_at_save {
                     return Err(BuildError::CitationsAtSave { mode });
                 }

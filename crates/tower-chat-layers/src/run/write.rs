@@ -70,8 +70,6 @@ struct Contents {
     stored: Vec<Arc<Message>>,
     records: Records,
     claims: Vec<Claim>,
-    /// Staged messages that are stored anew, without the sources they do not cite.
-    replaced: Vec<(u64, Arc<Message>)>,
     service_id: Option<ServiceIdChange>,
     close: Option<Close>,
 }
@@ -191,14 +189,11 @@ impl Run {
         write: &mut RunWrite,
         service_id: Option<ServiceIdChange>,
     ) -> Contents {
-        let citations = self.policy().replay.citations_at_save().filter(|_| !write.is_as_stored);
+        let citations = self.policy().replay.citations_at_save().filter(|_| write.is_whole_run);
         let truncation = self.policy().truncation;
         let Composed { messages: mut stored, mut records } = match write.is_as_stored {
             true => Composed { messages: messages.clone(), records: Records::default() },
-            false => {
-                let of_whole_run = citations.filter(|_| write.is_whole_run);
-                log.compose(messages, &write.left_out, of_whole_run, truncation)
-            }
+            false => log.compose(messages, &write.left_out, citations, truncation),
         };
         std::mem::take(&mut write.rows).into_iter().for_each(|row| records.put(row));
         log.outcome_rows(&write.outcomes, truncation, &mut records);
@@ -223,13 +218,6 @@ impl Run {
         if let (Some(ended_by), Some(last)) = (write.ended_by, stored.last_mut()) {
             mark_ended_by(last, ended_by);
         }
-        let close = write.close;
-        let replaced = match (log.journal.as_deref_mut(), citations) {
-            (Some(journal), Some(citations)) => {
-                journal.leave_out_uncited(citations, close, &mut stored)
-            }
-            _ => Vec::new(),
-        };
         let mut claims = Vec::new();
         if !write.starts.is_empty() {
             let now = self.0.clock.now();
@@ -245,12 +233,12 @@ impl Run {
                 self.keep_claims_held(log);
             }
         }
-        Contents { stored, records, claims, replaced, service_id, close }
+        Contents { stored, records, claims, service_id, close: write.close }
     }
 
     /// The contents as a write of this run, staged if the run is journaled.
     fn as_write(&self, log: &mut RunLog, contents: Contents, id: MessageId) -> Write {
-        let Contents { stored, records, claims, replaced, service_id, close } = contents;
+        let Contents { stored, records, claims, service_id, close } = contents;
         let records = records.into_rows();
         // Nothing of a run is submitted after its end.
         let activity = self.activity(log, !stored.is_empty() || close.is_some());
@@ -258,9 +246,6 @@ impl Run {
             .with_activity(activity);
         if !claims.is_empty() {
             write = write.with_claims(claims);
-        }
-        if !replaced.is_empty() {
-            write = write.replacing(replaced);
         }
         match (log.journal.as_deref_mut(), service_id) {
             (Some(journal), service_id) => {

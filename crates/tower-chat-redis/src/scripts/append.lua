@@ -25,13 +25,12 @@ local lifetime = take()
 local is_synced = take()
 -- Of a write that may make the conversation: until when, and what is noted of it.
 local deadline, token, life, scope, id = take(), take(), take(), take(), take()
-local message_count, claim_count, row_count, replaced_count =
-    tonumber(take()), tonumber(take()), tonumber(take()), tonumber(take())
+local message_count, claim_count, row_count =
+    tonumber(take()), tonumber(take()), tonumber(take())
 local first_message = at
 local first_claim = first_message + message_count
 local first_row = first_claim + 3 * claim_count
-local first_replaced = first_row + 4 * row_count
-at = first_replaced + 2 * replaced_count
+at = first_row + 4 * row_count
 -- Whether the directory is told of it, when it was made, in which mode its run is, '' if unknown, and
 -- what the run has used of how many models.
 local is_told, told_at, began_at = take() == '1', take(), take()
@@ -198,13 +197,6 @@ elseif message_count > 0 then
         appended[#appended + 1] = ARGV[first_message + place]
     end
     all('HSET', messages, appended)
-end
--- Messages of the run that was staged, under the names that they have.
-for place = first_replaced + 1, first_replaced + 2 * replaced_count, 2 do
-    local there = redis.call('HGET', messages, ARGV[place])
-    if is_open and there and string.sub(there, 1, 16) == run then
-        redis.call('HSET', messages, ARGV[place], string.sub(there, 1, 20) .. ARGV[place + 1])
-    end
 end
 all('HSET', tools, rows)
 all('ZADD', calls, scores)

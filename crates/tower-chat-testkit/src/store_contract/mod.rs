@@ -421,7 +421,6 @@ macro_rules! __every_promise {
             a_row_that_cannot_be_read_does_not_hide_the_others
             staged_messages_are_invisible_to_readers
             a_commit_shows_the_whole_run_at_once
-            a_commit_replaces_what_was_staged
             a_discarded_run_leaves_nothing
             a_conversation_that_was_discarded_whole_is_not_listed
             nothing_late_matches_after_a_discard

@@ -1,7 +1,7 @@
 //! The rules of staged writes, until they are committed or discarded.
 
 use tower_chat_core::{
-    Message, MessageId, ToolCall, ToolResult, ToolStatus,
+    Message, ToolCall, ToolResult, ToolStatus,
     store::{
         HistoryStore, InvocationQuery, Revision, SequencePosition, ServiceIdChange,
         author::RecordedResult,
@@ -60,42 +60,6 @@ pub async fn staged_messages_are_invisible_to_readers(store: Store) {
     assert_eq!(content.messages, messages);
     assert_eq!(content.tools, [pending(4, 0, "b"), pending(4, 1, "c")]);
     assert_eq!((content.open.run, content.open.visible), (run.run, 2));
-}
-
-/// A commit can replace staged messages, which keep their ids. No other message changes.
-pub async fn a_commit_replaces_what_was_staged(store: Store) {
-    for (name, with_messages) in [("replaced", true), ("replaced alone", false)] {
-        let key = key(name);
-        let seen = stored(&store, write(&key, Revision::ABSENT, &["0"])).await;
-        let mut run = Journal::new(&key, seen);
-        let staged =
-            [run.text(staging(1), "1"), run.write(staging(1), ["2", "3"].map(Message::user))];
-        for write in &staged {
-            stored(&store, write.clone()).await;
-        }
-        let last = with_messages.then(|| Message::assistant("4"));
-        let shorter = |index: u32, text: &str| {
-            let mut message = Message::user(text);
-            message.id = Some(MessageId { run: run.run, index });
-            (u64::from(index) + 2, message.into())
-        };
-        let mut replaced = vec![shorter(0, "one"), shorter(2, "three")];
-        // The message before the run belongs to another run.
-        replaced.push((1, Message::user("not 0").into()));
-        let commit = run.write(commit(1), last).replacing(replaced);
-        for attempt in ["once", "again"] {
-            stored(&store, commit.clone()).await;
-            let texts = texts(&store, &key).await;
-            assert_eq!(texts[..4], ["0", "one", "2", "three"], "{attempt}");
-            assert_eq!(texts.len(), if with_messages { 5 } else { 4 }, "{attempt}");
-        }
-        let history = store.load(&key).await.expect("a history");
-        let ids: Vec<_> =
-            history.messages.iter().skip(1).take(3).map(|message| message.id).collect();
-        let written = staged.iter().flat_map(|write| write.messages());
-        assert_eq!(ids, written.map(|message| message.id).collect::<Vec<_>>());
-        stored(&store, write(&key, run.at, &["next"])).await;
-    }
 }
 
 /// A commit makes all staged messages visible, with or without messages of its own. At any moment a

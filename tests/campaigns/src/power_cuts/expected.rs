@@ -39,15 +39,7 @@ impl State {
         match &write.staged {
             Staging::No => {}
             Staging::Yes => self.open = Some(self.open.unwrap_or(write.after)),
-            Staging::Commit(replaced) => {
-                for (sequence, message) in replaced {
-                    let index = usize::try_from(sequence.saturating_sub(self.pruned + 1));
-                    if let Some((_, body)) = index.ok().and_then(|at| self.messages.get_mut(at)) {
-                        body.clone_from(message);
-                    }
-                }
-                self.open = None;
-            }
+            Staging::Commit => self.open = None,
             Staging::Discard { visible } => {
                 self.cut_to(*visible);
                 self.open = None;

@@ -75,11 +75,8 @@ pub(super) struct WriteNote {
 pub(super) enum Staging {
     No,
     Yes,
-    /// With the messages that the commit replaces.
-    Commit(Vec<(u64, String)>),
-    Discard {
-        visible: u64,
-    },
+    Commit,
+    Discard { visible: u64 },
 }
 
 pub(super) fn key(key: &ConversationKey) -> Key {
@@ -102,13 +99,7 @@ impl WriteNote {
         let staged = match (write.as_staged(), write.close()) {
             (None, _) => Staging::No,
             (Some(_), None) => Staging::Yes,
-            (Some(_), Some(Close::Commit)) => Staging::Commit(
-                write
-                    .replaced()
-                    .iter()
-                    .map(|(at, message)| (*at, format::encode(message)))
-                    .collect(),
-            ),
+            (Some(_), Some(Close::Commit)) => Staging::Commit,
             (Some(_), Some(Close::Discard { visible })) => Staging::Discard { visible },
         };
         Self {

@@ -58,11 +58,8 @@ pub enum CompactionTime {
     /// At every replay; the record keeps them.
     #[default]
     AtReplay,
-    /// When a run becomes part of the history: with the append of a run in per-run mode, with the
-    /// commit of a journaled one, which is staged whole until then. A result that the truncation of
-    /// [`PersistencePolicy::with_truncation`](crate::PersistencePolicy::with_truncation) has cut
-    /// when it was staged is not looked into. Per-service-call mode stores results before the final
-    /// text is known, and refuses it
+    /// With the append of a whole run, in per-run mode. The other modes store results before the
+    /// final text is known, and refuse it
     /// ([`PersistenceError::CitationsAtSave`](crate::PersistenceError::CitationsAtSave)).
     AtSave,
 }

@@ -200,8 +200,7 @@ impl Beginning<'_> {
         if request.options.continuation.is_some() && !own.is_empty() {
             return Err(PersistenceError::MessagesWithContinuation { messages: own.len() });
         }
-        let knows_answer = self.is_background
-            || matches!(self.mode, PersistenceMode::PerRun | PersistenceMode::Journaled);
+        let knows_answer = self.is_background || self.mode == PersistenceMode::PerRun;
         if !knows_answer && self.settings.policy.replay.citations_at_save().is_some() {
             let (key, mode) = (self.conversation.key.clone(), self.mode);
             return Err(PersistenceError::CitationsAtSave { key, mode });

@@ -39,8 +39,6 @@ pub(in crate::run) struct Journal {
     /// them, since no reader could resolve them before.
     deferred: Vec<ToolRecord>,
     partial_text: PartialText,
-    /// What is staged, as it is stored, where the commit leaves uncited sources out of it.
-    pub(super) staged: Vec<Arc<Message>>,
     /// The calls of this run whose results are in no message yet, by their positions, as their
     /// rows say: what a commit in the middle of a round has to answer.
     unanswered: BTreeMap<(u64, u32), ToolRecord>,
@@ -78,7 +76,6 @@ impl Journal {
             started: HashSet::new(),
             deferred: Vec::new(),
             partial_text: PartialText::default(),
-            staged: Vec::new(),
             unanswered: BTreeMap::new(),
             interrupted: None,
         }
@@ -98,7 +95,6 @@ impl Journal {
         journal.lease.attempt = content.open.lease.attempt.saturating_add(1);
         journal.stage = Stage::Open;
         journal.partial_text = PartialText::left(content.open.partial_text.as_ref());
-        journal.staged.clone_from(&content.messages);
         journal.input = match visible {
             0 => input_of(&content.messages, own),
             _ => own.len().saturating_sub(visible).min(content.messages.len()),

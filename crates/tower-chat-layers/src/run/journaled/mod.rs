@@ -1,7 +1,6 @@
 //! Journaled mode: everything is staged as it happens, and becomes part of the history at the end of
 //! the run by one commit.
 
-mod compaction;
 mod interrupted;
 mod journal;
 mod lease;

@@ -278,7 +278,7 @@ async fn citations_can_be_compacted_when_a_whole_run_is_saved() {
         || vec![calls([("look", "c1")]), Step::text("It is b [source1]."), Step::text("x")];
     every_case(async |case| {
         for (when, stored) in [(CompactionTime::AtSave, 1), (CompactionTime::AtReplay, 2)] {
-            if when == CompactionTime::AtSave && case.is(PersistenceMode::PerServiceCall) {
+            if when == CompactionTime::AtSave && !case.is(PersistenceMode::PerRun) {
                 continue; // refused, as the next test shows
             }
             let policy = replaying(ReplayPolicy::default().with_citations(Citations::when(when)));
@@ -294,42 +294,8 @@ async fn citations_can_be_compacted_when_a_whole_run_is_saved() {
 }
 
 #[tokio::test]
-async fn a_journaled_run_leaves_out_at_its_commit_what_it_had_not_cited_whoever_commits_it() {
-    let found = r#"[{"source_number":0,"content":"a"},{"source_number":1,"content":"b"}]"#;
-    let cases = Cases::all().modes([PersistenceMode::Journaled], "no other mode stages its runs");
-    cases
-        .check(async |case| {
-            let citations = Citations::when(CompactionTime::AtSave);
-            let policy = replaying(ReplayPolicy::default().with_citations(citations));
-            let script = vec![
-                calls([("look", "c1")]),
-                Step::error("overloaded"),
-                calls([("look", "c2")]),
-                Step::text("It is b [source1]."),
-            ];
-            let shop = shop(case, policy, script, found).await;
-            let request = case.way(ChatRequest::user("hi").in_conversation(key()));
-            let ask = async |request| {
-                let response = shop.client.clone().oneshot(request).await?;
-                response.collect().await
-            };
-            ask(request.clone()).await.unwrap_err();
-            ask(request).await.unwrap();
-            // The second call was shown everything, and so was the third.
-            assert_eq!(shop.shown(), [found, found]);
-            let cited = r#"[{"source_number":1,"content":"b"}]"#;
-            assert_eq!(shop.stored().await, [cited, cited]);
-            let rows = shop.store.invocations(&InvocationQuery::of(&key())).await.unwrap().found;
-            let recorded: Vec<_> =
-                rows.iter().map(|(_, call)| call.result.as_ref().unwrap().text()).collect();
-            assert_eq!(recorded, [cited, cited]);
-        })
-        .await;
-}
-
-#[tokio::test]
 async fn citations_at_save_are_refused_where_results_are_stored_before_the_answer() {
-    Cases::all().modes([PersistenceMode::PerServiceCall], "in the other modes they are compacted, as the tests above show").check(async |case| {
+    Cases::all().modes([PersistenceMode::PerServiceCall, PersistenceMode::Journaled], "per run they are compacted, as the test above shows").check(async |case| {
             let compacting = || {
                 let citations = Citations::when(CompactionTime::AtSave);
                 replaying(ReplayPolicy::default().with_citations(citations))

@@ -66,7 +66,6 @@ enum Fault {
     ForgetsStagedServiceIds,
     ForgetsPartialText,
     ForgetsStagedRows,
-    KeepsWhatIsReplaced,
     ForgetsUntilWhen,
     IgnoresAttempts,
     TakesAttemptsForOneAnother,
@@ -243,10 +242,7 @@ impl Broken {
             }
             _ => {}
         }
-        let made = match self.fault {
-            Fault::KeepsWhatIsReplaced => made.staged(staged),
-            _ => made.staged(staged).replacing(write.replaced().to_vec()),
-        };
+        let made = made.staged(staged);
         match begins_attempt(write) && self.fault != Fault::TakesAttemptsForOneAnother {
             true => made.beginning_attempt(),
             false => made,
@@ -664,7 +660,6 @@ noticed! {
     listed_staging: ListsOpenRuns breaks staged_messages_are_invisible_to_readers;
     hidden_runs: HidesOpenRuns breaks an_open_run_knows_its_lease;
     early_commits: CommitsEveryStagedWrite breaks a_commit_shows_the_whole_run_at_once;
-    lost_replacements: KeepsWhatIsReplaced breaks a_commit_replaces_what_was_staged;
     lost_staged_rows: ForgetsStagedRows breaks a_commit_shows_the_whole_run_at_once;
     kept_discards: CommitsWhatIsDiscarded breaks a_discarded_run_leaves_nothing;
     listed_discards: CommitsWhatIsDiscarded
