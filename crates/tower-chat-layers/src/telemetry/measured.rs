@@ -8,15 +8,14 @@ use std::{
 use tower_chat_core::{
     ChatRequest, Finish, Usage,
     telemetry::{
-        Histogram, Labels, is_recorded,
+        Histogram, Labels, Outcome, is_recorded,
         metric::{
             CACHED_TOKENS, ERRORS, REASONING_TOKENS, RUN_DURATION, SERVICE_CALL_DURATION,
-            STORE_OPERATION_DURATION, TIME_TO_FIRST_CHUNK, TOKENS, TOOL_DURATION, label,
+            TIME_TO_FIRST_CHUNK, TOKENS, TOOL_DURATION, label,
         },
     },
 };
 
-use super::spans::Outcome;
 use crate::PersistenceMode;
 
 /// What is recorded of an operation besides its span. There is none without a recorder.
@@ -30,7 +29,6 @@ enum Operation {
     Run { agent: Option<Arc<str>>, model: Option<String>, mode: RunMode },
     ServiceCall { provider: Option<Arc<str>>, model: Option<String>, answering: Option<String> },
     Tool { name: String },
-    Store { operation: &'static str, system: Option<&'static str> },
 }
 
 /// The persistence mode of a run, which a layer below the telemetry decides.
@@ -79,13 +77,6 @@ impl Measured {
         Self::of(|| Operation::Tool { name: name.to_owned() })
     }
 
-    pub(super) fn store(
-        operation: &'static str,
-        system: Option<&'static str>,
-    ) -> Option<Box<Self>> {
-        Self::of(|| Operation::Store { operation, system })
-    }
-
     fn of(operation: impl FnOnce() -> Operation) -> Option<Box<Self>> {
         is_recorded().then(|| {
             Box::new(Self { since: Instant::now(), operation: operation(), has_chunk: false })
@@ -125,16 +116,14 @@ impl Measured {
             Operation::Run { .. } => RUN_DURATION,
             Operation::ServiceCall { .. } => SERVICE_CALL_DURATION,
             Operation::Tool { .. } => TOOL_DURATION,
-            Operation::Store { .. } => STORE_OPERATION_DURATION,
         };
-        let labels = [(label::OUTCOME, Some(outcome.name())), (label::ERROR, error)];
+        let labels = [(label::OUTCOME, Some(outcome.as_str())), (label::ERROR, error)];
         self.record(metric, self.since.elapsed().as_secs_f64(), &labels);
         if let Some(error) = error {
             let operation = match &self.operation {
                 Operation::Run { .. } => (label::OPERATION, Some("invoke_agent")),
                 Operation::ServiceCall { .. } => (label::OPERATION, Some("chat")),
                 Operation::Tool { .. } => (label::OPERATION, Some("execute_tool")),
-                Operation::Store { operation, .. } => (label::STORE_OPERATION, Some(*operation)),
             };
             ERRORS.add(1, &[operation, (label::ERROR, Some(error))]);
         }
@@ -155,9 +144,6 @@ impl Measured {
                 (label::RESPONSE_MODEL, answering.as_deref()),
             ],
             Operation::Tool { name } => &[(label::TOOL, Some(name))],
-            Operation::Store { operation, system } => {
-                &[(label::STORE_OPERATION, Some(*operation)), (label::SYSTEM, *system)]
-            }
         };
         metric.record(value, &[own, more].concat());
     }

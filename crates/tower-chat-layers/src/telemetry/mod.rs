@@ -37,9 +37,9 @@ mod measured;
 mod open_span;
 mod run_events;
 mod spans;
-mod store;
 mod updates;
 
+pub use self::layer::{Telemetry, TelemetryService};
 pub(crate) use self::{
     layer::records_content,
     measured::{Measured, report_mode},
@@ -47,8 +47,4 @@ pub(crate) use self::{
     run_events::{lease_renewed, repaired, taken_over},
     spans::tool,
 };
-pub use self::{
-    layer::{Telemetry, TelemetryService},
-    store::TracedStore,
-};
-pub use tower_chat_core::telemetry::{describe, metric};
+pub use tower_chat_core::telemetry::{TracedStore, describe, metric};

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{BoxError, Finish, Message};
+use tower_chat_core::{BoxError, Finish, Message, telemetry::Outcome};
 use tracing::Span;
 
 use super::{
     measured::{Measured, RunMode},
     spans::{
-        Outcome, TOOL_ERROR, error_type, record_error, record_finish, record_mode, record_outcome,
+        TOOL_ERROR, error_type, record_error, record_finish, record_mode, record_outcome,
         record_output, record_result,
     },
 };
@@ -38,11 +38,6 @@ impl OpenSpan {
     pub(super) fn with_content(mut self, records_content: bool) -> Self {
         self.content = records_content.then(Vec::new);
         self
-    }
-
-    /// Whether anybody listens.
-    pub(super) fn is_recorded(&self) -> bool {
-        !self.span.is_disabled() || self.measured.is_some()
     }
 
     pub(super) fn span(&self) -> &Span {
@@ -83,7 +78,7 @@ impl OpenSpan {
     }
 
     /// Failed with an error of this type.
-    pub(super) fn failed_by(&mut self, error: &'static str) {
+    fn failed_by(&mut self, error: &'static str) {
         record_error(&self.span, error);
         self.end(Outcome::Failed, Some(error));
     }

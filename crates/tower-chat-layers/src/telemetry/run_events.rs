@@ -3,10 +3,12 @@
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{HistoryStore, Lease, StoreError},
-    telemetry::metric::{LEASE_RENEWALS, REPAIRED_CALLS, TAKEOVERS, label},
+    telemetry::{
+        metric::{LEASE_RENEWALS, REPAIRED_CALLS, TAKEOVERS, label},
+        store_error_type,
+    },
 };
 
-use super::spans::store_error_type;
 use crate::replay::DanglingCall;
 
 /// An open run goes on under another attempt than that which had this lease.

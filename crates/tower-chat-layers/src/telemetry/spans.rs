@@ -1,4 +1,4 @@
-//! The spans and their fields. All names are spelled here and nowhere else.
+//! The spans and their fields. All names are spelled here, and those of a store's spans in `tower-chat-core`.
 //!
 //! They are those of the semantic conventions for generative AI, version 1.41.0
 //! (<https://github.com/open-telemetry/semantic-conventions/tree/v1.41.0/docs/gen-ai>). `otel.*` are the
@@ -7,7 +7,7 @@
 use serde_json::Value;
 use tower_chat_core::{
     BoxError, ChatRequest, Conversation, ConversationKey, Finish, FinishReason, Message,
-    TruncatedStream, store::StoreError,
+    TruncatedStream, telemetry::Outcome,
 };
 use tracing::{
     Span,
@@ -98,50 +98,8 @@ pub(crate) fn tool(call: &PendingCall, key: Option<&ConversationKey>, has_conten
     )
 }
 
-/// An operation of a store.
-pub(super) fn store(
-    operation: &'static str,
-    system: Option<&'static str>,
-    key: Option<&ConversationKey>,
-) -> Span {
-    info_span!(
-        "store",
-        "otel.name" = operation,
-        "otel.kind" = "client",
-        "otel.status_code" = Empty,
-        "db.system.name" = system,
-        "db.operation.name" = operation,
-        "gen_ai.conversation.id" = key.map(|key| key.id()),
-        "error.type" = Empty,
-        "tower_chat.scope" = key.map(|key| key.scope()),
-        "tower_chat.messages" = Empty,
-        "tower_chat.writes" = Empty,
-        "tower_chat.staged" = Empty,
-        "tower_chat.commits" = Empty,
-        "tower_chat.outcome" = Empty,
-    )
-}
-
-/// How an operation ended.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Outcome {
-    Completed,
-    Failed,
-    Dropped,
-}
-
 pub(super) fn record_outcome(span: &Span, outcome: Outcome) {
-    span.record("tower_chat.outcome", outcome.name());
-}
-
-impl Outcome {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Dropped => "dropped",
-        }
-    }
+    span.record("tower_chat.outcome", outcome.as_str());
 }
 
 /// What the end of an answer says.
@@ -189,47 +147,11 @@ pub(super) fn record_result(span: &Span, text: Option<&str>) {
     }
 }
 
-pub(super) fn record_count(span: &Span, field: Count, count: usize) {
-    let name = match field {
-        Count::Messages => "tower_chat.messages",
-        Count::Writes => "tower_chat.writes",
-        Count::Staged => "tower_chat.staged",
-        Count::Commits => "tower_chat.commits",
-    };
-    span.record(name, count);
-}
-
-/// What is counted of a store's operation.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Count {
-    Messages,
-    Writes,
-    Staged,
-    Commits,
-}
-
 /// The value for an error that has no name of its own, by the conventions for errors.
 const OTHER: &str = "_OTHER";
 
 /// The type of error of a tool that answered with one, or failed.
 pub(super) const TOOL_ERROR: &str = "tool_error";
-
-pub(super) fn store_error_type(error: &StoreError) -> &'static str {
-    match error {
-        StoreError::Conflict(_) => "conflict",
-        StoreError::Claimed { .. } => "claimed",
-        StoreError::Exists { .. } => "exists",
-        StoreError::UnderWay { .. } => "under_way",
-        StoreError::Closed => "closed",
-        StoreError::ReadOnly => "read_only",
-        StoreError::StorageFull { .. } => "storage_full",
-        StoreError::Corrupt { .. }
-        | StoreError::Undecodable { .. }
-        | StoreError::Unreadable { .. } => "corrupt",
-        StoreError::Backend { retryable: true, .. } => "unavailable",
-        _ => OTHER,
-    }
-}
 
 pub(super) fn error_type(error: &BoxError) -> &'static str {
     if error.is::<ToolLoopError>() {

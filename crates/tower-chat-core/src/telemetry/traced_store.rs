@@ -1,7 +1,15 @@
 //! A store whose operations have spans.
 
+use std::time::Instant;
+
 use async_trait::async_trait;
-use tower_chat_core::{
+use tracing::{Instrument, Span, field::Empty, info_span};
+
+use super::{
+    Outcome, is_recorded,
+    metric::{ERRORS, STORE_OPERATION_DURATION, label},
+};
+use crate::{
     ConversationKey, RunId,
     store::{
         ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
@@ -10,13 +18,6 @@ use tower_chat_core::{
         UsageTotals,
         author::{Close, OpenRunContent, Slot, Ticket, Write},
     },
-};
-use tracing::Instrument;
-
-use super::{
-    measured::Measured,
-    open_span::OpenSpan,
-    spans::{self, Count, record_count, store_error_type},
 };
 
 /// A store around another one: each operation is a span, which has how many messages were read or
@@ -38,40 +39,20 @@ impl<S> TracedStore<S> {
     }
 
     /// What the store is, `db.system.name`, instead of what its
-    /// [handle](tower_chat_core::store::StoreHandle::system) says.
+    /// [handle](crate::store::StoreHandle::system) says.
     #[must_use]
     pub fn with_system(mut self, name: &'static str) -> Self {
         self.system = Some(name);
         self
     }
 
-    fn open(&self, operation: &'static str, key: Option<&ConversationKey>) -> OpenSpan
+    fn open(&self, operation: &'static str, key: Option<&ConversationKey>) -> Operation
     where
         S: HistoryStore,
     {
         let system = self.system.or_else(|| self.inner.handle().system());
-        let span = spans::store(operation, system, key);
-        OpenSpan::new(span, Measured::store(operation, system))
+        Operation::begin(operation, system, key)
     }
-}
-
-/// Runs an operation inside its span.
-async fn traced<T>(
-    mut open: OpenSpan,
-    operation: impl Future<Output = Result<T, StoreError>>,
-    messages: impl FnOnce(&T) -> Option<usize>,
-) -> Result<T, StoreError> {
-    let result = operation.instrument(open.span().clone()).await;
-    match &result {
-        Ok(value) => {
-            if let Some(count) = messages(value) {
-                record_count(open.span(), Count::Messages, count);
-            }
-            open.completed();
-        }
-        Err(error) => open.failed_by(store_error_type(error)),
-    }
-    result
 }
 
 #[async_trait]
@@ -104,14 +85,13 @@ impl<S: HistoryStore> StoreWrapper for TracedStore<S> {
         if !open.is_recorded() {
             return self.inner.append(slot, writes);
         }
-        let span = open.span().clone();
-        let messages = writes.iter().map(|write| write.messages().len()).sum();
-        record_count(&span, Count::Messages, messages);
-        record_count(&span, Count::Writes, writes.len());
+        let span = open.span.clone();
+        open.record("tower_chat.messages", writes.iter().map(|write| write.messages().len()).sum());
+        open.record("tower_chat.writes", writes.len());
         let staged = writes.iter().filter(|write| write.as_staged().is_some()).count();
-        record_count(&span, Count::Staged, staged);
+        open.record("tower_chat.staged", staged);
         let commits = writes.iter().filter(|write| write.close() == Some(Close::Commit)).count();
-        record_count(&span, Count::Commits, commits);
+        open.record("tower_chat.commits", commits);
         let ticket = span.in_scope(|| self.inner.append(slot, writes));
         if ticket.is_durable() {
             open.completed();
@@ -122,7 +102,7 @@ impl<S: HistoryStore> StoreWrapper for TracedStore<S> {
                 let outcome = ticket.await;
                 match &outcome {
                     Ok(_) => open.completed(),
-                    Err(error) => open.failed_by(store_error_type(&error.source)),
+                    Err(error) => open.failed(&error.source),
                 }
                 outcome
             }
@@ -226,7 +206,7 @@ impl<S: HistoryStore> StoreWrapper for TracedStore<S> {
 
     async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
         let open = self.open("rewrite", Some(&rewrite.key));
-        record_count(open.span(), Count::Messages, rewrite.messages.len());
+        open.record("tower_chat.messages", rewrite.messages.len());
         traced(open, self.inner.rewrite(rewrite), |_| None).await
     }
 
@@ -244,5 +224,133 @@ impl<S: HistoryStore> StoreWrapper for TracedStore<S> {
 
     async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
         traced(self.open("invocations", None), self.inner.invocations(query), |_| None).await
+    }
+}
+
+/// Runs an operation inside its span.
+async fn traced<T>(
+    mut open: Operation,
+    operation: impl Future<Output = Result<T, StoreError>>,
+    messages: impl FnOnce(&T) -> Option<usize>,
+) -> Result<T, StoreError> {
+    let result = operation.instrument(open.span.clone()).await;
+    match &result {
+        Ok(value) => {
+            if let Some(count) = messages(value) {
+                open.record("tower_chat.messages", count);
+            }
+            open.completed();
+        }
+        Err(error) => open.failed(error),
+    }
+    result
+}
+
+/// An operation that is under way: its span, and what is measured of it. One that is dropped before its end
+/// ends here.
+struct Operation {
+    span: Span,
+    name: &'static str,
+    system: Option<&'static str>,
+    /// Only where a recorder is installed.
+    since: Option<Instant>,
+    is_ended: bool,
+}
+
+impl Operation {
+    fn begin(
+        name: &'static str,
+        system: Option<&'static str>,
+        key: Option<&ConversationKey>,
+    ) -> Self {
+        let span = info_span!(
+            "store",
+            "otel.name" = name,
+            "otel.kind" = "client",
+            "otel.status_code" = Empty,
+            "db.system.name" = system,
+            "db.operation.name" = name,
+            "gen_ai.conversation.id" = key.map(|key| key.id()),
+            "error.type" = Empty,
+            "tower_chat.scope" = key.map(|key| key.scope()),
+            "tower_chat.messages" = Empty,
+            "tower_chat.writes" = Empty,
+            "tower_chat.staged" = Empty,
+            "tower_chat.commits" = Empty,
+            "tower_chat.outcome" = Empty,
+        );
+        let since = is_recorded().then(Instant::now);
+        Self { span, name, system, since, is_ended: false }
+    }
+
+    /// Whether the span or a metric has a recipient.
+    fn is_recorded(&self) -> bool {
+        !self.span.is_disabled() || self.since.is_some()
+    }
+
+    fn record(&self, field: &'static str, count: usize) {
+        self.span.record(field, count);
+    }
+
+    fn completed(&mut self) {
+        self.end(Outcome::Completed, None);
+    }
+
+    fn failed(&mut self, error: &StoreError) {
+        let error = store_error_type(error);
+        self.span.record("error.type", error);
+        self.span.record("otel.status_code", "ERROR");
+        self.end(Outcome::Failed, Some(error));
+    }
+
+    fn end(&mut self, outcome: Outcome, error: Option<&'static str>) {
+        if std::mem::replace(&mut self.is_ended, true) {
+            return;
+        }
+        self.span.record("tower_chat.outcome", outcome.as_str());
+        let Some(since) = self.since else { return };
+        let operation = (label::STORE_OPERATION, Some(self.name));
+        STORE_OPERATION_DURATION.record(
+            since.elapsed().as_secs_f64(),
+            &[
+                operation,
+                (label::SYSTEM, self.system),
+                (label::OUTCOME, Some(outcome.as_str())),
+                (label::ERROR, error),
+            ],
+        );
+        if error.is_some() {
+            ERRORS.add(1, &[operation, (label::ERROR, error)]);
+        }
+    }
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        self.end(Outcome::Dropped, None);
+    }
+}
+
+/// The type of an error, as spans and metrics have it. An error without a name of its own has `_OTHER`, by the
+/// conventions for errors.
+pub fn store_error_type(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Conflict(_) => "conflict",
+        StoreError::Claimed { .. } => "claimed",
+        StoreError::Exists { .. } => "exists",
+        StoreError::UnderWay { .. } => "under_way",
+        StoreError::Closed => "closed",
+        StoreError::ReadOnly => "read_only",
+        StoreError::StorageFull { .. } => "storage_full",
+        StoreError::Corrupt { .. }
+        | StoreError::Undecodable { .. }
+        | StoreError::Unreadable { .. } => "corrupt",
+        StoreError::Backend { retryable: true, .. } => "unavailable",
+        StoreError::NoConversation { .. }
+        | StoreError::DescriptionChanged { .. }
+        | StoreError::DescriptionTooLarge(_)
+        | StoreError::Unsupported { .. }
+        | StoreError::Sealed
+        | StoreError::Backend { .. } => "_OTHER",
     }
 }
