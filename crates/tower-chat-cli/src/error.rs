@@ -8,6 +8,7 @@ use tower_chat::{
 };
 use tower_chat_import::{ImportError, ReadError};
 use tower_chat_inspector::ServeError;
+use tower_chat_repair::RepairError;
 use tower_chat_sqlite::{BackupError, OpenError};
 use tower_chat_transfer::{ReceiptLogError, TransferError};
 
@@ -169,10 +170,8 @@ pub(crate) enum CliError {
     Fork { to: ConversationKey, source: StoreError },
     #[error("the tool calls of conversation {key} cannot be read")]
     Tools { key: ConversationKey, source: StoreError },
-    #[error("the database cannot be checked")]
-    Check(#[source] StoreError),
-    #[error("conversation {key} cannot be checked")]
-    CheckConversation { key: ConversationKey, source: StoreError },
+    #[error(transparent)]
+    Repair(RepairError),
     #[error(
         "conversation {key} of the store is encrypted: set the environment variable \
          {KEYS_VARIABLE} to the keys, NAME:KEY,NAME:KEY,... with a KEY of 64 hexadecimal digits"
@@ -183,8 +182,6 @@ pub(crate) enum CliError {
          {KEYS_VARIABLE}: add it there, as NAME:KEY"
     )]
     NoKey { key: ConversationKey, source: StoreError },
-    #[error("conversation {key} cannot be repaired; those before it are")]
-    Repair { key: ConversationKey, source: StoreError },
     #[error("conversation {key} cannot be pruned; those before it are")]
     Prune { key: ConversationKey, source: StoreError },
     #[error("the counts cannot be stored in `{}`", file.display())]
@@ -245,6 +242,16 @@ impl From<BackupError> for CliError {
             BackupError::Exists { path } => Self::CopyExists { path },
             BackupError::Open(error) => error.into(),
             other => Self::Backup(other),
+        }
+    }
+}
+
+impl From<RepairError> for CliError {
+    fn from(error: RepairError) -> Self {
+        match error {
+            RepairError::Sealed { key } => Self::Sealed { key },
+            RepairError::NoKey { key, source } => Self::NoKey { key, source },
+            other => Self::Repair(other),
         }
     }
 }

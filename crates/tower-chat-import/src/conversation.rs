@@ -3,7 +3,7 @@
 use std::{fmt, time::SystemTime};
 
 use tower_chat_core::{Message, Messages};
-use tower_chat_layers::replay::repair::{Mismatch, mismatches};
+use tower_chat_repair::{Mismatch, mismatches};
 
 /// A conversation that was read. [`store`](crate::store) stores it.
 #[derive(Debug, Clone, PartialEq)]

@@ -10,7 +10,7 @@ use tower_chat_core::{
         author::{RecordedResult, ToolRecord, Write},
     },
 };
-use tower_chat_layers::replay::extract;
+use tower_chat_repair::extract;
 
 use crate::ImportedConversation;
 

@@ -33,6 +33,7 @@
 //! - [`ScriptedModel`] is a model client that returns scripted answers and records its requests;
 //! - [`FaultyStore`] makes any store fail or hold its writes back on command, or lets a test decide
 //!   the fault of every operation;
+//! - [`damaged_history`] generates stored histories with many kinds of damage;
 //! - [`hostile`] generates unusual conversations, and returns what a service would refuse in a
 //!   request;
 //! - [`cases!`] combines lists of parameters, and prints the case in which a test fails;
@@ -48,6 +49,7 @@
 //! the task until the test opens it.
 
 mod cases;
+mod damaged_history;
 mod faulty_store;
 mod gate;
 pub mod hostile;
@@ -63,6 +65,7 @@ pub mod store_contract;
 
 pub use self::{
     cases::Cases,
+    damaged_history::{assert_valid_replay, damaged_history},
     faulty_store::{Fault, FaultInjector, FaultyStore, Injection, Operation},
     gate::Gate,
     recorded_metrics::RecordedMetrics,

@@ -94,6 +94,8 @@ pub use tower_chat_postgres as postgres;
 pub use tower_chat_providers as providers;
 #[cfg(feature = "redis")]
 pub use tower_chat_redis as redis;
+#[cfg(feature = "repair")]
+pub use tower_chat_repair as repair;
 #[cfg(feature = "sqlite")]
 pub use tower_chat_sqlite as sqlite;
 #[cfg(feature = "transfer")]

@@ -6,6 +6,7 @@ use tower_chat::{MemoryStore, store::HistoryStore};
 use tower_chat_encrypted::{EncryptedStore, MasterKeys};
 use tower_chat_postgres::{PostgresOptions, PostgresStore};
 use tower_chat_redis::{RedisOptions, RedisStore};
+use tower_chat_repair::Target;
 use tower_chat_sqlite::{SqliteOptions, SqliteStore};
 
 use super::{StoreLocation, encryption};
@@ -30,14 +31,16 @@ impl OpenedStore {
         self.encrypted.is_some()
     }
 
-    /// Returns the `EncryptedStore`, if there are keys.
-    pub(crate) fn encrypted(&self) -> Option<&EncryptedStore<Arc<dyn HistoryStore>>> {
-        self.encrypted.as_ref()
-    }
-
-    /// Returns the SQLite store without encryption on top, if the store is one.
-    pub(crate) fn file(&self) -> Option<&SqliteStore> {
-        self.sqlite.as_ref()
+    /// Returns the store as a target of verification and repair, with its file if it has one.
+    pub(crate) fn target(&self) -> Target {
+        let target = match &self.encrypted {
+            Some(encrypted) => Target::encrypted(encrypted.clone()),
+            None => Target::new(self.history.clone()),
+        };
+        match &self.sqlite {
+            Some(file) => target.with_file(file.clone()),
+            None => target,
+        }
     }
 
     /// Returns the SQLite store without encryption on top, for actions that need a file.

@@ -1,63 +1,25 @@
 //! `tower-chat verify`.
 
-mod database;
-mod directory;
 mod finding;
-mod problems;
 
 use std::process::ExitCode;
 
 use serde::Serialize;
+use tower_chat_repair::{Verified, verify as verify_store};
 
-pub(crate) use self::{
-    database::{Keys, damage_of_file, damaged_open_runs, keys_of, rows_of, stray_rows},
-    directory::{DirectoryProblem, counts, directory_problem},
-    finding::{Finding, Kind},
-    problems::{Problem, is_in_record, problems, readable, whole},
-};
+pub(crate) use self::finding::{Kind, write};
 use crate::{arguments::VerifyArguments, error::CliError, report::Report};
 
 /// Checks everything in a store.
 pub(crate) async fn verify(arguments: VerifyArguments) -> Result<ExitCode, CliError> {
-    let store = arguments.store.open_to_read("verify").await?;
+    let target = arguments.store.open_to_read("verify").await?.target();
     let mut output = Report::new(arguments.json);
-    let mut summary = Summary::new(store.file().is_some());
-    let mut report = |finding: Finding| {
-        summary.problems += 1;
-        finding.write(Kind::Problem, &mut output);
-    };
-    if let Some(file) = store.file() {
-        damage_of_file(file).await?.into_iter().for_each(&mut report);
-    }
-    let Keys { keys, damage } = keys_of(&store).await?;
-    damage.into_iter().for_each(&mut report);
-    let (mut conversations, mut messages, mut calls) = (0, 0, 0);
-    for key in &keys {
-        match rows_of(&store, key).await? {
-            Ok(None) => {}
-            Ok(Some(rows)) => {
-                conversations += 1;
-                messages += rows.messages.len();
-                calls += rows.tools.len();
-                let found = problems(&rows);
-                found.iter().map(|it| Finding::of_message(key, it)).for_each(&mut report);
-                let problem = directory_problem(&store, key, &rows).await?;
-                problem.iter().map(|it| it.finding(key)).for_each(&mut report);
-            }
-            Err(damage) => report(damage),
-        }
-    }
-    for finding in damaged_open_runs(&store).await? {
-        report(finding);
-    }
-    if let Some(file) = store.file() {
-        stray_rows(file).await?.into_iter().for_each(&mut report);
-    }
-    (summary.conversations, summary.messages, summary.tool_calls) =
-        (conversations, messages, calls);
+    let mut report = |finding| write(&finding, Kind::Problem, &mut output);
+    let verified = verify_store(&target, &mut report).await?;
+    let summary = Summary::new(&verified, target.has_file());
     output.write(&summary.to_line(), &summary);
     output.finish()?;
-    Ok(ExitCode::from(u8::from(summary.problems > 0)))
+    Ok(ExitCode::from(u8::from(verified.problems > 0)))
 }
 
 /// What was checked, and how much was wrong.
@@ -73,9 +35,9 @@ struct Summary {
 }
 
 impl Summary {
-    fn new(file: bool) -> Self {
-        let kind = "summary";
-        Self { kind, problems: 0, conversations: 0, messages: 0, tool_calls: 0, file }
+    fn new(verified: &Verified, file: bool) -> Self {
+        let Verified { problems, conversations, messages, tool_calls, .. } = *verified;
+        Self { kind: "summary", problems, conversations, messages, tool_calls, file }
     }
 
     fn to_line(&self) -> String {

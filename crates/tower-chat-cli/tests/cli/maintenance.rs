@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 use tower_chat::{
     ConversationKey, Message, MessageId, RunId, ToolResult,
-    replay::{extract, repair::INTERRUPTED},
     store::{
         Lease, Revision,
         author::{Staged, Write},
     },
 };
+use tower_chat_repair::{INTERRUPTED, extract};
 
 use crate::support::*;
 

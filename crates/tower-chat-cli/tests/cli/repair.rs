@@ -10,6 +10,7 @@ use tower_chat::{
         author::{Staged, Write},
     },
 };
+use tower_chat_repair::INTERRUPTED;
 
 use crate::support::*;
 
@@ -27,8 +28,6 @@ fn results(store: &Store, id: &str) -> Vec<String> {
     let results = messages.iter().filter(|message| message["role"] == "tool");
     results.map(|message| message["content"].as_str().unwrap().to_owned()).collect()
 }
-
-const INTERRUPTED: &str = tower_chat::replay::repair::INTERRUPTED;
 
 #[test]
 fn a_repair_is_durable_and_the_second_changes_nothing() {

@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 use tower_chat::{
     ConversationKey, Message, MessageId, RunId, ToolCall, ToolResult,
-    replay::extract,
     store::{
         Lease, Revision,
         author::{Staged, Write},
     },
 };
+use tower_chat_repair::extract;
 
 use crate::support::*;
 

@@ -30,7 +30,7 @@ fn hostile_store() -> Store {
         Message::user("second question"),
         Message::tool_calls([ToolCall::new("call\u{1b}[1m", TOOL, "{}")]),
     ];
-    let records = tower_chat::replay::extract(&messages.iter().cloned().collect(), 1, 0);
+    let records = tower_chat_repair::extract(&messages.iter().cloned().collect(), 1, 0);
     fill_recorded(&store, SCOPE, HOSTILE, messages, records);
     store
 }

@@ -1,7 +1,8 @@
 //! Tests of `tower-chat tools`.
 
 use serde_json::{Value, json};
-use tower_chat::{Message, ToolCall, ToolResult, replay::extract};
+use tower_chat::{Message, ToolCall, ToolResult};
+use tower_chat_repair::extract;
 
 use crate::support::*;
 

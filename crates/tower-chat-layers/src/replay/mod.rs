@@ -26,7 +26,6 @@ mod call_ids;
 mod citations;
 mod dangling;
 mod explain;
-mod extract;
 mod fold;
 mod freshness;
 mod interrupted;
@@ -37,7 +36,6 @@ mod output;
 mod pending;
 mod policy;
 mod registered;
-pub mod repair;
 mod retract;
 mod round;
 mod run_end;
@@ -58,7 +56,6 @@ pub(crate) use self::{
     asked::AskedCall,
     dangling::DanglingCall,
     pending::{PendingApproval, PendingBatch},
-    round::INTERRUPTED,
     run_end::{
         end_marker, ended_by, is_end_marker, mark_ended, mark_ended_by, mark_not_kept, without_mark,
     },
@@ -68,14 +65,15 @@ pub use self::{
     citations::{Citations, CompactionTime, Source, Uncited},
     dangling::DanglingCallError,
     explain::{Explained, Reason, ReasonKind, explain, explain_stored},
-    extract::extract,
     freshness::{Channel, FinishTimes, Freshness, FreshnessError},
     policy::DanglingCalls,
     registered::OutdatedCalls,
+    round::INTERRUPTED,
     settings::ReplaySettingsError,
     steps::{ReplayContext, ReplayPolicy},
     tool_history::ToolHistory,
     truncate::Truncation,
+    turns::Turns,
     window::{EstimatedTokens, TokenCounter, Window},
 };
 use self::{interrupted::Retracted, left_out::LeftOut, policy::Strictness, round::Round};

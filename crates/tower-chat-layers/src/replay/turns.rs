@@ -2,14 +2,22 @@
 
 use tower_chat_core::{Message, Role, RunId, pairing::asked_call};
 
-/// Finds the beginnings of turns in messages that pass by, oldest first.
+/// Finds the beginnings of turns in messages that are given one after the other, oldest first.
 ///
 /// A turn begins with an input (a user, system or developer message) that follows a final answer,
 /// or that another run brought than the input before. Messages that were queued while a run was
 /// under way stay in its turn. Where messages have no ids, several inputs in a row are one
 /// turn's.
+///
+/// ```
+/// use tower_chat::{Message, replay::Turns};
+/// let mut turns = Turns::default();
+/// assert!(turns.begins_with(&Message::user("one")));
+/// assert!(!turns.begins_with(&Message::assistant("answer")));
+/// assert!(turns.begins_with(&Message::user("two")));
+/// ```
 #[derive(Debug, Clone, Default)]
-pub(super) struct Turns {
+pub struct Turns {
     run: Option<RunId>,
     after_answer: bool,
     after_any: bool,
@@ -17,7 +25,7 @@ pub(super) struct Turns {
 
 impl Turns {
     /// Whether the next message begins a turn; the first always does.
-    pub(super) fn begins_with(&mut self, message: &Message) -> bool {
+    pub fn begins_with(&mut self, message: &Message) -> bool {
         let is_first = !std::mem::replace(&mut self.after_any, true);
         let after_answer = std::mem::replace(&mut self.after_answer, is_answer(message));
         if !is_input(message) {

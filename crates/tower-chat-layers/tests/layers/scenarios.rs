@@ -129,6 +129,7 @@ fn assert_exists(name: &str) {
         }
         ["replay" | "transcript", ..] => "tower-chat-layers/src",
         ["pairing", ..] => "tower-chat-core/src",
+        ["repair", ..] => "tower-chat-repair/src",
         ["rows", ..] => "tower-chat-import/src",
         ["replay_properties" | "faults" | "contract_model", ..] => "../tests",
         ["fuzz", _] => "../fuzz/tests",
@@ -153,7 +154,8 @@ fn assert_exists(name: &str) {
     let modules = match path.first() {
         Some(
             &("cli" | "core" | "encrypted" | "http" | "import" | "inspector" | "mcp" | "postgres"
-            | "providers" | "redis" | "sqlite" | "store_contract" | "transfer" | "wire"),
+            | "providers" | "redis" | "repair" | "sqlite" | "store_contract" | "transfer"
+            | "wire"),
         ) => modules.get(1..).unwrap_or_default(),
         _ => modules,
     };

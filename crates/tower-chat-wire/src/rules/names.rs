@@ -33,17 +33,13 @@ impl NameMap {
         self.originals.len()
     }
 
-<<<<<<< HEAD
-    /// Returns the name to send for a tool, if the name is not the tool's own.
-=======
-    /// The name that a name was sent as, if that is another.
+    /// Returns the mapped name under which a tool name was sent, if it was mapped.
     pub(super) fn sent_as(&self, name: &str) -> Option<&str> {
         let sent = self.originals.iter().find(|(_, original)| *original == name);
         sent.map(|(sent, _)| &**sent)
     }
 
-    /// The name to send for a tool, if it is another.
->>>>>>> 4ee4ba47 (Rules: lists, authors, ids, media and reasoning of more services)
+    /// Returns the name to send for a tool, if the name is not the tool's own.
     pub(super) fn sent(&mut self, name: &str, rule: &NameRule) -> Option<String> {
         if rule.takes(name) {
             return None;
@@ -71,18 +67,15 @@ fn mapped(name: &str, rule: &NameRule) -> String {
     format!("{}_{:010x}", sent.trim_end_matches('_'), digest(name) & 0xff_ffff_ffff)
 }
 
-<<<<<<< HEAD
-/// Hashes a text with FNV-1a and the mixing function of SplitMix64.
-=======
-/// The name to send for the author of a message; `None` if no letter and no digit of it can be sent.
+/// Returns the name to send for the author of a message, or `None` if it contains no letter and no
+/// digit that can be sent.
 pub(super) fn author(author: &str, rule: &NameRule) -> Option<String> {
     let characters = author.chars().map(|it| if is_word(it) { it } else { '_' });
     let sent: String = characters.take(rule.longest).collect();
     sent.contains(|it: char| it.is_ascii_alphanumeric()).then_some(sent)
 }
 
-/// FNV-1a and the mixing of SplitMix64.
->>>>>>> 4ee4ba47 (Rules: lists, authors, ids, media and reasoning of more services)
+/// Hashes a text with FNV-1a and the mixing function of SplitMix64.
 pub(super) fn digest(text: &str) -> u64 {
     let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let mut hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, fnv);

@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use tower_chat::{
     Message, Messages,
-    replay::{
-        DanglingCalls, Replay,
-        repair::{Mismatch, mismatches_of_readable},
-    },
+    replay::{DanglingCalls, Replay},
     store::ConversationRows,
     validate::validate_messages,
 };
+use tower_chat_repair::{Mismatch, mismatches_of_readable};
 
 /// The first problem of a conversation.
 pub(crate) fn problem(rows: &ConversationRows) -> Option<String> {

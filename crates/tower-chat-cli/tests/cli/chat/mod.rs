@@ -14,9 +14,10 @@ mod tools;
 use std::{path::PathBuf, process::Command};
 
 use tower_chat::{
-    replay::{DanglingCalls, Replay, repair::mismatches},
+    replay::{DanglingCalls, Replay},
     validate::validate_messages,
 };
+use tower_chat_repair::mismatches;
 
 use crate::support::*;
 

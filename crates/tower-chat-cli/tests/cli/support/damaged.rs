@@ -2,12 +2,12 @@
 
 use tower_chat::{
     ApprovalRequest, Message, Part, Role, ToolCall, ToolResult,
-    replay::extract,
     store::{
         SequencePosition,
         author::{RecordedResult, ToolRecord},
     },
 };
+use tower_chat_repair::extract;
 
 use super::{Store, execute, fill_recorded};
 

@@ -9,12 +9,12 @@ use serde_json::json;
 use tower_chat::{
     ApprovalRequest, ConversationKey, ErrorPart, Media, MediaSource, Message, MessageId, Native,
     Part, PersistenceMode, Reasoning, Role, RunId, ToolCall, ToolResult, Usage,
-    replay::extract,
     store::{
         DescriptionPatch, HistoryStore, Lease, ModelUsage, Revision, RunActivity, UsageSum,
         author::{RecordedResult, Staged, ToolRecord, Write},
     },
 };
+use tower_chat_repair::extract;
 
 use super::TestStore;
 

@@ -231,17 +231,6 @@ fn a_call_beside_an_answer_to_an_approval_request_is_left_out() {
 }
 
 #[test]
-fn the_record_of_tool_calls_knows_no_call_that_replays_leave_out() {
-    let user = Message::new(Role::User, vec![call("c").into()]);
-    let messages: Messages =
-        [calls(["c"]), user.clone(), results(["c"]), user, Message::assistant("done")].into();
-    let records = extract(&messages, 1, 0);
-    let answered: Vec<_> =
-        records.iter().map(|it| (it.call.sequence, it.call_id.as_str(), it.status)).collect();
-    assert_eq!(answered, [(1, "c", tower_chat_core::ToolStatus::Ok)]);
-}
-
-#[test]
 fn a_call_without_an_id_is_named_alike_whatever_is_left_of_the_messages_before_it() {
     let id_behind = |forged: Vec<Part>| {
         let nameless = Message::tool_calls([ToolCall::without_id("look", "{}")]);

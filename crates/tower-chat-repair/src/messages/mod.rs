@@ -1,25 +1,10 @@
-//! Repair of what is stored, for good.
+//! Repair of messages.
 //!
-//! Replay repairs what the model is shown, each time, and leaves the store as it is. Here the
-//! stored messages themselves are put right, in place: their number, order and ids stay.
-//!
-//! - A dangling call gets its result from elsewhere in the messages, else [`INTERRUPTED`]. One whose
-//!   result no service call has seen, and which is in the record alone for that, is none. A call
-//!   that waits for approval is none, also where the approval was given: it can still be answered.
-//! - A result that answers no call, or one that has its result, goes out of the way: from the
-//!   parts of its message to its metadata, under [`REMOVED_RESULTS`], as the JSON text that it was
-//!   stored as.
-//!
-//! ```
-//! use tower_chat::{Message, Messages, ToolCall, replay::repair};
-//! let stored: Messages = [
-//!     Message::user("Weather?"),
-//!     Message::tool_calls([ToolCall::new("c1", "weather", "{}")]),
-//! ].into();
-//! let repaired = repair::repaired(&stored, 1, |_call| repair::Filling::Interrupted);
-//! assert!(repair::mismatches(&repaired, 1).is_empty());
-//! assert_eq!(repaired.len(), 2);
-//! ```
+//! - A dangling call gets its result from elsewhere in the messages, else [`INTERRUPTED`]. A call whose
+//!   result no service call has seen, and which is in the record alone for that, is no dangling call. Neither is a
+//!   call that waits for approval, also where the approval was given: it can still be answered.
+//! - A result that answers no call, or one that has its result, is moved from the parts of its message to its
+//!   metadata, under [`REMOVED_RESULTS`], as the JSON text that it was stored as.
 
 mod edit;
 mod find;
@@ -37,11 +22,11 @@ use tower_chat_core::{
         author::{RecordedResult, ToolRecord},
     },
 };
+use tower_chat_layers::replay::INTERRUPTED;
 
 use self::edit::Edit;
 pub use self::find::{Mismatch, mismatches, mismatches_of_readable};
-use super::extract;
-pub use super::round::INTERRUPTED;
+use crate::extract;
 
 /// The key of a message's metadata under which results that were taken out of it are kept: a list
 /// of texts, each the JSON of a [`ToolResult`].
@@ -62,6 +47,17 @@ pub enum Filling {
 /// come from the model. Those that need no repair are shared.
 ///
 /// `first` is the number of the first message; `filling` says what becomes of each dangling call.
+///
+/// ```
+/// use tower_chat::{Message, Messages, ToolCall, repair::{Filling, mismatches, repaired}};
+/// let stored: Messages = [
+///     Message::user("Weather?"),
+///     Message::tool_calls([ToolCall::new("c1", "weather", "{}")]),
+/// ].into();
+/// let repaired = repaired(&stored, 1, |_call| Filling::Interrupted);
+/// assert!(mismatches(&repaired, 1).is_empty());
+/// assert_eq!(repaired.len(), 2);
+/// ```
 pub fn repaired(
     messages: &Messages,
     first: u64,

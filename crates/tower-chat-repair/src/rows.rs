@@ -1,29 +1,30 @@
-//! What is wrong with a store as a whole. Damage is something to report; any other failure of the
-//! store is an error.
+//! What is read of a store to check it. Damage is something to report; any other failure of the store is an
+//! error.
 
-use tower_chat::{
+use tower_chat_core::{
     ConversationKey,
     store::{
         ConversationRows, HistoryStore, StoreError,
         author::{OpenRunContent, RecordedResult},
     },
 };
-use tower_chat_encrypted::{EncryptionError, is_sealed_message};
-use tower_chat_sqlite::SqliteStore;
 
-use super::Finding;
 use crate::{
-    error::{CliError, chain},
-    runs::open_runs,
-    store::{self, OpenedStore},
+    Finding, RepairError, Target,
+    error::chain,
+    sealed::{Unopened, is_sealed, unopened},
+    target::StoreFile,
 };
 
-/// What SQLite finds wrong with the file.
-pub(crate) async fn damage_of_file(store: &SqliteStore) -> Result<Vec<Finding>, CliError> {
-    let found = match store.check_integrity().await {
+/// How many scopes or conversations are listed at once.
+const PAGE: usize = 1000;
+
+/// What is wrong with the file of the store.
+pub(crate) async fn damage_of_file(file: &dyn StoreFile) -> Result<Vec<Finding>, RepairError> {
+    let found = match file.damage().await {
         Ok(found) => found,
         Err(error @ StoreError::Corrupt { .. }) => vec![error.to_string()],
-        Err(error) => return Err(CliError::Check(error)),
+        Err(error) => return Err(RepairError::File(error)),
     };
     Ok(found.iter().map(|line| Finding::of_store(line.replace('\n', " "))).collect())
 }
@@ -35,62 +36,104 @@ pub(crate) struct Keys {
     pub(crate) damage: Option<Finding>,
 }
 
-pub(crate) async fn keys_of(store: &OpenedStore) -> Result<Keys, CliError> {
-    match store::keys(store, None, None).await {
-        Ok(keys) => Ok(Keys { keys, damage: None }),
+pub(crate) async fn keys_of(target: &Target) -> Result<Keys, RepairError> {
+    match listed(target, Listed::All).await {
+        Ok(mut keys) => {
+            keys.sort_by(|left, right| (left.id(), left.scope()).cmp(&(right.id(), right.scope())));
+            Ok(Keys { keys, damage: None })
+        }
         Err(
-            error @ (CliError::Scopes(StoreError::Corrupt { .. })
-            | CliError::List { source: StoreError::Corrupt { .. }, .. }),
+            error @ (RepairError::Scopes(StoreError::Corrupt { .. })
+            | RepairError::List { source: StoreError::Corrupt { .. }, .. }),
         ) => Ok(Keys { keys: Vec::new(), damage: Some(Finding::of_store(chain(&error))) }),
         Err(error) => Err(error),
+    }
+}
+
+/// Which conversations of all scopes are listed.
+#[derive(Debug, Clone, Copy)]
+enum Listed {
+    All,
+    WithOpenRun,
+}
+
+async fn listed(target: &Target, which: Listed) -> Result<Vec<ConversationKey>, RepairError> {
+    let mut keys: Vec<ConversationKey> = Vec::new();
+    for scope in scopes(target).await? {
+        let mut after: Option<String> = None;
+        loop {
+            let page = match which {
+                Listed::All => target.history().list(&scope, after.as_deref(), PAGE).await,
+                Listed::WithOpenRun => {
+                    target.history().open_runs(&scope, after.as_deref(), PAGE).await
+                }
+            };
+            let page = page.map_err(|source| RepairError::List { scope: scope.clone(), source })?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.id().to_owned());
+            keys.extend(page);
+        }
+    }
+    Ok(keys)
+}
+
+async fn scopes(target: &Target) -> Result<Vec<String>, RepairError> {
+    let mut scopes: Vec<String> = Vec::new();
+    loop {
+        let after = scopes.last().map(String::as_str);
+        let page = target.history().scopes(after, PAGE).await.map_err(RepairError::Scopes)?;
+        if page.is_empty() {
+            return Ok(scopes);
+        }
+        scopes.extend(page);
     }
 }
 
 /// The rows of a conversation, or why they cannot be read. That they are sealed, and the key is missing, is
 /// no damage.
 pub(crate) async fn rows_of(
-    store: &OpenedStore,
+    target: &Target,
     key: &ConversationKey,
-) -> Result<Result<Option<ConversationRows>, Finding>, CliError> {
+) -> Result<Result<Option<ConversationRows>, Finding>, RepairError> {
     let damage = |error: &StoreError| Ok(Err(Finding::of_conversation(key, chain(error))));
-    match store.history().rows(key).await {
-        Ok(Some(rows)) if is_sealed(&rows) => Err(CliError::Sealed { key: key.clone() }),
+    match target.history().rows(key).await {
+        Ok(Some(rows)) if is_sealed(&rows) => Err(RepairError::Sealed { key: key.clone() }),
         Ok(rows) => Ok(Ok(rows)),
         Err(error @ StoreError::Corrupt { .. }) => damage(&error),
-        Err(source) => match EncryptionError::in_store_error(&source) {
-            Some(EncryptionError::Key(_)) => Err(CliError::NoKey { key: key.clone(), source }),
-            Some(_) => damage(&source),
-            None => Err(CliError::CheckConversation { key: key.clone(), source }),
+        Err(source) => match unopened(&source) {
+            Some(Unopened::NoKey) => Err(RepairError::NoKey { key: key.clone(), source }),
+            Some(Unopened::Damaged) => damage(&source),
+            None => Err(RepairError::Conversation { key: key.clone(), source }),
         },
     }
 }
 
 /// The open runs of which something cannot be read, with how to end them.
-pub(crate) async fn damaged_open_runs(store: &OpenedStore) -> Result<Vec<Finding>, CliError> {
+pub(crate) async fn damaged_open_runs(target: &Target) -> Result<Vec<Finding>, RepairError> {
     let mut found = Vec::new();
-    let runs = match open_runs(store, None, None).await {
+    let runs = match listed(target, Listed::WithOpenRun).await {
         Ok(runs) => runs,
         // What cannot be listed is reported with the conversations.
-        Err(CliError::List { scope, source }) if source.is_damage() => {
+        Err(RepairError::List { scope, source }) if source.is_damage() => {
             let what =
                 format!("the open runs of scope {scope} cannot be listed: {}", chain(&source));
             return Ok(vec![Finding::of_store(what)]);
         }
-        Err(CliError::Scopes(source)) if source.is_damage() => return Ok(found),
+        Err(RepairError::Scopes(source)) if source.is_damage() => return Ok(found),
         Err(error) => return Err(error),
     };
     for key in runs {
-        let open = match store.history().head(&key).await {
+        let open = match target.history().head(&key).await {
             Ok(head) => head.open_run,
             // It is reported with the conversations.
             Err(error) if error.is_damage() => continue,
-            Err(source) => return Err(CliError::OpenRun { key, source }),
+            Err(source) => return Err(RepairError::OpenRun { key, source }),
         };
         let Some(open) = open else { continue };
-        let damage = match store.history().open_run(&key).await {
+        let damage = match target.history().open_run(&key).await {
             Ok(content) => content.and_then(|content| damage_of_run(&content)),
             Err(error) if error.is_damage() => Some(chain(&error)),
-            Err(source) => return Err(CliError::OpenRun { key, source }),
+            Err(source) => return Err(RepairError::OpenRun { key, source }),
         };
         if let Some(damage) = damage {
             let what = format!(
@@ -126,21 +169,13 @@ fn damage_of_run(content: &OpenRunContent) -> Option<String> {
     })
 }
 
-/// Whether the rows are read without the keys of what is in them.
-fn is_sealed(rows: &ConversationRows) -> bool {
-    rows.messages
-        .iter()
-        .filter_map(|(_, message)| message.as_ref().ok())
-        .any(|message| is_sealed_message(message))
-}
-
 /// What is to be said of rows that belong to no conversation.
-pub(crate) async fn stray_rows(store: &SqliteStore) -> Result<Option<Finding>, CliError> {
-    let stray = match store.stray_rows().await {
+pub(crate) async fn stray_rows(file: &dyn StoreFile) -> Result<Option<Finding>, RepairError> {
+    let stray = match file.stray_rows().await {
         Ok(stray) => stray,
-        // Said already, of the file.
+        // Reported already, with the file.
         Err(StoreError::Corrupt { .. }) => return Ok(None),
-        Err(error) => return Err(CliError::Check(error)),
+        Err(error) => return Err(RepairError::File(error)),
     };
     let counts: Vec<String> =
         [(stray.messages, "messages"), (stray.tools, "records of tool calls")]

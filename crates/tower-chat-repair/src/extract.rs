@@ -8,14 +8,13 @@ use tower_chat_core::{
         author::{RecordedResult, ToolRecord},
     },
 };
-
-use super::turns::Turns;
+use tower_chat_layers::replay::Turns;
 
 /// The tool calls in messages that follow each other in a conversation, the first of which has
 /// the number `first` there; rounds are counted from `round_index` on.
 ///
 /// ```
-/// use tower_chat::{Message, Messages, ToolCall, ToolResult, ToolStatus, replay::extract};
+/// use tower_chat::{Message, Messages, ToolCall, ToolResult, ToolStatus, repair::extract};
 /// let messages: Messages = [
 ///     Message::user("Weather?"),
 ///     Message::tool_calls([ToolCall::new("c1", "weather", "{}")]),

@@ -1,12 +1,13 @@
 //! Repairs of single faults, and of histories of every odd shape.
 
 use tower_chat_core::{ApprovalRequest, Message, MessageId, Part, RunId, ToolCall, format};
+use tower_chat_layers::replay::{DanglingCalls, Replay};
+use tower_chat_testkit::{assert_valid_replay, damaged_history};
 
 use super::*;
-use crate::replay::{
-    DanglingCalls, Replay,
-    generated::{SEEDS, assert_valid, history},
-};
+
+/// How many histories are tried.
+const SEEDS: u64 = 400;
 
 /// Messages with ids, as they are stored.
 fn stored(messages: impl IntoIterator<Item = Message>) -> Messages {
@@ -214,14 +215,14 @@ fn a_result_of_the_providers_own_tool_is_no_mismatch() {
 fn every_odd_history_is_repaired_for_good_and_nothing_of_it_is_lost() {
     let mut repairs = 0;
     for seed in 1..=SEEDS {
-        let before = history(seed);
+        let before = damaged_history(seed);
         if before.iter().any(|message| message.id.is_none()) {
             continue;
         }
         let after = repair(&before);
         assert_eq!(mismatches(&after, 1), [], "seed {seed}: {before:?}\n{after:?}");
         assert_eq!(repair(&after), after, "nothing more to do, seed {seed}");
-        assert_valid(&output_of(&after), seed);
+        assert_valid_replay(&output_of(&after), seed);
         let ids = |messages: &Messages| messages.iter().map(|it| it.id).collect::<Vec<_>>();
         assert_eq!(ids(&after), ids(&before), "seed {seed}");
         let interrupted = |messages: &Messages| {

@@ -2,26 +2,28 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use crate::error::chain;
-use tower_chat::{
+use tower_chat_core::{
     Message, MessageId, Messages,
-    replay::{
-        DanglingCalls, Replay,
-        repair::{Mismatch, mismatches_of_readable},
-    },
     store::{
         ConversationRows, SequencePosition,
         author::{RecordedResult, ToolRecord},
     },
+};
+use tower_chat_layers::{
+    replay::{DanglingCalls, Replay},
     validate::validate_messages,
 };
 
+use crate::{Mismatch, error::chain, mismatches_of_readable};
+
 /// Something wrong with one message, or with what the record says of its calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Problem {
+#[non_exhaustive]
+pub struct Problem {
     /// The message's number in its conversation, from 1.
-    pub(crate) message: u64,
-    pub(crate) what: String,
+    pub message: u64,
+    /// What is wrong, in words.
+    pub what: String,
 }
 
 impl Problem {
@@ -30,9 +32,9 @@ impl Problem {
     }
 }
 
-/// Everything that is wrong with a conversation; one message that cannot be read hides nothing
-/// that is wrong with others.
-pub(crate) fn problems(rows: &ConversationRows) -> Vec<Problem> {
+/// Everything that is wrong with the rows of a conversation, in the order of its messages; one message that
+/// cannot be read hides nothing that is wrong with others.
+pub fn problems(rows: &ConversationRows) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut messages: Vec<(u64, Option<&Arc<Message>>)> = Vec::new();
     let first = rows.head.pruned.saturating_add(1);

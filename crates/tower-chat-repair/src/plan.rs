@@ -2,16 +2,19 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tower_chat::{
-    ConversationKey, Messages, ToolResult,
-    replay::repair::{Filling, Mismatch, mismatches, repaired, repaired_records},
+use tower_chat_core::{
+    ConversationKey, Message, Messages, ToolResult,
     store::{
         ConversationRows, Rewrite, SequencePosition,
         author::{RecordedResult, ToolRecord},
     },
 };
 
-use crate::verify::{Problem, is_in_record, readable, whole};
+use crate::{
+    Filling, Mismatch, Problem, mismatches,
+    problems::{is_in_record, readable, whole},
+    repaired, repaired_records,
+};
 
 /// The change of a conversation, and what it repairs.
 pub(super) struct Plan {
@@ -118,7 +121,7 @@ fn repair_of(mismatch: &Mismatch, recorded: &HashMap<SequencePosition, ToolResul
     Problem::new(mismatch.sequence(), format!("{mismatch}: {done}"))
 }
 
-fn changed(first: u64, stored: &Messages, after: &Messages) -> Vec<(u64, tower_chat::Message)> {
+fn changed(first: u64, stored: &Messages, after: &Messages) -> Vec<(u64, Message)> {
     let pairs = (first..).zip(stored.iter().zip(after.iter()));
     pairs
         .filter(|(_, (stored, after))| stored != after)

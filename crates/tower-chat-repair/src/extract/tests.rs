@@ -4,9 +4,20 @@ use tower_chat_core::{
     ApprovalRequest, Media, MediaSource, MessageId, Part, Role, RunId, ToolCall, ToolInvocation,
     ToolResult,
 };
+use tower_chat_layers::replay::{DanglingCalls, Replay};
+use tower_chat_testkit::damaged_history;
 
 use super::*;
-use crate::replay::generated::{SEEDS, history, output_of};
+
+/// How many histories are tried.
+const SEEDS: u64 = 400;
+
+/// What a model is sent of messages.
+fn output_of(messages: &Messages) -> Messages {
+    let mut replay = Replay::new(DanglingCalls::Drop);
+    replay.push_from(messages, 0);
+    replay.view()
+}
 
 /// The messages with ids, as a run stores them.
 fn of_run(messages: impl IntoIterator<Item = Message>) -> Messages {
@@ -294,7 +305,7 @@ fn a_refused_call_stays_refused_whatever_the_model_is_told() {
 #[test]
 fn the_record_of_every_history_agrees_with_its_replay() {
     for seed in 1..=SEEDS {
-        let history = history(seed);
+        let history = damaged_history(seed);
         let records = extract(&history, 1, 0);
         let asked = history.iter().map(|message| message.asked_calls().count()).sum::<usize>();
         assert_eq!(records.len(), asked, "seed {seed}");
@@ -316,4 +327,16 @@ fn the_record_of_every_history_agrees_with_its_replay() {
         replayed.sort();
         assert_eq!(recorded, replayed, "seed {seed}: {history:?}");
     }
+}
+
+#[test]
+fn a_call_in_a_message_of_the_user_is_no_call() {
+    let user = Message::new(Role::User, vec![ToolCall::new("c", "look", "{}").into()]);
+    let results = || Message::tool_results([ToolResult::new("c", "found")]);
+    let messages: Messages =
+        [calls(["c"]), user.clone(), results(), user, Message::assistant("done")].into();
+    let records = extract(&messages, 1, 0);
+    let answered: Vec<_> =
+        records.iter().map(|it| (it.call.sequence, it.call_id.as_str(), it.status)).collect();
+    assert_eq!(answered, [(1, "c", ToolStatus::Ok)]);
 }

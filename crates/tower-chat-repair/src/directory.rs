@@ -2,16 +2,12 @@
 
 use std::collections::HashMap;
 
-use tower_chat::{
+use tower_chat_core::{
     ConversationKey, Role, RunId,
     store::{ConversationRows, ConversationSummary, HistoryStore, RunSummary, StoreError},
 };
 
-use super::{Finding, whole};
-use crate::{
-    error::{CliError, chain},
-    store::OpenedStore,
-};
+use crate::{Finding, RepairError, Target, error::chain, problems::whole};
 
 /// How many runs are asked for at once.
 const PAGE: usize = 1000;
@@ -52,12 +48,12 @@ impl DirectoryProblem {
 
 /// What is wrong with what the directory has of a conversation, whose rows are these.
 pub(crate) async fn directory_problem(
-    store: &OpenedStore,
+    target: &Target,
     key: &ConversationKey,
     rows: &ConversationRows,
-) -> Result<Option<DirectoryProblem>, CliError> {
-    let failed = |source| CliError::DirectoryOf { key: key.clone(), source };
-    let summary = match store.history().summary(key).await {
+) -> Result<Option<DirectoryProblem>, RepairError> {
+    let failed = |source| RepairError::Directory { key: key.clone(), source };
+    let summary = match target.history().summary(key).await {
         Ok(Some(summary)) => summary,
         Ok(None) | Err(StoreError::Unsupported { .. }) => return Ok(None),
         Err(error) if error.is_damage() => {
@@ -68,7 +64,7 @@ pub(crate) async fn directory_problem(
     let mut listed: Vec<RunSummary> = Vec::new();
     let mut after = None;
     loop {
-        let page = match store.history().runs(key, after, PAGE).await {
+        let page = match target.history().runs(key, after, PAGE).await {
             Err(error) if error.is_damage() => {
                 return Ok(Some(DirectoryProblem::Unreadable(chain(&error))));
             }
@@ -83,7 +79,7 @@ pub(crate) async fn directory_problem(
     }
     // Somebody may have written meanwhile.
     let is_same =
-        store.history().head(key).await.is_ok_and(|head| head.revision == rows.head.revision);
+        target.history().head(key).await.is_ok_and(|head| head.revision == rows.head.revision);
     Ok(differing(&summary, rows, &listed).filter(|_| is_same))
 }
 

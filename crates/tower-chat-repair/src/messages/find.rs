@@ -8,7 +8,7 @@ use tower_chat_core::{
     store::{SequencePosition, author::RecordedResult},
 };
 
-use crate::replay::extract::Extraction;
+use crate::extract::Extraction;
 
 /// A stored call without its result, or a stored result without its call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
@@ -59,7 +59,7 @@ impl Mismatch {
 /// number of the first message, which is 1 unless some were pruned.
 ///
 /// ```
-/// use tower_chat::{Message, Messages, ToolResult, replay::repair::{Mismatch, mismatches}};
+/// use tower_chat::{Message, Messages, ToolResult, repair::{Mismatch, mismatches}};
 ///
 /// let stored: Messages =
 ///     [Message::user("Hello."), Message::tool_results([ToolResult::new("c9", "Rain.")])].into();

@@ -1,0 +1,89 @@
+//! Why a store cannot be checked or repaired.
+
+use std::error::Error;
+
+use tower_chat_core::{ConversationKey, is_verdict, store::StoreError};
+
+/// A store cannot be checked or repaired to its end. Damage is no error: it is [reported](crate::Finding).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RepairError {
+    /// The scopes cannot be listed.
+    #[error("the scopes of the store cannot be listed")]
+    Scopes(#[source] StoreError),
+    /// The conversations of a scope, or its open runs, cannot be listed.
+    #[error("the conversations of scope {scope:?} cannot be listed")]
+    List {
+        /// The scope.
+        scope: String,
+        /// Why.
+        source: StoreError,
+    },
+    /// The file of the store cannot be checked.
+    #[error("the database cannot be checked")]
+    File(#[source] StoreError),
+    /// A conversation cannot be read.
+    #[error("conversation {key} cannot be checked")]
+    Conversation {
+        /// The conversation.
+        key: ConversationKey,
+        /// Why.
+        source: StoreError,
+    },
+    /// What the directory has of a conversation cannot be read.
+    #[error("what the store has of conversation {key} cannot be read")]
+    Directory {
+        /// The conversation.
+        key: ConversationKey,
+        /// Why.
+        source: StoreError,
+    },
+    /// An open run cannot be read.
+    #[error("the open run of conversation {key} cannot be read or ended")]
+    OpenRun {
+        /// The conversation.
+        key: ConversationKey,
+        /// Why.
+        source: StoreError,
+    },
+    /// A conversation is encrypted, and the target has no keys.
+    #[error(
+        "what is in the store is encrypted, conversation {key} among it: give its keys, with \
+         Target::encrypted"
+    )]
+    Sealed {
+        /// The first such conversation.
+        key: ConversationKey,
+    },
+    /// A conversation is encrypted with a key that the target does not have.
+    #[error("conversation {key} is encrypted with a key that is not among those of the target")]
+    NoKey {
+        /// The conversation.
+        key: ConversationKey,
+        /// Why.
+        source: StoreError,
+    },
+    /// A conversation cannot be repaired.
+    #[error("conversation {key} cannot be repaired; those before it are")]
+    Repair {
+        /// The conversation.
+        key: ConversationKey,
+        /// Why.
+        source: StoreError,
+    },
+}
+
+/// An error with its causes, in one line.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        // Transparent errors repeat the text of what they wrap.
+        if !is_verdict(cause) && !text.ends_with(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text.replace('\n', " ")
+}
