@@ -109,7 +109,7 @@ pub use self::{
     clock::Clock,
     error::{NotStored, PersistenceError},
     future::ResponseFuture,
-    pending_results::pending_results,
+    pending_results::{pending_results, with_recorded_results},
     per_run::{PerRunPersistence, PerRunPersistenceService},
     per_service_call::{PerServiceCallPersistence, PerServiceCallPersistenceService},
     pipeline::{BuildError, ChatPipeline, ChatPipelineBuilder, DeadlineExceeded, ModelClient},

@@ -45,6 +45,25 @@ pub async fn pending_results(
     Ok((!results.is_empty()).then(|| Message::tool_results(results)))
 }
 
+/// The messages of a history with the results that only the record of tool calls has, right after the calls that
+/// they answer, as the policy asks; `None` if there are none.
+///
+/// # Errors
+///
+/// If the store cannot be read.
+pub async fn with_recorded_results(
+    store: &(impl HistoryStore + ?Sized),
+    key: &ConversationKey,
+    history: &History,
+    policy: DanglingCalls,
+) -> Result<Option<Messages>, StoreError> {
+    if !policy.needs_record() {
+        return Ok(None);
+    }
+    let replay = Replay::of_history(history, policy);
+    completed_from_record(store, key, history, &replay, policy, &[]).await
+}
+
 /// The history with what the record knows of its dangling calls: their results right after them,
 /// as the policy asks and but for those that are `answered` otherwise, and marks on the answers of runs that a tool ended. `None` if the record
 /// knows nothing that changes the replay.

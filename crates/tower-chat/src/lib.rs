@@ -77,6 +77,8 @@ pub use tower_chat_layers::__macro::{schemars, serde};
 pub use tower_chat_cache as cache;
 #[cfg(feature = "encrypted")]
 pub use tower_chat_encrypted as encrypted;
+#[cfg(feature = "explain")]
+pub use tower_chat_explain as explain;
 #[cfg(feature = "http")]
 pub use tower_chat_http as http;
 #[cfg(feature = "import")]

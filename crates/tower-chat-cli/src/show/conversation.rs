@@ -8,13 +8,14 @@ use std::{
 
 use tower_chat::{
     ConversationKey, Message, Messages, RunId, ToolResult, ToolStatus,
-    replay::{Explained, ReasonKind, ReplayContext, ReplayPolicy, explain_stored},
+    replay::{ReplayContext, ReplayPolicy},
     store::{
         ConversationSummary, Head, HistoryStore, InvocationQuery, OpenRun, RunSummary,
         SequencePosition, StoreError,
         author::{OpenRunContent, RecordedResult, ToolRecord},
     },
 };
+use tower_chat_explain::{Explained, ReasonKind, explain_stored};
 use tower_chat_repair::extract;
 
 use crate::error::CliError;

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use tower_chat::{Part, replay::Explained};
+use tower_chat::Part;
+use tower_chat_explain::Explained;
 
 use super::conversation::{StoredCall, StoredConversation, StoredMessage};
 use crate::time::{between, exact};

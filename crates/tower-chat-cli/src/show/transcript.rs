@@ -2,7 +2,8 @@
 
 use std::time::SystemTime;
 
-use tower_chat::{Part, Role, RunId, ToolCall, ToolResult, replay::Explained, store::OpenRun};
+use tower_chat::{Part, Role, RunId, ToolCall, ToolResult, store::OpenRun};
+use tower_chat_explain::Explained;
 
 use super::{
     conversation::{StoredCall, StoredConversation, StoredMessage, StoredResult},

@@ -5,11 +5,8 @@ use std::time::SystemTime;
 use askama::Template;
 use axum::extract::Query;
 use serde::Deserialize;
-use tower_chat_layers::{
-    Message, Part,
-    replay::{Explained, ReplayContext, explain_stored},
-    store::MessagePage,
-};
+use tower_chat_explain::{Explained, Reason, explain_stored};
+use tower_chat_layers::{Message, Part, replay::ReplayContext, store::MessagePage};
 
 use super::{Answer, Asked, Failure, Frame, Link, State, html};
 use crate::view::{Excerpt, counted, visible};
@@ -124,7 +121,7 @@ impl Row {
             Explained::Changed { .. } => ("changed", "changed"),
             _ => ("left_out", "left out"),
         };
-        let reason = |reason: &tower_chat_layers::replay::Reason| match reason.part {
+        let reason = |reason: &Reason| match reason.part {
             Some(part) => format!("part {}: {}", part + 1, reason.kind),
             None => reason.kind.to_string(),
         };

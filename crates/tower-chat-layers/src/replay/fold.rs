@@ -31,6 +31,24 @@ impl Replay {
         }
     }
 
+    /// Takes the next message, as [`push`](Self::push) does, with a mark by which it is known again in the
+    /// [`view`](Self::view). A message with calls and results together becomes several, and `mark` is given
+    /// each of them.
+    pub fn push_marked(&mut self, message: &Arc<Message>, mark: impl Fn(&mut Message)) {
+        let marked = |message: &Arc<Message>| {
+            let mut message = Message::clone(message);
+            mark(&mut message);
+            Arc::new(message)
+        };
+        self.pushed += 1;
+        match in_order(message) {
+            Ordered::Unchanged => self.push_ordered(&marked(message)),
+            Ordered::Split(pieces) => {
+                pieces.iter().for_each(|piece| self.push_piece(&marked(piece)));
+            }
+        }
+    }
+
     /// Takes all messages of a sequence from a position on.
     ///
     /// Stretches that stand as a provider wants them already are shared, not copied.
@@ -65,7 +83,7 @@ impl Replay {
         self.push(message);
     }
 
-    pub(super) fn push_piece(&mut self, message: &Arc<Message>) {
+    fn push_piece(&mut self, message: &Arc<Message>) {
         if message.parts.is_empty() && message.role != Role::Tool {
             // It held calls alone, and they are left out; it ends a round as any input does.
             self.position += 1;
@@ -74,7 +92,7 @@ impl Replay {
         self.push_ordered(message);
     }
 
-    pub(super) fn push_ordered(&mut self, message: &Arc<Message>) {
+    fn push_ordered(&mut self, message: &Arc<Message>) {
         let position = self.position;
         self.position += 1;
         let holds_marks = message.role == Role::Tool && run_end::has_results_not_kept(message);

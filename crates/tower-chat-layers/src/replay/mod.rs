@@ -25,7 +25,6 @@ mod broken_links;
 mod call_ids;
 mod citations;
 mod dangling;
-mod explain;
 mod fold;
 mod freshness;
 mod interrupted;
@@ -57,14 +56,14 @@ pub(crate) use self::{
     dangling::DanglingCall,
     pending::{PendingApproval, PendingBatch},
     run_end::{
-        end_marker, ended_by, is_end_marker, mark_ended, mark_ended_by, mark_not_kept, without_mark,
+        end_marker, ended_by, forgotten_ids, has_results_not_kept, is_end_marker, mark_ended,
+        mark_ended_by, mark_not_kept, without_mark,
     },
 };
 pub use self::{
     call_ids::effective_call_ids,
     citations::{Citations, CompactionTime, Source, Uncited},
     dangling::DanglingCallError,
-    explain::{Explained, Reason, ReasonKind, explain, explain_stored},
     freshness::{Channel, FinishTimes, Freshness, FreshnessError},
     policy::DanglingCalls,
     registered::OutdatedCalls,

@@ -46,7 +46,7 @@ pub(super) enum Ordered {
 }
 
 /// A call, or a request to approve one, in a message that is not the assistant's.
-pub(super) fn is_misplaced_call(role: Role, part: &Part) -> bool {
+fn is_misplaced_call(role: Role, part: &Part) -> bool {
     role != Role::Assistant && matches!(part, Part::ToolCall(_) | Part::ApprovalRequest(_))
 }
 

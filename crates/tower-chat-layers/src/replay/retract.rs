@@ -40,8 +40,9 @@ impl Replay {
         }
     }
 
-    /// Changes what is shown of everything that is closed.
-    pub(crate) fn edit_closed(&mut self, edit: impl FnOnce(&Messages) -> Messages) {
+    /// Changes what the model is sent of the rounds that are complete; the round that is still open, if there is
+    /// one, follows them. What `edit` returns must be in order and paired, as what it is given.
+    pub fn edit_closed(&mut self, edit: impl FnOnce(&Messages) -> Messages) {
         self.take_retracted_out();
         self.closed = edit(&self.closed);
     }

@@ -25,13 +25,13 @@ pub(crate) fn mark_not_kept(message: &mut Arc<Message>, call_ids: Vec<Value>) {
 }
 
 /// The ids of the calls of which a message of results held one that was not to be stored.
-pub(super) fn forgotten_ids(message: &Message) -> impl Iterator<Item = &str> {
+pub(crate) fn forgotten_ids(message: &Message) -> impl Iterator<Item = &str> {
     let ids = message.metadata.get(RESULTS_NOT_KEPT).and_then(Value::as_array);
     ids.into_iter().flatten().filter_map(Value::as_str)
 }
 
 /// Whether something of a message of results was not to be stored.
-pub(super) fn has_results_not_kept(message: &Message) -> bool {
+pub(crate) fn has_results_not_kept(message: &Message) -> bool {
     message.metadata.contains_key(RESULTS_NOT_KEPT)
 }
 

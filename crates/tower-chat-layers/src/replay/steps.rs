@@ -169,9 +169,9 @@ impl ReplayPolicy {
         output.finish()
     }
 
-    /// Shows of a stored history what [`apply`](Self::apply) shows of messages. Of a round that is
+    /// Changes a replay of a stored history as [`apply`](Self::apply) changes messages. Of a round that is
     /// still open, calls without a result stay: the input may answer them.
-    pub(crate) fn edit(&self, replay: &mut Replay, context: &ReplayContext<'_>) {
+    pub fn edit(&self, replay: &mut Replay, context: &ReplayContext<'_>) {
         replay.edit_closed(|closed| self.apply(closed, context));
         // No answer has cited anything yet of what an open round has found.
         replay.edit_open(|round| match self.tool_history {

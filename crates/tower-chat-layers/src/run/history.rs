@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     ChatRequest, Conversation, ConversationKey, Message, Messages, RunId,
-    store::{Head, History, HistoryStore, InvocationQuery, StoreError, author::Write},
+    store::{Head, History, HistoryStore, StoreError, author::Write},
 };
 
 use super::{
@@ -143,7 +143,9 @@ async fn show(
         return;
     }
     let finished = match policy.needs_finish_times() {
-        true => Some(finish_times(settings.store.as_ref(), key, &replay.view()).await),
+        true => {
+            Some(FinishTimes::of_conversation(settings.store.as_ref(), key, &replay.view()).await)
+        }
         false => None,
     };
     let tools = settings.tools.as_ref().filter(|_| policy.needs_tools()).map(|it| it.tools());
@@ -155,32 +157,4 @@ async fn show(
     facts.tools = names.as_deref();
     facts.finished = finished.as_ref();
     policy.edit(replay, &facts);
-}
-
-/// When the tools of a conversation had finished: what the record says, else when their results
-/// were added to the conversation. If the record cannot be read, the latter counts for all.
-pub(crate) async fn finish_times(
-    store: &(impl HistoryStore + ?Sized),
-    key: &ConversationKey,
-    messages: &Messages,
-) -> FinishTimes {
-    let mut times = match store.invocations(&InvocationQuery::of(key)).await {
-        Ok(invocations) => {
-            for unreadable in &invocations.unreadable {
-                tracing::warn!("{unreadable}");
-            }
-            invocations.found.iter().map(|(_, invocation)| invocation).collect()
-        }
-        Err(error) => {
-            tracing::warn!(
-                conversation = %key,
-                error = &error as &dyn std::error::Error,
-                "the record of tool calls could not be read; \
-                 results are as old as their messages"
-            );
-            FinishTimes::new()
-        }
-    };
-    times.complete(messages);
-    times
 }

@@ -23,6 +23,7 @@ mod last_call;
 mod loaded;
 mod log;
 mod model_request;
+mod not_kept;
 mod of_loop;
 mod partial_text;
 mod prior_attempts;
@@ -50,17 +51,18 @@ use std::{
 
 use tower_chat_core::{Conversation, ConversationKey, Messages, RunId, store::HistoryStore};
 
+pub use self::not_kept::NotKept;
 pub(crate) use self::{
     approvals::{UnseenResult, answers_approvals},
     as_it_stands::{AsItStands, as_it_stands, of_prior_calls},
     begin::{Begins, Settings, head_of, shared},
     events::{Event, LeaveCause},
-    history::finish_times,
     hooks::has_asked_hooks,
     journaled::InterruptedRun,
     of_loop::{Begun, RunOfLoop},
     partial_text::{is_marked_interrupted, partial_message},
     prior_attempts::{CallOutcome, Waiting},
+    prior_call_results::{by_call, mark_statuses, rows_of_prior_calls},
     redact::{calls_without_arguments, is_without_calls},
     refused_content::AskedAgain,
     repeated::Caller,

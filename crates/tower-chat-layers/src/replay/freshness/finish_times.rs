@@ -2,7 +2,10 @@
 
 use std::{collections::HashMap, mem, ptr, sync::OnceLock, time::SystemTime};
 
-use tower_chat_core::{Message, MessageId, Messages, ToolCall, ToolInvocation};
+use tower_chat_core::{
+    ConversationKey, Message, MessageId, Messages, ToolCall, ToolInvocation,
+    store::{HistoryStore, InvocationQuery},
+};
 
 /// When the tool calls of a conversation had finished, as the record has it.
 ///
@@ -41,6 +44,37 @@ impl FinishTimes {
     /// Nothing is known of any call.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// When the tools of a conversation had finished: what the record says, else when their results
+    /// were added to the conversation. If the record cannot be read, the latter counts for all.
+    ///
+    /// The messages are those of the conversation, as [`Replay::view`](crate::replay::Replay::view) gives
+    /// them.
+    pub async fn of_conversation(
+        store: &(impl HistoryStore + ?Sized),
+        key: &ConversationKey,
+        messages: &Messages,
+    ) -> Self {
+        let mut times: Self = match store.invocations(&InvocationQuery::of(key)).await {
+            Ok(invocations) => {
+                for unreadable in &invocations.unreadable {
+                    tracing::warn!("{unreadable}");
+                }
+                invocations.found.iter().map(|(_, invocation)| invocation).collect()
+            }
+            Err(error) => {
+                tracing::warn!(
+                    conversation = %key,
+                    error = &error as &dyn std::error::Error,
+                    "the record of tool calls could not be read; \
+                     results are as old as their messages"
+                );
+                Self::new()
+            }
+        };
+        times.complete(messages);
+        times
     }
 
     /// Adds a call: its message, its position among the calls of that message from 0, the id by

@@ -3,56 +3,42 @@
 use std::{collections::HashSet, sync::Arc};
 
 use tower_chat_core::{Message, Messages, Part, Role, pairing::asked_call};
-
-use super::{
-    reason::{ReasonKind, Reasons},
-    tags::{Sent, tagged, tagged_parts},
+use tower_chat_layers::{
+    replay::{DanglingCalls, Replay, Truncation},
+    run::NotKept,
 };
+use tower_chat_repair::{Mismatch, mismatches};
+
 use crate::{
-    replay::{
-        DanglingCalls, Replay, Truncation,
-        order::{Ordered, in_order, is_misplaced_call},
-        repair::{Mismatch, mismatches},
-        run_end::{forgotten_ids, has_results_not_kept},
-    },
-    run::{calls_without_arguments, is_without_calls},
+    reason::{ReasonKind, Reasons},
+    tags::{Sent, tag, tagged_parts},
 };
 
 /// A replay of messages that carry marks.
-pub(super) struct Folded {
-    pub(super) replay: Replay,
+pub(crate) struct Folded {
+    pub(crate) replay: Replay,
 }
 
 impl Folded {
-    pub(super) fn of(stored: &Messages, dangling: DanglingCalls) -> Self {
+    pub(crate) fn of(stored: &Messages, dangling: DanglingCalls) -> Self {
         let mut folded = Self { replay: Replay::new(dangling) };
         stored.iter().enumerate().for_each(|(position, message)| folded.push(message, position));
         folded
     }
 
     /// Takes the stored message at a position.
-    pub(super) fn push(&mut self, message: &Message, position: usize) {
+    pub(crate) fn push(&mut self, message: &Message, position: usize) {
         let marked = Arc::new(tagged_parts(message, position));
-        match in_order(&marked) {
-            Ordered::Unchanged => {
-                self.replay.push_ordered(&tagged(Arc::unwrap_or_clone(marked), position));
-            }
-            // Pieces are messages of their own, which the mark of the whole would not be on.
-            Ordered::Split(pieces) => {
-                for piece in pieces {
-                    self.replay.push_piece(&tagged(Arc::unwrap_or_clone(piece), position));
-                }
-            }
-        }
+        self.replay.push_marked(&marked, |piece| tag(piece, position));
     }
 
     /// Takes a message that is not stored: results from the record.
-    pub(super) fn push_from_record(&mut self, message: &Arc<Message>) {
+    pub(crate) fn push_from_record(&mut self, message: &Arc<Message>) {
         self.replay.push(message);
     }
 
     /// Adds why the fold does not put messages out as they are stored.
-    pub(super) fn explain(&self, stored: &Messages, reasons: &mut Reasons) {
+    pub(crate) fn explain(&self, stored: &Messages, reasons: &mut Reasons) {
         let sent = Sent::of(&self.replay.view());
         let mut repeated = None;
         for (position, message) in stored.iter().enumerate() {
@@ -65,7 +51,7 @@ impl Folded {
                         let is_interrupted = sent.completed.get(&here);
                         completed_as(part, is_interrupted.copied())
                     }
-                    part if is_misplaced_call(message.role, part) => Some(ReasonKind::Misplaced),
+                    part if is_misplaced(message.role, part) => Some(ReasonKind::Misplaced),
                     Part::ApprovalRequest(_) => Some(ReasonKind::AwaitingApproval),
                     Part::ToolCall(call) => {
                         let is_forgotten = is_forgotten(stored, position, call.id.as_deref());
@@ -107,12 +93,13 @@ fn completed_as(part: &Part, is_interrupted: Option<bool>) -> Option<ReasonKind>
 
 /// Adds what a message itself says of the write that stored it.
 fn explain_stored_marks(message: &Message, position: usize, reasons: &mut Reasons) {
-    if has_results_not_kept(message) || is_without_calls(message) {
+    let not_kept = NotKept::in_message(message);
+    if not_kept.calls || not_kept.results.is_some() {
         reasons.add(position, ReasonKind::NotStored, None);
     }
     let asking = message.parts.iter().enumerate().filter(|(_, part)| asked_call(part).is_some());
     let asking: Vec<usize> = asking.map(|(index, _)| index).collect();
-    for call in calls_without_arguments(message) {
+    for call in not_kept.arguments {
         if let Some(index) = asking.get(call) {
             reasons.add(position, ReasonKind::Redacted, Some(*index));
         }
@@ -126,12 +113,19 @@ fn explain_stored_marks(message: &Message, position: usize, reasons: &mut Reason
     }
 }
 
+/// Whether a part is a call in a message that is not the model's.
+fn is_misplaced(role: Role, part: &Part) -> bool {
+    role != Role::Assistant && matches!(part, Part::ToolCall(_) | Part::ApprovalRequest(_))
+}
+
 /// Whether the results after a call say that its own was not to be stored.
 fn is_forgotten(stored: &Messages, position: usize, id: Option<&str>) -> bool {
     let Some(id) = id else { return false };
     let following = stored.iter_from(position).skip_while(|it| it.role == Role::Assistant);
     let mut results = following.take_while(|message| message.role == Role::Tool);
-    results.any(|message| forgotten_ids(message).any(|forgotten| forgotten == id))
+    results.any(|message| {
+        NotKept::in_message(message).results.is_some_and(|ids| ids.iter().any(|it| it == id))
+    })
 }
 
 /// The positions of the messages, and among the results of each, of results that answer a call again.
@@ -142,7 +136,7 @@ fn repeated_results(stored: &Messages) -> HashSet<(usize, usize)> {
             Mismatch::DuplicateResult { result, .. } => {
                 Some((usize::try_from(result.sequence).ok()?, result.index as usize))
             }
-            Mismatch::DanglingCall { .. } | Mismatch::OrphanResult { .. } => None,
+            _ => None,
         })
         .collect()
 }

@@ -7,17 +7,16 @@ use std::{
 
 use serde_json::Value;
 use tower_chat_core::{Message, Messages, Native, Part, RawJson, Role, pairing::asked_call};
-
-use crate::replay::INTERRUPTED;
+use tower_chat_layers::replay::INTERRUPTED;
 
 /// The key of the metadata, and the wire of the native items, that hold a mark.
 const TAG: &str = "tower-chat.explained";
 
 /// A part of a stored message: the position of the message, and that of the part in it.
-pub(super) type Position = (usize, usize);
+pub(crate) type Position = (usize, usize);
 
 /// The message with marks on its calls and results, whose native items replay does not look at.
-pub(super) fn tagged_parts(message: &Message, position: usize) -> Message {
+pub(crate) fn tagged_parts(message: &Message, position: usize) -> Message {
     let mut tagged = message.clone();
     for (index, part) in tagged.parts.iter_mut().enumerate() {
         if let Some(native) = tagged_native(part) {
@@ -27,15 +26,14 @@ pub(super) fn tagged_parts(message: &Message, position: usize) -> Message {
     tagged
 }
 
-/// The message with a mark on itself.
-pub(super) fn tagged(mut message: Message, position: usize) -> Arc<Message> {
+/// Puts a mark on a message itself.
+pub(crate) fn tag(message: &mut Message, position: usize) {
     message.metadata.insert(TAG.to_owned(), Value::from(position));
-    Arc::new(message)
 }
 
 /// The message as it is without marks: its calls and results have the native items that they are
 /// stored with.
-pub(super) fn untagged(message: &Message, stored: &Messages) -> Message {
+pub(crate) fn untagged(message: &Message, stored: &Messages) -> Message {
     let mut message = message.clone();
     message.metadata.remove(TAG);
     for part in &mut message.parts {
@@ -50,7 +48,7 @@ pub(super) fn untagged(message: &Message, stored: &Messages) -> Message {
 
 /// The messages after a step that makes one of each and takes no part away, with the marks that they
 /// had before it; and which parts it has changed.
-pub(super) fn tagged_like(before: &Messages, after: &Messages) -> (Messages, Vec<Position>) {
+pub(crate) fn tagged_like(before: &Messages, after: &Messages) -> (Messages, Vec<Position>) {
     let mut changed = Vec::new();
     let messages = before.iter().zip(after.iter()).map(|(before, after)| {
         let mut tagged = after.clone();
@@ -71,18 +69,18 @@ pub(super) fn tagged_like(before: &Messages, after: &Messages) -> (Messages, Vec
 
 /// What of the stored messages is among those that are sent.
 #[derive(Debug, Default)]
-pub(super) struct Sent {
+pub(crate) struct Sent {
     messages: BTreeSet<usize>,
     parts: BTreeSet<Position>,
     /// Calls that are sent with a result that is not stored, and whether that says they were
     /// interrupted.
-    pub(super) completed: BTreeMap<Position, bool>,
+    pub(crate) completed: BTreeMap<Position, bool>,
     /// Messages, or parts of them, that are sent elsewhere than they are stored.
-    pub(super) moved: BTreeSet<(usize, Option<usize>)>,
+    pub(crate) moved: BTreeSet<(usize, Option<usize>)>,
 }
 
 impl Sent {
-    pub(super) fn of(view: &Messages) -> Self {
+    pub(crate) fn of(view: &Messages) -> Self {
         let mut sent = Self::default();
         let mut open: HashMap<&str, Position> = HashMap::new();
         let mut order = Vec::new();
@@ -118,11 +116,11 @@ impl Sent {
         sent
     }
 
-    pub(super) fn has_message(&self, position: usize) -> bool {
+    pub(crate) fn has_message(&self, position: usize) -> bool {
         self.messages.contains(&position)
     }
 
-    pub(super) fn has_part(&self, position: Position) -> bool {
+    pub(crate) fn has_part(&self, position: Position) -> bool {
         self.parts.contains(&position)
     }
 }

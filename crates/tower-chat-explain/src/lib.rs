@@ -1,7 +1,10 @@
 //! What the model is sent of each stored message, and why it is not sent as it is stored.
 //!
-//! The real replay runs over messages that carry marks, step by step, and each step is compared with
-//! the one before it. So an explanation cannot differ from what a run does.
+//! [`explain`] is for messages, [`explain_stored`] for a conversation in a store. The real replay runs over
+//! messages that carry marks, step by step, and each step is compared with the one before it. So an explanation
+//! cannot differ from what a run does.
+
+#![warn(clippy::too_many_lines)]
 
 mod folded;
 mod reason;
@@ -10,13 +13,13 @@ mod stored;
 mod tags;
 
 use tower_chat_core::Messages;
+use tower_chat_layers::replay::{ReplayContext, ReplayPolicy};
 
 use self::{folded::Folded, reason::Reasons};
 pub use self::{
     reason::{Explained, Reason, ReasonKind},
     stored::explain_stored,
 };
-use super::{ReplayContext, ReplayPolicy};
 
 /// What the model would be sent of each message of a stored history, if the next request added words
 /// alone: one entry for each message, in their order.
@@ -29,7 +32,8 @@ use super::{ReplayContext, ReplayPolicy};
 /// use std::time::SystemTime;
 /// use tower_chat::{
 ///     Message, Messages, ToolCall,
-///     replay::{Explained, ReasonKind, ReplayContext, ReplayPolicy, explain},
+///     explain::{Explained, ReasonKind, explain},
+///     replay::{ReplayContext, ReplayPolicy},
 /// };
 /// let stored: Messages = [
 ///     Message::user("Weather?"),

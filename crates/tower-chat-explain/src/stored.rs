@@ -6,13 +6,12 @@ use tower_chat_core::{
     ConversationKey, Message, Messages,
     store::{History, HistoryStore, StoreError},
 };
-
-use super::{Explained, explain_folded, folded::Folded};
-use crate::{
-    pending_results::completed_from_record,
-    replay::{DanglingCalls, Replay, ReplayContext, ReplayPolicy},
-    run::finish_times,
+use tower_chat_layers::{
+    replay::{DanglingCalls, FinishTimes, ReplayContext, ReplayPolicy},
+    with_recorded_results,
 };
+
+use crate::{Explained, explain_folded, folded::Folded};
 
 /// What the model would be sent of each message of a stored conversation that readers see, if the
 /// next request added words alone: the numbers of the messages, and what becomes of them.
@@ -23,7 +22,7 @@ use crate::{
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// use std::time::SystemTime;
-/// use tower_chat::{*, replay::{ReplayContext, ReplayPolicy, explain_stored}};
+/// use tower_chat::{*, explain::explain_stored, replay::{ReplayContext, ReplayPolicy}};
 /// let (store, key) = (MemoryStore::new(), ConversationKey::new("alice", "support"));
 /// let context = ReplayContext::at(SystemTime::now());
 /// for (number, explained) in explain_stored(&store, &key, &ReplayPolicy::default(), &context).await? {
@@ -47,7 +46,7 @@ pub async fn explain_stored(
     let mut context = *context;
     let times;
     if policy.needs_finish_times() && context.finished.is_none() {
-        times = finish_times(store, key, &folded.replay.view()).await;
+        times = FinishTimes::of_conversation(store, key, &folded.replay.view()).await;
         context.finished = Some(&times);
     }
     let explained = explain_folded(&history.messages, folded, policy, &context);
@@ -62,14 +61,11 @@ async fn completed(
     history: &History,
 ) -> Result<Folded, StoreError> {
     let dangling_calls = policy.dangling_calls;
-    let plain = Folded::of(&history.messages, dangling_calls);
-    if !dangling_calls.needs_record() || plain.replay.dangling_calls().is_empty() {
-        return Ok(plain);
-    }
-    let replay = Replay::of_history(history, dangling_calls);
-    let completed =
-        completed_from_record(store, key, history, &replay, dangling_calls, &[]).await?;
-    Ok(completed.map_or(plain, |completed| fold(history, &completed, dangling_calls)))
+    let completed = with_recorded_results(store, key, history, dangling_calls).await?;
+    Ok(match completed {
+        Some(completed) => fold(history, &completed, dangling_calls),
+        None => Folded::of(&history.messages, dangling_calls),
+    })
 }
 
 /// The fold over messages that are those of a history, in their order, with others between them.

@@ -1,19 +1,21 @@
 //! What the steps behind the fold change.
 
-use tower_chat_core::{Message, Messages};
+use std::{collections::HashSet, sync::Arc};
 
-use super::{
+use tower_chat_core::{Message, Messages};
+use tower_chat_layers::replay::{
+    Citations, CompactionTime, OutdatedCalls, Replay, ReplayContext, ReplayPolicy, ToolHistory,
+    Window,
+};
+
+use crate::{
     reason::{ReasonKind, Reasons},
     tags::{Sent, tagged_like, untagged},
-};
-use crate::replay::{
-    Citations, CompactionTime, OutdatedCalls, Replay, ReplayContext, ReplayPolicy, ToolHistory,
-    Window, window::Boundary,
 };
 
 /// Takes the steps of a policy one after the other, adds what each of them changes, and says what is
 /// sent in the end.
-pub(super) fn explain(
+pub(crate) fn explain(
     stored: &Messages,
     replay: &mut Replay,
     policy: &ReplayPolicy,
@@ -22,12 +24,11 @@ pub(super) fn explain(
 ) -> Sent {
     let sent = Sent::of(&replay.view());
     let mut steps = Steps { stored, context, reasons, replay, sent };
-    match policy.tool_history {
-        ToolHistory::Omit => {
-            let omit = ReplayPolicy::default().with_tool_history(ToolHistory::Omit);
-            steps.take(&omit, ReasonKind::ToolHistory);
-        }
-        ToolHistory::Replay => steps.take_tool_steps(policy),
+    if policy.tool_history == ToolHistory::Omit {
+        let omit = ReplayPolicy::default().with_tool_history(ToolHistory::Omit);
+        steps.take(&omit, ReasonKind::ToolHistory);
+    } else {
+        steps.take_tool_steps(policy);
     }
     if let Some(window) = &policy.window {
         steps.cut(window);
@@ -95,13 +96,19 @@ impl Steps<'_, '_> {
     }
 
     fn cut(&mut self, window: &Window) {
-        let stored = self.stored;
+        let (stored, context) = (self.stored, self.context);
+        let policy = ReplayPolicy::default().with_window(window.clone());
         self.replay.edit_closed(|closed| {
-            let mut boundary = Boundary::of(window);
             // A counter of tokens may count what the marks stand for.
-            let as_sent = |message: &Message| untagged(message, stored);
-            closed.iter().for_each(|message| boundary.push(&as_sent(message)));
-            boundary.cut(closed)
+            let as_sent: Messages =
+                closed.iter().map(|message| Arc::new(untagged(message, stored))).collect();
+            let inside = policy.apply(&as_sent, context);
+            let inside: HashSet<*const Message> = inside.iter().map(Arc::as_ptr).collect();
+            let pairs = closed.iter().zip(as_sent.iter());
+            pairs
+                .filter(|(_, as_sent)| inside.contains(&Arc::as_ptr(as_sent)))
+                .map(|(closed, _)| closed.clone())
+                .collect()
         });
         let sent = Sent::of(&self.replay.view());
         for position in 0..stored.len() {

@@ -60,9 +60,9 @@ impl Reason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ReasonKind {
-    /// A result was cut when it was stored ([`Truncation`](crate::replay::Truncation)).
+    /// A result was cut when it was stored ([`Truncation`](tower_chat_layers::replay::Truncation)).
     Truncated,
-    /// A hook has stored other arguments than the model gave ([`Tool::persist`](crate::Tool::persist)).
+    /// A hook has stored other arguments than the model gave ([`Tool::persist`](tower_chat_layers::Tool::persist)).
     Redacted,
     /// A hook has not let a call, or results, be stored.
     NotStored,
@@ -88,13 +88,13 @@ pub enum ReasonKind {
     Empty,
     /// Calls and results are not replayed ([`ToolHistory::Omit`](crate::replay::ToolHistory::Omit)).
     ToolHistory,
-    /// A result is too old, and goes with its call ([`Freshness`](crate::replay::Freshness)).
+    /// A result is too old, and goes with its call ([`Freshness`](tower_chat_layers::replay::Freshness)).
     Stale,
-    /// No tool of today could answer the call ([`OutdatedCalls`](crate::replay::OutdatedCalls)).
+    /// No tool of today could answer the call ([`OutdatedCalls`](tower_chat_layers::replay::OutdatedCalls)).
     Outdated,
-    /// Sources that were not cited are left out ([`Citations`](crate::replay::Citations)).
+    /// Sources that were not cited are left out ([`Citations`](tower_chat_layers::replay::Citations)).
     Compacted,
-    /// It is older than the newest turns ([`Window`](crate::replay::Window)).
+    /// It is older than the newest turns ([`Window`](tower_chat_layers::replay::Window)).
     OutsideWindow,
 }
 
@@ -152,26 +152,26 @@ impl fmt::Display for ReasonKind {
 
 /// The reasons that were found, by message.
 #[derive(Debug)]
-pub(super) struct Reasons(Vec<Vec<Reason>>);
+pub(crate) struct Reasons(Vec<Vec<Reason>>);
 
 impl Reasons {
-    pub(super) fn of(messages: usize) -> Self {
+    pub(crate) fn of(messages: usize) -> Self {
         Self(vec![Vec::new(); messages])
     }
 
     /// Adds a reason for the message at a position.
-    pub(super) fn add(&mut self, position: usize, kind: ReasonKind, part: Option<usize>) {
+    pub(crate) fn add(&mut self, position: usize, kind: ReasonKind, part: Option<usize>) {
         let reason = Reason::new(kind, part);
         if let Some(reasons) = self.0.get_mut(position).filter(|known| !known.contains(&reason)) {
             reasons.push(reason);
         }
     }
 
-    pub(super) fn has_any(&self, position: usize) -> bool {
+    pub(crate) fn has_any(&self, position: usize) -> bool {
         self.0.get(position).is_some_and(|reasons| !reasons.is_empty())
     }
 
-    pub(super) fn into_explained(self, is_sent: impl Fn(usize) -> bool) -> Vec<Explained> {
+    pub(crate) fn into_explained(self, is_sent: impl Fn(usize) -> bool) -> Vec<Explained> {
         let explained = |(position, mut reasons): (usize, Vec<Reason>)| {
             reasons.sort_unstable();
             match is_sent(position) {

@@ -14,13 +14,16 @@ use tower_chat_core::{
         author::{RecordedResult, ToolRecord, Write},
     },
 };
-
-use super::{tags::untagged, *};
-use crate::replay::{
+use tower_chat_layers::replay::{
     Citations, DanglingCalls, FinishTimes, Freshness, OutdatedCalls, Replay, ToolHistory,
     Truncation, Window,
-    generated::{self, SEEDS},
 };
+use tower_chat_testkit::damaged_history;
+
+use super::{tags::untagged, *};
+
+/// How many histories are tried.
+const SEEDS: u64 = 400;
 
 const NOW: SystemTime = SystemTime::UNIX_EPOCH;
 
@@ -256,7 +259,7 @@ fn an_explanation_is_that_of_the_real_replay() {
     for (case, policy) in policies().iter().enumerate() {
         let (mut changed, mut left_out) = (0, 0);
         for seed in 1..=SEEDS {
-            let stored = generated::history(seed);
+            let stored = damaged_history(seed);
             let mut real = Replay::new(policy.dangling_calls);
             real.push_from(&stored, 0);
             policy.edit(&mut real, &context);
