@@ -14,8 +14,7 @@ use tower_chat_wire::openai_chat;
 /// Returns the messages of all transcripts: those in the tests of the command, and the recorded
 /// data.
 pub(crate) fn all() -> Vec<Vec<Message>> {
-    let own =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/tower-chat-cli/tests/transcripts");
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("campaigns/tests/transcripts");
     let own = files(&own).into_iter().flat_map(|file| transcripts(&file));
     let recorded = Recordings::all().conversations().expect("conversations");
     own.chain(recorded.into_iter().map(|recorded| parse(recorded.messages.into()))).collect()

@@ -1,7 +1,5 @@
 //! The command line.
 
-use std::{num::NonZeroUsize, path::PathBuf};
-
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tower_chat::{PersistenceMode, ToolStatus};
 
@@ -17,7 +15,7 @@ use crate::{
 const OF_ALL: &str = "\
 Exit codes:
   0    success
-  1    there are problems in the stored or played conversations, or some were skipped
+  1    there are problems in the stored conversations, or some were skipped
   2    the command cannot do its work: wrong arguments, or a store or a file that cannot be used
   130  interrupted
 
@@ -56,20 +54,6 @@ pub(crate) enum Command {
     /// Exit codes: 0, success; 1, a tool call waits for approval, which only a terminal can give; 2, the
     /// chat cannot begin, or, without a terminal, a message failed; 130, interrupted.
     Chat(Box<ChatArguments>),
-    /// Play recorded conversations through the real stack, into a store
-    ///
-    /// Each line of FILE is a conversation: {"id": ..., "messages": [OpenAI chat format]}. Recorded
-    /// assistant messages are the model's answers, and recorded tool results are the results of the
-    /// tools. Everything that the model is sent is compared with the recording. The last line of the
-    /// output is a JSON object with a summary.
-    ///
-    /// For journaled plays into a SQLite file, the summary counts the service calls and tool executions
-    /// of all attempts, including killed ones. The counts are stored in a file beside the store,
-    /// PATH.played.
-    ///
-    /// Exit codes: 0, played as recorded; 1, a conversation diverged from the recording; 2, a
-    /// conversation failed; 130, interrupted.
-    Play(PlayArguments),
     /// List the conversations of a store, the most recently active first
     ///
     /// For each conversation: its title, its state, the numbers of its messages and runs, its usage, and
@@ -260,35 +244,6 @@ pub(crate) enum Command {
     ///
     /// For bash: source <(tower-chat completions bash)
     Completions(CompletionsArguments),
-}
-
-/// The arguments of `play`.
-#[derive(Debug, Args)]
-pub(crate) struct PlayArguments {
-    /// The recorded conversations, one JSON object per line
-    #[arg(value_name = "FILE.jsonl")]
-    pub(crate) file: PathBuf,
-    /// The store of the histories, as for the other commands (created if missing), or memory:
-    #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
-    pub(crate) store: StoreLocation,
-    /// When messages become durable
-    #[arg(long, value_enum, default_value_t = Persistence::PerRun)]
-    pub(crate) persistence: Persistence,
-    /// Request streamed answers
-    #[arg(long)]
-    pub(crate) stream: bool,
-    /// The number of conversations that are played at the same time
-    #[arg(long, value_name = "N", default_value = "1")]
-    pub(crate) concurrency: NonZeroUsize,
-    /// Continue conversations of which the store has the beginning
-    #[arg(long)]
-    pub(crate) resume: bool,
-    /// Compare what the model is sent, and what is stored, with the recording (the default)
-    #[arg(long)]
-    pub(crate) verify: bool,
-    /// Compare nothing
-    #[arg(long, conflicts_with = "verify")]
-    pub(crate) no_verify: bool,
 }
 
 /// The arguments of `tools`.

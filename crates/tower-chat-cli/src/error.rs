@@ -1,6 +1,6 @@
 //! The errors of commands.
 
-use std::{error::Error, io, path::PathBuf, str::Utf8Error};
+use std::{error::Error, io, path::PathBuf};
 
 use tower_chat::{
     ConversationKey, is_verdict,
@@ -14,7 +14,6 @@ use tower_chat_transfer::{ReceiptLogError, TransferError};
 
 use crate::{
     chat::ChatError,
-    playback::{PlayError, RecordingError},
     store::{KEYS_VARIABLE, KeysError},
 };
 
@@ -46,10 +45,6 @@ pub(crate) enum CliError {
     WritesOver { option: &'static str, path: PathBuf, what: String },
     #[error("`{}` cannot be read", file.display())]
     Read { file: PathBuf, source: io::Error },
-    #[error("`{}` cannot be read: line {line} is not UTF-8", file.display())]
-    NotText { file: PathBuf, line: usize, source: Utf8Error },
-    #[error("`{}` cannot be played", file.display())]
-    Recording { file: PathBuf, source: RecordingError },
     #[error("the store cannot be used")]
     Open(#[source] OpenError),
     #[error(
@@ -89,13 +84,6 @@ pub(crate) enum CliError {
     NotWritable { path: PathBuf },
     #[error("a store in memory has nothing to {action}: give --store sqlite:PATH")]
     Memory { action: &'static str },
-    #[error(
-        "the store already has conversations of the recording ({count}, the first is {first:?}): \
-         continue them with --resume, or use another store; nothing was written"
-    )]
-    AlreadyStored { count: usize, first: String },
-    #[error("the store cannot be read")]
-    Look(#[source] PlayError),
     #[error("the conversations of scope {scope:?} cannot be listed")]
     List { scope: String, source: StoreError },
     #[error("the entries of conversations cannot be read")]
@@ -184,8 +172,6 @@ pub(crate) enum CliError {
     NoKey { key: ConversationKey, source: StoreError },
     #[error("conversation {key} cannot be pruned; those before it are")]
     Prune { key: ConversationKey, source: StoreError },
-    #[error("the counts cannot be stored in `{}`", file.display())]
-    PlayCounters { file: PathBuf, source: io::Error },
     #[error("the open run of conversation {key} cannot be read or ended")]
     OpenRun { key: ConversationKey, source: StoreError },
     #[error("the store cannot be copied; nothing was changed")]

@@ -1,8 +1,7 @@
 //! The `tower-chat` command.
 //!
-//! Exit codes: 0, success; 1, a played conversation diverged from its recording, or a check of a store
-//! found problems; 2, wrong arguments, unreadable files, a store that cannot be used, or a conversation
-//! that failed; 130, interrupted.
+//! Exit codes: 0, success; 1, a check of a store found problems; 2, wrong arguments, unreadable files, or a
+//! store that cannot be used; 130, interrupted.
 
 mod age;
 mod arguments;
@@ -22,8 +21,6 @@ mod interruption;
 mod list;
 mod migrate;
 mod output;
-mod play;
-mod playback;
 mod prune;
 mod recover;
 mod repair;
@@ -58,9 +55,7 @@ fn main() -> ExitCode {
         }
         Err(error) => error.exit(),
     };
-    // Failed tools and calls without results are part of the recording.
     let level = match arguments.command {
-        Command::Play(_) => tracing::Level::ERROR,
         // Errors of tools and models are part of the chat's output.
         Command::Chat(_) => tracing::Level::ERROR,
         _ => tracing::Level::WARN,
@@ -86,7 +81,6 @@ fn runtime() -> Result<tokio::runtime::Runtime, CliError> {
 async fn run(command: Command) -> Result<ExitCode, CliError> {
     match command {
         Command::Chat(arguments) => chat::chat(*arguments).await,
-        Command::Play(arguments) => play::play(arguments).await,
         Command::List(arguments) => list::list(arguments).await,
         Command::Show(arguments) => show::show(arguments).await,
         Command::Usage(arguments) => usage::usage(arguments).await,

@@ -1,11 +1,11 @@
-//! Recorded conversations, as `tower-chat play` reads them. The command is a program and not a library, so
+//! Recorded conversations, as the program `play` of the campaigns reads them. The campaigns are no dependency, so
 //! its reader is compiled into this crate too.
 
-#[path = "../../../crates/tower-chat-cli/src/playback/pairing.rs"]
-#[allow(dead_code, reason = "the command uses all of it")]
+#[path = "../../../tests/campaigns/src/playback/pairing.rs"]
+#[allow(dead_code, reason = "the campaigns use all of it")]
 mod pairing;
-#[path = "../../../crates/tower-chat-cli/src/playback/recording.rs"]
-#[allow(dead_code, reason = "the command uses all of it")]
+#[path = "../../../tests/campaigns/src/playback/recording.rs"]
+#[allow(dead_code, reason = "the campaigns use all of it")]
 mod recording;
 
 use tower_chat_testkit::Rng;
@@ -17,7 +17,7 @@ use crate::seeds;
 const SCOPE: &str = "recorded";
 
 pub(crate) fn target() -> Entry {
-    Entry::new("recorded-conversations", "the lines that `tower-chat play` reads", || {
+    Entry::new("recorded-conversations", "the lines that `play` of the campaigns reads", || {
         let run = |bytes: &[u8], _: &mut Rng| {
             let Ok(text) = std::str::from_utf8(bytes) else { return false };
             recording::Recording::read_lines(text).is_ok()

@@ -13,6 +13,8 @@ pub mod corruption;
 mod failure;
 mod figures;
 pub mod histories;
+pub mod play;
+mod playback;
 pub mod power_cuts;
 pub mod scale_out;
 pub mod server_crashes;

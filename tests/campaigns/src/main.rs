@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use tower_chat_campaigns::{
-    Failure, Figures, corruption, histories, power_cuts, scale_out, server_crashes, soak, transfers,
+    Failure, Figures, corruption, histories, play, power_cuts, scale_out, server_crashes, soak,
+    transfers,
 };
 
 /// Searches for lost, duplicated or damaged messages
@@ -22,6 +23,8 @@ enum Campaign {
     Histories(histories::Arguments),
     #[command(hide = true)]
     HistoriesClient(histories::ClientArguments),
+    /// Plays recorded conversations through the real stack, into a store
+    Play(play::Arguments),
     /// Simulates power loss at random moments, and checks the content of a SQLite store
     PowerCuts(power_cuts::Arguments),
     #[command(hide = true)]
@@ -37,7 +40,11 @@ enum Campaign {
 }
 
 fn main() -> ExitCode {
-    match run(Arguments::parse().campaign) {
+    let campaign = match Arguments::parse().campaign {
+        Campaign::Play(arguments) => return play::run(arguments),
+        campaign => campaign,
+    };
+    match run(campaign) {
         Ok(figures) => {
             print!("{figures}");
             ExitCode::SUCCESS

@@ -166,15 +166,6 @@ impl StoreLocation {
         format!("{scheme}//{rest}{}", parameter.unwrap_or_default())
     }
 
-    /// Returns the path of a file beside the store's file, if the store has one.
-    pub(crate) fn beside(&self, extension: &str) -> Option<PathBuf> {
-        let Self::Sqlite(path) = self else { return None };
-        let mut beside = path.clone().into_os_string();
-        beside.push(".");
-        beside.push(extension);
-        Some(beside.into())
-    }
-
     /// Returns the path of the store's file.
     pub(crate) fn file(&self, action: &'static str) -> Result<&Path, CliError> {
         match self {

@@ -3,7 +3,8 @@
 use crate::support::*;
 use serde_json::json;
 use tower_chat::{
-    ApprovalRequest, ConversationKey, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult,
+    ApprovalRequest, ConversationKey, Message, MessageId, Part, PersistenceMode, Role, RunId,
+    ToolCall, ToolResult,
     store::{HistoryStore, Revision, author::Write},
 };
 use tower_chat_sqlite::SqliteStore;
@@ -137,25 +138,22 @@ fn the_record_is_everything_and_the_export_what_a_model_is_shown() {
 #[test]
 fn a_dangling_call_is_in_the_record_alone() {
     let store = Store::new();
-    let line = json!({"id": "x", "messages": [
-        {"role": "user", "content": "go"},
-        {"role": "assistant", "content": null, "tool_calls": [
-            {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{"}}]},
-        {"role": "tool", "tool_call_id": "1", "content": "found"},
-    ]});
-    let file = store.file("x.jsonl", &line.to_string());
-    play_well(&[&file, "--store", &store.argument()]);
+    let call = ToolCall::new("1", "look", "{");
+    fill(&store, &[("play", "x", vec![Message::user("go"), Message::tool_calls([call])])]);
     let (shown, record) =
         (export(&store.argument(), &[]), export(&store.argument(), &["--record"]));
-    let messages = line["messages"].as_array().unwrap();
-    assert_eq!(shown["x"], json!(messages[..1]));
-    assert_eq!(record["x"], json!(messages[..2]));
+    let question = json!({"role": "user", "content": "go"});
+    let call =
+        json!({"id": "1", "type": "function", "function": {"name": "look", "arguments": "{"}});
+    let asks = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+    assert_eq!(shown["x"], json!([question]));
+    assert_eq!(record["x"], json!([question, asks]));
 }
 
 #[test]
 fn an_export_changes_nothing() {
     let store = Store::new();
-    play_well(&[&transcript("shapes.jsonl"), "--store", &store.argument()]);
+    fill_runs(&store, 20, PersistenceMode::Journaled);
     let before = std::fs::read(store.path()).unwrap();
     let (first, second) =
         (export_text(&store.argument(), &[]), export_text(&store.argument(), &[]));

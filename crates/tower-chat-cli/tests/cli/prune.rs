@@ -1,12 +1,13 @@
 //! Tests of `tower-chat prune`.
 
+use tower_chat::PersistenceMode;
+
 use crate::support::*;
 
 #[test]
 fn old_runs_are_deleted_and_the_rest_is_intact() {
     let store = Store::new();
-    let file = store.file("many.jsonl", &many_shapes(2));
-    play_well(&[&file, "--store", &store.argument()]);
+    fill_runs(&store, 20, PersistenceMode::PerRun);
     let prune =
         |options: &[&str]| run(&[&["prune", "--store", &store.argument()], options].concat());
     let problems = || stdout(&run(&["verify", "--store", &store.argument()]));
@@ -64,8 +65,7 @@ fn it_has_to_be_said_what_is_to_be_kept() {
 #[test]
 fn a_damaged_conversation_is_left_alone_and_said() {
     let store = Store::new();
-    let file = store.file("many.jsonl", &many_shapes(2));
-    play_well(&[&file, "--store", &store.argument()]);
+    fill_runs(&store, 20, PersistenceMode::PerRun);
     let keys = export_text(&store.argument(), &[]).lines().count();
     let connection = rusqlite::Connection::open(store.path()).unwrap();
     let id: String = connection

@@ -6,6 +6,8 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+use tower_chat::PersistenceMode;
+
 use crate::support::*;
 
 fn refused(arguments: &[&str]) -> String {
@@ -20,26 +22,19 @@ fn refusal(arguments: &[&str], output: &Output) -> String {
     printed
 }
 
+/// A conversation for `import --from openai-chat`.
 const GREETING: &str = r#"{"id":"greeting","messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"hello"}]}"#;
+
+/// The arguments that import a file.
+fn import<'a>(file: &'a str, store: &'a str) -> [&'a str; 8] {
+    ["import", file, "--from", "openai-chat", "--scope", "play", "--store", store]
+}
 
 #[test]
 fn wrong_arguments_are_refused() {
-    let file = transcript("shapes.jsonl");
     for arguments in [
         &[][..],
         &["sing"],
-        &["play"],
-        &["play", &file],
-        &["play", "--store", "memory:"],
-        &["play", &file, "--store", "memory"],
-        &["play", &file, "--store", "sqlite:"],
-        &["play", &file, "--store", "postgres://localhost"],
-        &["play", &file, "--store", "memory:", "--concurrency", "0"],
-        &["play", &file, "--store", "memory:", "--concurrency", "-1"],
-        &["play", &file, "--store", "memory:", "--persistence", "never"],
-        &["play", &file, "--store", "memory:", "--verify", "--no-verify"],
-        &["play", &file, "--store", "memory:", "--loud"],
-        &["play", &file, &file, "--store", "memory:"],
         &["export"],
         &["export", "--store", "memory:"],
         &["export", "--store", "sqlite:x.db", "--loud"],
@@ -49,74 +44,12 @@ fn wrong_arguments_are_refused() {
 }
 
 #[test]
-fn help_is_there_for_both_commands() {
-    for (arguments, printed) in [
-        (&["--help"][..], "export"),
-        (&["play", "--help"], "Exit codes: 0, played as recorded"),
-        (&["export", "--help"], "--record"),
-    ] {
+fn help_is_there_for_a_command() {
+    for (arguments, printed) in [(&["--help"][..], "export"), (&["export", "--help"], "--record")] {
         let output = run(arguments);
         assert_eq!(output.status.code(), Some(0));
         assert!(stdout(&output).contains(printed) && stdout(&output).lines().count() < 60);
     }
-}
-
-#[test]
-fn an_empty_file_plays_no_conversations() {
-    let store = Store::new();
-    for text in ["", "\n", "  \n\r\n"] {
-        let file = store.file("empty.jsonl", text);
-        let summary = play_well(&[&file, "--store", &store.argument(), "--resume"]);
-        assert_eq!(summary["conversations"], 0);
-    }
-    assert!(export(&store.argument(), &[]).is_empty());
-}
-
-#[test]
-fn a_line_that_is_no_recording_is_named_and_nothing_is_written() {
-    let store = Store::new();
-    for (line, why) in [
-        ("{", "not a JSON object"),
-        ("[]", "not a JSON object"),
-        (r#"{"messages": []}"#, "missing field `id`"),
-        (r#"{"id": "x"}"#, "missing field `messages`"),
-        (r#"{"id": null, "messages": []}"#, "neither a text nor a number"),
-        (r#"{"id": ["x"], "messages": []}"#, "neither a text nor a number"),
-        (r#"{"id": "x", "messages": {}}"#, "not a JSON object"),
-        (r#"{"id": "x", "messages": [{"role": "user", "content": "hi"}, 1]}"#, "its message 1"),
-        (r#"{"id": "x", "messages": [{"content": "hi"}]}"#, "the role of a message is missing"),
-        (
-            r#"{"id": "x", "messages": [{"role": "bystander", "content": "hi"}]}"#,
-            "no role \"bystander\"",
-        ),
-        (r#"{"id": "greeting", "messages": []}"#, "also that of line 1"),
-    ] {
-        let file = store.file("wrong.jsonl", &format!("{GREETING}\n\n{line}\n"));
-        let printed = refused(&["play", &file, "--store", &store.argument()]);
-        assert!(printed.contains("wrong.jsonl") && printed.contains("line 3"), "{printed}");
-        assert!(printed.contains(why), "{printed}");
-        assert!(!store.path().exists());
-    }
-    let file = store.folder().join("binary.jsonl");
-    fs::write(&file, [GREETING.as_bytes(), b"\n\xff\xfe\n"].concat()).unwrap();
-    let printed = refused(&["play", &file.display().to_string(), "--store", &store.argument()]);
-    assert!(printed.contains("line 2 is not UTF-8"), "{printed}");
-    refused(&["play", "no/such/file.jsonl", "--store", &store.argument()]);
-    refused(&["play", &store.folder().display().to_string(), "--store", &store.argument()]);
-    assert!(!store.path().exists());
-}
-
-#[test]
-fn a_conversation_that_is_stored_already_stops_everything_before_anything_is_written() {
-    let store = Store::new();
-    let file = store.file("one.jsonl", GREETING);
-    play_well(&[&file, "--store", &store.argument()]);
-    let before = export_text(&store.argument(), &["--record"]);
-    let more = GREETING.replace("greeting", "another");
-    let file = store.file("two.jsonl", &format!("{more}\n{GREETING}\n"));
-    let printed = refused(&["play", &file, "--store", &store.argument()]);
-    assert!(printed.contains("\"greeting\"") && printed.contains("--resume"), "{printed}");
-    assert_eq!(export_text(&store.argument(), &["--record"]), before);
 }
 
 #[test]
@@ -127,7 +60,7 @@ fn a_path_that_is_no_store_is_refused_and_left_as_it_is() {
     let foreign = store.folder().join("foreign.db");
     rusqlite::Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE x (y)").unwrap();
     let newer = Store::new();
-    play_well(&[&file, "--store", &newer.argument()]);
+    fill_runs(&newer, 1, PersistenceMode::PerRun);
     make_newer(&newer.path());
     for (path, why) in [
         (store.folder().display().to_string(), ""),
@@ -138,9 +71,7 @@ fn a_path_that_is_no_store_is_refused_and_left_as_it_is() {
     ] {
         let before = fs::read(&path).ok();
         let argument = format!("sqlite:{path}");
-        for arguments in
-            [&["play", &file, "--store", &argument][..], &["export", "--store", &argument]]
-        {
+        for arguments in [&import(&file, &argument)[..], &["export", "--store", &argument]] {
             let printed = refused(arguments);
             assert!(printed.contains(why) && printed.contains(&path), "{printed}");
         }
@@ -167,21 +98,21 @@ fn run_held_to(read_only: &Path, arguments: &[&str]) -> Output {
 fn a_store_that_cannot_be_written_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     let store = Store::new();
-    let file = store.file("one.jsonl", GREETING);
-    play_well(&[&file, "--store", &store.argument()]);
+    fill_runs(&store, 1, PersistenceMode::PerRun);
     let beside = Store::new();
-    let more = beside.file("more.jsonl", &GREETING.replace("greeting", "another"));
+    let more = beside.file("more.jsonl", GREETING);
     let permit = |folder: u32, file: u32| {
         fs::set_permissions(store.folder(), fs::Permissions::from_mode(folder)).unwrap();
         fs::set_permissions(store.path(), fs::Permissions::from_mode(file)).unwrap();
     };
     permit(0o500, 0o400);
-    let arguments = ["play", &more, "--store", &store.argument()];
+    let argument = store.argument();
+    let arguments = import(&more, &argument);
     let printed = refusal(&arguments, &run_held_to(&store.path(), &arguments));
     assert!(printed.contains("cannot be written") && printed.contains("--store"), "{printed}");
     permit(0o700, 0o600);
     if cfg!(target_os = "linux") {
-        refused(&["play", &more, "--store", "sqlite:/proc/chat.db"]);
+        refused(&import(&more, "sqlite:/proc/chat.db"));
     }
 }
 
@@ -237,26 +168,16 @@ fn an_export_of_nothing_is_refused_and_makes_nothing() {
 #[test]
 fn a_closed_stdout_is_not_an_error() {
     let store = Store::new();
-    let file = store.file("many.jsonl", &many_shapes(10));
-    let mut altered = recorded(&file);
+    fill_runs(&store, 100, PersistenceMode::PerRun);
     let argument = store.argument();
-    play_well(&[&file, "--store", &argument]);
-    for (_, line) in &mut altered {
-        if let Some(message) = line["messages"].get_mut(0) {
-            message["content"] = "something else".into();
-        }
-    }
-    let altered: String = altered.iter().map(|(_, line)| format!("{line}\n")).collect();
-    let altered = store.file("altered.jsonl", &altered);
-    for (arguments, code) in [
-        (&["export", "--store", &argument][..], 0),
-        (&["play", &altered, "--store", &argument, "--resume"], 1),
-        (&["play", &file, "--store", "memory:"], 0),
-    ] {
-        let mut child =
-            tower_chat(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    for command in ["export", "list", "verify"] {
+        let mut child = tower_chat(&[command, "--store", &argument])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
-        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(code), ""));
+        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{command}");
     }
 }

@@ -125,24 +125,6 @@ fn errors_give_the_terminal_no_commands() {
 }
 
 #[test]
-fn a_play_gives_the_terminal_no_commands() {
-    let store = Store::new();
-    let at = store.argument();
-    let question = json!({"role": "user", "content": "played question"});
-    let answer = json!({"role": "assistant", "content": "played answer"});
-    let line = json!({"id": HOSTILE, "messages": [question, answer]});
-    let file = store.file("hostile.jsonl", &format!("{line}\n"));
-    play_well(&[&file, "--store", &at]);
-    let again = ["play", &file, "--store", &at];
-    assert!(assert_harmless(&run(&again), &again).contains(r"id\u{1b}[2J"));
-    assert_eq!(replace_stored(&store.path(), "played question", "\u{9b}31m other"), 1);
-    let resumed = ["play", &file, "--store", &at, "--resume"];
-    let output = run(&resumed);
-    assert_ne!(output.status.code(), Some(0));
-    assert!(assert_harmless(&output, &resumed).contains(r"id\u{1b}[2J"));
-}
-
-#[test]
 fn json_says_exactly_what_is_stored() {
     let store = hostile_store();
     let at = store.argument();

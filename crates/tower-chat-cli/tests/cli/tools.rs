@@ -1,7 +1,7 @@
 //! Tests of `tower-chat tools`.
 
 use serde_json::{Value, json};
-use tower_chat::{Message, ToolCall, ToolResult};
+use tower_chat::{Message, PersistenceMode, ToolCall, ToolResult};
 use tower_chat_repair::extract;
 
 use crate::support::*;
@@ -87,19 +87,11 @@ fn calls_are_listed_with_their_positions() {
 }
 
 #[test]
-fn what_a_play_records_is_counted() {
+fn what_runs_record_is_counted() {
     let store = Store::new();
-    let line = json!({"id": "x", "messages": [
-        {"role": "user", "content": "go"},
-        {"role": "assistant", "content": null, "tool_calls": [
-            {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]},
-        {"role": "tool", "tool_call_id": "1", "content": "found"},
-        {"role": "assistant", "content": "There."},
-    ]});
-    let file = store.file("x.jsonl", &line.to_string());
-    play_well(&[&file, "--store", &store.argument()]);
+    fill_runs(&store, 3, PersistenceMode::PerServiceCall);
     let (summary, _) = tools(&store, &[]);
-    assert_eq!(counts(&summary), [("look".to_owned(), 1, 0, 0)]);
+    assert_eq!(counts(&summary), [("look".to_owned(), 3, 0, 0)]);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use tower_chat::PersistenceMode;
+
 use crate::support::*;
 
 fn vacuum(store: &str) -> (Option<i32>, String, String) {
@@ -12,8 +14,7 @@ fn vacuum(store: &str) -> (Option<i32>, String, String) {
 #[test]
 fn a_file_is_smaller_after_it_and_holds_the_same() {
     let store = Store::new();
-    let file = store.file("many.jsonl", &many_shapes(20));
-    play_well(&[&file, "--store", &store.argument()]);
+    fill_runs(&store, 200, PersistenceMode::PerRun);
     let pruned = run(&["prune", "--store", &store.argument(), "--keep-messages", "1"]);
     assert_ne!(pruned.status.code(), Some(2), "{}", stderr(&pruned));
     let (rows, before) = (dump(&store.path()), fs::metadata(store.path()).unwrap().len());

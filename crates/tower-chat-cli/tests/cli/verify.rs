@@ -23,18 +23,10 @@ fn an_intact_store_is_unchanged() {
 }
 
 #[test]
-fn a_play_stores_an_intact_database_in_both_modes() {
-    for mode in MODES {
+fn runs_store_an_intact_database_in_every_mode() {
+    for mode in PERSISTENCE {
         let store = Store::new();
-        // The second conversation ends with a result that no model was sent, so only the record has it.
-        let call = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"look","arguments":"{}"}}]},{"role":"tool","tool_call_id":"1","content":"found"}"#;
-        let user = r#"{"role":"user","content":"hi"}"#;
-        let answered = format!(
-            r#"{{"id":"x","messages":[{user},{call},{{"role":"assistant","content":"There."}}]}}"#
-        );
-        let ended = format!(r#"{{"id":"y","messages":[{user},{call}]}}"#);
-        let file = store.file("two.jsonl", &format!("{answered}\n{ended}\n"));
-        play_well(&[&file, "--store", &store.argument(), "--persistence", mode]);
+        fill_runs(&store, 2, mode);
         let (code, lines) = verify(&store);
         assert_eq!((code, lines.len()), (0, 1), "{lines:?}");
     }

@@ -30,9 +30,9 @@ const READING: [&str; 12] = [
     "serve",
 ];
 
-/// The commands that write, as they are tried on a store. `TO` is replaced by a store, `OURS` by an
-/// export, `THEIRS` by a file of another system, and `RECORDED` by a recording.
-const WRITING: [&[&str]; 15] = [
+/// The commands that write, as they are tried on a store: `TO` stands for the store, `OURS` for an export,
+/// and `THEIRS` for a file of another system.
+const WRITING: [&[&str]; 13] = [
     &[
         "chat",
         "talk",
@@ -45,8 +45,6 @@ const WRITING: [&[&str]; 15] = [
         "--scope",
         "play",
     ],
-    &["play", "RECORDED"],
-    &["play", "RECORDED", "--persistence", "journaled"],
     &["import", "OURS"],
     &["import", "--from", "openai-chat", "--scope", "play", "THEIRS"],
     &["copy", "--to", "TO"],
@@ -105,13 +103,11 @@ fn run_without_keys(store: &TestStore, command: &[&str]) -> (Option<i32>, String
     };
     let ours = source.prints(&["export", "--format", "tower-chat"]);
     let messages = r#"{"messages": [{"role": "user", "content": "hi"}]}"#;
-    let recorded = r#"{"id": "recorded", "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]}"#;
     let arguments: Vec<String> = command
         .iter()
         .map(|argument| match *argument {
             "OURS" => file("ours.jsonl", &ours),
             "THEIRS" => file("theirs.json", messages),
-            "RECORDED" => file("recorded.jsonl", recorded),
             "SERVER" => format!("{}/v1", server.url),
             "TO" => store.url(),
             other => other.to_owned(),

@@ -133,6 +133,7 @@ fn assert_exists(name: &str) {
         ["rows", ..] => "tower-chat-import/src",
         ["replay_properties" | "faults" | "contract_model", ..] => "../tests",
         ["fuzz", _] => "../fuzz/tests",
+        ["play", ..] => "../tests/campaigns/tests",
         ["wire", ..] => "tower-chat-wire/tests/wire",
         ["cli", ..] => "tower-chat-cli/tests/cli",
         ["encrypted", ..] => "tower-chat-encrypted/tests/encryption",

@@ -1,10 +1,10 @@
 //! Functions that the tests of the command share.
 
 mod damaged;
-mod expected;
 mod model_server;
 mod observed;
 mod running;
+mod runs;
 mod store_file;
 mod stores;
 
@@ -24,14 +24,13 @@ use tower_chat::{
     },
 };
 use tower_chat_sqlite::SqliteStore;
-use tower_chat_testkit::recordings::Recordings;
 
 pub(crate) use self::{
     damaged::{call, fill_intact, fill_play, fill_repairable, fill_unreadable},
-    expected::{expected_export, own_export, without_generated_ids},
     model_server::{ModelServer, Reply},
     observed::{decided, fill_observed, hats, long, odd, run_id, wardrobe},
     running::{OnTerminal, Piped, run_with_input},
+    runs::{PERSISTENCE, fill_open_runs, fill_runs},
     store_file::{
         count_messages_with, dump, execute, execute_unchecked, make_newer, replace_stored,
         stored_messages,
@@ -61,24 +60,6 @@ pub(crate) fn stdout(output: &Output) -> String {
 
 pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("the errors are text")
-}
-
-/// Runs `play`. Returns the exit code, the lines before the last, and the last.
-pub(crate) fn play(arguments: &[&str]) -> (i32, Vec<String>, Value) {
-    let output = run(&[&["play"], arguments].concat());
-    let mut lines: Vec<String> = stdout(&output).lines().map(str::to_owned).collect();
-    let last = lines.pop().unwrap_or_else(|| panic!("no summary: {}", stderr(&output)));
-    let summary = serde_json::from_str(&last)
-        .unwrap_or_else(|_| panic!("the last line is no JSON: {last} {}", stderr(&output)));
-    (output.status.code().expect("no signal"), lines, summary)
-}
-
-/// Runs `play`, and asserts that the conversations were played as recorded.
-pub(crate) fn play_well(arguments: &[&str]) -> Value {
-    let (code, lines, summary) = play(arguments);
-    assert_eq!((code, lines), (0, Vec::new()), "{arguments:?}: {summary}");
-    assert_eq!(summary["divergences"], 0);
-    summary
 }
 
 pub(crate) fn export_text(store: &str, more: &[&str]) -> String {
@@ -168,58 +149,4 @@ fn fill_with(
         }
         opened.close().await.unwrap();
     });
-}
-
-pub(crate) fn transcript(name: &str) -> String {
-    format!("{}/tests/transcripts/{name}", env!("CARGO_MANIFEST_DIR"))
-}
-
-/// The lines of a recording, with the ids that the command gives them.
-pub(crate) fn recorded(file: &str) -> Vec<(String, Value)> {
-    let text = fs::read_to_string(file).expect("the file is there");
-    let id = |line: &Value| line["id"].as_str().map_or_else(|| line["id"].to_string(), Into::into);
-    text.lines()
-        .map(|line| serde_json::from_str(line).expect("JSON"))
-        .map(|line: Value| (id(&line), line))
-        .collect()
-}
-
-/// The project's own conversations, several times with different ids.
-pub(crate) fn many_shapes(copies: usize) -> String {
-    let lines = recorded(&transcript("shapes.jsonl"));
-    let copies = (0..copies).flat_map(|copy| {
-        lines.iter().map(move |(id, line)| {
-            let mut line = line.clone();
-            line["id"] = format!("{id} {copy}").into();
-            format!("{line}\n")
-        })
-    });
-    copies.collect()
-}
-
-/// The paths of all recorded conversations.
-pub(crate) fn data_files() -> Vec<String> {
-    let files = Recordings::all().conversation_files().expect("the folders of the data");
-    files.iter().map(|path| path.display().to_string()).collect()
-}
-
-/// Compares an export with the expected export of recorded conversations.
-pub(crate) fn assert_exported(
-    file: &str,
-    exported: &BTreeMap<String, Value>,
-    expected_of: impl Fn(&Value) -> Option<Value>,
-) {
-    let expected: BTreeMap<String, Value> = recorded(file)
-        .into_iter()
-        .filter_map(|(id, line)| Some((id, expected_of(&line)?)))
-        .collect();
-    assert_eq!(
-        exported.keys().collect::<Vec<_>>(),
-        expected.keys().collect::<Vec<_>>(),
-        "the conversations of {file}"
-    );
-    for (id, expected) in expected {
-        let (expected, found) = without_generated_ids(&expected, &exported[&id]);
-        assert_eq!(found, expected, "conversation {id} of {file}");
-    }
 }

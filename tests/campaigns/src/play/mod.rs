@@ -1,29 +1,41 @@
-//! `tower-chat play`.
+//! Recorded conversations, played through the real stack into a store.
 
+mod arguments;
 mod conversations;
+mod error;
+mod output;
 mod progress;
+mod store;
 mod summary;
 
 use std::{error::Error, fs, path::Path, process::ExitCode, time::Instant};
 
+pub use self::arguments::Arguments;
 use self::{
+    arguments::Persistence,
     conversations::{Conversations, NotPlayed},
+    error::CannotPlay,
+    output::{Lines, complain},
     progress::Progress,
     summary::Summary,
 };
-use crate::{
-    arguments::{Persistence, PlayArguments},
-    error::CliError,
-    interruption::interruption,
-    output::{Lines, complain},
-    playback::{Player, Recording},
-};
+use crate::playback::{Player, Recording};
 
-/// Plays the conversations of a file.
-pub(crate) async fn play(arguments: PlayArguments) -> Result<ExitCode, CliError> {
+/// Plays the conversations of a file, and prints how they went. Returns the exit code.
+pub fn run(arguments: Arguments) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let done =
+        runtime.map_err(CannotPlay::Runtime).and_then(|runtime| runtime.block_on(play(arguments)));
+    done.unwrap_or_else(|error| {
+        complain(&error);
+        ExitCode::from(2)
+    })
+}
+
+async fn play(arguments: Arguments) -> Result<ExitCode, CannotPlay> {
     let started = Instant::now();
     let recordings = read(&arguments.file)?;
-    let store = arguments.store.open().await?.history().clone();
+    let store = arguments.store.open().await.map_err(CannotPlay::Open)?;
     let mut player = Player::new(store.clone())
         .mode(arguments.persistence.into())
         .streamed(arguments.stream)
@@ -35,7 +47,7 @@ pub(crate) async fn play(arguments: PlayArguments) -> Result<ExitCode, CliError>
     if arguments.persistence == Persistence::Journaled
         && let Some(file) = arguments.store.beside("played")
     {
-        let failed = |source| CliError::PlayCounters { file: file.clone(), source };
+        let failed = |source| CannotPlay::Counters { file: file.clone(), source };
         player = player.counters_in(&file).map_err(failed)?;
     }
 
@@ -71,8 +83,8 @@ pub(crate) async fn play(arguments: PlayArguments) -> Result<ExitCode, CliError>
 
     let counters = player.counters();
     let Report { mut lines, completed, failures, .. } = report;
-    lines.write_json(&Summary::new(completed, counters, started.elapsed()).to_json());
-    lines.finish().map_err(CliError::Output)?;
+    lines.write_exactly(&Summary::new(completed, counters, started.elapsed()).to_json());
+    lines.finish().map_err(CannotPlay::Output)?;
     Ok(ExitCode::from(match (is_interrupted, failures, counters.divergences) {
         (true, ..) => 130,
         (false, 0, 0) => 0,
@@ -81,7 +93,14 @@ pub(crate) async fn play(arguments: PlayArguments) -> Result<ExitCode, CliError>
     }))
 }
 
-/// The output and the counts of the command.
+/// Waits for Ctrl-C, or forever if the signal cannot be received.
+async fn interruption() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
+}
+
+/// The output and the counts of the program.
 struct Report {
     player: Player,
     progress: Progress,
@@ -118,29 +137,29 @@ impl Report {
     }
 }
 
-fn read(file: &Path) -> Result<Vec<Recording>, CliError> {
+fn read(file: &Path) -> Result<Vec<Recording>, CannotPlay> {
     let named = || file.to_owned();
-    let bytes = fs::read(file).map_err(|source| CliError::Read { file: named(), source })?;
+    let bytes = fs::read(file).map_err(|source| CannotPlay::Read { file: named(), source })?;
     let text = str::from_utf8(&bytes).map_err(|source| {
         let before = bytes.get(..source.valid_up_to()).unwrap_or_default();
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-        CliError::NotText { file: named(), line, source }
+        CannotPlay::NotText { file: named(), line, source }
     })?;
-    Recording::read_lines(text).map_err(|source| CliError::Recording { file: named(), source })
+    Recording::read_lines(text).map_err(|source| CannotPlay::Recording { file: named(), source })
 }
 
 /// Refuses to begin if the store already has one of the conversations.
-async fn check_absent(player: &Player, recordings: &[Recording]) -> Result<(), CliError> {
+async fn check_absent(player: &Player, recordings: &[Recording]) -> Result<(), CannotPlay> {
     let mut stored = Vec::new();
     for recording in recordings {
-        if player.is_stored(recording).await.map_err(CliError::Look)? {
+        if player.is_stored(recording).await.map_err(CannotPlay::Look)? {
             stored.push(recording.id());
         }
     }
     match stored.first() {
         None => Ok(()),
         Some(first) => {
-            Err(CliError::AlreadyStored { count: stored.len(), first: (*first).to_owned() })
+            Err(CannotPlay::AlreadyStored { count: stored.len(), first: (*first).to_owned() })
         }
     }
 }

@@ -2,21 +2,9 @@
 
 use std::process::{Child, Command, Stdio};
 
-use crate::support::*;
+use crate::{expected::*, support::*};
 use serde_json::{Value, json};
-
-/// A small random number generator with a seed (SplitMix64).
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) % bound as u64).unwrap()
-    }
-}
+use tower_chat_testkit::Rng;
 
 /// Waits until this many messages are stored, or the command has ended.
 fn wait_for_messages(child: &mut Child, store: &Store, messages: usize) {
@@ -29,7 +17,7 @@ fn wait_for_messages(child: &mut Child, store: &Store, messages: usize) {
 fn play_killed(store: &Store, arguments: &[&str], rng: &mut Rng, step: usize) -> usize {
     for kills in 0.. {
         let mut child =
-            tower_chat(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let messages = stored_messages(&store.path()) + rng.below(step);
         wait_for_messages(&mut child, store, messages);
         child.kill().unwrap();
@@ -54,10 +42,10 @@ fn a_play_that_is_killed_at_any_moment_ends_as_an_undisturbed_one() {
             let store = Store::new();
             let file = store.file("many.jsonl", &many_shapes(3));
             let options = ["--persistence", mode, "--resume", "--concurrency", "3"];
-            let arguments = [&["play", &file, "--store", &store.argument()], &options[..], stream];
-            let kills = play_killed(&store, &arguments.concat(), &mut Rng(seed), 60);
+            let arguments = [&[&file[..], "--store", &store.argument()], &options[..], stream];
+            let kills = play_killed(&store, &arguments.concat(), &mut Rng::of(seed, 0), 60);
             assert!(kills >= 3, "only {kills} kills");
-            assert_exported(&file, &export(&store.argument(), &[]), own_export);
+            assert_exported(&file, &store.export(), own_export);
         }
     }
 }
@@ -69,9 +57,9 @@ fn recorded_data_that_are_killed_at_any_moment_end_as_undisturbed() {
         let store = Store::new();
         let argument = store.argument();
         let options = ["--persistence", "per-service-call", "--resume", "--concurrency", "2"];
-        let arguments = [&["play", file, "--store", &argument], &options[..]].concat();
-        play_killed(&store, &arguments, &mut Rng(seed as u64), 400);
-        let exported = export(&store.argument(), &[]);
+        let arguments = [&[&file[..], "--store", &argument], &options[..]].concat();
+        play_killed(&store, &arguments, &mut Rng::of(seed as u64, 0), 400);
+        let exported = store.export();
         assert_exported(file, &exported, |line| expected_export(&line["messages"]));
     }
 }
@@ -84,9 +72,9 @@ fn an_interrupted_play_says_what_it_did_and_is_gone_on_with() {
             let file = store.file("many.jsonl", &many_shapes(25));
             let argument = store.argument();
             let options = ["--store", &argument, "--persistence", mode, "--concurrency", "4"];
-            let play = [&["play", &file][..], &options, stream].concat();
+            let play = [&[&file[..]], &options[..], stream].concat();
             let mut child =
-                tower_chat(&play).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+                command(&play).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
             wait_for_messages(&mut child, &store, 100);
             let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
             assert!(interrupt.unwrap().success());
@@ -99,19 +87,19 @@ fn an_interrupted_play_says_what_it_did_and_is_gone_on_with() {
 
             let resume = [&[&file[..]], &options[..], &["--resume"], stream].concat();
             play_well(&resume);
-            assert_exported(&file, &export(&argument, &[]), own_export);
+            assert_exported(&file, &store.export(), own_export);
         }
     }
 }
 
 #[test]
 fn a_finished_play_has_nothing_left_to_resume() {
-    let file = transcript("shapes.jsonl");
+    let file = shapes();
     for mode in MODES {
         let store = Store::new();
         let arguments = [&file[..], "--store", &store.argument(), "--persistence", mode];
         let first = play_well(&arguments);
-        let before = export_text(&store.argument(), &["--record"]);
+        let before = store.contents();
         let summary = play_well(&[&arguments[..], &["--resume"]].concat());
         let counts =
             |summary: &Value, names: [&str; 2]| names.map(|name| summary[name].as_u64().unwrap());
@@ -120,14 +108,14 @@ fn a_finished_play_has_nothing_left_to_resume() {
         // For journaled plays, the counts include all attempts.
         let expected = if mode == "journaled" { counts(&first, paid) } else { [0, 0] };
         assert_eq!(counts(&summary, paid), expected);
-        assert_eq!(export_text(&store.argument(), &["--record"]), before);
+        assert_eq!(store.contents(), before);
     }
 }
 
 /// All conversations, cut off after each number of messages that a store may have.
 #[test]
 fn every_beginning_of_a_recording_is_gone_on_with() {
-    let lines = recorded(&transcript("shapes.jsonl"));
+    let lines = recorded(&shapes());
     let longest = lines.iter().map(|(_, line)| line["messages"].as_array().unwrap().len()).max();
     for mode in MODES {
         let store = Store::new();
@@ -141,9 +129,9 @@ fn every_beginning_of_a_recording_is_gone_on_with() {
             let options = ["--store", &store.argument(), "--persistence", mode, "--resume"];
             play_well(&[&[&file[..]], &options[..]].concat());
         }
-        let file = transcript("shapes.jsonl");
-        assert_eq!(export(&store.argument(), &[]).len(), 35);
-        play_well(&[&file, "--store", &store.argument(), "--persistence", mode, "--resume"]);
+        let file = shapes();
+        assert_eq!(store.export().len(), 35);
+        play_well(&[&file[..], "--store", &store.argument(), "--persistence", mode, "--resume"]);
     }
 }
 
@@ -205,11 +193,54 @@ fn a_conversation_of_another_shape_fails_and_the_others_go_on() {
     let mut fine = greeting();
     fine["id"] = json!("fine");
     let both = store.file("both.jsonl", &format!("{other}\n{fine}\n"));
-    let arguments = ["play", &both, "--store", &store.argument(), "--resume", "--no-verify"];
+    let arguments = [&both[..], "--store", &store.argument(), "--resume", "--no-verify"];
     let output = run(&arguments);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("\"greeting\" is another conversation from message 0 on"));
     let summary: Value = serde_json::from_str(stdout(&output).trim()).unwrap();
     assert_eq!((&summary["conversations"], &summary["runs"]), (&json!(1), &json!(2)));
-    assert_eq!(export(&store.argument(), &[])["fine"], fine["messages"]);
+    assert_eq!(store.export()["fine"], fine["messages"]);
+}
+
+/// Kills a journaled play when it has stored so many messages.
+fn play_killed_at(file: &str, store: &Store, messages: usize) {
+    let arguments = [file, "--store", &store.argument(), "--persistence", "journaled", "--resume"];
+    let mut child = command(&[&arguments[..], &["--concurrency", "4"]].concat())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while stored_messages(&store.path()) < messages && child.try_wait().unwrap().is_none() {
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait_with_output().unwrap();
+}
+
+#[test]
+fn journaled_plays_that_are_killed_pay_no_staged_answer_again_and_end_as_undisturbed() {
+    const CONCURRENCY: u64 = 4;
+    for stream in [&[][..], &["--stream"]] {
+        let undisturbed = Store::new();
+        let file = undisturbed.file("many.jsonl", &many_shapes(3));
+        let options = ["--persistence", "journaled", "--concurrency", "4"];
+        let all = [&[&file[..], "--store", &undisturbed.argument()], &options[..], stream];
+        let expected = play_well(&all.concat());
+
+        let store = Store::new();
+        let mut kills = 0;
+        for messages in [1, 20, 50, 51, 90, 130, 170, 200, 260] {
+            play_killed_at(&file, &store, messages);
+            kills += 1;
+        }
+        let all = [&[&file[..], "--store", &store.argument()], &options[..], &["--resume"], stream];
+        let summary = play_well(&all.concat());
+        assert_eq!(store.export(), undisturbed.export());
+        for count in ["service_calls", "tool_executions"] {
+            let [expected, found] = [&expected, &summary].map(|it| it[count].as_u64().unwrap());
+            let most = expected + kills * CONCURRENCY;
+            assert!((expected..=most).contains(&found), "{count}: {found} of {expected}..={most}");
+        }
+        assert_eq!(store.open_runs(), 0);
+    }
 }

@@ -1,11 +1,11 @@
 //! Tests of `tower-chat play`.
 
-use crate::support::*;
+use crate::{expected::*, support::*};
 use serde_json::{Value, json};
 
 #[test]
 fn every_shape_plays_without_divergence_and_comes_out_as_it_went_in() {
-    let file = transcript("shapes.jsonl");
+    let file = shapes();
     for mode in MODES {
         for stream in [&[][..], &["--stream"]] {
             for concurrency in ["1", "8"] {
@@ -14,7 +14,7 @@ fn every_shape_plays_without_divergence_and_comes_out_as_it_went_in() {
                 let arguments = [&[&file[..], "--store", &store.argument()], &options[..], stream];
                 let summary = play_well(&arguments.concat());
                 assert_eq!(summary["conversations"], recorded(&file).len());
-                assert_exported(&file, &export(&store.argument(), &[]), own_export);
+                assert_exported(&file, &store.export(), own_export);
             }
         }
     }
@@ -22,7 +22,7 @@ fn every_shape_plays_without_divergence_and_comes_out_as_it_went_in() {
 
 #[test]
 fn a_store_in_memory_is_enough_to_play() {
-    let file = transcript("shapes.jsonl");
+    let file = shapes();
     for mode in MODES {
         for stream in [&[][..], &["--stream"]] {
             let arguments = [&[&file[..], "--store", "memory:", "--persistence", mode], stream];
@@ -47,7 +47,7 @@ fn the_summary_counts_what_was_done_and_has_exactly_its_fields() {
         {"role": "user", "content": "never played"},
     ]});
     let file = store.file("x.jsonl", &line.to_string());
-    let mut summary = play_well(&[&file, "--store", "memory:"]);
+    let mut summary = play_well(&[&file[..], "--store", "memory:"]);
     let wall = summary.as_object_mut().unwrap().remove("wall_ms").unwrap();
     assert!(wall.is_u64());
     let expected = json!({
@@ -58,19 +58,19 @@ fn the_summary_counts_what_was_done_and_has_exactly_its_fields() {
 
 #[test]
 fn both_modes_whole_and_streamed_store_the_same() {
-    let file = transcript("shapes.jsonl");
+    let file = shapes();
     let mut records = Vec::new();
     for mode in MODES {
         for stream in [&[][..], &["--stream"]] {
             let store = Store::new();
             let options = ["--store", &store.argument(), "--persistence", mode];
             play_well(&[&[&file[..]], &options[..], stream].concat());
-            let exported = export(&store.argument(), &["--record"]);
-            // Generated ids contain the ids of runs, which differ between plays.
-            let recorded: Vec<Value> = recorded(&file)
+            let contents = store.contents();
+            // Generated ids are made of run ids, which differ from play to play.
+            let recorded: Vec<Vec<String>> = recorded(&file)
                 .into_iter()
                 .filter(|(id, _)| !id.ends_with(" ids") && !id.ends_with("2023"))
-                .filter_map(|(id, _)| exported.get(&id).cloned())
+                .filter_map(|(id, _)| contents.get(&id).cloned())
                 .collect();
             records.push(recorded);
         }
@@ -88,7 +88,7 @@ fn recorded_data_play_without_divergence_and_come_out_as_they_went_in() {
                     ["--store", &store.argument(), "--persistence", mode, "--concurrency", "4"];
                 let summary = play_well(&[&[&file[..]], &options[..], stream].concat());
                 assert_eq!(summary["conversations"], recorded(&file).len());
-                let exported = export(&store.argument(), &[]);
+                let exported = store.export();
                 assert_exported(&file, &exported, |line| expected_export(&line["messages"]));
             }
         }
@@ -98,7 +98,7 @@ fn recorded_data_play_without_divergence_and_come_out_as_they_went_in() {
 #[test]
 fn two_plays_at_once_on_halves_of_a_file_store_what_one_stores() {
     let mut files = data_files();
-    files.push(transcript("shapes.jsonl"));
+    files.push(shapes());
     for file in files {
         let text = std::fs::read_to_string(&file).unwrap();
         let store = Store::new();
@@ -112,16 +112,16 @@ fn two_plays_at_once_on_halves_of_a_file_store_what_one_stores() {
             .zip(MODES)
             .map(|(half, mode)| {
                 let argument = store.argument();
-                let arguments = ["play", half, "--store", &argument, "--persistence", mode];
-                tower_chat(&arguments).stdout(std::process::Stdio::null()).spawn().unwrap()
+                let arguments = [half.as_str(), "--store", &argument, "--persistence", mode];
+                command(&arguments).stdout(std::process::Stdio::null()).spawn().unwrap()
             })
             .collect();
         for mut play in plays {
             assert_eq!(play.wait().unwrap().code(), Some(0), "{file}");
         }
         let alone = Store::new();
-        play_well(&[&file, "--store", &alone.argument()]);
-        let (together, alone) = (export(&store.argument(), &[]), export(&alone.argument(), &[]));
+        play_well(&[&file[..], "--store", &alone.argument()]);
+        let (together, alone) = (store.export(), alone.export());
         let messages = |line: &Value| {
             let id = line["id"].as_str().map_or_else(|| line["id"].to_string(), Into::into);
             alone.get(&id).cloned()
