@@ -13,7 +13,15 @@ use tower_chat_campaigns::{
 #[derive(Parser)]
 struct Arguments {
     #[command(subcommand)]
-    campaign: Campaign,
+    program: Program,
+}
+
+#[derive(Subcommand)]
+enum Program {
+    /// Plays recorded conversations through the real stack, into a store
+    Play(play::Arguments),
+    #[command(flatten)]
+    Campaign(Campaign),
 }
 
 #[derive(Subcommand)]
@@ -23,8 +31,6 @@ enum Campaign {
     Histories(histories::Arguments),
     #[command(hide = true)]
     HistoriesClient(histories::ClientArguments),
-    /// Plays recorded conversations through the real stack, into a store
-    Play(play::Arguments),
     /// Simulates power loss at random moments, and checks the content of a SQLite store
     PowerCuts(power_cuts::Arguments),
     #[command(hide = true)]
@@ -40,9 +46,9 @@ enum Campaign {
 }
 
 fn main() -> ExitCode {
-    let campaign = match Arguments::parse().campaign {
-        Campaign::Play(arguments) => return play::run(arguments),
-        campaign => campaign,
+    let campaign = match Arguments::parse().program {
+        Program::Play(arguments) => return play::run(arguments),
+        Program::Campaign(campaign) => campaign,
     };
     match run(campaign) {
         Ok(figures) => {

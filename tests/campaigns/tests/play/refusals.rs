@@ -22,17 +22,17 @@ fn wrong_arguments_are_refused() {
     let file = shapes();
     for arguments in [
         &[][..],
-        &[&file],
+        &[&file[..]],
         &["--store", "memory:"],
-        &[&file, "--store", "memory"],
-        &[&file, "--store", "sqlite:"],
-        &[&file, "--store", "postgres://localhost"],
-        &[&file, "--store", "memory:", "--concurrency", "0"],
-        &[&file, "--store", "memory:", "--concurrency", "-1"],
-        &[&file, "--store", "memory:", "--persistence", "never"],
-        &[&file, "--store", "memory:", "--verify", "--no-verify"],
-        &[&file, "--store", "memory:", "--loud"],
-        &[&file, &file, "--store", "memory:"],
+        &[&file[..], "--store", "memory"],
+        &[&file[..], "--store", "sqlite:"],
+        &[&file[..], "--store", "postgres://localhost"],
+        &[&file[..], "--store", "memory:", "--concurrency", "0"],
+        &[&file[..], "--store", "memory:", "--concurrency", "-1"],
+        &[&file[..], "--store", "memory:", "--persistence", "never"],
+        &[&file[..], "--store", "memory:", "--verify", "--no-verify"],
+        &[&file[..], "--store", "memory:", "--loud"],
+        &[&file[..], &file, "--store", "memory:"],
     ] {
         refused(arguments);
     }
@@ -153,7 +153,7 @@ fn a_closed_stdout_is_not_an_error() {
     let altered = store.file("altered.jsonl", &altered);
     for (arguments, code) in [
         (&[&altered[..], "--store", &argument, "--resume"][..], 1),
-        (&[&file, "--store", "memory:"], 0),
+        (&[&file[..], "--store", "memory:"], 0),
     ] {
         let mut child =
             command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
