@@ -160,6 +160,8 @@ pub(crate) enum CliError {
     Tools { key: ConversationKey, source: StoreError },
     #[error(transparent)]
     Repair(RepairError),
+    #[error("conversation {key} cannot be checked")]
+    CheckConversation { key: ConversationKey, source: StoreError },
     #[error(
         "conversation {key} of the store is encrypted: set the environment variable \
          {KEYS_VARIABLE} to the keys, NAME:KEY,NAME:KEY,... with a KEY of 64 hexadecimal digits"

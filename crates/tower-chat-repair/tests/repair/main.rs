@@ -1,5 +1,7 @@
 //! Stores are verified and repaired from a program.
 
+#![allow(clippy::unwrap_used, reason = "a panic is a failing test")]
+
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, MessageId, RunId, ToolCall,
     store::{HistoryStore, Revision, author::Write},

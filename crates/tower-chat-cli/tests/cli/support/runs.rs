@@ -2,7 +2,7 @@
 
 use tower_chat::{
     ChatPipeline, ChatRequest, ConversationKey, Message, PersistenceMode, ToolCall, ToolDefinition,
-    ToolOutput, Tools, tool_fn, tower::ServiceExt,
+    ToolOutput, Tools, store::HistoryStore, tool_fn, tower::ServiceExt,
 };
 use tower_chat_sqlite::SqliteStore;
 use tower_chat_testkit::{ScriptedModel, Step};
