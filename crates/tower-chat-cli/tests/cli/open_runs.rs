@@ -25,7 +25,7 @@ fn with_open_runs() -> Store {
     store
 }
 
-fn assert_is_sound(store: &Store) {
+fn assert_is_well_formed(store: &Store) {
     let output = run(&["verify", "--store", &store.argument()]);
     assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
 }
@@ -48,7 +48,7 @@ fn readers_see_nothing_of_open_runs_and_the_list_says_how_they_stand() {
     }
     let table = stdout(&run(&["runs", "--store", &store.argument()]));
     assert_eq!(table.lines().count(), open.len() + 1, "{table}");
-    assert_is_sound(&store);
+    assert_is_well_formed(&store);
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn open_runs_are_committed_or_discarded_and_the_rest_is_intact() {
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         assert_eq!(stdout(&output).lines().count(), open.len());
         assert!(open_runs(&store).is_empty());
-        assert_is_sound(&store);
+        assert_is_well_formed(&store);
         let after = export(&store.argument(), &["--record"]);
         if end == "discard" {
             assert_eq!(after, before);
