@@ -64,7 +64,7 @@ fn a_line_that_is_no_recording_is_named_and_nothing_is_written() {
         (r#"{"id": ["x"], "messages": []}"#, "neither a text nor a number"),
         (r#"{"id": "x", "messages": {}}"#, "not a JSON object"),
         (r#"{"id": "x", "messages": [{"role": "user", "content": "hi"}, 1]}"#, "its message 1"),
-        (r#"{"id": "x", "messages": [{"content": "hi"}]}"#, "no role"),
+        (r#"{"id": "x", "messages": [{"content": "hi"}]}"#, "the role of a message is missing"),
         (
             r#"{"id": "x", "messages": [{"role": "bystander", "content": "hi"}]}"#,
             "no role \"bystander\"",
