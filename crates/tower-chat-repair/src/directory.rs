@@ -77,7 +77,7 @@ pub(crate) async fn directory_problem(
             break;
         }
     }
-    // Somebody may have written meanwhile.
+    // Another process may have written to the conversation since it was read.
     let is_same =
         target.history().head(key).await.is_ok_and(|head| head.revision == rows.head.revision);
     Ok(differing(&summary, rows, &listed).filter(|_| is_same))

@@ -69,7 +69,7 @@ fn keep(message: &mut Message, removed: &[&ToolResult]) {
     match message.metadata.get_mut(REMOVED_RESULTS) {
         Some(Value::Array(earlier)) => earlier.append(&mut texts),
         Some(_) | None => {
-            // What somebody else keeps under this name stays, as the first of the list.
+            // A value that another program stored under this key stays, as the first entry of the list.
             texts.splice(0..0, message.metadata.remove(REMOVED_RESULTS));
             message.metadata.insert(REMOVED_RESULTS.to_owned(), texts.into());
         }
