@@ -18,7 +18,6 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Program {
-    /// Plays recorded conversations through the real stack, into a store
     Play(play::Arguments),
     #[command(flatten)]
     Campaign(Campaign),
