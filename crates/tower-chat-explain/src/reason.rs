@@ -86,7 +86,7 @@ pub enum ReasonKind {
     Moved,
     /// It holds nothing that a model can be sent.
     Empty,
-    /// Calls and results are not replayed ([`ToolHistory::Omit`](crate::replay::ToolHistory::Omit)).
+    /// Calls and results are not replayed ([`ToolHistory::Omit`](tower_chat_layers::replay::ToolHistory::Omit)).
     ToolHistory,
     /// A result is too old, and goes with its call ([`Freshness`](tower_chat_layers::replay::Freshness)).
     Stale,

@@ -65,7 +65,8 @@ async fn the_options_become_the_fields_of_the_body() {
             "tools": [
                 {"type": "function", "function": {"name": "f", "description": "does f",
                     "parameters": {"type": "object", "properties": {}}}},
-                {"type": "function", "function": {"name": "g", "description": "does g"}},
+                {"type": "function", "function": {"name": "g", "description": "does g",
+                    "parameters": {"type": "object", "properties": {}}}},
             ],
         })
     );

@@ -40,7 +40,7 @@ async fn bedrock_gets_the_options_as_its_fields() {
                 {"toolSpec": {"name": "f", "description": "does f",
                     "inputSchema": {"json": {"type": "object", "properties": {}}}}},
                 {"toolSpec": {"name": "g", "description": "does g",
-                    "inputSchema": {"json": {"type": "object"}}}},
+                    "inputSchema": {"json": {"type": "object", "properties": {}}}}},
             ],
         },
     });
@@ -91,7 +91,8 @@ async fn ollama_gets_the_options_as_its_fields() {
         "tools": [
             {"type": "function", "function": {"name": "f", "description": "does f",
                 "parameters": {"type": "object", "properties": {}}}},
-            {"type": "function", "function": {"name": "g", "description": "does g"}},
+            {"type": "function", "function": {"name": "g", "description": "does g",
+                "parameters": {"type": "object", "properties": {}}}},
         ],
     });
     assert_eq!(received.body, expected);

@@ -62,7 +62,8 @@ async fn anthropic_gets_the_options_as_its_fields() {
         "tools": [
             {"name": "f", "description": "does f",
                 "input_schema": {"type": "object", "properties": {}}},
-            {"name": "g", "description": "does g", "input_schema": {"type": "object"}},
+            {"name": "g", "description": "does g",
+                "input_schema": {"type": "object", "properties": {}}},
         ],
     });
     assert_eq!(received.body, expected);
@@ -97,7 +98,8 @@ async fn gemini_gets_the_options_as_its_fields() {
         "tools": [{"functionDeclarations": [
             {"name": "f", "description": "does f",
                 "parametersJsonSchema": {"type": "object", "properties": {}}},
-            {"name": "g", "description": "does g"},
+            {"name": "g", "description": "does g",
+                "parametersJsonSchema": {"type": "object", "properties": {}}},
         ]}],
     });
     assert_eq!(received.body, expected);
