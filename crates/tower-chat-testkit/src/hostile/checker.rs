@@ -321,14 +321,24 @@ impl Found<'_> {
         self.check(is_read && !is_audio, || format!("the part {part}"));
     }
 
+    /// Checks that the roles alternate, from the role that the service wants first. Returns whether the
+    /// message is the user's.
+    fn turn(&mut self, messages: &[Value], index: usize) -> bool {
+        let is_user = |message: &Value| text(message, "role") == "user";
+        let first = self.service.wants_user_first || messages.first().is_some_and(is_user);
+        let expected = first == index.is_multiple_of(2);
+        let found = messages.get(index).is_some_and(is_user);
+        self.check(found == expected, || format!("message {index} is out of turn"));
+        found
+    }
+
     fn anthropic(&mut self, messages: &[Value]) {
         let mut open: HashMap<String, String> = HashMap::new();
         let mut taken = HashSet::new();
         let ends_with_user = messages.last().is_some_and(|last| text(last, "role") == "user");
         self.check(ends_with_user, || "the user does not speak last".to_owned());
         for (index, message) in messages.iter().enumerate() {
-            let is_user = text(message, "role") == "user";
-            self.check(is_user == (index % 2 == 0), || format!("message {index} is out of turn"));
+            let is_user = self.turn(messages, index);
             let has = |kind: &str| {
                 list(&message["content"]).iter().any(|block| text(block, "type") == kind)
             };
@@ -360,7 +370,10 @@ impl Found<'_> {
                     "server_tool_use" => {
                         let id = text(block, "id");
                         let is_own = id.starts_with("srvtoolu_")
-                            || matches!(self.service.name, "minimax" | "zai" | "unknown");
+                            || matches!(
+                                self.service.name,
+                                "deepseek" | "minimax" | "zai" | "unknown"
+                            );
                         self.check(is_own, || format!("the hosted id {id:?}"));
                     }
                     kind => {
@@ -454,8 +467,7 @@ impl Found<'_> {
         let mut taken = HashSet::new();
         let mut has_tools = false;
         for (index, message) in list(&body["messages"]).iter().enumerate() {
-            let is_user = text(message, "role") == "user";
-            self.check(is_user == (index % 2 == 0), || format!("message {index} is out of turn"));
+            let is_user = self.turn(list(&body["messages"]), index);
             let blocks = list(&message["content"]);
             self.check(!blocks.is_empty(), || "an empty message".to_owned());
             let (mut images, mut documents, mut texts_beside) = (0, 0, 0);

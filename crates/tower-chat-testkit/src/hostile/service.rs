@@ -10,18 +10,30 @@ pub struct Service<'s> {
     pub name: &'s str,
     /// Whether the model refuses calls without a signature.
     pub wants_signatures: bool,
+    /// Whether the conversation must begin with the user.
+    pub wants_user_first: bool,
 }
 
 impl<'s> Service<'s> {
     /// Creates a service of a wire.
     pub fn new(wire: &'s str, name: &'s str) -> Self {
-        Self { wire, name, wants_signatures: false }
+        let wants_user_first = match wire {
+            "anthropic" => matches!(name, "anthropic" | "vertex" | "bedrock"),
+            wire => wire == "bedrock",
+        };
+        Self { wire, name, wants_signatures: false, wants_user_first }
     }
 
     /// Sets whether the model refuses calls without a signature.
     #[must_use]
     pub fn with_signatures(self, wants_signatures: bool) -> Self {
         Self { wants_signatures, ..self }
+    }
+
+    /// Sets that the conversation may begin with the assistant.
+    #[must_use]
+    pub fn with_any_first(self) -> Self {
+        Self { wants_user_first: false, ..self }
     }
 
     /// Returns the maximum number of characters of a call id.
@@ -78,7 +90,8 @@ impl<'s> Service<'s> {
     pub(super) fn takes_list(&self, role: &str) -> bool {
         match self.name {
             "deepseek" => false,
-            "groq" | "moonshot" => role == "user",
+            "groq" => !matches!(role, "assistant" | "tool"),
+            "moonshot" => role == "user",
             _ => true,
         }
     }

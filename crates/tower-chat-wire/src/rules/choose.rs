@@ -74,7 +74,10 @@ impl ServiceRules {
                 }
             }
             (BodyWire::BedrockConverse, _) => match vendor_at_bedrock(model) {
-                Some("anthropic") => self.issuer = "anthropic".into(),
+                Some("anthropic") => {
+                    self.issuer = "anthropic".into();
+                    self.user_first = is_before_claude_4(model);
+                }
                 Some(vendor) => self.issuer = format!("bedrock/{vendor}").into(),
                 None => {}
             },
@@ -89,6 +92,15 @@ pub(crate) fn wants_signatures(model: &str) -> bool {
     let Some((_, version)) = model.rsplit_once("gemini-") else { return false };
     let major: String = version.chars().take_while(char::is_ascii_digit).collect();
     major.is_empty() || major.parse::<u32>().is_ok_and(|major| major >= 3)
+}
+
+/// Returns whether the name of the model is of a Claude before version 4, whose version precedes its
+/// family: `claude-3-5-sonnet`, `claude-v2`, `claude-instant`. Reports show that Bedrock refuses a
+/// conversation that begins with the assistant for these models. A recording of Claude Sonnet 4.5 has
+/// status 200.
+fn is_before_claude_4(model: &str) -> bool {
+    let Some((_, version)) = model.split_once("claude-") else { return true };
+    ["1", "2", "3", "v", "instant"].iter().any(|old| version.starts_with(old))
 }
 
 /// Returns the vendor of a model at Bedrock. The model is a name such as
@@ -132,6 +144,24 @@ mod tests {
             let url = "https://api.mistral.ai/v1";
             let rules = ServiceRules::choose(BodyWire::OpenAiChat, "mistral", url, Some(model));
             assert_eq!(rules.answer_after_results, expected, "{model}");
+        }
+    }
+
+    #[test]
+    fn claude_from_version_4_on_takes_the_assistant_first_at_bedrock() {
+        for (model, expected) in [
+            ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", false),
+            ("anthropic.claude-opus-4-20250514-v1:0", false),
+            ("anthropic.claude-3-5-sonnet-20240620-v1:0", true),
+            ("eu.anthropic.claude-instant-v1", true),
+            ("anthropic.claude-v2:1", true),
+            ("amazon.nova-pro-v1:0", true),
+            ("", true),
+        ] {
+            let url = "https://bedrock-runtime.us-east-1.amazonaws.com";
+            let rules =
+                ServiceRules::choose(BodyWire::BedrockConverse, "bedrock", url, Some(model));
+            assert_eq!(rules.user_first, expected, "{model}");
         }
     }
 

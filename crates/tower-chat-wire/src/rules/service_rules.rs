@@ -287,6 +287,8 @@ pub enum ListRule {
     Any,
     /// In messages of the user.
     OfUser,
+    /// In messages of the user and of the system, and in no answers and results.
+    OfUserAndSystem,
     /// In none.
     None,
 }
@@ -297,6 +299,7 @@ impl ListRule {
         match self {
             Self::Any => true,
             Self::OfUser => role == Role::User,
+            Self::OfUserAndSystem => !matches!(role, Role::Assistant | Role::Tool),
             Self::None => false,
         }
     }

@@ -140,6 +140,7 @@ fn rows(rules: &ServiceRules) -> Vec<(&'static str, String)> {
             match rules.content_lists {
                 ListRule::Any => "in any message",
                 ListRule::OfUser => "in messages of the user",
+                ListRule::OfUserAndSystem => "in messages of the user and of the system",
                 ListRule::None => "in none",
             }
             .to_owned(),

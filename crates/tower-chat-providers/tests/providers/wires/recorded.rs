@@ -24,18 +24,9 @@ struct Count {
     excluded: usize,
 }
 
-/// Recordings whose requests the rules of their service change on purpose: Bedrock gets a user message first,
-/// and Groq gets a list of texts as one text.
-const SENT_OTHERWISE: [&str; 3] = [
-    "pydantic-ai__test_bedrock__test_bedrock_anthropic_message_history_starting_with_response",
-    "rig__agent_tool_sessions__sequential_complex_tool_calls_nonstreaming",
-    "rig__agent_tool_sessions__sequential_complex_tool_calls_streaming",
-];
-
 #[tokio::test]
 async fn every_recorded_exchange_is_read_and_asked_as_it_was() {
-    let mut cassettes = cassettes::all();
-    cassettes.retain(|cassette| !SENT_OTHERWISE.contains(&&*cassette.name));
+    let cassettes = cassettes::all();
     let mut folders: BTreeMap<&str, (Count, Vec<String>)> = BTreeMap::new();
     let (mut exchanges, mut continued) = (0, 0);
     let mut failed = Vec::new();

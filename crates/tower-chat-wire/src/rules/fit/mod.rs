@@ -262,7 +262,15 @@ impl<'r> Fitting<'r> {
     fn begin(&mut self, role: Role) {
         let is_user = |role: Role| !matches!(role, Role::Assistant | Role::Tool);
         let is_instruction = |role: Role| matches!(role, Role::System | Role::Developer);
-        let has_begun = self.messages.iter().any(|message| !is_instruction(message.role));
+        // The wires leave out a message of blank texts.
+        let is_sent = |part: &Part| match part {
+            Part::Media(_) | Part::ToolResult(_) => true,
+            other => is_written(other, self.rules),
+        };
+        let has_begun = self
+            .messages
+            .iter()
+            .any(|message| !is_instruction(message.role) && message.parts.iter().any(is_sent));
         if self.rules.user_first && !is_user(role) && !has_begun {
             self.has_changed = true;
             let what = "a message of the user is added in front of the conversation";

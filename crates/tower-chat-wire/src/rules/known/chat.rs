@@ -89,7 +89,6 @@ pub(super) const GROQ: KnownService = service(
         ("reasoning_fields", GROQ_FIELD),
         ("reasoning_fields", GROQ_TYPES),
         ("content_lists", "https://github.com/CherryHQ/cherry-studio/issues/3307"),
-        ("content_lists", "https://github.com/OpenHands/OpenHands/issues/4643"),
         ("empty_assistant", GROQ_TYPES),
     ],
 );
@@ -223,7 +222,7 @@ fn groq(rules: &mut ServiceRules) {
     strict_chat(rules);
     rules.user_media = MediaRule::of(IMAGES);
     rules.reasoning_fields = Some(&["reasoning"]);
-    rules.content_lists = ListRule::OfUser;
+    rules.content_lists = ListRule::OfUserAndSystem;
 }
 
 fn xai(rules: &mut ServiceRules) {

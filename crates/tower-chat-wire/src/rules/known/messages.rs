@@ -45,6 +45,7 @@ pub(super) const ZAI: KnownService = service(
 fn claude(rules: &mut ServiceRules) {
     unique_ids(rules);
     rules.issuer = "anthropic".into();
+    rules.user_first = true;
     rules.hosted_ids = &[("server_tool_use", "srvtoolu_"), ("mcp_tool_use", "mcptoolu_")];
 }
 
@@ -66,4 +67,5 @@ const CLAUDE_SOURCES: &[(&str, &str)] = &[
     ("user_media", ANTHROPIC_API),
     ("error_results", ANTHROPIC_TOOLS),
     ("hosted_ids", ANTHROPIC_API),
+    ("user_first", "https://github.com/lobehub/lobehub/issues/1601"),
 ];

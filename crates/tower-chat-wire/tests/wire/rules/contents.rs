@@ -39,11 +39,17 @@ fn of_lists() -> ChatRequest {
 
 #[test]
 fn a_content_is_one_text_where_the_service_refuses_lists() {
-    for (name, may_user) in [("deepseek", false), ("groq", true), ("moonshot", true)] {
+    for (name, may_system, may_user) in
+        [("deepseek", false, false), ("groq", true, true), ("moonshot", false, true)]
+    {
         let sent = body(&of_lists(), &rules(OpenAiChat, name));
         let contents: Vec<&Value> =
             sent["messages"].as_array().unwrap().iter().map(|it| &it["content"]).collect();
-        assert_eq!(*contents[0], "Be brief.\nBe kind.", "{name}");
+        if may_system {
+            assert_eq!(contents[0].as_array().unwrap().len(), 2, "{name}");
+        } else {
+            assert_eq!(*contents[0], "Be brief.\nBe kind.", "{name}");
+        }
         if may_user {
             assert_eq!(contents[1].as_array().unwrap().len(), 2, "{name}");
         } else {
@@ -255,7 +261,7 @@ fn pictures_and_sounds_that_a_service_does_not_read_are_sentences() {
 }
 
 #[test]
-fn a_conversation_that_begins_with_the_assistant_begins_with_the_user_at_bedrock() {
+fn a_conversation_that_begins_with_the_assistant_is_sent_behind_a_message_of_the_user() {
     let greeting = vec![
         Message::system("Be brief."),
         Message::assistant("Welcome."),
@@ -267,16 +273,21 @@ fn a_conversation_that_begins_with_the_assistant_begins_with_the_user_at_bedrock
         Message::tool_results([call.answer("12 degrees")]),
         Message::user("Is it cold?"),
     ];
-    for messages in [greeting, calls] {
+    // The wires leave out a blank message of the user.
+    let blank = vec![Message::user(" "), Message::assistant("Good day."), Message::user("Is it?")];
+    for messages in [greeting, calls, blank] {
         let request = ChatRequest::new(messages);
-        let sent = body(&request, &rules(BedrockConverse, "bedrock"));
-        let roles: Vec<&str> = sent["messages"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter_map(|message| message["role"].as_str())
-            .collect();
-        assert_eq!(roles, ["user", "assistant", "user"]);
+        for (wire, name) in [
+            (BedrockConverse, "bedrock"),
+            (Anthropic, "anthropic"),
+            (Anthropic, "vertex"),
+            (Anthropic, "bedrock"),
+        ] {
+            let sent = body(&request, &rules(wire, name));
+            let sent = sent["messages"].as_array().unwrap();
+            let roles: Vec<&str> = sent.iter().filter_map(|it| it["role"].as_str()).collect();
+            assert_eq!(roles, ["user", "assistant", "user"], "{name}");
+        }
     }
 }
 

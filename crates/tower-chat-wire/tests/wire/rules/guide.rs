@@ -34,6 +34,7 @@ fn each_value_that_a_service_has_of_its_own_has_a_source() {
             ("definitions_with_calls", own.definitions_with_calls != any.definitions_with_calls),
             ("empty_assistant", own.empty_assistant != any.empty_assistant),
             ("answer_after_results", own.answer_after_results != any.answer_after_results),
+            ("user_first", own.user_first != any.user_first),
             ("content_lists", own.content_lists != any.content_lists),
             ("author_names", own.author_names != any.author_names),
         ];
