@@ -1,4 +1,4 @@
-//! What the directory says of a conversation, compared with its messages.
+//! Compares the directory entry of a conversation with its messages.
 
 use std::collections::HashMap;
 
@@ -9,28 +9,28 @@ use tower_chat_core::{
 
 use crate::{Finding, RepairError, Target, error::chain, problems::whole};
 
-/// How many runs are asked for at once.
+/// The number of runs per page of `HistoryStore::runs`.
 const PAGE: usize = 1000;
 
-/// What is wrong with the entry of a conversation in the directory.
+/// A problem of the directory entry of a conversation.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum DirectoryProblem {
-    /// It cannot be read, such as a damaged description.
+    /// The entry cannot be read, for example because its description is damaged.
     Unreadable(String),
-    /// It says something that the messages deny.
+    /// The counts of the entry contradict the messages.
     Differs {
         what: String,
-        /// How many tool calls runs ask for of which it counts others.
+        /// The runs whose count of tool calls is wrong, each with the number of calls in its messages.
         tool_calls: Vec<(RunId, u64)>,
     },
 }
 
-/// What the messages of a conversation show of its runs.
+/// The counts of runs, calls and answers in the messages of a conversation.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// How many runs they are of, the open run too.
+    /// The number of runs. An open run without messages is included.
     pub(crate) runs: u64,
-    /// How many calls each run asks for, and how many answers of the model it has.
+    /// The number of tool calls and the number of answers of the model, by run.
     pub(crate) of_runs: HashMap<RunId, (u64, u64)>,
 }
 
@@ -46,7 +46,7 @@ impl DirectoryProblem {
     }
 }
 
-/// What is wrong with what the directory has of a conversation, whose rows are these.
+/// Returns the problem of the directory entry of a conversation whose rows are `rows`.
 pub(crate) async fn directory_problem(
     target: &Target,
     key: &ConversationKey,
@@ -77,13 +77,15 @@ pub(crate) async fn directory_problem(
             break;
         }
     }
-    // Another process may have written to the conversation since it was read.
+    // If another process has written to the conversation, the entry and the rows are of different
+    // revisions.
     let is_same =
         target.history().head(key).await.is_ok_and(|head| head.revision == rows.head.revision);
     Ok(differing(&summary, rows, &listed).filter(|_| is_same))
 }
 
-/// What the messages show; `None` if some cannot be read, or were pruned.
+/// Counts the runs, calls and answers of the messages that were not pruned. Returns `None` if one of these
+/// messages is missing or cannot be read.
 pub(crate) fn counts(rows: &ConversationRows) -> Option<Counts> {
     let messages = whole(rows)?;
     let runs: Vec<RunId> = messages.iter().filter_map(|message| Some(message.id?.run)).collect();
@@ -101,9 +103,12 @@ pub(crate) fn counts(rows: &ConversationRows) -> Option<Counts> {
     Some(Counts { runs: runs as u64, of_runs })
 }
 
-/// Compares the counts. A run is counted with a write whose run is not that of the write before, so there
-/// are at least as many as the messages show; and not more than that, unless runs without messages were
-/// counted too, or some were pruned. Where all answers of a run were counted, so were their calls.
+/// Returns the first count of the directory that contradicts the messages.
+///
+/// A store counts a run when it stores a write whose run differs from the run of the previous write. The
+/// count is therefore at least the number of runs that the messages have. The count is higher only if the
+/// store counted runs without messages, or if messages were pruned. If the store counted all answers of a
+/// run, it also counted all calls of these answers.
 fn differing(
     summary: &ConversationSummary,
     rows: &ConversationRows,
@@ -138,10 +143,10 @@ fn counted_calls(run: &RunSummary) -> u64 {
     run.usage.iter().map(|usage| usage.sum.tool_calls).sum()
 }
 
-/// Whether another number of tool calls was counted of a run than that for which its messages ask.
+/// Returns whether the count of tool calls of a run contradicts the number of calls in its messages.
 fn has_other_calls(run: &RunSummary, calls: u64, answers: u64) -> bool {
     match run.usage.iter().map(|usage| usage.sum.service_calls).sum::<u64>() {
-        // Nothing but its messages was counted.
+        // Only the messages of the run were counted.
         0 => counted_calls(run) != calls,
         asked => asked >= answers && counted_calls(run) < calls,
     }

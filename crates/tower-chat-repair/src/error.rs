@@ -1,10 +1,11 @@
-//! Why a store cannot be checked or repaired.
+//! The error of a check or a repair.
 
 use std::error::Error;
 
 use tower_chat_core::{ConversationKey, is_verdict, store::StoreError};
 
-/// A store cannot be checked or repaired to its end. Damage is no error: it is [reported](crate::Finding).
+/// A check or a repair of a store failed. Damage that a check finds is not an error: it is
+/// [reported](crate::Finding).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RepairError {
@@ -16,10 +17,10 @@ pub enum RepairError {
     List {
         /// The scope.
         scope: String,
-        /// Why.
+        /// The error of the store.
         source: StoreError,
     },
-    /// The file of the store cannot be checked.
+    /// The file of the store cannot be checked or repaired.
     #[error("the database cannot be checked")]
     File(#[source] StoreError),
     /// A conversation cannot be read.
@@ -27,23 +28,23 @@ pub enum RepairError {
     Conversation {
         /// The conversation.
         key: ConversationKey,
-        /// Why.
+        /// The error of the store.
         source: StoreError,
     },
-    /// What the directory has of a conversation cannot be read.
+    /// The directory entry of a conversation cannot be read.
     #[error("what the store has of conversation {key} cannot be read")]
     Directory {
         /// The conversation.
         key: ConversationKey,
-        /// Why.
+        /// The error of the store.
         source: StoreError,
     },
-    /// An open run cannot be read.
+    /// The open run of a conversation cannot be read.
     #[error("the open run of conversation {key} cannot be read or ended")]
     OpenRun {
         /// The conversation.
         key: ConversationKey,
-        /// Why.
+        /// The error of the store.
         source: StoreError,
     },
     /// A conversation is encrypted, and the target has no keys.
@@ -52,7 +53,7 @@ pub enum RepairError {
          Target::encrypted"
     )]
     Sealed {
-        /// The first such conversation.
+        /// The first encrypted conversation.
         key: ConversationKey,
     },
     /// A conversation is encrypted with a key that the target does not have.
@@ -60,7 +61,7 @@ pub enum RepairError {
     NoKey {
         /// The conversation.
         key: ConversationKey,
-        /// Why.
+        /// The error of the store.
         source: StoreError,
     },
     /// A conversation cannot be repaired.
@@ -68,18 +69,18 @@ pub enum RepairError {
     Repair {
         /// The conversation.
         key: ConversationKey,
-        /// Why.
+        /// The error of the store.
         source: StoreError,
     },
 }
 
-/// An error with its causes, in one line.
+/// Formats an error and its causes in one line.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
         let cause_text = cause.to_string();
-        // Transparent errors repeat the text of what they wrap.
+        // A transparent error has the same text as its source.
         if !is_verdict(cause) && !text.ends_with(&cause_text) {
             text = format!("{text}: {cause_text}");
         }

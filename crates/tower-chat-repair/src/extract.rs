@@ -1,4 +1,4 @@
-//! The record of tool calls, as messages tell it.
+//! Derives the record of tool calls from messages.
 
 use tower_chat_core::{
     Message, Messages, ToolStatus,
@@ -10,8 +10,8 @@ use tower_chat_core::{
 };
 use tower_chat_layers::replay::Turns;
 
-/// The tool calls in messages that follow each other in a conversation, the first of which has
-/// the number `first` there; rounds are counted from `round_index` on.
+/// Returns the record of the tool calls in consecutive messages of a conversation. `first` is the number of
+/// the first message in the conversation, and `round_index` is the number of the first round.
 ///
 /// ```
 /// use tower_chat::{Message, Messages, ToolCall, ToolResult, ToolStatus, repair::extract};
@@ -31,37 +31,38 @@ pub fn extract(messages: &Messages, first: u64, round_index: u32) -> Vec<ToolRec
     extraction.into_records()
 }
 
-/// Finds the tool calls in messages that pass by, oldest first, and says of each what the
-/// messages show: where it and its result are, and whether it succeeded, failed, was refused,
-/// waits for approval, or was not answered.
+/// Collects the tool calls of the messages that are pushed, oldest first. For each call the record contains
+/// the positions of the call and of its result, and whether the call succeeded, failed, was rejected, waits
+/// for approval or has no result.
 ///
-/// Rounds are counted within their turn, over messages that carry calls. Results are matched to
-/// calls as replays match them: by the position that they name, by id within the round, else by
-/// place where an id is missing. A result that answers no call of its round may answer an earlier
-/// one that was left without, by its id; any other is ignored. Results of tools that the provider ran itself are no matter of
-/// the record.
+/// Rounds are numbered within their turn, and only messages with calls begin a round. Results are matched
+/// with calls as in a replay: by the position that the result names, else by the id within the round, else
+/// by the order within the round if an id is missing. A result without a call in its round is matched by
+/// its id with an earlier call that has no result. All other results are ignored. The record does not
+/// contain results of tools that the provider ran.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Extraction {
     turns: Turns,
     is_continued: bool,
     next_round: u32,
     log: CallLog,
-    /// The round of each call of the log, counted within its turn.
+    /// The number of the round of each call of the log, within its turn.
     rounds: Vec<u32>,
 }
 
 impl Extraction {
-    /// Starts before the first message of a conversation or of a run.
+    /// Creates an extraction whose first message is the first one of a conversation or of a run.
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// Starts in the middle of a turn, before the round of this number.
+    /// Creates an extraction whose first message is in the middle of a turn. The next round has the number
+    /// `round_index`.
     pub(crate) fn from_round(round_index: u32) -> Self {
         Self { next_round: round_index, ..Self::default() }
     }
 
-    /// Takes the next message, which has this number in its conversation, from 1.
+    /// Adds the next message. `sequence` is its number in the conversation, from 1.
     pub(crate) fn push(&mut self, sequence: u64, message: &Message) {
         // The first message may be in the middle of a turn.
         let begins_turn = self.turns.begins_with(message);
@@ -78,7 +79,7 @@ impl Extraction {
         }
     }
 
-    /// What is known of every call so far, in their order.
+    /// Returns the rows of all calls, in the order of the calls.
     pub(crate) fn into_records(self) -> Vec<ToolRecord> {
         (0..self.rounds.len()).filter_map(|index| self.record(index)).collect()
     }

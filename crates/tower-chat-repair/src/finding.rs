@@ -1,4 +1,4 @@
-//! What is reported of a store.
+//! The findings that a check or a repair reports.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use tower_chat_core::ConversationKey;
 
 use crate::Problem;
 
-/// Something of a store, of a conversation or of a message, in words: a problem, or a repair.
+/// A problem of a store, of a conversation or of a message, or a repair of it, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
@@ -14,12 +14,12 @@ pub struct Finding {
     pub conversation: Option<ConversationKey>,
     /// The message's number in its conversation, from 1; `None` for the conversation as a whole.
     pub message: Option<u64>,
-    /// What was found, or what is done about it.
+    /// The problem, followed by its repair if there is one.
     pub what: String,
 }
 
 impl Finding {
-    /// Of the store as a whole.
+    /// Returns a finding that concerns the whole store.
     pub(crate) fn of_store(what: impl Into<String>) -> Self {
         Self { conversation: None, message: None, what: what.into() }
     }
@@ -33,7 +33,7 @@ impl Finding {
         Self { conversation: Some(key.clone()), message: Some(problem.message), what }
     }
 
-    /// The same, with what is done about it.
+    /// Appends the repair to the text of the problem.
     #[must_use]
     pub(crate) fn and(mut self, done: &str) -> Self {
         self.what = format!("{}: {done}", self.what);
@@ -41,7 +41,7 @@ impl Finding {
     }
 }
 
-/// In one line, with its conversation and its message.
+/// Formats the finding in one line, with its conversation and its message.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { conversation, message, what } = self;

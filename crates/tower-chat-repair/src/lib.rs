@@ -1,8 +1,8 @@
-//! Checks what is in a store, and repairs it.
+//! Checks the contents of a store, and repairs them.
 //!
-//! Replay repairs what a model is sent of a conversation at each load, and leaves the store as it is. This crate
-//! reports what is wrong with the stored rows themselves, and changes them in place: the number, the order and the
-//! ids of messages stay.
+//! Replay repairs the messages that a model receives at each load of a conversation, and does not change
+//! the store. This crate reports the problems of the stored rows themselves, and repairs these rows. The
+//! number, the order and the ids of messages do not change.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -14,7 +14,7 @@
 //! let store = MemoryStore::new();
 //! let id = MessageId { run: RunId::new(), index: 0 };
 //! let key = ConversationKey::new("alice", "weather");
-//! // A run of another program, which was killed while its tool ran.
+//! // The process of this run was killed while a tool ran.
 //! let messages = [
 //!     Message::user("Weather?"),
 //!     Message::tool_calls([ToolCall::new("c1", "weather", "{}")]),
@@ -37,7 +37,7 @@
 //! # }).unwrap();
 //! ```
 //!
-//! [`mismatches`], [`repaired`] and [`extract`] do the same for messages that are in no store.
+//! [`mismatches`], [`repaired`] and [`extract`] check and repair messages that are not in a store.
 
 #![warn(clippy::too_many_lines)]
 

@@ -1,4 +1,4 @@
-//! What is to be done to a conversation.
+//! Plans the repair of a conversation.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,15 +16,15 @@ use crate::{
     repaired, repaired_records,
 };
 
-/// The change of a conversation, and what it repairs.
+/// The rewrite of a conversation, and the repairs that the rewrite makes.
 pub(super) struct Plan {
     pub(super) rewrite: Rewrite,
     pub(super) repairs: Vec<Problem>,
 }
 
 impl Plan {
-    /// What is to be done; nothing, where a message is missing or cannot be read: it may be what
-    /// the others lack.
+    /// Plans the repairs of a conversation. The plan is empty if a message is missing or cannot be read,
+    /// because this message may contain the missing calls or results.
     pub(super) fn new(key: &ConversationKey, rows: &ConversationRows) -> Self {
         let mut rewrite = Rewrite::new(key.clone(), rows.head.revision);
         let Some(stored) = whole(rows) else { return Self { rewrite, repairs: Vec::new() } };
@@ -68,7 +68,7 @@ impl Plan {
     }
 }
 
-/// Makes the change in rows that were read.
+/// Applies a rewrite to rows that were read earlier.
 pub(super) fn apply(rewrite: &Rewrite, rows: &mut ConversationRows) {
     for (sequence, message) in &rewrite.messages {
         if let Some(row) = rows.messages.iter_mut().find(|(it, _)| it == sequence) {
@@ -83,8 +83,8 @@ pub(super) fn apply(rewrite: &Rewrite, rows: &mut ConversationRows) {
     }
 }
 
-/// The results of calls without one that stand in a message where nothing but the record shows
-/// whose they are.
+/// Returns the results of dangling calls that are in a message, but can only be matched by the record of
+/// tool calls.
 fn recorded_results(
     rows: &ConversationRows,
     found: &[Mismatch],

@@ -1,4 +1,4 @@
-//! What is wrong with a conversation.
+//! Finds the problems of a conversation.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -16,13 +16,13 @@ use tower_chat_layers::{
 
 use crate::{Mismatch, error::chain, mismatches_of_readable};
 
-/// Something wrong with one message, or with what the record says of its calls.
+/// A problem of one message, or of the rows of the record for its calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
     /// The message's number in its conversation, from 1.
     pub message: u64,
-    /// What is wrong, in words.
+    /// The problem, in words.
     pub what: String,
 }
 
@@ -32,8 +32,8 @@ impl Problem {
     }
 }
 
-/// Everything that is wrong with the rows of a conversation, in the order of its messages; one message that
-/// cannot be read hides nothing that is wrong with others.
+/// Returns all problems of the rows of a conversation, in the order of its messages. If a message cannot be
+/// read, the problems of other messages are still found.
 pub fn problems(rows: &ConversationRows) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut messages: Vec<(u64, Option<&Arc<Message>>)> = Vec::new();
@@ -77,12 +77,12 @@ fn missing(first: u64, last: u64) -> Problem {
     }
 }
 
-/// The number of the last message that readers should see.
+/// Returns the number of the last message that is visible to readers.
 fn last_seen(rows: &ConversationRows) -> u64 {
     rows.head.open_run.as_ref().map_or(rows.head.revision.sequence, |open| open.visible)
 }
 
-/// The messages, if all are there and can be read.
+/// Returns the messages that were not pruned, if none of them is missing or unreadable.
 pub(crate) fn whole(rows: &ConversationRows) -> Option<Messages> {
     let count = rows.messages.len() as u64;
     if rows.head.pruned.saturating_add(count) != last_seen(rows) {
@@ -97,14 +97,14 @@ pub(crate) fn whole(rows: &ConversationRows) -> Option<Messages> {
     messages.map(|messages| messages.into_iter().collect())
 }
 
-/// The message of this number, if it is there and can be read.
+/// Returns the message with this number, if it is stored and can be read.
 pub(crate) fn readable(rows: &ConversationRows, sequence: u64) -> Option<Arc<Message>> {
     let found = rows.messages.binary_search_by_key(&sequence, |(sequence, _)| *sequence).ok()?;
     rows.messages.get(found)?.1.as_ref().ok().cloned()
 }
 
-/// Whether the result of a call was left out of the messages, because no service call has seen it,
-/// and is in the record alone.
+/// Returns whether only the record contains the result of a call. A run stores a result there until a
+/// service call has sent it.
 pub(crate) fn is_in_record(rows: &ConversationRows, call: SequencePosition) -> bool {
     let records = rows.tools.iter().filter_map(|(_, record)| record.as_ref().ok());
     let mut of_call = records.filter(|record| record.call == call);
@@ -146,7 +146,7 @@ fn problems_of_records(rows: &ConversationRows) -> Vec<Problem> {
         .collect()
 }
 
-/// What every provider would refuse of what a model is shown.
+/// Returns the problems of the replayed messages that every provider would reject.
 fn problems_of_replay(first: u64, messages: &Messages) -> Vec<Problem> {
     let mut replay = Replay::new(DanglingCalls::Drop);
     replay.push_from(messages, 0);

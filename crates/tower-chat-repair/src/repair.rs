@@ -1,4 +1,4 @@
-//! Everything that can be repaired in a store is repaired.
+//! Repairs a store.
 
 use tower_chat_core::{
     ConversationKey,
@@ -14,39 +14,39 @@ use crate::{
     target::StoreFile,
 };
 
-/// How often a conversation is looked at again when another process writes to it meanwhile.
+/// The number of attempts to repair a conversation while other processes write to it.
 const ATTEMPTS: usize = 5;
 
-/// What becomes of something that is wrong.
+/// The outcome of a repair of one problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Repair {
-    /// It is repaired, or would be ([`plan_repair`]).
+    /// The problem is repaired. [`plan_repair`] reports the repairs that [`repair`] would make.
     Done(Finding),
-    /// It cannot be repaired, and is left as it is.
+    /// The problem cannot be repaired. The data is unchanged.
     Left(Finding),
 }
 
-/// How much was repaired.
+/// The numbers of repaired and remaining problems.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Repaired {
-    /// How many repairs were made, or would be.
+    /// The number of repairs that were made or planned.
     pub repaired: usize,
-    /// How much is left as it is.
+    /// The number of problems that remain.
     pub left: usize,
 }
 
-/// Repairs what is wrong with a store, and reports each repair once it is durable.
+/// Repairs the problems of a store, and reports each repair when it is durable.
 ///
-/// Calls without results get them, results without calls go to the metadata of their messages, rows of the record
-/// are corrected or removed, an unreadable description is removed, and the counts of a file's directory are made
-/// again. A conversation with an open run, or with a message that cannot be read, is left as it is, and so is a
-/// damaged file: to write to it may damage more.
+/// The repair adds missing results of calls and moves results without calls to the metadata of their
+/// messages. It corrects or removes rows of the record, removes unreadable descriptions, and recomputes
+/// wrong counts in the directory. It does not change a conversation that has an open run or an unreadable
+/// message. It also does not change a damaged file, because writing to the file may damage more data.
 ///
 /// # Errors
 ///
-/// As those of [`verify`](crate::verify()), and if the store cannot be written.
+/// Fails for the same reasons as [`verify`](crate::verify()), and if the store cannot be written.
 pub async fn repair(
     target: &Target,
     report: &mut (dyn FnMut(Repair) + Send),
@@ -54,11 +54,11 @@ pub async fn repair(
     Repairs { is_planned: false, report, count: Repaired::default() }.of(target).await
 }
 
-/// Reports what [`repair`] would do, and changes nothing.
+/// Reports the repairs that [`repair`] would make, and does not change the store.
 ///
 /// # Errors
 ///
-/// As those of [`verify`](crate::verify()).
+/// Fails for the same reasons as [`verify`](crate::verify()).
 pub async fn plan_repair(
     target: &Target,
     report: &mut (dyn FnMut(Repair) + Send),
@@ -66,7 +66,7 @@ pub async fn plan_repair(
     Repairs { is_planned: true, report, count: Repaired::default() }.of(target).await
 }
 
-/// The repairs of a store, and how many there are.
+/// Reports and counts the repairs of a store.
 struct Repairs<'r> {
     is_planned: bool,
     report: &'r mut (dyn FnMut(Repair) + Send),
@@ -132,7 +132,7 @@ async fn repair_conversation(
         };
         let Plan { rewrite, repairs: planned } = Plan::new(key, &rows);
         if let Some(open) = rows.head.open_run.as_ref().filter(|_| !rewrite.is_empty()) {
-            // The run goes on after what it has seen: it must not change under it.
+            // The attempt that continues the run may have loaded these messages already.
             let what = format!("not repaired while run {} is open", open.run);
             repairs.problems_left(key, &problems(&rows));
             repairs.left(Finding::of_conversation(key, what));
@@ -181,7 +181,7 @@ async fn repair_directory(
     if matches!(found, DirectoryProblem::Unreadable(_)) {
         remove_description(target, key).await?;
     }
-    // Once unreadable counts can be read, they may still differ from the messages.
+    // If the first rewrite makes unreadable counts readable, they may still differ from the messages.
     for _attempt in 0..2 {
         let left = directory_problem(target, key, &rows).await?;
         let (Some(left), Some(counts)) = (left, &counts) else { break };
@@ -218,13 +218,13 @@ async fn remove_description(target: &Target, key: &ConversationKey) -> Result<()
     Ok(())
 }
 
-/// What became of a beginning that is missing.
+/// The outcome of accepting the missing beginning of a conversation.
 enum Accepted {
-    /// That is not what is wrong, or it cannot be accepted.
+    /// The beginning is not missing, or the store cannot accept its absence.
     Nothing,
-    /// It would be accepted.
+    /// A repair would accept that the beginning is missing.
     Planned,
-    /// It was accepted, and the conversation can be read again.
+    /// The store accepted that the beginning is missing, and the conversation can be read again.
     Done,
 }
 
@@ -257,8 +257,8 @@ async fn accept_missing_beginning(
     }
 }
 
-/// Records that belong to no conversation go; messages are kept, since they may be all that is
-/// left of something.
+/// Removes rows of the record that belong to no conversation. Messages without a conversation are not
+/// removed, because they may be the only copy.
 async fn repair_stray_rows(
     file: &dyn StoreFile,
     repairs: &mut Repairs<'_>,

@@ -1,5 +1,5 @@
-//! What is read of a store to check it. Damage is something to report; any other failure of the store is an
-//! error.
+//! Reads the rows of a store for a check. Damage is returned as a finding. All other failures of the store
+//! are errors.
 
 use tower_chat_core::{
     ConversationKey,
@@ -16,10 +16,10 @@ use crate::{
     target::StoreFile,
 };
 
-/// How many scopes or conversations are listed at once.
+/// The number of scopes or conversations per page of a listing.
 const PAGE: usize = 1000;
 
-/// What is wrong with the file of the store.
+/// Returns the problems of the file of the store.
 pub(crate) async fn damage_of_file(file: &dyn StoreFile) -> Result<Vec<Finding>, RepairError> {
     let found = match file.damage().await {
         Ok(found) => found,
@@ -29,10 +29,10 @@ pub(crate) async fn damage_of_file(file: &dyn StoreFile) -> Result<Vec<Finding>,
     Ok(found.iter().map(|line| Finding::of_store(line.replace('\n', " "))).collect())
 }
 
-/// The conversations that are to be looked at.
+/// The conversations that are checked.
 pub(crate) struct Keys {
     pub(crate) keys: Vec<ConversationKey>,
-    /// Why they are not all.
+    /// The damage that makes the list incomplete, if there is any.
     pub(crate) damage: Option<Finding>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) async fn keys_of(target: &Target) -> Result<Keys, RepairError> {
     }
 }
 
-/// Which conversations of all scopes are listed.
+/// Selects the conversations that are listed.
 #[derive(Debug, Clone, Copy)]
 enum Listed {
     All,
@@ -89,8 +89,8 @@ async fn scopes(target: &Target) -> Result<Vec<String>, RepairError> {
     }
 }
 
-/// The rows of a conversation, or why they cannot be read. That they are sealed, and the key is missing, is
-/// no damage.
+/// Returns the rows of a conversation, or a finding if they are damaged. Encrypted rows whose key is
+/// missing are an error and not damage.
 pub(crate) async fn rows_of(
     target: &Target,
     key: &ConversationKey,
@@ -108,12 +108,13 @@ pub(crate) async fn rows_of(
     }
 }
 
-/// The open runs of which something cannot be read, with how to end them.
+/// Returns a finding for each open run with unreadable content. The finding contains the command that ends
+/// the run.
 pub(crate) async fn damaged_open_runs(target: &Target) -> Result<Vec<Finding>, RepairError> {
     let mut found = Vec::new();
     let runs = match listed(target, Listed::WithOpenRun).await {
         Ok(runs) => runs,
-        // What cannot be listed is reported with the conversations.
+        // A failure of this listing is reported.
         Err(RepairError::List { scope, source }) if source.is_damage() => {
             let what =
                 format!("the open runs of scope {scope} cannot be listed: {}", chain(&source));
@@ -125,7 +126,7 @@ pub(crate) async fn damaged_open_runs(target: &Target) -> Result<Vec<Finding>, R
     for key in runs {
         let open = match target.history().head(&key).await {
             Ok(head) => head.open_run,
-            // It is reported with the conversations.
+            // The check of the conversation reports this damage.
             Err(error) if error.is_damage() => continue,
             Err(source) => return Err(RepairError::OpenRun { key, source }),
         };
@@ -147,13 +148,13 @@ pub(crate) async fn damaged_open_runs(target: &Target) -> Result<Vec<Finding>, R
     Ok(found)
 }
 
-/// What is wrong with the rows of calls that a run has staged.
+/// Returns the problem of the first damaged row of the record for the staged messages of a run.
 fn damage_of_run(content: &OpenRunContent) -> Option<String> {
     let staged = |sequence: u64| {
         let position = sequence.checked_sub(content.open.visible)?.checked_sub(1)?;
         content.messages.get(usize::try_from(position).ok()?).cloned()
     };
-    // A result may be in a message that readers see.
+    // The record of a visible call may refer to a staged message with its result.
     let is_staged = |sequence: u64| sequence > content.open.visible;
     content.tools.iter().find_map(|row| {
         let concerns = match &row.result {
@@ -169,11 +170,11 @@ fn damage_of_run(content: &OpenRunContent) -> Option<String> {
     })
 }
 
-/// What is to be said of rows that belong to no conversation.
+/// Returns a finding with the numbers of rows that belong to no conversation, if there are any.
 pub(crate) async fn stray_rows(file: &dyn StoreFile) -> Result<Option<Finding>, RepairError> {
     let stray = match file.stray_rows().await {
         Ok(stray) => stray,
-        // Reported already, with the file.
+        // The check of the file has reported this damage already.
         Err(StoreError::Corrupt { .. }) => return Ok(None),
         Err(error) => return Err(RepairError::File(error)),
     };

@@ -1,16 +1,16 @@
-//! Conversations that are encrypted.
+//! Detects encrypted conversations, and accepts that the beginning of one is missing.
 
 use tower_chat_core::store::{ConversationRows, StoreError};
 
-/// Why the rows of a conversation do not open.
+/// The reason why the rows of a conversation cannot be decrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unopened {
-    /// A key is missing, so nothing is known of damage.
+    /// A key is missing. Without it, damage cannot be detected.
     NoKey,
     Damaged,
 }
 
-/// Why rows could not be read, if it is because they do not open.
+/// Returns why rows cannot be decrypted, or `None` if the error has another cause.
 #[cfg(feature = "encrypted")]
 pub(crate) fn unopened(error: &StoreError) -> Option<Unopened> {
     use tower_chat_encrypted::EncryptionError;
@@ -26,7 +26,7 @@ pub(crate) fn unopened(error: &StoreError) -> Option<Unopened> {
     error.is_damage().then_some(Unopened::Damaged)
 }
 
-/// Whether the rows are read without the keys of what is in them.
+/// Returns whether the messages of the rows are still encrypted.
 #[cfg(feature = "encrypted")]
 pub(crate) fn is_sealed(rows: &ConversationRows) -> bool {
     let mut messages = rows.messages.iter().filter_map(|(_, message)| message.as_ref().ok());

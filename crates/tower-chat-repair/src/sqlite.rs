@@ -1,4 +1,4 @@
-//! The file of a SQLite store.
+//! Implements `StoreFile` for the file of a SQLite store.
 
 use async_trait::async_trait;
 use tower_chat_core::store::StoreError;

@@ -1,4 +1,4 @@
-//! The store that is checked or repaired.
+//! The target of a check or a repair.
 
 use std::{fmt, sync::Arc};
 
@@ -8,7 +8,8 @@ use tower_chat_core::{
     store::{HistoryStore, StoreError},
 };
 
-/// A store that is checked or repaired: conversations, and the file or the keys of the store where it has them.
+/// A store that is checked or repaired: its conversations, and also its file or its encryption if they are
+/// given.
 ///
 /// ```
 /// use tower_chat::{MemoryStore, repair::Target};
@@ -23,12 +24,13 @@ pub struct Target {
 }
 
 impl Target {
-    /// Any store. Encrypted conversations are read with [`encrypted`](Self::encrypted).
+    /// Creates a target for a store. If its conversations are encrypted, use [`encrypted`](Self::encrypted)
+    /// instead.
     pub fn new(store: impl HistoryStore) -> Self {
         Self { history: Arc::new(store), file: None, sealed: None }
     }
 
-    /// A store whose conversations are encrypted, in part or all.
+    /// Creates a target for a store that contains encrypted conversations.
     #[cfg(feature = "encrypted")]
     pub fn encrypted<S>(store: tower_chat_encrypted::EncryptedStore<S>) -> Self
     where
@@ -38,7 +40,7 @@ impl Target {
         Self { sealed: Some(Arc::new(sealed)), ..Self::new(store) }
     }
 
-    /// Also checks the file in which the store is kept, and what is in it beside conversations.
+    /// Adds the SQLite file of the store to the target, including its rows that belong to no conversation.
     #[cfg(feature = "sqlite")]
     #[must_use]
     pub fn with_file(mut self, file: tower_chat_sqlite::SqliteStore) -> Self {
@@ -46,7 +48,7 @@ impl Target {
         self
     }
 
-    /// Whether the file of the store is checked too.
+    /// Returns whether the target includes the file of the store.
     pub fn has_file(&self) -> bool {
         self.file.is_some()
     }
@@ -72,7 +74,7 @@ pub(crate) struct StrayRows {
 /// The file of a store.
 #[async_trait]
 pub(crate) trait StoreFile: Send + Sync {
-    /// What is wrong with the file itself.
+    /// Returns the problems of the file format and of the pages.
     async fn damage(&self) -> Result<Vec<String>, StoreError>;
 
     async fn stray_rows(&self) -> Result<StrayRows, StoreError>;
@@ -80,12 +82,13 @@ pub(crate) trait StoreFile: Send + Sync {
     async fn remove_stray_tools(&self) -> Result<(), StoreError>;
 }
 
-/// The beginnings of encrypted conversations, which may be missing because they were pruned without the keys.
+/// Accepts that the beginnings of encrypted conversations are missing because another process pruned them
+/// without the keys.
 #[async_trait]
 pub(crate) trait SealedBeginning: Send + Sync {
-    /// How many messages are missing, if that is why the conversation cannot be read.
+    /// Returns the number of missing messages if they are the reason why the conversation cannot be read.
     async fn missing(&self, key: &ConversationKey) -> Option<u64>;
 
-    /// Accepts that they are missing. Returns whether there was something to accept.
+    /// Accepts that the messages are missing. Returns `false` if no messages are missing.
     async fn accept(&self, key: &ConversationKey) -> Result<bool, StoreError>;
 }

@@ -1,4 +1,4 @@
-//! Everything in a store is checked.
+//! Checks a store.
 
 use crate::{
     Finding, RepairError, Target,
@@ -7,28 +7,34 @@ use crate::{
     rows::{Keys, damage_of_file, damaged_open_runs, keys_of, rows_of, stray_rows},
 };
 
-/// What was checked, and how much is wrong with it.
+/// The numbers of checked items and of problems.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verified {
-    /// How many problems were reported.
+    /// The number of problems that were reported.
     pub problems: usize,
-    /// How many conversations were checked.
+    /// The number of conversations that were checked.
     pub conversations: usize,
-    /// How many messages they have.
+    /// The number of messages of these conversations.
     pub messages: usize,
-    /// How many rows the record of their tool calls has.
+    /// The number of rows in the record of tool calls of these conversations.
     pub tool_calls: usize,
 }
 
-/// Checks everything in a store, and reports each problem as it is found: rows that cannot be read or do not fit
-/// together, what every provider would refuse of what a model is sent, counts of the directory that the messages
-/// deny, open runs that cannot be read, and damage of the file. Nothing is changed.
+/// Checks the contents of a store, and reports each problem when it is found. Nothing is changed.
+///
+/// The check reports:
+///
+/// - rows that cannot be read or contradict each other,
+/// - messages that every provider would reject after a replay,
+/// - counts of the directory that contradict the messages,
+/// - open runs that cannot be read,
+/// - damage of the file.
 ///
 /// # Errors
 ///
-/// If the store cannot be read for another reason than damage, or a conversation is encrypted and its key is
-/// missing.
+/// Fails if the store cannot be read for a reason other than damage, or if a conversation is encrypted and
+/// its key is missing.
 pub async fn verify(
     target: &Target,
     report: &mut (dyn FnMut(Finding) + Send),

@@ -1,4 +1,4 @@
-//! Which calls are found, and which results are theirs.
+//! Tests which calls are found, and which results are matched with them.
 
 use tower_chat_core::{
     ApprovalRequest, Media, MediaSource, MessageId, Part, Role, RunId, ToolCall, ToolInvocation,
@@ -9,17 +9,17 @@ use tower_chat_testkit::damaged_history;
 
 use super::*;
 
-/// How many histories are tried.
+/// The number of generated histories.
 const SEEDS: u64 = 400;
 
-/// What a model is sent of messages.
+/// Returns the messages that a model receives.
 fn output_of(messages: &Messages) -> Messages {
     let mut replay = Replay::new(DanglingCalls::Drop);
     replay.push_from(messages, 0);
     replay.view()
 }
 
-/// The messages with ids, as a run stores them.
+/// Returns the messages with ids, as a run stores them.
 fn of_run(messages: impl IntoIterator<Item = Message>) -> Messages {
     let run = RunId::from_bytes([1; 16]);
     let with_id = |(index, mut message): (u32, Message)| {
@@ -29,13 +29,13 @@ fn of_run(messages: impl IntoIterator<Item = Message>) -> Messages {
     (0..).zip(messages).map(with_id).collect()
 }
 
-/// What the record tells of messages, numbered from 1.
+/// Returns the tool calls in the record of messages that are numbered from 1.
 fn told(messages: &Messages) -> Vec<ToolInvocation> {
     let message = |sequence: u64| messages.get(usize::try_from(sequence).unwrap() - 1).cloned();
     extract(messages, 1, 0).iter().map(|record| record.resolve(message).unwrap()).collect()
 }
 
-/// Each call as `round.position id=result`.
+/// Formats each call as `round.position id=result`.
 fn sketch(messages: impl IntoIterator<Item = Message>) -> Vec<String> {
     let of_call = |call: ToolInvocation| {
         let result = call.result.map_or("-".to_owned(), |result| result.text());
@@ -52,7 +52,6 @@ fn results<const N: usize>(results: [(&str, &str); N]) -> Message {
     Message::tool_results(results.map(|(id, text)| ToolResult::new(id, text)))
 }
 
-/// B 0.1
 #[test]
 fn a_result_with_the_id_of_an_earlier_call_answers_no_call_without_an_id() {
     let nameless = Message::tool_calls([ToolCall::new("", "look", "{}")]);
@@ -74,7 +73,6 @@ fn no_messages_have_no_calls() {
     assert!(sketch([Message::user("u"), Message::assistant("a")]).is_empty());
 }
 
-/// B 0.2
 #[test]
 fn a_call_is_told_with_its_result_and_its_place() {
     let call = ToolCall::new("c1", "look", r#"{ "a" : 1 }"#);
@@ -100,7 +98,6 @@ fn numbers_go_on_from_those_given() {
     assert_eq!(records[0].result, RecordedResult::InMessage(position));
 }
 
-/// B 0.3, 0.4, 0.8
 #[test]
 fn rounds_are_counted_over_messages_with_calls() {
     let told = sketch([
@@ -122,7 +119,6 @@ fn every_turn_counts_its_rounds_from_zero() {
     assert_eq!(told, ["0.0 1=a", "0.0 1=a"]);
 }
 
-/// B 0.5
 #[test]
 fn a_call_without_a_result_is_a_record_without_one() {
     let messages = of_run([calls(["1", "2"]), results([("2", "b")])]);
@@ -131,13 +127,11 @@ fn a_call_without_a_result_is_a_record_without_one() {
     assert_eq!(told[1].status, ToolStatus::Ok);
 }
 
-/// B 0.53
 #[test]
 fn an_empty_result_is_a_result() {
     assert_eq!(sketch([calls(["1"]), results([("1", "")])]), ["0.0 1="]);
 }
 
-/// B 0.6, 0.10, 0.56
 #[test]
 fn calls_without_ids_keep_their_results_by_place() {
     let asked = [ToolCall::without_id("a", "{}"), ToolCall::new("", "b", "{}")];
@@ -157,7 +151,6 @@ fn calls_without_ids_keep_their_results_by_place() {
     assert_eq!(ids, replayed, "the record names a call as replays do");
 }
 
-/// B 0.7
 #[test]
 fn results_come_in_any_order() {
     let told =
@@ -165,7 +158,6 @@ fn results_come_in_any_order() {
     assert_eq!(told, ["0.0 1=a", "0.1 2=b", "0.2 3=c"]);
 }
 
-/// B 0.9
 #[test]
 fn an_id_that_comes_back_keeps_its_own_result() {
     let told = sketch([
@@ -177,7 +169,6 @@ fn an_id_that_comes_back_keeps_its_own_result() {
     assert_eq!(told, ["0.0 x=a", "0.1 call_0101010101010101_0_1=b", "1.0 x=c"]);
 }
 
-/// B 0.11
 #[test]
 fn content_of_many_parts_is_kept() {
     let mut result = ToolResult::new("1", "a picture");
@@ -186,7 +177,6 @@ fn content_of_many_parts_is_kept() {
     assert_eq!(told(&messages)[0].result, Some(result));
 }
 
-/// B 0.12, 0.61
 #[test]
 fn orphan_and_repeated_results_are_ignored() {
     let messages = [
@@ -200,7 +190,6 @@ fn orphan_and_repeated_results_are_ignored() {
     assert_eq!(sketch(messages), ["0.0 1=a"]);
 }
 
-/// B 0.46
 #[test]
 fn hundreds_of_calls_of_a_turn_are_all_told() {
     let ids: Vec<String> = (0..300).map(|id| id.to_string()).collect();
@@ -211,14 +200,12 @@ fn hundreds_of_calls_of_a_turn_are_all_told() {
     assert_eq!(told.len(), 300);
 }
 
-/// B 3.8
 #[test]
 fn a_later_result_answers_the_call_it_names() {
     let told = sketch([calls(["1", "2"]), Message::user("u"), results([("2", "late")])]);
     assert_eq!(told, ["0.0 1=-", "0.1 2=late"]);
 }
 
-/// B 2.2, 3.12, 4.4
 #[test]
 fn a_failed_result_is_told_apart() {
     let answers =
@@ -300,8 +287,7 @@ fn a_refused_call_stays_refused_whatever_the_model_is_told() {
     assert_eq!(told.result.as_ref().unwrap().text(), "was refused");
 }
 
-/// Whatever the history, the record has the answers that the replay shows, and a row for every
-/// call.
+/// Checks that for every history, the record contains the results of the replay, and a row for each call.
 #[test]
 fn the_record_of_every_history_agrees_with_its_replay() {
     for seed in 1..=SEEDS {

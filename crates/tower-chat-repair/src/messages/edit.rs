@@ -1,4 +1,4 @@
-//! A message with some of its results taken out, and others put in.
+//! Removes results from a message, and inserts others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,12 +7,12 @@ use tower_chat_core::{Message, Part, Role, ToolResult};
 
 use super::REMOVED_RESULTS;
 
-/// What becomes of the results of one message.
+/// The changes to the results of one message.
 #[derive(Debug, Default)]
 pub(super) struct Edit {
-    /// Positions among the results of the message.
+    /// The positions of the removed results among the results of the message.
     removed: BTreeSet<u32>,
-    /// By the position among the parts of the message before which they come.
+    /// The inserted results, by the index of the part that follows them.
     inserted: BTreeMap<usize, Vec<ToolResult>>,
 }
 
@@ -48,16 +48,17 @@ impl Edit {
         let mut edited = message.with_parts(parts);
         keep(&mut edited, &removed);
         if edited.parts.is_empty() && edited.role != Role::Assistant {
-            // It held results alone; as a message of another role it would say something empty.
+            // The message contained only results. With another role, a provider would receive a message
+            // without content.
             edited.role = Role::Tool;
         }
         edited
     }
 }
 
-/// Keeps results in the metadata, where no model is shown them.
+/// Moves the removed results to the metadata of the message, which is not sent to a model.
 fn keep(message: &mut Message, removed: &[&ToolResult]) {
-    // As texts, so that not a byte of a provider's own item changes.
+    // The results are stored as texts, because texts preserve each byte of a provider's native item.
     #[allow(clippy::expect_used, reason = "all map keys in a result are strings")]
     let texts = removed.iter().map(|result| {
         Value::from(serde_json::to_string(result).expect("a result has a JSON form"))
@@ -69,7 +70,7 @@ fn keep(message: &mut Message, removed: &[&ToolResult]) {
     match message.metadata.get_mut(REMOVED_RESULTS) {
         Some(Value::Array(earlier)) => earlier.append(&mut texts),
         Some(_) | None => {
-            // A value that another program stored under this key stays, as the first entry of the list.
+            // A value that another program has stored under this key becomes the first entry of the list.
             texts.splice(0..0, message.metadata.remove(REMOVED_RESULTS));
             message.metadata.insert(REMOVED_RESULTS.to_owned(), texts.into());
         }

@@ -1,4 +1,4 @@
-//! Calls without a result, and results without a call.
+//! Finds calls without a result, and results without a call.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -14,36 +14,36 @@ use crate::extract::Extraction;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Mismatch {
-    /// Nothing answers a call, and it needs no approval.
+    /// A call has no result, and does not need approval.
     #[error("the call of tool {tool:?} (id {call_id:?}) has no result")]
     DanglingCall {
-        /// The call.
+        /// The position of the call.
         call: SequencePosition,
-        /// The tool.
+        /// The name of the tool.
         tool: String,
-        /// The call's id, as replays show it.
+        /// The id of the call in a replay.
         call_id: String,
     },
-    /// A result answers a call that has its result.
+    /// A result answers a call that already has a result.
     #[error("a result answers call {call_id:?}, which has its result already")]
     DuplicateResult {
-        /// The result.
+        /// The position of the result.
         result: SequencePosition,
-        /// The call's id.
+        /// The id of the call.
         call_id: String,
     },
     /// A result answers no call.
     #[error("a result ({}) answers no call", named(call_id.as_deref()))]
     OrphanResult {
-        /// The result.
+        /// The position of the result.
         result: SequencePosition,
-        /// The id that it names, if it names one.
+        /// The id of the call that the result names, if it names one.
         call_id: Option<String>,
     },
 }
 
 impl Mismatch {
-    /// The number of the message it is in, from 1.
+    /// Returns the number of the message that contains the call or the result, from 1.
     pub fn sequence(&self) -> u64 {
         match self {
             Self::DanglingCall { call, .. } => call.sequence,
@@ -54,9 +54,9 @@ impl Mismatch {
     }
 }
 
-/// The calls and results of a conversation that do not match, in the order of the messages; first
-/// the calls of a message, then its results. They are paired as replays pair them. `first` is the
-/// number of the first message, which is 1 unless some were pruned.
+/// Returns the calls and results of a conversation that do not match, in the order of the messages. The
+/// calls of a message are before its results. Calls and results are paired as in a replay. `first` is the
+/// number of the first message, which is greater than 1 if earlier messages were pruned.
 ///
 /// ```
 /// use tower_chat::{Message, Messages, ToolResult, repair::{Mismatch, mismatches}};
@@ -71,8 +71,8 @@ pub fn mismatches(messages: &Messages, first: u64) -> Vec<Mismatch> {
     mismatches_of_readable((first..).zip(messages.iter().map(Some)))
 }
 
-/// The same where some messages cannot be read, and are `None`: what one of them may answer, or
-/// may have asked for, is not reported.
+/// Returns the mismatches of a conversation in which some messages cannot be read. A message that cannot be
+/// read is `None`. The calls and results that it may match are not reported.
 pub fn mismatches_of_readable<'a>(
     messages: impl IntoIterator<Item = (u64, Option<&'a Arc<Message>>)>,
 ) -> Vec<Mismatch> {
@@ -133,12 +133,12 @@ pub fn mismatches_of_readable<'a>(
     found
 }
 
-/// The messages whose calls, or results, a message that cannot be read may belong to.
+/// The messages whose calls or results may match those of a message that cannot be read.
 #[derive(Debug, Default)]
 struct Uncertain {
     calls: HashSet<u64>,
     results: HashSet<u64>,
-    /// The last message, if it is of an open round, and the one that opened it.
+    /// The message that began the current round, if the round can still receive results.
     open: Option<u64>,
     after_unreadable: bool,
 }
@@ -157,7 +157,7 @@ impl Uncertain {
             return;
         }
         if std::mem::take(&mut self.after_unreadable) && message.role == Role::User {
-            // Results may stand before its words.
+            // A message of the user may contain results before its text.
             self.results.insert(sequence);
         }
         let asks = message.parts.iter().any(|part| asked_call(part).is_some());

@@ -1,10 +1,12 @@
-//! Repair of messages.
+//! Repairs messages.
 //!
-//! - A dangling call gets its result from elsewhere in the messages, else [`INTERRUPTED`]. A call whose
-//!   result no service call has seen, and which is in the record alone for that, is no dangling call. Neither is a
-//!   call that waits for approval, also where the approval was given: it can still be answered.
-//! - A result that answers no call, or one that has its result, is moved from the parts of its message to its
-//!   metadata, under [`REMOVED_RESULTS`], as the JSON text that it was stored as.
+//! - A dangling call gets its result from another message. If no message contains the result, the call gets
+//!   [`INTERRUPTED`]. A call whose result no service call has sent is not dangling, because only the record
+//!   contains this result. A call that waits for approval is not dangling either, even if it was approved,
+//!   because it can still get a result.
+//! - A result that answers no call, or answers a call that has a result, is moved from the parts of its
+//!   message to the metadata. The key is [`REMOVED_RESULTS`], and the value is the stored JSON text of the
+//!   result.
 
 mod edit;
 mod find;
@@ -28,25 +30,26 @@ use self::edit::Edit;
 pub use self::find::{Mismatch, mismatches, mismatches_of_readable};
 use crate::extract;
 
-/// The key of a message's metadata under which results that were taken out of it are kept: a list
-/// of texts, each the JSON of a [`ToolResult`].
+/// The key of the metadata of a message for the results that a repair removed from the message. The value
+/// is a list of texts, each the JSON of a [`ToolResult`].
 pub const REMOVED_RESULTS: &str = "tower-chat.removed_results";
 
-/// What becomes of a dangling call.
+/// The repair of a dangling call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Filling {
-    /// It gets this result.
+    /// Adds this result.
     Result(Box<ToolResult>),
-    /// It gets a result that says [`INTERRUPTED`].
+    /// Adds a result with the text [`INTERRUPTED`].
     Interrupted,
-    /// It stays without one: its result is where it belongs, in the record alone.
+    /// Adds no result, because the record of tool calls contains the result and no message may contain it
+    /// yet.
     Leave,
 }
 
-/// The messages with everything repaired that [`mismatches`] finds, but for calls that do not
-/// come from the model. Those that need no repair are shared.
+/// Returns the messages with all mismatches repaired that [`mismatches`] finds, except for calls in
+/// messages of roles other than the assistant. Messages without mismatches are shared with the input.
 ///
-/// `first` is the number of the first message; `filling` says what becomes of each dangling call.
+/// `first` is the number of the first message. `filling` returns the repair of each dangling call.
 ///
 /// ```
 /// use tower_chat::{Message, Messages, ToolCall, repair::{Filling, mismatches, repaired}};
@@ -96,12 +99,12 @@ pub fn repaired(
         .collect()
 }
 
-/// The rows of the record of tool calls that are to be written, and those that are to go, after
-/// messages were repaired.
+/// Returns the rows of the record of tool calls that must be written after a repair of messages, and the
+/// calls whose rows must be removed.
 ///
-/// A row whose result was put into a message, or stands elsewhere now, says so; one that refers to
-/// no call goes. Rows that say what is so already are in neither list. `first` is the number of the
-/// first message.
+/// A row is written if a repair added the result of its call to a message, or changed the position of the
+/// result. A row is removed if its call is not in the messages. Rows that are correct are in neither list.
+/// `first` is the number of the first message.
 pub fn repaired_records(
     records: &[ToolRecord],
     first: u64,
@@ -140,14 +143,15 @@ pub fn repaired_records(
     (written, removed)
 }
 
-/// The result at a position of a conversation.
+/// Returns the result at a position of a conversation.
 fn result_at(messages: &Messages, first: u64, position: SequencePosition) -> Option<ToolResult> {
     let index = usize::try_from(position.sequence.checked_sub(first)?).ok()?;
     messages.get(index)?.results().nth(position.index as usize).cloned()
 }
 
-/// Where the result of a call is to be put, as a message's sequence number and an index among its parts:
-/// behind all other results of its round, so that none of them is taken for its result.
+/// Returns the position for the inserted result of a call, as the number of a message and an index among
+/// its parts. The position is after all other results of the round, because an inserted result before them
+/// would change which calls they answer.
 fn position_for_result(
     messages: &Messages,
     first: u64,
@@ -166,7 +170,7 @@ fn position_for_result(
         calls_before <= call.index as usize
     });
     pieces.next()?;
-    // The results that stand in the same message, if others come behind them.
+    // The message contains the results of this round and the pieces of a later one.
     if let (Some(Piece { parts, .. }), Some(_)) = (pieces.next(), pieces.next()) {
         return Some((call.sequence, parts.end));
     }

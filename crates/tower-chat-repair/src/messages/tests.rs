@@ -1,4 +1,4 @@
-//! Repairs of single faults, and of histories of every odd shape.
+//! Tests repairs of single mismatches, and of random damaged histories.
 
 use tower_chat_core::{ApprovalRequest, Message, MessageId, Part, RunId, ToolCall, format};
 use tower_chat_layers::replay::{DanglingCalls, Replay};
@@ -6,10 +6,10 @@ use tower_chat_testkit::{assert_valid_replay, damaged_history};
 
 use super::*;
 
-/// How many histories are tried.
+/// The number of generated histories.
 const SEEDS: u64 = 400;
 
-/// Messages with ids, as they are stored.
+/// Returns the messages with ids, as a store has them.
 fn stored(messages: impl IntoIterator<Item = Message>) -> Messages {
     let run = RunId::new();
     let numbered = (0..).zip(messages).map(|(index, mut message)| {
@@ -29,7 +29,7 @@ fn output_of(messages: &Messages) -> Messages {
     replay.view()
 }
 
-/// The texts of all results that a model is shown.
+/// Returns the texts of all results that a model receives.
 fn results(messages: &Messages) -> Vec<String> {
     let output = output_of(messages);
     output.iter().flat_map(|message| message.results()).map(|result| result.text()).collect()
@@ -119,7 +119,7 @@ fn records_follow_their_results() {
         Message::tool_calls(calls),
         Message::tool_results([ToolResult::new("gone", "x"), ToolResult::new("c2", "two")]),
     ]);
-    // Where messages were pruned, those that are left do not begin at 1.
+    // After earlier messages were pruned, the number of the first message is greater than 1.
     for first in [1, 41] {
         let position = |sequence, index| SequencePosition { sequence, index };
         let mut records = extract(&messages, first, 0);
@@ -155,7 +155,7 @@ fn a_record_is_interrupted_only_if_nothing_was_known_of_its_call() {
     let mut records = extract(&messages, 1, 0);
     assert_eq!(records.len(), 4);
     records[2].status = ToolStatus::Error;
-    // It waits still, whatever its status says.
+    // The call waits for approval, although its status differs.
     records[3].status = ToolStatus::Pending;
     let (written, removed) = repaired_records(&records, 1, &messages, &after);
     assert_eq!(removed, []);
@@ -237,7 +237,7 @@ fn every_odd_history_is_repaired_for_good_and_nothing_of_it_is_lost() {
             messages.iter().map(removed).sum::<usize>()
         };
         assert_eq!(all_results(&after) - interrupted(&after), all_results(&before), "seed {seed}");
-        // What was shown before is still shown: repair adds results, and takes none that counted.
+        // A repair adds results, and does not remove a result that a model received before.
         let (was, is) = (results(&before), results(&after));
         let is: Vec<String> = is.into_iter().filter(|it| it != INTERRUPTED).collect();
         assert_eq!(was, is, "seed {seed} {before:?}");

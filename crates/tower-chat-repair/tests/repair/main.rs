@@ -1,4 +1,4 @@
-//! Stores are verified and repaired from a program.
+//! Tests the verification and repair of stores.
 
 #![allow(clippy::unwrap_used, reason = "a panic is a failing test")]
 
@@ -19,7 +19,7 @@ fn key() -> ConversationKey {
     ConversationKey::new("alice", "c")
 }
 
-/// Stores a question, and a call that nothing has answered.
+/// Stores a question, and a call without a result.
 async fn fill(store: &impl HistoryStore) {
     let id = MessageId { run: RunId::new(), index: 0 };
     let messages = [Message::user("hi"), Message::tool_calls([ToolCall::new("c1", "look", "{}")])];
