@@ -1,4 +1,4 @@
-//! What a run tells the directory of its store with each write.
+//! The activity of a run, which each write reports to the directory of the store.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use tower_chat_core::{
 use super::{Run, RunLog};
 use crate::policy::PriceList;
 
-/// What the run has used since the last write that could tell it.
+/// The usage of the run since the last write that reported usage.
 #[derive(Debug, Default)]
 pub(super) struct UntoldUsage {
     usage: Vec<ModelUsage>,
 }
 
 impl UntoldUsage {
-    /// The answer of a service call has come.
+    /// Adds the usage of an answered service call.
     fn note(&mut self, finish: &Finish, messages: &[Arc<Message>], prices: Option<&PriceList>) {
         let calls = messages.iter().map(|message| message.asked_calls().count() as u64).sum();
         let model = finish.model.as_deref().filter(|model| !model.is_empty());
@@ -33,21 +33,21 @@ impl UntoldUsage {
 }
 
 impl RunLog {
-    /// The answer of a service call has come.
+    /// Adds the usage of an answered service call.
     pub(super) fn note_usage(&mut self, answer: &Answer, prices: Option<&PriceList>) {
         self.calls.untold_usage.note(&answer.finish, &answer.messages, prices);
     }
 }
 
 impl Run {
-    /// That the run is at work now.
+    /// Returns the activity at the current time, without usage.
     pub(super) fn activity_now(&self) -> RunActivity {
         let activity = RunActivity::new(self.0.clock.now()).with_start(self.0.arrived_at);
         activity.with_mode(self.0.mode)
     }
 
-    /// What the next write tells. Usage waits for a write with messages, since a store cannot tell
-    /// the repetition of another from a new one.
+    /// Returns the activity for the next write. Only a write with messages reports usage, because a
+    /// store cannot distinguish the repetition of another write from a new one.
     pub(super) fn activity(&self, log: &mut RunLog, has_messages: bool) -> RunActivity {
         let activity = self.activity_now();
         match has_messages {

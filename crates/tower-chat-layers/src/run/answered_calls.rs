@@ -1,4 +1,4 @@
-//! Which calls the results of a write answer.
+//! Finds the calls that the results of a write answer.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -6,21 +6,21 @@ use tower_chat_core::{Message, Role};
 
 use crate::replay::{AskedCall, Replay};
 
-/// The calls that results answer, message by message of a write. Results that follow each other are
-/// paired together, so that a write costs the same per result however many it has.
+/// The calls that the results of a write answer, for each message. Consecutive messages with results
+/// are paired together, because the cost per result must not grow with the number of results.
 #[derive(Default)]
 pub(super) struct AnsweredCalls {
-    /// What stands before the messages that are to be paired next.
+    /// The replay of the messages before the next pairing.
     replay: Option<Replay>,
-    /// How many messages of the write it has taken.
+    /// The number of messages of the write that were paired or skipped.
     pushed: usize,
-    /// The calls that the results answer in the last messages it has taken.
+    /// The calls that the results in the last paired messages answer.
     found: VecDeque<Vec<Option<AskedCall>>>,
 }
 
 impl AnsweredCalls {
-    /// The calls that the results of a message of the write answer, result by result. Messages are
-    /// asked about in their order; `before` is the replay of what stands before the write.
+    /// Returns the calls that the results of a message answer, one for each result. Messages must be
+    /// queried in their order. `before` is the replay of the messages before the write.
     pub(super) fn by_message_at(
         &mut self,
         position: usize,

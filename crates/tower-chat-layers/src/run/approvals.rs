@@ -1,4 +1,4 @@
-//! Calls that wait for approval: what is stored of them, and what is known of their outcomes.
+//! Calls that wait for approval: their stored requests and their known outcomes.
 
 use std::sync::Arc;
 
@@ -19,25 +19,26 @@ use crate::{
     tool::{CallOfRun, NotKept},
 };
 
-/// A stored result that the model has not answered to.
+/// A stored result that the model has not answered.
 pub(crate) enum UnseenResult {
-    /// The replay shows it.
+    /// The replay contains the result.
     InReplay,
-    /// The service keeps the history, and has not been sent it.
+    /// The service stores the history and has not received the result.
     SendAgain(Box<(PendingApproval, ToolResult)>),
 }
 
 impl Run {
-    /// The stored approval requests that nobody has answered yet, a batch per answer of the model.
+    /// Returns the stored approval requests without an answer, in one batch for each answer of the
+    /// model.
     pub fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
         self.log().conversation.replay.pending_approvals()
     }
 
-    /// Checks that what waits for approval in these messages of an answer can be run later.
+    /// Checks that the calls in these messages that wait for approval can be run later.
     ///
     /// # Errors
     ///
-    /// [`PersistenceError::PendingCallNotKept`], with the answer as `unasked` holds it.
+    /// Returns [`PersistenceError::PendingCallNotKept`], with the answer that `unasked` returns.
     pub(crate) fn keep_pending_calls(
         &self,
         messages: &[Arc<Message>],
@@ -66,8 +67,8 @@ impl Run {
         }
     }
 
-    /// Whether a call can still be decided about. A run of this process that has ended does not hold its
-    /// calls any more.
+    /// Returns whether a call can still be decided about. A claim of a run of this process that has
+    /// ended no longer blocks the call.
     pub(crate) fn waiting(&self, waiting: &PendingApproval) -> Waiting {
         let Some(call) = waiting.call_position else { return Waiting::Open };
         match self.log().prior_attempts.waiting(call, self.0.clock.now()) {
@@ -78,7 +79,7 @@ impl Run {
 }
 
 impl RunLog {
-    /// A stored approval request, with the position of its call.
+    /// Returns a stored approval request, with the position of its call.
     fn approval_request(&self, id: &str) -> Option<(CallOfRun, ApprovalRequest)> {
         let stored =
             self.conversation.added.iter().rev().chain(self.conversation.history.iter().rev());
@@ -90,7 +91,7 @@ impl RunLog {
     }
 }
 
-/// Whether somebody answers an approval request in these messages.
+/// Returns whether these messages contain an answer to an approval request.
 pub(crate) fn answers_approvals<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -> bool {
     messages
         .into_iter()
@@ -99,7 +100,7 @@ pub(crate) fn answers_approvals<'a>(messages: impl IntoIterator<Item = &'a Arc<M
 }
 
 impl RunLog {
-    /// Whether a hook has changed the stored arguments of a call in the loaded history.
+    /// Returns whether a hook has changed the stored arguments of a call in the loaded history.
     pub(crate) fn has_changed_arguments(&self, (message, index): CallOfRun) -> bool {
         let position = self.position_in_history(message);
         let stored = position.and_then(|position| self.conversation.history.get(position));
@@ -107,32 +108,32 @@ impl RunLog {
             .is_some_and(|stored| calls_without_arguments(stored).any(|position| position == index))
     }
 
-    /// The batches that wait for approval, in view of the messages that a request brings: their
-    /// results may answer calls of a batch.
+    /// Returns the batches that wait for approval, after the messages of a request. The results in
+    /// these messages may answer calls of a batch.
     pub(crate) fn pending_batches<'a>(
         &self,
         own: impl Iterator<Item = &'a Arc<Message>>,
     ) -> Vec<PendingBatch> {
-        // The staged input of a journaled run is part of the replay already.
+        // The replay already contains the staged input of a journaled run.
         let mut replay = self.conversation.replay.clone();
         own.filter(|message| !self.is_taken(message)).for_each(|message| replay.push(message));
         replay.pending_batches()
     }
 
-    /// What the record knew of a call that waits for approval when the run began, if it was begun.
+    /// Returns the recorded outcome of a call that waits for approval, as of the begin of the run.
+    /// `None` if the call had not started.
     pub(crate) fn known_approved(&self, call: CallOfRun) -> Option<CallOutcome> {
         self.prior_attempts.call(call)
     }
 
-    /// Whether a stored message holds an approval request of this id.
+    /// Returns whether a stored message contains an approval request with this id.
     pub(crate) fn holds_approval_request(&self, id: &str) -> bool {
         self.approval_request(id).is_some()
     }
 
-    /// The result of the call of a stored approval request, if the model has said nothing since it
-    /// was stored: the run that the call was approved for has not come to its end.
-    ///
-    /// A run goes on from there. The result is sent again where the service keeps the history.
+    /// Returns the result of the call of a stored approval request, if no answer of the model follows
+    /// the result. The run for which the call was approved is then incomplete, and a run continues from
+    /// this result. If the service stores the history, the result is sent again.
     pub(crate) fn unseen_result_of(&self, request: &str) -> Option<UnseenResult> {
         let ((message, index), request) = self.approval_request(request)?;
         let call = CallPosition { message, index: u32::try_from(index).ok()? };
@@ -140,7 +141,8 @@ impl RunLog {
             Recording::History | Recording::RecordOnly | Recording::AfterLoss => {
                 trailing_result_of(self.conversation.history.iter().rev(), Some(call), &request)
             }
-            // What the model said is not stored: of a run that is sent again the results alone are.
+            // Answers of the model are not stored. Only the results of a run that is sent again are
+            // stored.
             Recording::Approvals => {
                 trailing_result_of(self.conversation.added.iter().rev(), Some(call), &request)
             }
@@ -156,8 +158,8 @@ impl RunLog {
         })
     }
 
-    /// The messages with answers to approval requests that the run has stored: what they let run
-    /// and has not run goes on waiting until somebody sends the run again.
+    /// Returns the stored messages of the run with answers to approval requests. An approved call that
+    /// the run has not run remains pending until the caller sends the run again.
     pub(crate) fn stored_approvals(&self) -> Vec<Arc<Message>> {
         self.conversation
             .added

@@ -1,4 +1,4 @@
-//! Approved calls of earlier runs that this run has claimed and run.
+//! The approved calls of earlier runs that this run has claimed and run.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,41 +20,41 @@ use crate::{
     tool::{CallOfRun, ToolOutcome},
 };
 
-/// What this attempt has done with calls that earlier runs have asked for and that were approved.
+/// The state of approved calls of earlier runs in this attempt.
 #[derive(Default)]
 pub(super) struct ApprovedCalls {
-    /// When the calls were claimed whose tools have not begun.
+    /// The claim times of calls whose tools have not started.
     claimed: HashMap<CallOfRun, SystemTime>,
-    /// When the calls were claimed that have no outcome. Other processes leave them alone.
+    /// The claim times of calls without an outcome. Other processes do not run these calls.
     held: HashMap<CallOfRun, SystemTime>,
-    /// A task renews the time until which the calls are held.
+    /// A task renews the claims.
     is_renewed: bool,
     /// The outcomes of the calls that have run.
     outcomes: Vec<ToolOutcome>,
-    /// Those of them whose outcome the store has not taken.
+    /// The calls in `outcomes` whose outcome is not stored.
     unstored: HashSet<CallOfRun>,
 }
 
 impl ApprovedCalls {
-    /// A claim is about to be submitted.
+    /// Records a claim that is about to be submitted.
     pub(super) fn note_claim(&mut self, call: CallOfRun, now: SystemTime) {
         self.claimed.insert(call, now);
         self.held.insert(call, now);
     }
 
-    /// The outcome of a call is about to be submitted.
+    /// Records an outcome that is about to be submitted.
     pub(super) fn note_outcome(&mut self, outcome: &ToolOutcome) {
         self.held.remove(&outcome.0);
         self.unstored.insert(outcome.0);
         self.outcomes.push(outcome.clone());
     }
 
-    /// The outcome of a call is stored, or waits in the outbox.
+    /// Records that the outcome of a call is stored, or is in the outbox.
     pub(super) fn note_stored(&mut self, call: CallOfRun) {
         self.unstored.remove(&call);
     }
 
-    /// No call is claimed any more, and what is written from now on has the outcomes.
+    /// Removes all claims, because results replace them. Later writes contain the outcomes.
     fn forget_claims(&mut self) {
         self.claimed.clear();
         self.held.clear();
@@ -63,8 +63,9 @@ impl ApprovedCalls {
 }
 
 impl Run {
-    /// Submits outcomes again that the store has not taken, before a message has them: another attempt would
-    /// call them unknown. The attempts of a journaled run read what is staged of it.
+    /// Submits the outcomes again that are not stored, before a message contains them. Without its
+    /// outcome, another attempt would treat a call as unknown. A journaled run does not need this
+    /// write, because its attempts read the staged outcomes.
     pub(crate) fn submit_unstored_outcomes(&self) {
         let mut log = self.log();
         let unstored = std::mem::take(&mut log.approved_calls.unstored);
@@ -80,8 +81,9 @@ impl Run {
         drop(submission);
     }
 
-    /// Withdraws the claims of calls whose tools have not begun, so that they can be approved again, and
-    /// holds those no longer whose tools were dropped. A submission, since the caller may have gone away.
+    /// Withdraws the claims of calls whose tools have not started, which can then be approved again.
+    /// Ends the lease of the claims whose tools were dropped. The writes are submitted and not awaited,
+    /// because the caller may have disconnected.
     pub(crate) fn withdraw_claims(&self) {
         let mut log = self.log();
         let claimed = std::mem::take(&mut log.approved_calls.claimed);
@@ -90,7 +92,8 @@ impl Run {
         let mut claims = Vec::new();
         for (call, started_at) in &claimed {
             let Some(mut row) = log.call_row(*call) else { continue };
-            // As it was before; else another attempt has claimed it since.
+            // The row returns to its state before the claim. If another attempt has claimed the call
+            // since, the write fails.
             claims.push(Claim { call: row.call, started_at: Some(*started_at) });
             row.started_at = log.prior_attempts.starts.get(&row.call).copied();
             records.put(row);
@@ -109,7 +112,7 @@ impl Run {
         drop(submission);
     }
 
-    /// Submits rows of the record beside the run, which they neither open nor close.
+    /// Submits rows of the record that neither open nor close the run.
     pub(super) fn submit_rows(
         &self,
         log: &mut RunLog,
@@ -133,8 +136,8 @@ impl Run {
         if claims.is_empty() { write } else { write.with_claims(claims) }
     }
 
-    /// How long other processes leave a claimed call alone after the last sign of life of this run. A
-    /// journaled run holds its whole conversation.
+    /// Returns how long a claim lasts after its last renewal. Zero for a journaled run, whose lease
+    /// covers the whole conversation.
     pub(super) fn claim_lease(&self, log: &RunLog) -> Duration {
         match log.journal.as_deref().is_some() || self.store().handle().is_exclusive() {
             true => Duration::ZERO,
@@ -142,8 +145,7 @@ impl Run {
         }
     }
 
-    /// Renews the time until which claimed calls are held, for as long as the run exists and their tools
-    /// are at work.
+    /// Starts the task that renews the claims as long as the run exists and the tools are running.
     pub(super) fn keep_claims_held(&self, log: &mut RunLog) {
         let lease = self.claim_lease(log);
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
@@ -162,14 +164,14 @@ impl Run {
         });
     }
 
-    /// Renews the time until which claimed calls are held; returns whether there are any. Another run may
-    /// have written to the conversation meanwhile, which takes no claim away.
+    /// Renews the claims. Returns whether there are any. Another run may have written to the
+    /// conversation since, without an effect on the claims.
     async fn renew_claims(&self, lease: Duration) -> bool {
         const MOST: usize = 8;
         let mut revision = None;
         for _ in 0..MOST {
-            // Under the lock until it is submitted, so that an outcome comes after it. What waits in the
-            // outbox goes on waiting.
+            // The lock is held until the submission, because the outcome of a call must follow the
+            // renewal. Writes in the outbox remain there.
             let ticket = {
                 let mut log = self.log();
                 let held = log.approved_calls.held.clone();
@@ -192,7 +194,7 @@ impl Run {
                         break;
                     }
                 }
-                // Another attempt has them.
+                // Another attempt has claimed the calls.
                 StoreError::Claimed { .. } => break,
                 source => {
                     tracing::warn!(
@@ -210,8 +212,8 @@ impl Run {
         false
     }
 
-    /// Another run has written first: records what came out of the approved calls that this run has
-    /// run, whatever the other run says of them.
+    /// Records the outcomes of the approved calls of this run, after another run has written first and
+    /// regardless of the other run's rows.
     pub(super) async fn record_outcomes_again(&self, source: &StoreError) {
         if !matches!(source, StoreError::Conflict(_)) {
             return;
@@ -244,7 +246,7 @@ impl Run {
         }
     }
 
-    /// Stores rows behind whatever other runs have written since.
+    /// Stores rows at the current end of the conversation, after the writes of other runs.
     async fn record_at_end(&self, rows: Vec<ToolRecord>) -> Result<(), StoreError> {
         const MOST: usize = 8;
         let store = self.store();
@@ -271,8 +273,8 @@ impl Run {
 }
 
 impl RunLog {
-    /// Rows that say until when calls are held whose tools have begun, with the claims that still have
-    /// to be those of this run.
+    /// Returns rows that set the end of the claims of calls whose tools have started, and the claims
+    /// that must still belong to this run.
     fn held_rows(
         &self,
         calls: impl IntoIterator<Item = (CallOfRun, SystemTime)>,
@@ -287,12 +289,14 @@ impl RunLog {
         rows.unzip()
     }
 
-    /// The tool of a call begins: from now on its claim says that it may have taken effect.
+    /// Records that the tool of a call has started. From now on the claim shows that the call may have
+    /// had an effect.
     pub(crate) fn note_tool_begun(&mut self, call: CallOfRun) {
         self.approved_calls.claimed.remove(&call);
     }
 
-    /// Keeps the claims of calls whose tools have not begun: results say so.
+    /// Stops the withdrawal of claims of calls whose tools have not started, because results of these
+    /// calls are stored.
     pub(crate) fn keep_claims(&mut self) {
         self.approved_calls.forget_claims();
     }

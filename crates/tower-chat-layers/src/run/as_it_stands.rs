@@ -1,4 +1,5 @@
-//! The commit of a run where it stands: by itself, or by whoever finds it open.
+//! Commits a run in its current state: at the end of the run, or when another attempt finds the run
+//! open.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -26,15 +27,16 @@ use crate::{
     tool_loop::rejection,
 };
 
-/// What the commit of a run as it stands adds to what is staged.
+/// The messages and rows that the commit of an incomplete run adds to the staged messages.
 pub(crate) struct AsItStands {
     pub(crate) messages: Vec<Arc<Message>>,
     pub(crate) rows: Vec<ToolRecord>,
 }
 
-/// What the commit of a run as it stands adds, from `sequence` on: a result for each of its calls that
-/// has none, those of calls of earlier runs that it has decided about, and the text of an answer that
-/// was cut off. `tools` are the rows of its calls, with the message that has a sequence.
+/// Returns the messages and rows that the commit of an incomplete run adds, from `sequence` on. The
+/// messages are a result for each call of the run without one, the results of calls of earlier runs
+/// that the run has decided about, and the text of an answer that was cut off. `tools` are the rows of
+/// the run's calls. `id_of` returns the id of the message with a sequence number.
 pub(crate) fn as_it_stands<'a>(
     (tools, id_of): (impl IntoIterator<Item = &'a ToolRecord>, impl Fn(u64) -> Option<MessageId>),
     sequence: u64,
@@ -43,19 +45,20 @@ pub(crate) fn as_it_stands<'a>(
 ) -> AsItStands {
     let (missing, mut rows) = missing_results(tools, sequence, id_of);
     rows.extend(of_prior_calls.rows);
-    // With decisions whose calls have no results, nothing else of the run is unanswered.
+    // If calls of earlier runs have no results for the run's decisions, no call of the run itself is
+    // unanswered.
     let missing = missing.into_iter().map(Arc::new);
     let partial = partial_text.map(|text| Arc::new(partial_message(text)));
     let messages = missing.chain(of_prior_calls.messages).chain(partial).collect();
     AsItStands { messages, rows }
 }
 
-/// What the model is told of a call that was not run before its run ended.
+/// The result, for the model, of a call that was not run before its run ended.
 const NEVER_RUN: &str = "The call was not run: its run was interrupted before.";
 
-/// The results that the last round lacks, as one message in the order of its calls, with what their
-/// tools have queued after it; and the rows that say where the results are: in the message at
-/// `sequence`.
+/// Returns the missing results of the last round as one message, in the order of the calls, followed by
+/// the messages that the tools have queued. Also returns the rows of these calls, which refer to the
+/// results in the message at `sequence`.
 fn missing_results<'a>(
     tools: impl IntoIterator<Item = &'a ToolRecord>,
     sequence: u64,
@@ -82,7 +85,8 @@ fn missing_results<'a>(
         };
         queued.append(&mut result.queued);
         result.call_id = Some(row.call_id.clone());
-        // By position: siblings with its id may have results, and a hook may have left some out.
+        // The result refers to its call by position, because results of other calls may have the same
+        // call id, and a hook may have removed some of the calls.
         let position = |message| CallPosition { message, index: row.call.index };
         result.call = id_of(row.call.sequence).map(position);
         result.name.get_or_insert_with(|| row.name.clone());
@@ -95,16 +99,18 @@ fn missing_results<'a>(
     (results.into_iter().chain(queued).collect(), rows)
 }
 
-/// What the commit of a run as it stands says of calls of earlier runs.
+/// The messages and rows about calls of earlier runs that the commit of an incomplete run adds.
 #[derive(Debug, Default)]
 pub(crate) struct OfPriorCalls {
-    /// The results of calls that the run has decided about, and what their tools have queued.
+    /// The results of calls that the run has decided about, and the messages that their tools have
+    /// queued.
     messages: Vec<Arc<Message>>,
-    /// The rows of calls that the run has decided about, or whose results it brings.
+    /// The rows of calls that the run has decided about, and of calls whose results the run adds.
     rows: Vec<ToolRecord>,
 }
 
-/// What the commit of a run that has staged these messages says of calls of earlier runs.
+/// Returns the messages and rows about calls of earlier runs, for the commit of a run with these staged
+/// messages.
 pub(crate) async fn of_prior_calls(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -125,10 +131,12 @@ pub(crate) async fn of_prior_calls(
     })
 }
 
-/// The results of calls of earlier runs that a run's staged messages decide about and do not answer,
-/// in the order of the calls: what the record knows of them, or that they were rejected.
-/// With them what their tools have queued. A batch of which an approved call has not begun goes on waiting,
-/// so that the call can be approved again; the record has what came out of the others.
+/// Returns the results of calls of earlier runs that the staged messages decide about but do not
+/// answer, in the order of the calls, and the messages that their tools have queued. A result is the
+/// recorded one, or a rejection.
+///
+/// A batch with an approved call that has not started remains pending, and the user can approve that
+/// call again. The results of the other calls in the batch remain in the record.
 async fn results_of_decided_calls(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -184,7 +192,8 @@ async fn results_of_decided_calls(
     Ok(Some((message, queued)))
 }
 
-/// The result of a call that was decided about, and its status where the record does not say it.
+/// Returns the result of a call that was decided about, and its status if the record does not contain
+/// it.
 fn result_of_decided(
     outcome: Option<CallOutcome>,
     decision: &ApprovalResponse,
@@ -204,7 +213,7 @@ fn result_of_decided(
     }
 }
 
-/// The decisions in these messages, by the ids of the requests.
+/// Returns the decisions in these messages, by the ids of the approval requests.
 fn decisions_in(messages: &[Arc<Message>]) -> HashMap<&str, &ApprovalResponse> {
     let parts = messages.iter().flat_map(|message| &message.parts);
     let decisions = parts.filter_map(|part| match part {

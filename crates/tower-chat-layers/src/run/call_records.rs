@@ -1,4 +1,4 @@
-//! What the record of tool calls needs to know between the writes of a run.
+//! The state of the record of tool calls between the writes of a run.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -14,21 +14,22 @@ use super::{
 };
 use crate::tool::{CallOfRun, NotKept, Retained, ToolReports, retained};
 
-/// What the record needs to know between the writes of a run.
+/// The state of the record of tool calls between the writes of a run.
 #[derive(Debug, Default)]
 pub(super) struct CallRecords {
     pub(super) hooks: Hooks,
-    /// By the message that holds the results.
+    /// The reports about results, by the message that contains the results.
     reports: HashMap<MessageId, ToolReports>,
-    /// The messages of this run that ask for tools, as they were stored.
+    /// The messages of this run with tool calls, as they were stored.
     pub(super) asking: Vec<Asking>,
-    /// Where each of them stands among them.
+    /// The index of each message in `asking`.
     pub(super) asked: HashMap<MessageId, usize>,
     pub(super) stored: StoredMessages,
     pub(super) held: HeldCalls,
-    /// How many rounds of the run were stored before it was sent again.
+    /// The number of rounds that were stored before the run was sent again.
     pub(super) rounds_before: usize,
-    /// What the hooks keep of calls that wait for approval, asked before approval is.
+    /// The decisions of hooks about calls that wait for approval, made before the approval is
+    /// requested.
     pub(super) pending: HashMap<CallOfRun, Retained>,
 }
 
@@ -36,20 +37,20 @@ pub(super) struct CallRecords {
 pub(super) struct Asking {
     pub(super) sequence: u64,
     pub(super) round_index: u32,
-    /// For each call of the message its position in what is stored of it; `None` if it is not stored.
+    /// For each call of the message, its position among the stored calls. `None` if it is not stored.
     pub(super) stored: Vec<Option<u32>>,
-    /// Hooks have left out some of its calls.
+    /// Hooks have removed some of the calls.
     pub(super) lacks_calls: bool,
 }
 
-/// Where a call was stored, and what is known of it.
+/// The position of a stored call, and its round.
 pub(super) struct StoredPosition {
     pub(super) call: SequencePosition,
     pub(super) round_index: u32,
 }
 
 impl RunLog {
-    /// Where a call stands in the store: a call of this run, or of the loaded history.
+    /// Returns the stored position of a call of this run or of the loaded history.
     pub(super) fn stored_position(
         &self,
         (message, index): (MessageId, usize),
@@ -69,7 +70,7 @@ impl RunLog {
     }
 }
 
-/// A call that waits for approval, and of which nothing would be stored.
+/// A call that waits for approval and that a hook does not allow to be stored.
 pub(super) struct PendingCallNotKept {
     pub(super) tool: String,
     pub(super) call_id: String,
@@ -77,13 +78,13 @@ pub(super) struct PendingCallNotKept {
 }
 
 impl CallRecords {
-    /// Asks the hooks what they keep of the calls in these messages that wait for approval. The
-    /// decisions are used when the messages are stored.
+    /// Calls the hooks for the calls in these messages that wait for approval. The decisions are used
+    /// when the messages are stored.
     ///
     /// # Errors
     ///
-    /// The first call of which a hook keeps nothing: it could not be run later. No decision is
-    /// remembered then.
+    /// Returns the first call that a hook does not allow to be stored, because it could not be run
+    /// later. No decision is stored then.
     pub(super) fn keep_pending_calls(
         &mut self,
         messages: &[Arc<Message>],
@@ -112,39 +113,40 @@ impl CallRecords {
         Ok(())
     }
 
-    /// What the hook of a call's tool keeps of the call itself.
+    /// Returns the decision of a tool's hook about the call itself.
     pub(super) fn retained_call(&self, of_run: CallOfRun, call: &ToolCall) -> Retained {
         let tool = self.hooks.tool(of_run, call).filter(|_| !self.hooks.had_no_tool(of_run));
         tool.map_or(Retained::Whole, |tool| retained(tool, call, None, None))
     }
 
-    /// The call_records of a run of which these messages are stored already.
+    /// Creates the records of a run of which these messages are already stored.
     pub(super) fn after(added: &[Arc<Message>], hooks: Hooks) -> Self {
         Self { hooks, rounds_before: rounds_in(added), ..Self::default() }
     }
 
-    /// Whether a message is one of this run whose calls were stored by this attempt.
+    /// Returns whether this attempt has stored the calls of a message.
     pub(super) fn has_stored_calls_of(&self, message: MessageId) -> bool {
         self.asked.contains_key(&message)
     }
 
-    /// Whether hooks have left out calls of a message of this run.
+    /// Returns whether hooks have removed calls of a message of this run.
     pub(super) fn lacks_calls_of(&self, message: MessageId) -> bool {
         self.asking(message).is_some_and(|asking| asking.lacks_calls)
     }
 
-    /// The message with this sequence, if it asks for tools and this attempt has stored it.
+    /// Returns the message with this sequence number, if it contains calls and this attempt has stored
+    /// it.
     pub(super) fn id_at(&self, sequence: u64) -> Option<MessageId> {
         let is_it = |at: &usize| self.asking.get(*at).is_some_and(|it| it.sequence == sequence);
         self.asked.iter().find(|(_, at)| is_it(at)).map(|(message, _)| *message)
     }
 
-    /// The message of this run that asks for tools, if it is stored.
+    /// Returns the entry of a stored message of this run with calls.
     fn asking(&self, message: MessageId) -> Option<&Asking> {
         self.asking.get(*self.asked.get(&message)?)
     }
 
-    /// The round of the next message that asks for tools.
+    /// Returns the round of the next message with calls.
     pub(super) fn round_index(&self, begins_round: bool) -> u32 {
         let rounds_before = u32::try_from(self.rounds_before).unwrap_or(u32::MAX);
         let next = match self.asking.last() {
@@ -154,12 +156,12 @@ impl CallRecords {
         if begins_round { next } else { next.saturating_sub(1) }
     }
 
-    /// Takes note of what a tool loop knows of the results in a message.
+    /// Stores the tool loop's reports about the results in a message.
     pub(super) fn report(&mut self, message: MessageId, reports: ToolReports) {
         self.reports.insert(message, reports);
     }
 
-    /// What a tool loop has said of the results in a message that was not stored yet.
+    /// Returns the tool loop's reports about the results in a message that is not stored yet.
     pub(super) fn reports(&self, message: MessageId) -> Option<&ToolReports> {
         self.reports.get(&message)
     }
@@ -169,14 +171,14 @@ impl CallRecords {
     }
 }
 
-/// How many rounds are in messages of one run, the oldest first.
+/// Returns the number of rounds in messages of one run, which must be in order.
 fn rounds_in<'m>(messages: impl IntoIterator<Item = &'m Arc<Message>>) -> usize {
     let mut rounds = Rounds::default();
     messages.into_iter().for_each(|message| rounds.push(message));
     rounds.count
 }
 
-/// A call that owes or will owe a result, and whether it waits for approval.
+/// Returns a call that the client executes, and whether it waits for approval.
 pub(super) fn asked_call(part: &Part) -> Option<(&ToolCall, bool)> {
     match part {
         Part::ToolCall(call) if !call.provider_executed => Some((call, false)),

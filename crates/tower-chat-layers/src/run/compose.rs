@@ -1,4 +1,4 @@
-//! What of a write's messages is stored, and what the record of tool calls says of them.
+//! Builds the stored form of a write's messages, and the rows of the record about them.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -33,11 +33,11 @@ pub(super) struct Composed {
 }
 
 impl RunLog {
-    /// Puts a write together: hooks first, then the compaction of citations where the final text
-    /// is known, then truncation.
+    /// Builds the contents of a write: first the hooks are applied, then citations are compacted, then
+    /// results are truncated.
     ///
-    /// `citations` are given for a whole run alone; `left_out` are results at the end of the run
-    /// that are in no message of the store, so that the record holds them itself.
+    /// `citations` is only given for a whole run. `left_out` are results at the end of the run that no
+    /// stored message contains. The record stores these results itself.
     pub(super) fn compose(
         &mut self,
         messages: &[Arc<Message>],
@@ -99,7 +99,7 @@ impl RunLog {
         Composed { messages: stored, records }
     }
 
-    /// Whether all calls are kept.
+    /// Adds the rows of a message's calls. Returns whether all calls are stored.
     fn store_calls(
         &mut self,
         message: &mut Arc<Message>,
@@ -154,7 +154,8 @@ impl RunLog {
         keeps_all
     }
 
-    /// `asked` are the calls that the results answer, result by result.
+    /// Adds the rows of a message's results. `asked` are the calls that the results answer, one for
+    /// each result.
     fn store_results(
         &mut self,
         message: &mut Arc<Message>,
@@ -218,9 +219,9 @@ impl RunLog {
         mark_statuses(message, statuses);
     }
 
-    /// How a result names its call by position, if it has to: as the call is stored. Siblings before
-    /// it may not be, and then ids and order of those that are left do not tell which of them the
-    /// result answers.
+    /// Returns the position by which a result names its call in the stored form, or `None` if a
+    /// position is not necessary. It is necessary if calls of the same message are not stored, because
+    /// ids and order then do not identify the call.
     fn stored_name(
         &self,
         asked: &AskedCall,
@@ -236,7 +237,7 @@ impl RunLog {
 }
 
 impl StoredPosition {
-    /// The row of a call of which this is known, but for its result.
+    /// Returns the row of a call at this position, without its result.
     fn row(
         &self,
         asked: &AskedCall,
@@ -253,7 +254,7 @@ impl StoredPosition {
     }
 }
 
-/// Leaves uncited sources out of a whole run, and truncates what is too long.
+/// Removes uncited sources from a whole run, and truncates results that are too long.
 fn shorten(
     stored: &mut Vec<Arc<Message>>,
     records: &mut Records,
@@ -272,16 +273,16 @@ fn shorten(
     }
 }
 
-/// The last message, and if the model said it, those before it up to one that the model did not
-/// say; the last one first.
+/// Returns the last message. If it is an assistant message, also returns the assistant messages
+/// directly before it. The last message is first.
 fn last_answer(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
     let is_answer = |message: &&Arc<Message>| message.role == Role::Assistant;
     let of_answer = messages.iter().rev().take_while(is_answer).count();
     messages.iter().rev().take(of_answer.max(1)).cloned().collect()
 }
 
-/// Whether the messages before a message of an answer, the nearest first, include one of the same
-/// answer that asks for something.
+/// Returns whether another message of the same answer, before `message`, requests a call. `before` are
+/// the earlier messages, the nearest first.
 fn continues_round<'m>(before: impl Iterator<Item = &'m Message>, message: &Message) -> bool {
     before
         .take_while(|earlier| AnswerKey::is_shared(earlier, message))

@@ -1,8 +1,10 @@
-//! What is written of a run after each event, by its mode: the table of `docs/contract.md`.
+//! Decides what is written after each event of a run, by the run's mode. Implements the table of
+//! `docs/contract.md`.
 //!
-//! A row of the table is a variant of [`Event`] and a function here, a column is an arm of the match in
-//! that function. Nothing here waits, reads a clock or knows a store: [`apply`] changes what the run
-//! knows, and returns what is to be written. `docs/run-events.md` lists which row is which event.
+//! Each row of the table is a variant of [`Event`] and a function in this module. Each column is an arm
+//! of the match in that function. No function in this module awaits, reads a clock or accesses a store:
+//! [`apply`] updates the run log and returns the write. `docs/run-events.md` lists the event of each
+//! row.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -28,84 +30,89 @@ use crate::{
     tool::{CallOfRun, ResultSource, ToolOutcome},
 };
 
-/// What happens to a run.
+/// An event of a run.
 pub(crate) enum Event {
-    /// It begins with this input, which is not stored yet.
+    /// The run begins with this input, which is not stored yet.
     Begun { input: Vec<Arc<Message>> },
-    /// A service call succeeds. Of a run that is stored at its end, the call is the whole run.
+    /// A service call succeeds. In a run that is stored at its end, the answer of the whole run counts
+    /// as the answer of one service call.
     Answered(Answered),
-    /// A service call fails, or its caller drops it. `text` is what was streamed of its answer.
+    /// A service call fails, or its caller drops the response. `text` is the part of the answer that
+    /// was streamed before.
     Unanswered {
         ordinal: Option<u32>,
         inputs: Vec<Arc<Message>>,
         text: Option<Arc<str>>,
         kept: UnansweredInputs,
     },
-    /// An answer names another owner of the history than the run has. The call has carried these
-    /// inputs.
+    /// An answer names another history owner than the run has. `inputs` are the messages that the
+    /// service call has sent.
     AnswerRefused { inputs: Vec<Arc<Message>> },
     /// The tools of these calls are about to start.
     ToolsStart { calls: Vec<CallOfRun> },
-    /// A tool has finished. `beside` are the outcomes of calls of its round that were not run, `next`
-    /// is the call whose tool starts then.
+    /// A tool finishes. `beside` are the outcomes of calls of the same round that were not run. `next`
+    /// is the call whose tool starts next.
     ToolFinished {
         outcome: ToolOutcome,
         beside: Vec<ToolOutcome>,
         next: Option<CallOfRun>,
         ends_run: bool,
     },
-    /// No tool of a round runs.
+    /// None of the tools of a round runs.
     ToolsNotRun { outcomes: Vec<ToolOutcome> },
-    /// The tools of these calls were dropped while they ran.
+    /// The tools of these calls were dropped while they were running.
     ToolsDropped { calls: Vec<(CallOfRun, SystemTime)> },
-    /// No service call will carry these messages, which are results of tools or follow them.
+    /// No service call will send these messages, which are results of tools or follow results of tools.
     ResultsUnsent { messages: Vec<Arc<Message>> },
-    /// The run is stopped: no service call has carried `unsent`, and `answer` has come of the last.
+    /// The run is stopped. No service call has sent `unsent`. `answer` is the received part of the
+    /// answer of the last service call.
     Stopped { unsent: Vec<Arc<Message>>, answer: Vec<Arc<Message>> },
-    /// The run has its answer, of which the first `before` messages are of an earlier attempt.
+    /// The run has its answer. The first `before` messages of the answer were added by an earlier
+    /// attempt.
     Completed { answer: Vec<Arc<Message>>, before: usize },
-    /// The run was found complete in the store.
+    /// The store already contains the complete run.
     FoundComplete { answer: Vec<Arc<Message>> },
-    /// The run is refused before anything comes of it.
+    /// The run is refused before the model has answered.
     InputRefused,
-    /// The run is ended where it stands.
+    /// The run ends with its current state, without another service call.
     EndedAsItStands { end: RunEnd, of_prior_calls: OfPriorCalls },
-    /// The run is over for its caller, whether it came to its end or not.
+    /// The caller no longer waits for the run, which may be complete or not.
     Left { cause: LeaveCause },
 }
 
 /// A service call that was answered.
 pub(crate) struct Answered {
-    /// Its new inputs and its answer.
+    /// The new inputs of the service call, followed by its answer.
     pub(super) messages: Vec<Arc<Message>>,
     pub(super) answer: Vec<Arc<Message>>,
     pub(super) adopted: Adopted,
-    /// What follows, where the tool loop has said how it decides.
+    /// The next step, if the tool loop has reported its loop policy.
     pub(super) step: Option<NextStep>,
-    /// The calls that start once the answer is stored.
+    /// The calls whose tools start after the answer is stored.
     pub(super) first_calls: Vec<CallOfRun>,
-    /// What has ended the run, apart from the model's own last answer.
+    /// The reason for the end of the run, if that is not the last answer of the model.
     pub(super) ended_by: Option<EndedBy>,
 }
 
-/// Why nobody works on an open run any more.
+/// The reason why the current attempt no longer works on a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeaveCause {
-    /// It has failed.
+    /// The attempt failed.
     Failed,
-    /// Its caller dropped it.
+    /// The caller dropped the response.
     Disconnected,
 }
 
-/// What an event leads to.
+/// The consequence of an event.
 pub(super) enum Effect {
     Nothing,
     Write(Box<RunWrite>),
-    /// The run is left open, for a later attempt: nothing but its lease is written, which ends then.
+    /// Leaves the run open for a later attempt. Only the lease is written, with this time as its end.
     Leave(Option<SystemTime>),
 }
 
-/// Decides what an event leads to. Messages that it adds are added `now`.
+/// Updates the run log for an event and returns what must be written. `now` becomes the time of the
+/// messages that the event adds.
 pub(super) fn apply(
     log: &mut RunLog,
     policy: &PersistencePolicy,
@@ -144,16 +151,16 @@ fn begun(log: &RunLog, input: Vec<Arc<Message>>) -> Option<RunWrite> {
     }
 }
 
-/// *A service call succeeds*, *the service pauses an answer*, *a token limit cuts an answer off*,
-/// *a tool needs approval*; of a run that is stored at its end, *the run completes* and *`stop`*.
+/// *A service call succeeds*, *the service pauses an answer*, *a token limit cuts an answer off*, *a
+/// tool needs approval*. For a run that is stored at its end, also *the run completes* and *`stop`*.
 fn call_answered(log: &mut RunLog, policy: &PersistencePolicy, answered: Answered) -> RunWrite {
     log.forget_partial_text();
     let Answered { messages, answer, adopted, step, first_calls, ended_by } = answered;
     let write = RunWrite { adopted: Some(adopted), ended_by, ..RunWrite::messages(messages) };
     let ends_run = match &step {
         Some(step) => step.ends_run(),
-        // A loop that is not of this crate does not say what follows. Unmarked, the answer would count
-        // as a part of the interrupted one before it.
+        // A tool loop of another crate does not report the next step. Without a mark, the answer would
+        // be read as a part of the interrupted answer before it.
         None => {
             follows_open_calls(&log.conversation.added, &write.messages)
                 && pending_calls(&answer).is_empty()
@@ -180,7 +187,8 @@ fn call_answered(log: &mut RunLog, policy: &PersistencePolicy, answered: Answere
 }
 
 /// *A service call fails*, *the caller drops the response*, *its task is aborted*, *a timeout fires*;
-/// *an answer is cut off*. Nothing, where another attempt at the same call was answered meanwhile.
+/// *an answer is cut off*. Writes nothing if another attempt at the same service call was answered in
+/// the meantime.
 fn unanswered(
     log: &mut RunLog,
     ordinal: Option<u32>,
@@ -201,8 +209,8 @@ fn unanswered(
             let is_unsettled = true;
             (!inputs.is_empty()).then(|| RunWrite { is_unsettled, ..RunWrite::messages(inputs) })
         }
-        // Everything worth keeping is staged, so that a retry finds its inputs here. The next write,
-        // which leaves the run, keeps the text.
+        // The journal has staged all inputs that must be durable, and a retry reads them from the run
+        // log. The write that ends or leaves the run stores the text.
         PersistenceMode::Journaled => {
             if let (Some(journal), Some(text)) = (log.journal.as_deref_mut(), text) {
                 journal.keep_partial_text(text);
@@ -215,15 +223,15 @@ fn unanswered(
     }
 }
 
-/// *The service says in the middle of a run that it keeps the history, or no longer does.* The tools
-/// of the results have run, but the history goes on without the call.
+/// *The service says in the middle of a run that it keeps the history, or no longer does.* The tools of
+/// the results have run, but the history continues without the service call.
 fn answer_refused(
     log: &RunLog,
     policy: &PersistencePolicy,
     inputs: &[Arc<Message>],
 ) -> Option<RunWrite> {
     match log.mode {
-        // Nothing of the run is stored, or the results are already, one by one.
+        // In per-run mode nothing of the run is stored. In a journal each result is already stored.
         PersistenceMode::PerRun | PersistenceMode::Journaled => None,
         PersistenceMode::PerServiceCall => {
             if policy.inputs_of_failed_call == UnansweredInputs::None {
@@ -240,7 +248,7 @@ fn answer_refused(
     }
 }
 
-/// *Two processes are asked for one approved call*: the claims.
+/// *Two processes are asked for one approved call*: writes the claims.
 fn tools_start(log: &RunLog, mut starts: Vec<CallOfRun>) -> Option<RunWrite> {
     let journal = log.journal.as_deref();
     let is_known = |call| journal.is_some_and(|journal| journal.is_started(call));
@@ -263,9 +271,9 @@ fn tool_finished(
     let write = RunWrite { outcomes: vec![outcome], starts, ..RunWrite::default() };
     Some(match log.mode {
         PersistenceMode::PerRun | PersistenceMode::PerServiceCall => write,
-        // The commit is part of the same write, since nothing else would tell a later attempt that the
-        // tool has ended the run. Results that are kept come with their message, and those of
-        // approved calls always.
+        // The commit is part of the same write, because no other row records for a later attempt that
+        // the tool has ended the run. With `keep_trailing_results`, and for approved calls of earlier
+        // runs, the write that contains the message of the results commits the run.
         PersistenceMode::Journaled => {
             let ends_run = ends_run && log.is_of_run(call) && !policy.keep_trailing_results;
             let close = ends_run.then_some(Close::Commit);
@@ -276,8 +284,8 @@ fn tool_finished(
     })
 }
 
-/// *A tool finishes*, of calls that were not run: an attempt with other tools must not run them after
-/// all.
+/// *A tool finishes*, for calls that were not run. Records their outcomes, because an attempt with
+/// other tools must not run the calls later.
 fn tools_not_run(log: &RunLog, outcomes: Vec<ToolOutcome>) -> Option<RunWrite> {
     match log.mode {
         PersistenceMode::PerRun | PersistenceMode::PerServiceCall => None,
@@ -289,8 +297,8 @@ fn tools_not_run(log: &RunLog, outcomes: Vec<ToolOutcome>) -> Option<RunWrite> {
     }
 }
 
-/// *The caller drops the response*: the record says of a call whose tool was running that it was
-/// interrupted. A call that waited for approval has a claim that says so.
+/// *The caller drops the response*. Records the running tools as interrupted. An approved call of an
+/// earlier run needs no row, because its claim records that the tool has started.
 fn tools_dropped(log: &RunLog, calls: Vec<(CallOfRun, SystemTime)>) -> Option<RunWrite> {
     match log.mode {
         PersistenceMode::PerRun | PersistenceMode::Journaled => None,
@@ -309,7 +317,8 @@ fn tools_dropped(log: &RunLog, calls: Vec<(CallOfRun, SystemTime)>) -> Option<Ru
     }
 }
 
-/// *The caller drops the response*, *a service call fails*: the results of tools that have finished.
+/// *The caller drops the response*, *a service call fails*. Stores the results of tools that have
+/// finished.
 fn results_unsent(
     log: &RunLog,
     now: Option<SystemTime>,
@@ -317,7 +326,7 @@ fn results_unsent(
 ) -> Option<RunWrite> {
     match log.mode {
         PersistenceMode::PerRun => None,
-        // Nobody has stored the calls.
+        // Without a persister, the calls of these results are not stored.
         _ if log.is_persister_missed || messages.is_empty() => None,
         PersistenceMode::PerServiceCall | PersistenceMode::Journaled => {
             Some(RunWrite::messages(log.number(log.conversation.taken, messages, now)))
@@ -325,8 +334,8 @@ fn results_unsent(
     }
 }
 
-/// *`stop` of a `RunHandle` ends the run.* Results at the end are part of the history, so that the
-/// model knows what its calls have done.
+/// *`stop` of a `RunHandle` ends the run.* Adds the results at the end of the run to the history,
+/// because the model must know the effects of its calls when the conversation continues.
 fn stopped(
     log: &mut RunLog,
     now: Option<SystemTime>,
@@ -334,14 +343,14 @@ fn stopped(
     answer: Vec<Arc<Message>>,
 ) -> Option<RunWrite> {
     let close = match log.mode {
-        // With the answer of the run.
+        // The write of the run's answer contains these messages.
         PersistenceMode::PerRun => return None,
-        // Nobody has stored the calls.
+        // Without a persister, the calls of these results are not stored.
         _ if log.is_persister_missed => return None,
         PersistenceMode::PerServiceCall => None,
         PersistenceMode::Journaled => Some(Close::Commit),
     };
-    // Its text is among the messages.
+    // `answer` contains the partial text.
     log.forget_partial_text();
     let mut messages = log.not_stored_of(unsent);
     messages.extend(answer);
@@ -352,8 +361,8 @@ fn stopped(
     Some(RunWrite { close, ends_run, ended_by, ..RunWrite::messages(messages) })
 }
 
-/// *The run completes*, *a tool ends the run*: results at its end, which no service call has seen, are
-/// in the record alone.
+/// *The run completes*, *a tool ends the run*. Results at the end of the run, which no service call has
+/// sent, are stored only in the record.
 fn completed(
     log: &RunLog,
     policy: &PersistencePolicy,
@@ -362,7 +371,7 @@ fn completed(
 ) -> Option<RunWrite> {
     let last_response = || response_at_end(answer.get(before..).unwrap_or_default()).to_vec();
     match log.mode {
-        // With the answer of the run.
+        // The write of the run's answer contains everything.
         PersistenceMode::PerRun => None,
         PersistenceMode::PerServiceCall => {
             let mut left_out = log.not_taken(answer);
@@ -374,7 +383,7 @@ fn completed(
             let last_response = last_response();
             Some(RunWrite { left_out, ends_run, last_response, ..RunWrite::default() })
         }
-        // Unless it was committed with the answer itself.
+        // The write of the answer has already committed the run.
         PersistenceMode::Journaled if !log.is_open() => None,
         PersistenceMode::Journaled => {
             let mut messages = log.not_taken(answer);
@@ -394,7 +403,7 @@ fn completed(
     }
 }
 
-/// *The same request is sent again*: its answer is stored.
+/// *The same request is sent again*, and its answer is already stored.
 fn found_complete(
     log: &RunLog,
     policy: &PersistencePolicy,
@@ -406,9 +415,9 @@ fn found_complete(
     }
 }
 
-/// *An approval is answered that has its result already*, *an approved call's arguments were changed
-/// by a hook*: takes back what is staged, if that is no more than the run's input. Left open, the run
-/// would be resumed before every later request, and refused again.
+/// *An approval is answered that has its result already*, *an approved call's arguments were changed by
+/// a hook*. Discards the staged messages if they are only the run's input. An open run would be resumed
+/// before every later request, and refused each time.
 fn input_refused(log: &RunLog) -> Option<RunWrite> {
     let journal = log.journal.as_deref().filter(|journal| journal.is_open())?;
     if log.conversation.has_answers() {
@@ -418,7 +427,8 @@ fn input_refused(log: &RunLog) -> Option<RunWrite> {
     Some(RunWrite { close, ..RunWrite::default() })
 }
 
-/// *A service call fails* before any answer, *the caller drops the response*, by the policy.
+/// *A service call fails* before any answer, *the caller drops the response*. The policy decides
+/// whether the run is committed or discarded.
 fn ended(log: &mut RunLog, end: RunEnd, of_prior_calls: OfPriorCalls) -> Option<RunWrite> {
     let journal = log.journal.as_deref().filter(|journal| journal.is_open())?;
     if end == RunEnd::Discard {
@@ -453,8 +463,8 @@ fn left(
         PersistenceMode::Journaled => {
             let end = match (cause, policy.journal.on_disconnect) {
                 (LeaveCause::Failed, _) => return Effect::Leave(None),
-                // The results of approved calls are in the record, which cannot be read here: the
-                // next run commits it.
+                // The results of approved calls are in the record, which this function cannot read. The
+                // next run commits this run.
                 (LeaveCause::Disconnected, OnDisconnect::Commit) if log.has_open_decisions() => {
                     return Effect::Leave(Some(Lease::ABANDONED));
                 }
@@ -471,9 +481,9 @@ fn left(
 }
 
 impl RunLog {
-    /// Whether what becomes of a call is made durable before its result is part of a message: of
-    /// every call in a journal, elsewhere of one that an earlier run had asked for and that waited
-    /// for approval.
+    /// Returns whether the outcome of a call is recorded before a message contains its result. This
+    /// holds for every call of a journaled run. In other modes it holds for an approved call of an
+    /// earlier run.
     pub(crate) fn records_call(&self, call: CallOfRun) -> bool {
         self.mode == PersistenceMode::Journaled || !self.is_of_run(call)
     }
@@ -482,15 +492,15 @@ impl RunLog {
         message.run == self.run
     }
 
-    /// Those of the outcomes that are staged: an approved call of an earlier run that was not run
-    /// goes on waiting, as in the other modes.
+    /// Returns the outcomes of calls of this run. An approved call of an earlier run that was not run
+    /// remains pending, as in the other modes.
     fn of_this_run(&self, mut outcomes: Vec<ToolOutcome>) -> Vec<ToolOutcome> {
         outcomes.retain(|(call, ..)| self.is_of_run(*call));
         outcomes
     }
 
-    /// How many of a call's inputs are stored, from the first, if the call comes to no answer. What
-    /// a tool has queued comes with its result.
+    /// Returns the number of inputs, from the first, that are stored if the service call fails. A
+    /// message that a tool has queued counts as a result.
     fn kept_of(&self, kept: UnansweredInputs, inputs: &[Arc<Message>]) -> usize {
         let is_result = |message: &Arc<Message>| {
             message.role == Role::Tool
@@ -503,7 +513,8 @@ impl RunLog {
         }
     }
 
-    /// Whether the run has staged decisions about approvals, and nothing that they have led to.
+    /// Returns whether the last staged messages of the run are decisions about approvals, without any
+    /// result or answer after them.
     fn has_open_decisions(&self) -> bool {
         let is_input = |message: &&Arc<Message>| message.role == Role::User;
         answers_approvals(self.conversation.added.iter().rev().take_while(is_input))

@@ -1,4 +1,4 @@
-//! The calls of an answer, as the conversation holds them.
+//! The calls of an answer, as the conversation contains them.
 
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
@@ -7,22 +7,22 @@ use tower_chat_core::{Message, MessageId, Part, Role, RunId, ToolCall, pairing::
 use super::{RunLog, stored_messages::find};
 use crate::tool::CallOfRun;
 
-/// The calls of the answer that was asked about last: what comes out of its calls is mostly told one
-/// by one.
+/// A cache of one entry: the calls of the most recent answer. Outcomes usually arrive one call at a
+/// time, and each of them needs the same answer.
 #[derive(Debug, Default)]
 pub(super) struct HeldCalls(RefCell<HashMap<MessageId, Arc<HeldMessage>>>);
 
-/// A message that asks for tools.
+/// A message with tool calls.
 #[derive(Debug)]
 struct HeldMessage {
     message: Arc<Message>,
-    /// The parts that are its calls.
+    /// The indices of the parts that are calls.
     parts: Vec<usize>,
-    /// The ids by which the calls are answered.
+    /// The ids that the results of the calls use.
     ids: Vec<String>,
 }
 
-/// A call, the id by which it is answered, and whether it waits for approval.
+/// A call, the id that its result uses, and whether it waits for approval.
 pub(super) struct HeldCall {
     pub(super) call: ToolCall,
     pub(super) call_id: String,
@@ -30,8 +30,8 @@ pub(super) struct HeldCall {
 }
 
 impl RunLog {
-    /// A call as the conversation holds it: in messages about to be stored, in one that this run
-    /// has stored, or in the loaded history.
+    /// Returns a call from the conversation: from `messages`, which are about to be stored, from a
+    /// message that this run has stored, or from the loaded history.
     pub(super) fn held_call(
         &self,
         (id, index): CallOfRun,
@@ -56,7 +56,7 @@ impl RunLog {
         Some(HeldCall { call: call.clone(), call_id, waits_for_approval })
     }
 
-    /// All messages of the answer that a message is part of.
+    /// Returns all messages of the answer that contains a message.
     fn held_answer(
         &self,
         id: MessageId,
@@ -88,8 +88,8 @@ impl RunLog {
     }
 }
 
-/// The messages of the model that stand around a position without a break: `before` are those
-/// before it, the nearest first.
+/// Returns the uninterrupted assistant messages of a run before and after a position. `before` are the
+/// messages before the position, the nearest first.
 fn answer_of<'m>(
     run: RunId,
     before: impl IntoIterator<Item = &'m Arc<Message>>,

@@ -1,5 +1,5 @@
-//! What a run reads of its conversation: the stored history, what waits in the outbox after it, and
-//! what the model is shown of both.
+//! Loads a conversation for a run: the stored history, the writes in the outbox, and the replay of
+//! both.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
     replay::{Channel, FinishTimes, Replay, ReplayContext},
 };
 
-/// The conversation's head as it will be once the outbox is empty.
+/// Returns the conversation's head after all writes in the outbox.
 pub(super) async fn load_head(
     store: &Arc<dyn HistoryStore>,
     key: &ConversationKey,
@@ -31,7 +31,7 @@ pub(super) async fn load_head(
     Ok(history.head)
 }
 
-/// The history with everything that waits in the outbox, and the replay of both by the policy.
+/// Returns the history, including the writes in the outbox, and its replay by the policy.
 pub(super) async fn load_history(
     settings: &Settings,
     Conversation { key, run }: &Conversation,
@@ -44,7 +44,7 @@ pub(super) async fn load_history(
     Ok((history, replay))
 }
 
-/// The stored history, and the writes in the outbox that come after it.
+/// Returns the stored history, and the writes in the outbox that follow it.
 async fn load_stored(
     store: &Arc<dyn HistoryStore>,
     key: &ConversationKey,
@@ -62,8 +62,8 @@ async fn load_stored(
     Ok((history, unsaved))
 }
 
-/// A history with its unsaved writes, and the replay of both. Calls that the run's own messages
-/// answer are not completed from the record.
+/// Returns a history including its unsaved writes, and the replay of both. Calls that the run's own
+/// messages answer are not completed from the record.
 async fn replay_of(
     settings: &Settings,
     key: &ConversationKey,
@@ -110,7 +110,7 @@ async fn replay_of(
     (history, replay)
 }
 
-/// Whether the history has messages of a run that goes on which are no answers.
+/// Returns whether the history has incomplete responses of a run that continues.
 pub(super) fn has_incomplete_responses(history: &History, run: RunId) -> bool {
     let Some(end) = history.end_of_run(run) else { return false };
     let before = (0..end).rev().map_while(|position| history.messages.get(position));
@@ -118,20 +118,20 @@ pub(super) fn has_incomplete_responses(history: &History, run: RunId) -> bool {
     before.take_while(is_of_run).any(|message| is_incomplete_response(message, run))
 }
 
-/// The messages without those of a run that goes on which are no answers.
+/// Returns the messages without the incomplete responses of a run that continues.
 fn without_incomplete_responses(messages: &Messages, run: RunId) -> Messages {
     messages.iter().filter(|message| !is_incomplete_response(message, run)).cloned().collect()
 }
 
-/// Whether a message is what was left of a response of this run that is no answer: it was cut off,
-/// or its calls were not kept. While the run goes on the model is not shown it.
+/// Returns whether a message is an incomplete response of this run: a partial response, or a response
+/// whose calls were not stored. During the run, these messages are not sent to the model.
 pub(super) fn is_incomplete_response(message: &Message, run: RunId) -> bool {
     let is_of_run = message.id.is_some_and(|id| id.run == run);
     is_of_run && (is_partial_response(message, run) || is_without_calls(message))
 }
 
-/// Takes the steps of replay that the policy asks for, over what is stored: what this run adds is
-/// shown as it is.
+/// Applies the replay steps of the policy to the stored messages. Messages that this run adds are sent
+/// unchanged.
 async fn show(
     replay: &mut Replay,
     settings: &Settings,

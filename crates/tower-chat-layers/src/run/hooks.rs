@@ -1,4 +1,4 @@
-//! Whose `persist` hook decides what is stored of a call.
+//! Finds the tool whose `persist` hook decides what is stored of a call.
 
 use std::{
     cell::RefCell,
@@ -15,63 +15,65 @@ use crate::tool::{
     CallOfRun, Redaction, ResultSource, Retained, Tool, ToolReport, ToolSource, Tools, retained,
 };
 
-/// The key of a stored message's metadata under which the positions of those of its calls are kept
-/// whose tool has a hook: without that hook nothing raw of their results may be stored.
+/// The metadata key of a stored message for the positions of its calls whose tools have hooks. Without
+/// the hook of its tool, the unchanged result of such a call must not be stored.
 const HOOKED_CALLS: &str = "hooked_calls";
 
-/// What is stored of a result whose hook is not known any more.
+/// The stored text of a result whose hook is not registered any more.
 const WITHHELD: &str =
     "The result was not stored: the tool that decides what is stored of it is not registered.";
 
-/// What is stored of the result of a stored call of which its hook keeps nothing.
+/// The stored text of a result of a stored call, if the hook does not allow the result to be stored.
 const NOT_KEPT: &str = "The result was not stored: the tool of the call does not let it be stored.";
 
-/// The tools of a run, for their hooks.
+/// The tools of a run, whose hooks the run calls.
 ///
-/// The set of a run may change while it is under way. A call keeps the tool that it was planned
-/// with until its result is stored, and a name that was unregistered keeps the last tool it had.
+/// The set of tools may change during a run. Until its result is stored, a call uses the hook of the
+/// tool that was registered when the call was planned. The last tool of a name remains in use after it
+/// was unregistered.
 #[derive(Default)]
 pub(super) struct Hooks {
-    /// Where the tools come from, as long as no tool loop says which it uses.
+    /// The source of the tools, until a tool loop sets its tools.
     source: Option<Arc<dyn ToolSource>>,
-    /// The newest set, so that the same one is not taken in again.
+    /// The most recent set, which is not added again.
     newest: Option<Tools>,
-    /// The last tool of each name that the run has had.
+    /// The last tool of each name in the run.
     known: HashMap<String, Arc<dyn Tool>>,
     pinned: HashMap<CallOfRun, Arc<dyn Tool>>,
-    /// The calls of names that had no tool yet when they were planned or stored. Words of the tool
-    /// loop about such a call are stored as they are, whatever is registered by then.
+    /// The calls whose name had no tool when they were planned or stored. The results that the tool
+    /// loop writes for such a call are stored unchanged, also if a tool was registered later.
     without_tool: HashSet<CallOfRun>,
-    /// The message whose calls were asked about last, and which of them had tools with hooks.
+    /// A cache of one entry: the message of the most recent query, and the positions of its calls whose
+    /// tools had hooks.
     hooked: RefCell<Option<(MessageId, HashSet<usize>)>>,
     forgotten: RefCell<MayBeForgotten>,
 }
 
-/// Whether stored messages were asked about their hooks, so far as it was looked.
+/// A cache: whether hooks were called for the calls of stored messages.
 #[derive(Debug, Default)]
 struct MayBeForgotten {
-    /// Of the loaded history, which does not change.
+    /// The value for the loaded history, which does not change.
     of_history: Option<bool>,
     of_added: bool,
     added: usize,
 }
 
 impl Hooks {
-    /// Asks a source for the tools until a tool loop names them.
+    /// Reads the tools from a source until a tool loop sets them.
     pub(super) fn of_source(source: Option<Arc<dyn ToolSource>>) -> Self {
         let mut hooks = Self { source, ..Self::default() };
         hooks.ask_source();
         hooks
     }
 
-    /// Takes in the tools as they are now, where no tool loop names them.
+    /// Adds the current tools of the source, if no tool loop has set tools.
     pub(super) fn ask_source(&mut self) {
         if let Some(tools) = self.source.as_ref().map(|source| source.tools()) {
             self.add(&tools);
         }
     }
 
-    /// Takes in the tools that a tool loop uses from now on.
+    /// Adds the tools that a tool loop uses from now on.
     pub(super) fn use_tools(&mut self, tools: &Tools) {
         self.source = None;
         self.add(tools);
@@ -86,7 +88,7 @@ impl Hooks {
         self.known.extend(named);
     }
 
-    /// Keeps the tools of a message's calls as they are now.
+    /// Pins the current tools of a message's calls.
     pub(super) fn pin_calls(&mut self, message: &Message) {
         let Some(id) = message.id else { return };
         for (index, call) in message.asked_calls().enumerate() {
@@ -98,7 +100,7 @@ impl Hooks {
         }
     }
 
-    /// Keeps the tool that a call is about to run with, or that there was none.
+    /// Pins the tool with which a call is about to run, or records that the call has no tool.
     pub(super) fn pin(&mut self, call: CallOfRun, tool: Option<Arc<dyn Tool>>) {
         match tool {
             Some(tool) => _ = self.pinned.insert(call, tool),
@@ -106,12 +108,12 @@ impl Hooks {
         }
     }
 
-    /// Whether no tool of a call's name was known when the call was planned or stored.
+    /// Returns whether the name of a call had no tool when the call was planned or stored.
     pub(super) fn had_no_tool(&self, call: CallOfRun) -> bool {
         self.without_tool.contains(&call)
     }
 
-    /// The tool whose hook decides about a call.
+    /// Returns the tool whose hook decides about a call.
     pub(super) fn tool(&self, of_run: CallOfRun, call: &ToolCall) -> Option<&dyn Tool> {
         let tool = self.pinned.get(&of_run).or_else(|| self.known.get(&call.name));
         tool.map(|tool| &**tool)
@@ -119,7 +121,7 @@ impl Hooks {
 }
 
 impl Hooks {
-    /// Whether a result that answers no stored call may be that of one which a hook has kept out.
+    /// Returns whether a result without a stored call may answer a call that a hook has removed.
     fn may_be_forgotten(&self, added: &[Arc<Message>], history: &Messages) -> bool {
         let mut known = self.forgotten.borrow_mut();
         let new = added.get(known.added..).unwrap_or_default();
@@ -133,7 +135,7 @@ impl Hooks {
 }
 
 impl RunLog {
-    /// What of a call's outcome is stored.
+    /// Returns what is stored of a call's outcome.
     pub(super) fn retained_outcome(
         &self,
         of_run: CallOfRun,
@@ -150,7 +152,7 @@ impl RunLog {
             let error = report.and_then(|report| report.error.as_deref());
             let retained = retained(tool, call, Some(result), error);
             if let (Retained::Nothing(_), false) = (&retained, self.is_of_this_run(of_run)) {
-                // The call is in the history of an earlier run, and waits for its result there.
+                // The call is in the history of an earlier run and needs a result there.
                 return Retained::Redacted(Box::new(Redaction {
                     arguments: None,
                     result: Some(withheld(result, NOT_KEPT)),
@@ -169,8 +171,8 @@ impl RunLog {
         }))
     }
 
-    /// What is stored in place of a result that answers no stored call: it may be that of a call
-    /// which a hook has kept out. `None` if the result is stored as it is.
+    /// Returns the replacement of a result without a stored call, which may answer a call that a hook
+    /// has removed. `None` if the result is stored unchanged.
     pub(super) fn retained_orphan(&self, result: &ToolResult) -> Option<Box<ToolResult>> {
         let may_be_forgotten = self
             .call_records
@@ -185,7 +187,7 @@ impl RunLog {
             || of_run.is_some_and(|id| id.run == message.run)
     }
 
-    /// Whether a stored call had a tool with a hook when it was stored.
+    /// Returns whether a call had a tool with a hook when it was stored.
     fn is_hooked(&self, (id, index): CallOfRun) -> bool {
         let is_marked = |hooked: &HashSet<usize>| hooked.contains(&index);
         let mut known = self.call_records.hooks.hooked.borrow_mut();
@@ -195,7 +197,7 @@ impl RunLog {
                 let stored = self.stored_message(id);
                 let hooked: HashSet<usize> = stored.into_iter().flat_map(hooked_calls).collect();
                 let is_hooked = is_marked(&hooked);
-                // Of a message that is not stored yet nothing is known.
+                // A message that is not stored yet is not cached.
                 *known = stored.map(|_| (id, hooked));
                 is_hooked
             }
@@ -203,7 +205,7 @@ impl RunLog {
     }
 }
 
-/// A result without anything that its tool has said.
+/// Returns a result whose content is replaced by `text`.
 fn withheld(result: &ToolResult, text: &str) -> Box<ToolResult> {
     let mut withheld = Box::new(result.clone());
     withheld.content = vec![Part::text(text)];
@@ -211,23 +213,22 @@ fn withheld(result: &ToolResult, text: &str) -> Box<ToolResult> {
     withheld
 }
 
-/// Says in a message about to be stored which of its calls have tools with hooks; there may be none
-/// left.
+/// Stores in the metadata of a message which of its calls have tools with hooks. The list may be empty.
 pub(super) fn mark_hooked(message: &mut Arc<Message>, positions: Vec<u32>) {
     let positions = positions.into_iter().map(Value::from).collect();
     let metadata = &mut Arc::make_mut(message).metadata;
     metadata.insert(HOOKED_CALLS.to_owned(), Value::Array(positions));
 }
 
-/// The positions of the calls in a stored message whose tools had hooks.
+/// Returns the positions of the calls in a stored message whose tools had hooks.
 fn hooked_calls(stored: &Arc<Message>) -> impl Iterator<Item = usize> {
     let positions = stored.metadata.get(HOOKED_CALLS).and_then(Value::as_array);
     let positions = positions.into_iter().flatten();
     positions.filter_map(|position| usize::try_from(position.as_u64()?).ok())
 }
 
-/// Whether hooks were asked about the calls of a stored message, which so may differ from the one
-/// that the model gave.
+/// Returns whether hooks were called for the calls of a stored message. The message may then differ
+/// from the model's answer.
 pub(crate) fn has_asked_hooks(stored: &Message) -> bool {
     stored.metadata.contains_key(HOOKED_CALLS)
 }

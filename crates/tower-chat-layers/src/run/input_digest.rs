@@ -1,5 +1,5 @@
-//! The digest of what the user says in the input of a run: a run id that is used again with another
-//! input is noticed by it.
+//! The digest of the user's messages in the input of a run. It detects a run id that is used again with
+//! another input.
 
 use std::sync::Arc;
 
@@ -7,24 +7,24 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tower_chat_core::{MediaSource, Message, Part, Role};
 
-/// The key of the metadata of the first stored message of a run that has the digest of its input.
-/// Messages of older releases have none.
+/// The metadata key for the digest of the input, in the first stored message of a run. Messages of
+/// older releases have no digest.
 const INPUT_DIGEST: &str = "run_input";
 
-/// What a digest begins with: how it is made. One that is made in another way is not compared. The
-/// number of messages of the user follows.
+/// The first characters of a digest: the version of its algorithm. Digests of other versions are not
+/// compared. The number of user messages follows.
 const VERSION: &str = "1:";
 
-/// The digest of what the user says in the input of a run; `None` if the input has no message of the
-/// user.
+/// Returns the digest of the user's messages in the input of a run, or `None` if the input has no user
+/// message.
 ///
-/// Texts, media and decisions about approval requests count. Messages of the system, which may have
-/// the time in them, metadata, and what providers keep beside a part do not.
+/// The digest covers texts, media and decisions about approval requests. It does not cover system
+/// messages, which may contain the time, nor metadata, nor the provider's own data of a part.
 pub(super) fn input_digest(input: &[Arc<Message>]) -> Option<String> {
     digest_of_first(usize::MAX, input)
 }
 
-/// The same of no more than so many messages of the user.
+/// Returns the digest of at most `most` user messages.
 fn digest_of_first(most: usize, input: &[Arc<Message>]) -> Option<String> {
     let mut hash = Sha256::new();
     let mut count = 0_usize;
@@ -61,19 +61,19 @@ fn digest_of_first(most: usize, input: &[Arc<Message>]) -> Option<String> {
     (count > 0).then(|| format!("{VERSION}{count}:{digits}"))
 }
 
-/// Adds a text with its length, so that no two sequences of texts are the same bytes.
+/// Adds a text with its length, because two different sequences of texts must not have the same bytes.
 fn add(hash: &mut Sha256, text: &str) {
     hash.update((text.len() as u64).to_le_bytes());
     hash.update(text);
 }
 
-/// Writes the digest into the first message of a run.
+/// Stores the digest in the first message of a run.
 pub(super) fn mark_input(message: &mut Arc<Message>, digest: &str) {
     let metadata = &mut Arc::make_mut(message).metadata;
     metadata.insert(INPUT_DIGEST.to_owned(), Value::from(digest));
 }
 
-/// Takes the digest out of the first message of a run, if the message has one.
+/// Removes the digest from the first message of a run and returns it.
 pub(super) fn take_mark(message: &mut Arc<Message>) -> Option<String> {
     if !message.metadata.contains_key(INPUT_DIGEST) {
         return None;
@@ -84,8 +84,8 @@ pub(super) fn take_mark(message: &mut Arc<Message>) -> Option<String> {
     }
 }
 
-/// Whether the input of a request is another one than that of which the digest is stored. One that
-/// may be longer has to begin with the stored one.
+/// Returns whether the input of a request differs from the input of the stored digest. An input that
+/// may be longer must begin with the stored one.
 pub(super) fn differs(stored: Option<&str>, input: &[Arc<Message>], may_be_longer: bool) -> bool {
     let of_stored = stored.and_then(|stored| stored.strip_prefix(VERSION)?.split_once(':'));
     let count = of_stored.and_then(|(count, _)| count.parse().ok());

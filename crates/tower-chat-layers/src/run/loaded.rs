@@ -1,18 +1,20 @@
-//! The messages that a run has loaded, until they are let go.
+//! The messages that a run has loaded, until they are dropped.
 
 use tokio::runtime::Handle;
 use tower_chat_core::{Messages, store::History};
 
-/// From this many messages on another thread lets them go: it takes up to a microsecond for each,
-/// which a thread of the runtime should not spend, nor the caller wait for.
+/// The number of messages from which another thread drops them. Each drop takes up to a microsecond,
+/// for which neither a thread of the runtime should block nor the caller wait.
 const MANY: usize = 500;
 
-/// What a run has loaded. Whoever has it last lets it go on a thread that may block.
+/// The messages that a run has loaded. If the run has the last references to them, a thread that may
+/// block drops them.
 #[derive(Debug)]
 pub(super) struct Loaded(Messages);
 
 impl Loaded {
-    /// The messages of a history. Those that a store keeps in memory are not let go with the run.
+    /// Returns the messages of a history. Empty if a store has the messages in memory, because they are
+    /// not dropped with the run then, or if there are only a few.
     pub(super) fn of(history: &History) -> Self {
         let stays = history.messages.len() < MANY || history.memo().is_shared();
         Self(if stays { Messages::new() } else { history.messages.clone() })
@@ -25,7 +27,7 @@ impl Drop for Loaded {
             return;
         }
         let messages = std::mem::take(&mut self.0);
-        // Outside of a runtime, and where it is shutting down, they are let go here.
+        // Without a runtime, or during its shutdown, this thread drops the messages.
         if let Ok(runtime) = Handle::try_current() {
             drop(runtime.spawn_blocking(move || drop(messages)));
         }

@@ -1,4 +1,4 @@
-//! What a run knows of its conversation, and of its own part in it.
+//! The run log: the state of a run's conversation, messages and calls.
 
 use std::{collections::HashSet, sync::Arc, time::SystemTime};
 
@@ -24,11 +24,11 @@ use crate::{
     tool::{CallOfRun, ToolReports},
 };
 
-/// Everything that a run knows of its messages and its calls. It has no store, no clock and no futures:
-/// [`apply`](super::events::apply) decides with it what is written.
+/// The state of a run's messages and calls. It contains no store, no clock and no futures.
+/// [`apply`](super::events::apply) uses it to decide what is written.
 pub(crate) struct RunLog {
     pub(super) run: RunId,
-    /// How the run is stored: the column of the contract that holds for it.
+    /// How the run is stored: the column of the contract that applies to the run.
     pub(super) mode: PersistenceMode,
     pub(super) conversation: LoadedConversation,
     pub(super) stored_before: StoredBefore,
@@ -37,104 +37,107 @@ pub(crate) struct RunLog {
     pub(super) queued_by_tools: HashSet<MessageId>,
     pub(super) approved_calls: ApprovedCalls,
     pub(super) call_records: CallRecords,
-    /// What the record said, when the run began, of calls that wait for approval.
+    /// The record's rows about calls that wait for approval, as they were when the run began.
     pub(super) prior_attempts: PriorAttempts,
-    /// Messages that wait in the store's outbox.
+    /// The number of messages in the store's outbox.
     pub(super) unsaved: usize,
-    /// Writes whose outcome nobody has waited for: they are submitted again with the next, in case
-    /// the store has refused them.
+    /// Writes whose outcome no caller has awaited. They are submitted again with the next write,
+    /// because the store may have refused them.
     pub(super) unsettled: Vec<Write>,
     /// The content of messages that services have refused.
     pub(super) refused: RefusedSoFar,
-    /// What is submitted of the run says that it is complete.
+    /// A submitted write marks the run as complete.
     pub(super) is_end_stored: bool,
-    /// A persister below the tool loop is at work.
+    /// A persister below the tool loop has reported itself.
     pub(super) is_persister_reported: bool,
-    /// A service call was made, and no persister below the tool loop had reported.
+    /// A service call was made before any persister below the tool loop had reported itself.
     pub(super) is_persister_missed: bool,
-    /// The digest of what the user says in the input, which is stored with the first message.
+    /// The digest of the user's messages in the input. It is stored with the first message.
     pub(super) input_digest: Option<String>,
-    /// In per-run mode.
+    /// The state of a run in per-run mode.
     pub(super) whole_run: WholeRun,
-    /// The text of the last service call, if it came to no answer, for when the run goes: a retry below
-    /// the tool loop may still have an answer. In per-service-call mode.
+    /// In per-service-call mode: the received text of the last service call, if that call failed. It is
+    /// stored when the run ends, because a retry below the tool loop may still return an answer.
     pub(super) partial_text: Option<Arc<str>>,
-    /// In journaled mode.
+    /// The state of a run in journaled mode.
     pub(super) journal: Option<Box<Journal>>,
 }
 
 /// The conversation as the run has loaded and extended it.
 pub(super) struct LoadedConversation {
-    /// The stored history that was loaded; empty where the service keeps it.
+    /// The stored history that was loaded. Empty if the service stores the history.
     pub(super) history: Messages,
-    /// How many messages of the conversation were pruned before these.
+    /// The number of messages of the conversation that were pruned before `history`.
     pub(super) pruned: u64,
-    /// The replay of the history and of what this run has added since.
+    /// The replay of the history and of the messages that this run has added.
     pub(super) replay: Replay,
-    /// What the next write must expect.
+    /// The revision that the next write expects.
     pub(super) revision: Revision,
-    /// The id under which the service keeps the history, if it does.
+    /// The service id of the conversation, if the service stores the history.
     pub(super) service_id: Option<Arc<str>>,
-    /// The same as far as the store knows it; not yet one that the request alone has named.
+    /// The service id that the store has recorded. An id that only the request has named is not
+    /// recorded yet.
     pub(super) stored_service_id: Option<Arc<str>>,
     pub(super) recording: Recording,
-    /// What this run has submitted to the store, in order.
+    /// The messages that this run has submitted to the store, in order.
     pub(super) added: Vec<Arc<Message>>,
-    /// How many messages the run has taken in, stored or not: the index of the next one.
+    /// The number of messages to which the run has given an index, stored or not. It is also the index
+    /// of the next message.
     pub(super) taken: usize,
 }
 
-/// What was stored of the run before this request, which sends it again.
+/// The stored part of a run that the request sends again.
 #[derive(Default)]
 pub(super) struct StoredBefore {
-    /// The results in the record of the calls with which the run had ended, if a tool has ended it.
+    /// If a tool has ended the run: the results in the record of the calls in the run's last answer.
     pub(super) recorded_end: Option<Vec<ToolResult>>,
-    /// How many tool calls of the run had been started, of those that readers see.
+    /// The number of the run's tool calls that have started, counted in the messages that readers see.
     pub(super) tool_calls: usize,
-    /// Another run has written after what is stored of this one.
+    /// Another run has written messages after the stored messages of this run.
     pub(super) is_overtaken: bool,
-    /// What the last run answered, where the request repeats everything but that.
+    /// The answer of the last run, if the request repeats all messages except that answer.
     pub(super) last_answer: Option<Vec<Arc<Message>>>,
-    /// The request was compared with what is stored, and has new messages alone.
+    /// The request was compared with the stored messages, and now contains only new messages.
     pub(super) is_observed: bool,
-    /// The request makes a service call that was made before.
+    /// The request repeats an earlier service call.
     pub(super) is_repeated: bool,
 }
 
 /// The service calls of a run.
 #[derive(Default)]
 pub(super) struct ServiceCalls {
-    /// Of a run that is stored call by call.
+    /// The last service call of a run that is stored call by call.
     pub(super) last: Option<LastCall>,
-    /// Whether a layer has seen the answer to a service call of this attempt at the run.
+    /// A layer has seen the answer to a service call of this attempt.
     pub(super) is_answered: bool,
-    /// The last service call whose answer was refused, here or by the store: nothing of it is
+    /// The last service call whose answer the run or the store has refused. Nothing of that call is
     /// stored.
     pub(super) refused: Option<u32>,
-    /// What a layer above put before the run's input: it stays first in every service call,
-    /// although the tool loop sends it only once.
+    /// The messages that a layer above put before the run's input. They are first in every service
+    /// call, although the tool loop sends them only once.
     pub(super) above: Messages,
     pub(super) untold_usage: UntoldUsage,
 }
 
 impl LoadedConversation {
-    /// The id of the next message that the run adds.
+    /// Returns the id of the next message that the run adds.
     pub(super) fn next_id(&self, run: RunId) -> MessageId {
         MessageId { run, index: u32::try_from(self.taken).unwrap_or(u32::MAX) }
     }
 
-    /// Whether the model has answered anything in this run.
+    /// Returns whether the run has added an answer of the model.
     pub(super) fn has_answers(&self) -> bool {
         self.added.iter().any(|message| message.role == Role::Assistant)
     }
 
-    /// The message of the loaded history with this sequence.
+    /// Returns the message of the loaded history with this sequence number.
     pub(super) fn message_at(&self, sequence: u64) -> Option<&Arc<Message>> {
         let index = sequence.checked_sub(self.pruned.checked_add(1)?)?;
         self.history.get(usize::try_from(index).ok()?)
     }
 
-    /// Takes note of who keeps the history from now on; returns what changes in the store.
+    /// Sets the history owner and the service id. Returns the change of the service id if the store has
+    /// not recorded it.
     pub(super) fn adopt(&mut self, adopted: Adopted) -> Option<ServiceIdChange> {
         let Adopted { recording, service_id, change } = adopted;
         self.recording = recording;
@@ -146,7 +149,7 @@ impl LoadedConversation {
 }
 
 impl RunLog {
-    /// A run of which nothing has happened yet, with the conversation as it was loaded.
+    /// Creates the log of a run that has no events yet, with the conversation as it was loaded.
     pub(super) fn new(
         run: RunId,
         mode: PersistenceMode,
@@ -176,17 +179,17 @@ impl RunLog {
         }
     }
 
-    /// What became of the run's messages so far.
+    /// Returns the number of the run's messages that are stored, and of those in the outbox.
     pub(crate) fn saved(&self) -> Saved {
         Saved::new(self.conversation.added.len().saturating_sub(self.unsaved), self.unsaved)
     }
 
-    /// Whether the store has the run as an open one, and this attempt works on it.
+    /// Returns whether the store has the run as an open run on which this attempt works.
     pub(super) fn is_open(&self) -> bool {
         self.journal.as_deref().is_some_and(Journal::is_open)
     }
 
-    /// The text of the last service call is part of an answer now.
+    /// Removes the partial text, because an answer contains it now.
     pub(super) fn forget_partial_text(&mut self) {
         self.partial_text = None;
         if let Some(journal) = self.journal.as_deref_mut() {
@@ -194,7 +197,8 @@ impl RunLog {
         }
     }
 
-    /// Gives messages their ids, counting on from a position, and the time at which they are added.
+    /// Sets the ids of messages, with indices from `first` on, and sets `added_at` to `now` where it is
+    /// missing.
     pub(super) fn number(
         &self,
         first: usize,
@@ -213,73 +217,75 @@ impl RunLog {
         messages
     }
 
-    /// Whether a message has the id of one that the run has taken in.
+    /// Returns whether a message has an id that the run has already given to a message.
     pub(super) fn is_taken(&self, message: &Message) -> bool {
         let is_of_run = |id: &MessageId| id.run == self.run;
         let id = message.id.filter(is_of_run);
         id.is_some_and(|id| (id.index as usize) < self.conversation.taken)
     }
 
-    /// Leaves out inputs that another attempt at the same service call has submitted.
+    /// Removes the inputs that another attempt at the same service call has submitted.
     pub(super) fn leave_out_taken(&self, ordinal: Option<u32>, inputs: &mut Vec<Arc<Message>>) {
         if let Some(Attempt::Unanswered { .. }) = self.calls.attempt(ordinal) {
             inputs.retain(|message| !self.is_taken(message));
         }
     }
 
-    /// The id of the message with this sequence, of the loaded history or of this attempt's answers.
+    /// Returns the id of the message with this sequence number, from the loaded history or from the
+    /// answers of this attempt.
     pub(super) fn id_at(&self, sequence: u64) -> Option<MessageId> {
         let of_attempt = self.call_records.id_at(sequence);
         of_attempt.or_else(|| self.conversation.message_at(sequence)?.id)
     }
 
-    /// Whether something of the run is stored, or staged.
+    /// Returns whether a message of the run is stored or staged.
     pub(crate) fn has_stored(&self) -> bool {
         !self.conversation.added.is_empty()
     }
 
-    /// How many messages the run has taken in.
+    /// Returns the number of messages to which the run has given an index.
     pub(crate) fn taken(&self) -> usize {
         self.conversation.taken
     }
 
-    /// Takes note of the tools of the next service call, for their hooks.
+    /// Stores the tools of the next service call, whose hooks the run calls.
     pub(crate) fn use_tools(&mut self, tools: &Tools) {
         self.call_records.hooks.use_tools(tools);
     }
 
-    /// Keeps the tools of the calls in an answer, for their hooks, whatever set is used later.
+    /// Stores the tools of the calls in an answer. Their hooks are called also if a later service call
+    /// has another set of tools.
     pub(crate) fn pin_calls(&mut self, answer: &[Arc<Message>]) {
         answer.iter().for_each(|message| self.call_records.hooks.pin_calls(message));
     }
 
-    /// Keeps the tool of a call that an earlier run has asked for, or that there was none.
+    /// Stores the tool of a call that an earlier run has requested, or that the call has no tool.
     pub(crate) fn pin_tool(&mut self, call: CallOfRun, tool: Option<Arc<dyn Tool>>) {
         self.call_records.hooks.pin(call, tool);
     }
 
-    /// Takes note of a message that a tool has queued. It is kept where the results of tools are: the
-    /// tool does not run again for it.
+    /// Records that a tool has queued a message. The message is stored together with the results of
+    /// tools, because the tool does not run again.
     pub(crate) fn note_queued_by_tool(&mut self, message: MessageId) {
         self.queued_by_tools.insert(message);
     }
 
-    /// Whether a tool has queued a message.
+    /// Returns whether a tool has queued a message.
     pub(crate) fn is_queued_by_tool(&self, message: MessageId) -> bool {
         self.queued_by_tools.contains(&message)
     }
 
-    /// Takes note of what a tool loop knows of the results in a message, in their order.
+    /// Stores the tool loop's reports about the results in a message, in the order of the results.
     pub(crate) fn report_tools(&mut self, message: MessageId, reports: ToolReports) {
         self.call_records.report(message, reports);
     }
 
-    /// Notes that a persister below the tool loop is at work.
+    /// Records that a persister below the tool loop has reported itself.
     pub(crate) fn report_persister(&mut self) {
         self.is_persister_reported = true;
     }
 
-    /// Whether a persister below the tool loop is at work.
+    /// Returns whether a persister below the tool loop has reported itself.
     pub(crate) fn has_persister(&self) -> bool {
         self.is_persister_reported
     }

@@ -1,9 +1,9 @@
-//! The run: the one writer of everything a request adds to its conversation.
+//! The run: the only writer of the messages that a request adds to its conversation.
 //!
-//! `PerRunPersistence` begins a [`Run`] and puts it in the request's extensions; the tool loop and
-//! `PerServiceCallPersistence` find it there. It holds what was loaded, what was added since, and
-//! the revision that the next write must expect, so the history is read once per run and never
-//! again.
+//! `PerRunPersistence` begins a [`Run`] and puts it in the request's extensions. The tool loop and
+//! `PerServiceCallPersistence` read it from there. A run contains the loaded history, the messages
+//! added since, and the revision that the next write expects. The history is therefore loaded only once
+//! per run.
 
 mod activity;
 mod answered_calls;
@@ -74,11 +74,11 @@ use crate::{
     Clock, PersistenceError, PersistenceMode, PersistencePolicy, StoreFailure, UnansweredInputs,
 };
 
-/// A run under way: a request extension that the layers of one stack share.
+/// An active run, as a request extension that the layers of one stack share.
 ///
-/// Clones are the same run.
+/// All clones refer to the same run.
 ///
-/// A layer below the tool loop, which writes down what each service call of a run adds:
+/// This layer below the tool loop records the size of each service call of a run:
 ///
 /// ```
 /// use tower::ServiceBuilder;
@@ -117,63 +117,64 @@ struct Shared {
     clock: Clock,
     /// No layer above the tool loop has begun the run.
     is_alone: bool,
-    /// The column of the contract that holds for it.
+    /// The column of the contract that applies to the run.
     stored_as: PersistenceMode,
-    /// It was begun by a tool of another run.
+    /// A tool of another run has begun this run.
     is_nested: bool,
-    /// When its request arrived.
+    /// When the request of the run arrived.
     arrived_at: SystemTime,
     log: Mutex<RunLog>,
-    /// The last field, so that nothing else of the run has these messages when they are let go.
+    /// The last field, because fields are dropped in order: all other references of the run to these
+    /// messages are dropped before.
     _loaded: Loaded,
 }
 
 /// The number of a service call within its run, from 0: a request extension that a tool loop sets.
 ///
-/// A retry between the loop and the persister sends the same number again, and what is durable
-/// already is not stored twice.
+/// A retry between the loop and the persister sends the same number again. The persister does not store
+/// durable messages of that call twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceCall {
-    /// How many service calls of the run came before.
+    /// The number of service calls of the run before this one.
     pub ordinal: u32,
 }
 
-/// A request extension that a tool loop sets which has found no persister below: so many messages
-/// before the request's own, from this position on, are the stored history. A persister that the
-/// loop could not find leaves them out.
+/// A request extension that a tool loop sets if it has found no persister below it. `count` messages
+/// from position `first` on are the stored history. A persister that the loop could not find removes
+/// them from the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HistoryBefore {
     pub(crate) first: usize,
     pub(crate) count: usize,
 }
 
-/// A request extension that says a `PerServiceCallPersistence` has handled the request already.
+/// A request extension that says that a `PerServiceCallPersistence` has already handled the request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PersisterAbove;
 
 impl Run {
-    /// The run's id.
+    /// Returns the id of the run.
     pub fn id(&self) -> RunId {
         self.0.conversation.run
     }
 
-    /// Whether no layer above the tool loop has begun it.
+    /// Returns whether no layer above the tool loop has begun the run.
     pub(crate) fn is_alone(&self) -> bool {
         self.0.is_alone
     }
 
-    /// The conversation it extends.
+    /// Returns the key of the conversation that the run extends.
     pub fn key(&self) -> &ConversationKey {
         &self.0.conversation.key
     }
 
-    /// When its messages become durable.
+    /// Returns the mode, which decides when the messages become durable.
     pub fn mode(&self) -> PersistenceMode {
         self.0.mode
     }
 
-    /// Whether history is put before each service call below the tool loop, so that the loop
-    /// sends only what is new.
+    /// Returns whether a layer below the tool loop adds the history to each service call. The tool loop
+    /// then sends only new messages.
     pub fn persists_below(&self) -> bool {
         match self.0.mode {
             PersistenceMode::PerRun => false,
@@ -181,25 +182,25 @@ impl Run {
         }
     }
 
-    /// Whether the run is appended at its end, by one write: in per-run mode, and for answers that
+    /// Returns whether one write stores the run at its end. True in per-run mode, and for answers that
     /// the service makes in the background.
     pub(crate) fn is_written_at_end(&self) -> bool {
         self.0.stored_as == PersistenceMode::PerRun
     }
 
-    /// Whether the outcome of each tool is durable before the next service call, so that results
-    /// which no call has carried are not submitted by themselves.
+    /// Returns whether the outcome of each tool is durable before the next service call. Results that
+    /// no service call has sent are then not submitted separately.
     pub(crate) fn records_each_outcome(&self) -> bool {
         self.0.stored_as == PersistenceMode::Journaled
     }
 
-    /// Whether results of tools are stored although the service call that carries them fails.
+    /// Returns whether results of tools are stored if the service call that sends them fails.
     pub(crate) fn keeps_results_of_failed_call(&self) -> bool {
         self.policy().inputs_of_failed_call != UnansweredInputs::None
     }
 
-    /// What happens when a write fails. A journaled run promises that everything is durable, so its
-    /// calls fail with the write.
+    /// Returns the reaction to a failed write. A journaled run guarantees that all its messages are
+    /// durable, so a failed write fails its service calls.
     fn store_failure(&self) -> StoreFailure {
         match self.records_each_outcome() {
             true => StoreFailure::FailCall,
@@ -207,13 +208,13 @@ impl Run {
         }
     }
 
-    /// Checks, once a service call was made, that the layer which should store it is there.
+    /// Checks, after a service call, that the layer that stores the call is present.
     ///
     /// # Errors
     ///
-    /// [`PersistenceError::PersisterMissing`], in journaled mode and under
-    /// [`MissingPersister::Fail`](crate::MissingPersister::Fail); otherwise it is logged, once a
-    /// run.
+    /// Returns [`PersistenceError::PersisterMissing`] in journaled mode and under
+    /// [`MissingPersister::Fail`](crate::MissingPersister::Fail). Otherwise the missing layer is logged
+    /// once per run.
     pub fn check_persister(&self) -> Result<(), PersistenceError> {
         if !self.persists_below() {
             return Ok(());
@@ -234,7 +235,7 @@ impl Run {
         Ok(())
     }
 
-    /// Whether the run fails where no layer below the tool loop stores it.
+    /// Returns whether the run fails if no layer below the tool loop stores it.
     pub(crate) fn fails_without_persister(&self) -> bool {
         self.0.policy.fails_without_persister(self.0.mode)
     }
@@ -247,8 +248,8 @@ impl Run {
         self.0.clock.clone()
     }
 
-    /// The number after the highest that a source of the conversation has, in what was loaded, in
-    /// what the run has added and in these messages of its request.
+    /// Returns the number that follows the highest source number in the loaded history, in the messages
+    /// that the run has added and in `own`.
     pub(crate) fn next_source_number(&self, own: &Messages) -> u64 {
         let citations = self.policy().replay.citations.clone().unwrap_or_default();
         let log = self.log();
@@ -267,12 +268,12 @@ impl Run {
         &self.0.policy
     }
 
-    /// What the run knows of its messages and its calls.
+    /// Locks the run log.
     pub(crate) fn log(&self) -> MutexGuard<'_, RunLog> {
         self.0.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time at which messages are added now.
+    /// Returns the time for messages that are added now.
     fn now(&self) -> Option<SystemTime> {
         self.0.clock.whole_milliseconds()
     }

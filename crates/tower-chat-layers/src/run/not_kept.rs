@@ -1,12 +1,12 @@
-//! What the write that stored a message has left out of it.
+//! The content of a message that the hooks of tools have removed before it was stored.
 
 use tower_chat_core::Message;
 
 use super::redact::{calls_without_arguments, is_without_calls};
 use crate::replay::{forgotten_ids, has_results_not_kept};
 
-/// What the write that stored a message has left out of it, because hooks of tools
-/// ([`Tool::persist`](crate::Tool::persist)) did not let it be stored.
+/// The content of a message that was removed before it was stored, because the hooks of its tools
+/// ([`Tool::persist`](crate::Tool::persist)) did not allow it to be stored.
 ///
 /// ```
 /// use tower_chat::{Message, run::NotKept};
@@ -15,16 +15,16 @@ use crate::replay::{forgotten_ids, has_results_not_kept};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NotKept {
-    /// Whether the model's answer asked for tools, and none of its calls is stored.
+    /// Whether the model's answer requested tool calls of which none is stored.
     pub calls: bool,
-    /// The positions of the message's calls whose arguments are not those that the model gave.
+    /// The positions of the message's calls whose stored arguments differ from those of the model.
     pub arguments: Vec<usize>,
-    /// The ids of the calls whose results are not stored, if a result is not.
+    /// The ids of the calls whose results are not stored. `None` if all results are stored.
     pub results: Option<Vec<String>>,
 }
 
 impl NotKept {
-    /// What a stored message says of it.
+    /// Reads the removed content from the marks in a stored message.
     pub fn in_message(message: &Message) -> Self {
         Self {
             calls: is_without_calls(message),

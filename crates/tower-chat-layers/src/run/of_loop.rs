@@ -1,4 +1,4 @@
-//! The run of a tool loop above which no layer has begun one.
+//! The run of a tool loop, if no layer above the loop has begun a run.
 
 use std::{
     future::Future,
@@ -11,10 +11,12 @@ use tower_chat_core::{Answer, Conversation};
 use super::Run;
 use crate::{PersistenceError, Tools};
 
-/// A request extension of a tool loop that has no run: the persister below begins one with the first
-/// service call, and the loop and its later service calls find it here.
+/// A request extension of a tool loop without a run. The persister below begins a run with the first
+/// service call and stores it in this extension. The loop and its later service calls read the run from
+/// here.
 ///
-/// The loop names its tools here first, so that their hooks decide about the very first answer.
+/// The loop first stores its tools in this extension, because their hooks must decide about the first
+/// answer.
 #[derive(Clone, Default)]
 pub(crate) struct RunOfLoop(Arc<Slot>);
 
@@ -24,16 +26,16 @@ struct Slot {
     tools: Mutex<Tools>,
 }
 
-/// What the persister does with a service call of a run that it had to begin.
+/// The result of beginning the run of a service call.
 #[derive(Clone)]
 pub(crate) enum Begun {
     Run(Run),
-    /// The run was sent again, and is stored whole.
+    /// The run was sent again, and is already stored completely.
     Answered(Answer),
 }
 
 impl RunOfLoop {
-    /// Names the tools of the next service call.
+    /// Sets the tools of the next service call.
     pub(crate) fn use_tools(&self, tools: &Tools) {
         *self.tools() = tools.clone();
         if let Some(run) = self.run() {
@@ -41,7 +43,7 @@ impl RunOfLoop {
         }
     }
 
-    /// The run, once a persister has begun it.
+    /// Returns the run, if a persister has begun it.
     pub(crate) fn run(&self) -> Option<Run> {
         match self.0.begun.get()? {
             Begun::Run(run) => Some(run.clone()),
@@ -49,19 +51,20 @@ impl RunOfLoop {
         }
     }
 
-    /// Whether the run was complete before this request, so that its stored answer is the last.
+    /// Returns whether the run was complete before this request. The stored answer is then the last
+    /// one.
     pub(crate) fn is_answered(&self) -> bool {
         matches!(self.0.begun.get(), Some(Begun::Answered(_)))
     }
 
-    /// The run, if it is the one of this conversation: a layer may send other requests with the
+    /// Returns the run if it belongs to this conversation. A layer may send other requests with the
     /// extensions of this one.
     pub(crate) fn run_of(&self, conversation: &Conversation) -> Option<Run> {
         self.run().filter(|run| run.0.conversation == *conversation)
     }
 
-    /// What was begun, or what `begin` begins: one service call at a time, where a layer makes two at
-    /// once. Nothing is kept of a run that could not be begun.
+    /// Returns the run that was begun, or begins it with `begin`. If two service calls begin it
+    /// concurrently, the second one waits for the first. A failure is not stored.
     pub(crate) async fn begun_or(
         &self,
         begin: impl Future<Output = Result<Begun, PersistenceError>>,

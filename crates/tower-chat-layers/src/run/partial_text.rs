@@ -1,36 +1,36 @@
-//! The text of an answer that is cut off.
+//! The text of an answer whose stream ended before its finish.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 use tower_chat_core::{ChatUpdate, Message, RunId};
 
-/// The key of a message's metadata that says it is no whole answer.
+/// The metadata key that marks a message as a partial response.
 const INTERRUPTED: &str = "interrupted";
 
-/// The text of an answer that was cut off, as a message of the history.
+/// Returns the text of a partial response as a message of the history.
 pub(crate) fn partial_message(text: &str) -> Message {
     let mut partial = Message::assistant(text);
     partial.metadata.insert(INTERRUPTED.to_owned(), Value::Bool(true));
     partial
 }
 
-/// Whether a message is the beginning of an answer of this run that was cut off.
+/// Returns whether a message is a partial response of this run.
 pub(super) fn is_partial_response(message: &Message, run: RunId) -> bool {
     message.id.is_some_and(|id| id.run == run) && is_marked_interrupted(message)
 }
 
-/// Whether a message is the beginning of an answer that was cut off.
+/// Returns whether a message is a partial response.
 pub(crate) fn is_marked_interrupted(message: &Message) -> bool {
     message.metadata.get(INTERRUPTED) == Some(&Value::Bool(true))
 }
 
-/// What was streamed so far of the text of an answer.
+/// The text of an answer that was streamed until now.
 #[derive(Debug, Default)]
 pub(super) struct StreamedText {
-    /// The text of its messages that are whole.
+    /// The text of the complete messages.
     whole: String,
-    /// The text of the message under way.
+    /// The text of the message that is being streamed.
     under_way: String,
 }
 
@@ -46,24 +46,24 @@ impl StreamedText {
         }
     }
 
-    /// All of it; `None` if there is none.
+    /// Returns the whole text, or `None` if it is empty.
     pub(super) fn text(&self) -> Option<Arc<str>> {
         let text = format!("{}{}", self.whole, self.under_way);
         (!text.is_empty()).then(|| text.into())
     }
 }
 
-/// The partial text that a journal keeps.
+/// The partial text of a journaled run.
 #[derive(Debug, Default)]
 pub(super) struct PartialText {
-    /// What the store has.
+    /// The text in the store.
     stored: Option<Arc<str>>,
-    /// What the next write says of it.
+    /// The text that the next write stores in its place.
     change: Option<Arc<str>>,
 }
 
 impl PartialText {
-    /// One that an earlier attempt may have left.
+    /// Creates the value from the stored text of an earlier attempt, if there is one.
     pub(super) fn left(text: Option<&Arc<str>>) -> Self {
         Self { stored: text.cloned(), change: None }
     }
@@ -72,19 +72,19 @@ impl PartialText {
         self.change = Some(text);
     }
 
-    /// The call was answered: its text is part of a message.
+    /// Removes the text, because the service call was answered and its text is part of a message.
     pub(super) fn forget(&mut self) {
         self.change = self.stored.is_some().then(|| "".into());
     }
 
-    /// What a write says of it.
+    /// Returns the change for a write, and records it as stored.
     pub(super) fn take_change(&mut self) -> Option<Arc<str>> {
         let change = self.change.take()?;
         self.stored = (!change.is_empty()).then(|| change.clone());
         Some(change)
     }
 
-    /// What is kept, stored or not.
+    /// Returns the current text, stored or not.
     pub(super) fn text(&self) -> Option<Arc<str>> {
         self.change.clone().or_else(|| self.stored.clone()).filter(|text| !text.is_empty())
     }

@@ -1,4 +1,4 @@
-//! What the record knows of calls that were begun before this request.
+//! The recorded state of calls that were started before this request.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,14 +15,14 @@ use tower_chat_core::{
 
 use crate::tool::{CallOfRun, ResultSource, ToolReport};
 
-/// What is known of a call that an earlier attempt may have run.
+/// The recorded state of a call that an earlier attempt may have run.
 #[derive(Debug, Clone)]
 pub(crate) enum CallOutcome {
     NeverStarted,
-    /// It may or may not have run.
+    /// The tool was started and has no outcome. It is not known whether the call had an effect.
     Started(Option<SystemTime>),
-    /// The same of one that cannot run again, since its arguments were not kept. Without a time
-    /// it was never started.
+    /// Like `NeverStarted` without a time, and like `Started` with one, but the call cannot run again
+    /// because its arguments were not stored.
     WithoutArguments(Option<SystemTime>),
     Finished(Box<(ToolResult, ToolReport)>),
 }
@@ -36,8 +36,8 @@ impl CallOutcome {
         }
     }
 
-    /// What a row of the record says of its call. This is the one reading of a row: the status of a call
-    /// that waits for approval says no more than that it waits, whatever has come out of its tool.
+    /// Returns the state of a call from its row in the record. Every reader of rows uses this function.
+    /// The status of a call that waits for approval does not depend on the outcome of its tool.
     pub(crate) fn of<'r>(row: impl Into<Recorded<'r>>) -> Self {
         let row = row.into();
         match (row.result, row.started_at) {
@@ -48,7 +48,7 @@ impl CallOutcome {
     }
 }
 
-/// What a row of the record says of a call, with the result if it is in no message.
+/// The row of a call in the record, with the result if no message contains it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Recorded<'r> {
     status: ToolStatus,
@@ -59,16 +59,16 @@ pub(crate) struct Recorded<'r> {
 }
 
 impl Recorded<'_> {
-    /// Whether the call counts among the tool calls that its run has made.
+    /// Returns whether the call counts as a tool call of its run.
     pub(crate) fn has_run(&self) -> bool {
         self.started_at.is_some() || self.status == ToolStatus::RejectedArguments
     }
 
-    /// What the row says beside the result.
+    /// Returns the report from the row, without the result.
     pub(crate) fn report(&self) -> ToolReport {
         let is_error = self.result.is_some_and(|result| result.is_error);
         let status = match (self.status, self.started_at, is_error) {
-            // Its stored arguments are not those that were approved.
+            // The stored arguments are not those that were approved.
             (ToolStatus::PendingApproval, None, _) => ToolStatus::RejectedArguments,
             (ToolStatus::PendingApproval, Some(_), true) => ToolStatus::Error,
             (ToolStatus::PendingApproval, Some(_), false) => ToolStatus::Ok,
@@ -111,27 +111,28 @@ impl<'r> From<&'r ToolInvocation> for Recorded<'r> {
     }
 }
 
-/// The calls that wait for approval and were begun or refused before, as the record said when the run began.
+/// The calls that wait for approval and were started or refused before, from the record as it was when
+/// the run began.
 #[derive(Debug, Default)]
 pub(super) struct PriorAttempts {
     pub(super) starts: HashMap<SequencePosition, SystemTime>,
     calls: HashMap<CallOfRun, CallOutcome>,
-    /// Calls that the record has closed with a result, although no message holds it.
+    /// Calls whose row is closed with a result, although no message contains the result.
     with_result: HashSet<CallOfRun>,
-    /// Calls that the record has closed without a result, since they wait in the conversation of
-    /// which this one is a copy.
+    /// Calls whose row is closed without a result, because this conversation is a copy and the calls
+    /// remain pending in the original.
     copied: HashSet<CallOfRun>,
-    /// Until when other runs hold calls.
+    /// The end of the claims of other runs.
     held: HashMap<CallOfRun, SystemTime>,
 }
 
 impl PriorAttempts {
-    /// What is known of a call, if it was begun.
+    /// Returns the state of a call, if it was started.
     pub(super) fn call(&self, call: CallOfRun) -> Option<CallOutcome> {
         self.calls.get(&call).cloned()
     }
 
-    /// Whether a call can still be decided about at a time.
+    /// Returns whether a call can still be decided about at the time `now`.
     pub(super) fn waiting(&self, call: CallOfRun, now: SystemTime) -> Waiting {
         match self.held.get(&call) {
             _ if self.copied.contains(&call) => Waiting::InOriginal,
@@ -146,11 +147,12 @@ impl PriorAttempts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiting {
     Open,
-    /// It was copied while it waited, and waits in the conversation of which this one is a copy.
+    /// The call was copied while it was pending, and remains pending in the original of this
+    /// conversation.
     InOriginal,
-    /// The record has closed it with a result, although no message holds the result.
+    /// The record contains a result for the call, although no message contains it.
     Answered,
-    /// A run of another process may be at work on it until then.
+    /// A run of another process may execute the call until this time.
     Held(SystemTime),
 }
 
@@ -172,7 +174,7 @@ impl FromIterator<ToolInvocation> for PriorAttempts {
             let position = SequencePosition { sequence: call.sequence, index: call.sequence_index };
             begun.starts.extend(call.started_at.map(|started_at| (position, started_at)));
             let of_run = (call.message, call.sequence_index as usize);
-            // The last row of a call counts: an outcome in the outbox comes after its claim.
+            // The last row of a call counts, because an outcome in the outbox follows the claim.
             match call.held_until {
                 Some(until) => _ = begun.held.insert(of_run, until),
                 None => _ = begun.held.remove(&of_run),

@@ -1,4 +1,4 @@
-//! Calls that readers see, and that staged results answer.
+//! Calls in the visible history that staged results answer.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -17,12 +17,12 @@ use crate::{
     tool::{CallOfRun, ToolReport, ToolReports},
 };
 
-/// The key of the metadata of a stored message of results under which the statuses of those stand
-/// that answer calls of earlier runs, where neither result nor record says them.
+/// The metadata key of a stored message of results for the statuses of calls of earlier runs, if
+/// neither the result nor the record contains the status.
 const RESULT_STATUSES: &str = "result_statuses";
 
-/// Says in a message of results how the calls of earlier runs have ended that some of them answer,
-/// by the positions of the results.
+/// Stores in a message of results the statuses of the calls of earlier runs, by the positions of the
+/// results.
 pub(crate) fn mark_statuses(message: &mut Arc<Message>, statuses: Vec<(u32, ToolStatus)>) {
     if statuses.is_empty() {
         return;
@@ -35,7 +35,7 @@ pub(crate) fn mark_statuses(message: &mut Arc<Message>, statuses: Vec<(u32, Tool
     metadata.insert(RESULT_STATUSES.to_owned(), Value::Object(statuses));
 }
 
-/// Whether a status has to be said where the row of the call is made anew.
+/// Returns whether a status must be marked, because the row of the call does not determine it.
 pub(super) fn must_be_marked(status: ToolStatus) -> bool {
     matches!(
         status,
@@ -51,13 +51,13 @@ fn marked_status(message: &Message, index: u32) -> Option<ToolStatus> {
     statuses.get(index.to_string())?.as_str()?.parse().ok()
 }
 
-/// The rows that resolve calls in the visible history with their staged results. They belong to
-/// the commit, since nobody could resolve them before; whoever takes a run up, or ends it, has to
-/// make them anew.
+/// Returns the rows that resolve calls in the visible history with their staged results. The commit
+/// writes these rows, because readers cannot resolve staged results before. An attempt that resumes or
+/// ends the run must build the rows again.
 ///
 /// # Errors
 ///
-/// If the record of the calls cannot be read.
+/// Returns an error if the record of the calls cannot be read.
 pub(crate) async fn rows_of_prior_calls(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -76,7 +76,7 @@ pub(crate) async fn rows_of_prior_calls(
     Ok(answered.into_iter().filter_map(row).collect())
 }
 
-/// The rows of the record by their calls.
+/// Returns the rows of the record by their calls.
 pub(crate) fn by_call<T>(known: &[(T, ToolInvocation)]) -> HashMap<CallOfRun, &ToolInvocation> {
     let mut calls = HashMap::with_capacity(known.len());
     for (_, call) in known {
@@ -85,13 +85,13 @@ pub(crate) fn by_call<T>(known: &[(T, ToolInvocation)]) -> HashMap<CallOfRun, &T
     calls
 }
 
-/// What the record says of the results in a run's input that were taken from the record, message by
-/// message, with the position of the message in the input. They are in the form in which they may be
-/// stored, and their calls have run when the record says.
+/// Returns the recorded reports about results in a run's input that were taken from the record. Each
+/// entry contains the position of the message in the input and one report for each result. The results
+/// are in their stored form, and the start and end times are those of the record.
 ///
 /// # Errors
 ///
-/// If the record of the calls cannot be read.
+/// Returns an error if the record of the calls cannot be read.
 pub(super) async fn reports_of_recorded_results(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -135,11 +135,11 @@ pub(super) async fn reports_of_recorded_results(
 /// A visible call with the staged result that answers it.
 struct Answered {
     call: CallOfRun,
-    /// The number of the message that holds the call.
+    /// The sequence number of the message that contains the call.
     sequence: u64,
     position: SequencePosition,
     result: ToolResult,
-    /// As the message of the result says it.
+    /// The status that the message of the result contains.
     status: Option<ToolStatus>,
 }
 
@@ -156,7 +156,7 @@ impl Answered {
     }
 }
 
-/// How a call has ended, by what is known of it and the result that was staged.
+/// Returns the final status of a call from its row and its staged result.
 fn status(call: &ToolInvocation, result: &ToolResult) -> ToolStatus {
     let is_unknown = matches!(CallOutcome::of(call), CallOutcome::Started(_));
     match (call.status, result.is_error) {
@@ -170,10 +170,10 @@ fn answered(visible: &History, staged: &[Arc<Message>]) -> Vec<Answered> {
     if staged.iter().all(|message| message.results().next().is_none()) {
         return Vec::new();
     }
-    // A lenient replay forgets calls that are answered after other messages.
+    // A lenient replay drops calls that are answered after other messages.
     let mut replay = Replay::of_history(visible, DanglingCalls::default());
     let asked = replay.push_answering(staged);
-    // The messages of the calls: the last of each id.
+    // The sequence numbers of the messages. If an id occurs twice, the last message counts.
     let messages: HashMap<MessageId, u64> = visible
         .numbered()
         .filter_map(|(sequence, message)| Some((message.id?, sequence)))

@@ -16,7 +16,7 @@ impl Records {
         Self { rows: Vec::with_capacity(rows), by_call: HashMap::with_capacity(rows) }
     }
 
-    /// Adds a row, in place of the one of the same call if there is one.
+    /// Adds a row, or replaces the row of the same call.
     pub(super) fn put(&mut self, row: ToolRecord) {
         match self.by_call.get(&row.call).and_then(|index| self.rows.get_mut(*index)) {
             Some(known) => *known = row,

@@ -1,20 +1,21 @@
-//! Calls and results as hooks leave them, and the marks that say what was left out.
+//! Applies the decisions of hooks to calls and results, and marks the messages whose content was
+//! removed.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 use tower_chat_core::{Message, Part, Role, ToolResult};
 
-/// The key of a stored message's metadata under which the positions of those of its calls are kept
-/// whose arguments a hook has changed: who takes the run up must not run them.
+/// The metadata key of a stored message for the positions of its calls whose arguments a hook has
+/// changed. An attempt that resumes the run must not run these calls.
 const ARGUMENTS_NOT_KEPT: &str = "arguments_not_kept";
 
-/// The key of the metadata of stored messages whose response asked for tools, and of whose calls
-/// hooks have kept none: they are no answer, although they ask for nothing.
+/// The metadata key of stored messages of a response whose tool calls were all removed by hooks. Such
+/// messages are not a final answer, although they contain no call.
 const CALLS_NOT_KEPT: &str = "calls_not_kept";
 
-/// Leaves calls out (`None`), or changes their arguments, as the hooks said; the others stay as
-/// they are.
+/// Removes calls (`None`) or replaces their arguments, as the hooks have decided. Other calls remain
+/// unchanged.
 pub(super) fn redact_calls(message: &mut Arc<Message>, changes: Vec<(usize, Option<String>)>) {
     if changes.is_empty() {
         return;
@@ -51,8 +52,9 @@ pub(super) fn redact_calls(message: &mut Arc<Message>, changes: Vec<(usize, Opti
     }
 }
 
-/// Marks the response at the end of a write, if the message at `forgotten`, the last that calls were
-/// left out of, is part of it, and nothing of it asks for anything any more.
+/// Marks the response at the end of a write if it contains no call any more and the message at
+/// `forgotten` is part of it. `forgotten` is the index of the last message from which calls were
+/// removed.
 pub(super) fn mark_without_calls(stored: &mut [Arc<Message>], forgotten: usize) {
     let is_response = |message: &&Arc<Message>| message.role == Role::Assistant;
     let first = stored.len() - stored.iter().rev().take_while(is_response).count();
@@ -66,19 +68,20 @@ pub(super) fn mark_without_calls(stored: &mut [Arc<Message>], forgotten: usize) 
     }
 }
 
-/// Whether a stored message is all that is left of a response whose calls were not kept.
+/// Returns whether a stored message is part of a response whose calls were all removed.
 pub(crate) fn is_without_calls(message: &Message) -> bool {
     message.metadata.get(CALLS_NOT_KEPT) == Some(&Value::Bool(true))
 }
 
-/// The positions of the calls in a stored message whose arguments are not those the model gave.
+/// Returns the positions of the calls in a stored message whose arguments differ from those of the
+/// model.
 pub(crate) fn calls_without_arguments(message: &Message) -> impl Iterator<Item = usize> {
     let positions = message.metadata.get(ARGUMENTS_NOT_KEPT).and_then(Value::as_array);
     let positions = positions.map(Vec::as_slice).unwrap_or_default();
     positions.iter().filter_map(|position| usize::try_from(position.as_u64()?).ok())
 }
 
-/// Leaves results out (`None`), or replaces them; those that are not named stay.
+/// Removes results (`None`) or replaces them. Other results remain unchanged.
 pub(super) fn redact_results(
     message: &mut Arc<Message>,
     changes: Vec<(usize, Option<Box<ToolResult>>)>,

@@ -1,5 +1,5 @@
-//! Content of messages that services have refused for good: what may be at fault, the service call that
-//! is made without it, and the marks that are stored.
+//! Content that services have refused for good: finds the content that may be at fault, repeats the
+//! service call without it, and stores the marks.
 
 use std::{future::poll_fn, sync::Arc};
 
@@ -13,16 +13,16 @@ use tower_service::Service;
 use super::Run;
 use crate::{PersistenceError, RefusedContent, error::for_good};
 
-/// The marks of a conversation, as the run knows them.
+/// The refusal marks of a conversation in a run.
 #[derive(Debug, Default)]
 pub(super) struct RefusedSoFar {
     all: Vec<RefusalMark>,
-    /// How many of the marks, the first ones, are stored or on the way into the store.
+    /// The number of marks, from the first, that are stored or submitted.
     stored: usize,
 }
 
 impl RefusedSoFar {
-    /// Marks that were loaded with the history.
+    /// Creates the value from marks that were loaded with the history.
     pub(super) fn stored(marks: &[RefusalMark]) -> Self {
         Self { all: marks.to_vec(), stored: marks.len() }
     }
@@ -36,8 +36,8 @@ impl RefusedSoFar {
         }
     }
 
-    /// A message without parts that has the marks that are not stored yet, for a write that has no other
-    /// message. Replays leave it out.
+    /// Returns a message without parts that contains the marks that are not stored yet, for a write
+    /// without another message. Replays remove this message.
     pub(super) fn as_message(&mut self) -> Option<Message> {
         let mut message = Arc::new(Message::new(Role::Tool, Vec::new()));
         self.store_in(&mut message);
@@ -59,7 +59,7 @@ impl RefusedSoFar {
 }
 
 impl Run {
-    /// Takes note of marks, which the next write of the run stores.
+    /// Adds marks, which the next write of the run stores.
     fn note_refused(&self, marks: &[RefusalMark]) {
         self.log().refused.add(marks);
         for RefusalMark { issuer, message, content, .. } in marks {
@@ -73,9 +73,9 @@ impl Run {
 }
 
 impl Run {
-    /// Takes note of what no answer follows in a service call that has failed, as far as the error names it:
-    /// a service may refuse content when its answer has begun. `inputs` are new in the call; what a
-    /// journaled run has staged before is none of them.
+    /// Marks the unanswered content of a failed service call that the error names. A service may refuse
+    /// content after its answer has begun. `inputs` are the new messages of the call, without messages
+    /// that a journaled run has staged before.
     pub(super) fn note_refused_inputs(&self, inputs: &[Arc<Message>], error: &BoxError) {
         let refusal = content_refused(&**error).filter(|refusal| refusal.named.is_some());
         let Some(refusal) = refusal else { return };
@@ -94,7 +94,7 @@ impl Run {
     }
 }
 
-/// Service calls of a run that are made once more without what the service has refused.
+/// Sends service calls of a run again without the content that the service has refused.
 pub(crate) struct AskedAgain<'s, S> {
     pub(crate) service: &'s mut S,
     pub(crate) run: &'s Run,
@@ -105,13 +105,13 @@ where
     S: Service<ChatRequest, Response = ChatResponse>,
     S::Error: Into<BoxError>,
 {
-    /// Calls the service. If it refuses the request for good, and content that is stored may be why, marks
-    /// the content and asks once more without it, by the policy.
+    /// Calls the service. If the service refuses the request for good and stored content may be the
+    /// reason, marks the content and calls the service again without it, by the policy.
     ///
     /// # Errors
     ///
-    /// Those of the service; [`PersistenceError::ContentRefused`], if the error names content of the
-    /// messages.
+    /// Returns the errors of the service, or [`PersistenceError::ContentRefused`] if the error names
+    /// content of the messages.
     pub(crate) async fn call(self, mut request: ChatRequest) -> Result<ChatResponse, BoxError> {
         let Self { service, run } = self;
         let policy = run.policy().refused_content;
@@ -122,7 +122,8 @@ where
             Err(error) => error.into(),
         };
         match (again, content_refused(&*error).cloned()) {
-            // Boxed, since every other service call would carry the room for it.
+            // Boxed, because the future of every other service call would otherwise reserve the memory
+            // for it.
             (Some(again), Some(refusal)) => {
                 Box::pin(after_refusal(service, run, again, (error, refusal))).await
             }
@@ -131,7 +132,7 @@ where
     }
 }
 
-/// What follows a service call that was refused.
+/// Handles a service call that was refused.
 async fn after_refusal<S>(
     service: &mut S,
     run: &Run,
@@ -159,7 +160,7 @@ where
         .into()),
         None => Err(error),
     };
-    // A request without what the user says in it would be another question.
+    // A request without the user's new messages would be a different question.
     let asks_again = run.policy().refused_content == RefusedContent::AskAgain
         && !stored.is_empty()
         && new.is_empty();
@@ -176,7 +177,7 @@ where
         Err(second) => {
             let second = second.into();
             match content_refused(&*second) {
-                // It was not the content that was left out, or not that alone.
+                // The removed content was not the reason, or not the only one.
                 Some(_) if is_named => failed(error),
                 Some(_) => Err(error),
                 None => Err(second),
@@ -185,20 +186,21 @@ where
     }
 }
 
-/// Content of a request that may be why the service has refused the request.
+/// The content of a request that may be the reason for the refusal.
 #[derive(Debug, Default, PartialEq)]
 struct Suspects {
-    /// Results of tools, and what earlier requests have added.
+    /// Results of tools, and messages of earlier requests.
     stored: Vec<RefusalMark>,
-    /// What the user adds with this request. Only an error that names it makes it one.
+    /// Messages of the user in this request. They are suspects only if the error names their content.
     new: Vec<RefusalMark>,
-    /// The error names it.
+    /// The error names the kind of content.
     is_named: bool,
 }
 
 impl Suspects {
-    /// The suspects of a request whose own messages begin at `new_from`. Where the request has nothing of
-    /// the kind that the error names, the error counts as one that names nothing.
+    /// Returns the suspects of a request whose own messages begin at `new_from`. If the request
+    /// contains nothing of the kind that the error names, the error is treated as one that names
+    /// nothing.
     fn of(request: &ChatRequest, refusal: &ContentRefused, known: &[RefusalMark]) -> Self {
         let named = refusal.named.map(|_| Self::named_or_any(request, refusal, known));
         named.filter(|named| !named.is_empty()).unwrap_or_else(|| {
@@ -207,9 +209,9 @@ impl Suspects {
         })
     }
 
-    /// The service has accepted everything before the last answer, as a rule. So the messages behind that
-    /// answer come first; where nothing in them can be at fault, as after a change of the service, all
-    /// others follow.
+    /// Returns the suspects after the last answer, because services have usually accepted everything
+    /// before it. If none of these messages can be at fault, for example after a change of the service,
+    /// returns the suspects in all earlier messages.
     fn named_or_any(
         request: &ChatRequest,
         refusal: &ContentRefused,
@@ -244,7 +246,7 @@ impl Suspects {
     }
 }
 
-/// The marks that a message would have if it were at fault.
+/// Returns the marks that a message would have if it were at fault.
 fn marks_of(
     message: &Message,
     refusal: &ContentRefused,
@@ -257,8 +259,8 @@ fn marks_of(
     marks.filter(|mark| !known.contains(mark)).collect()
 }
 
-/// Removes the marks of content that a service has refused, or those of every service, so that the next
-/// requests have the content again. Returns how many marks were removed.
+/// Removes the refusal marks of one service, or of every service. The next requests then contain the
+/// content again. Returns how many marks were removed.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -271,9 +273,9 @@ fn marks_of(
 ///
 /// # Errors
 ///
-/// [`StoreError::Conflict`], if somebody writes to the conversation meanwhile, or has an open run in it;
-/// [`StoreError::Unsupported`], if the store cannot change messages; otherwise, if it cannot be read or
-/// written. Nothing is removed then.
+/// [`StoreError::Conflict`], if another writer changes the conversation at the same time, or if it has
+/// an open run; [`StoreError::Unsupported`], if the store cannot change messages; another error if the
+/// conversation cannot be read or written. Nothing is removed in these cases.
 pub async fn lift_refusals(
     store: &dyn HistoryStore,
     key: &ConversationKey,

@@ -1,4 +1,4 @@
-//! What a run takes of a request that repeats stored messages.
+//! Removes stored messages from a request that repeats them.
 
 use std::sync::Arc;
 
@@ -18,44 +18,45 @@ use crate::{
     transcript::{NewInput, Observed, Step, StoredRun, StoredTranscript, leading_system, observe},
 };
 
-/// Which layer begins a run.
+/// The layer that begins a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Caller {
-    /// The one above the tool loop, with the caller's request.
+    /// The layer above the tool loop, with the caller's request.
     Request,
-    /// The one below the tool loop, with the request of one service call.
+    /// The layer below the tool loop, with the request of one service call.
     ServiceCall,
 }
 
-/// What is stored of a conversation when a run begins.
+/// The stored messages of a conversation when a run begins.
 pub(super) struct Stored<'a> {
     pub(super) history: &'a History,
-    /// What an earlier attempt at the run has stored.
+    /// The messages that an earlier attempt at the run has stored.
     pub(super) added: &'a [Arc<Message>],
-    /// Whether the history was read.
+    /// Whether the history was loaded.
     pub(super) is_read: bool,
 }
 
 impl Stored<'_> {
-    /// The messages that were stored before the first attempt at the run.
+    /// Returns the messages that were stored before the first attempt at the run.
     fn before_run(&self) -> Messages {
         before(&self.history.messages, self.added)
     }
 }
 
-/// A service call of a tool loop that is not of this crate, where no layer has begun its run.
+/// A service call of a tool loop of another crate, if no layer has begun its run.
 pub(super) struct ObservedAlone {
     pub(super) observed: Observed,
-    /// The run that it belongs to: where the loop's types lose ids of runs, the one stored last.
+    /// The run of the service call. If the types of the loop lose the ids of runs, this is the last
+    /// stored run.
     pub(super) run: RunId,
 }
 
-/// Compares a service call of a loop that is not of this crate with what is stored. `None` if there
-/// is nothing that it repeats, so that the policy alone decides.
+/// Compares a service call of a tool loop of another crate with the stored messages. Returns `None` if
+/// the call does not repeat any. The policy alone decides then.
 ///
 /// # Errors
 ///
-/// If it repeats what is stored, but not as it is stored.
+/// Returns an error if the call repeats stored messages with differences.
 pub(super) fn observe_alone(
     settings: &Settings,
     conversation: &Conversation,
@@ -85,7 +86,7 @@ pub(super) fn observe_alone(
     };
     let mut observed = match observe(&stored, &own) {
         Ok(observed) => observed,
-        // The policy may know the conversation as its client does.
+        // The policy may recognise the conversation in the form of its client.
         Err(_) if !is_known && choice == RepeatedTranscript::Recognise => return Ok(None),
         Err(difference) => {
             return Err(PersistenceError::HistorySentAgain { key: key.clone(), difference });
@@ -103,7 +104,7 @@ pub(super) fn observe_alone(
         (Step::Begin | Step::Continue | Step::Repeat, ..) => *run,
     };
     if observed.step == Step::Begin {
-        // It begins a turn, so what it says first is part of the conversation.
+        // The call begins a turn, and its instructions are part of the conversation.
         let instructions = std::mem::take(&mut observed.instructions);
         observed.new.splice(..0, instructions);
         if observed.new.len() == own.len() {
@@ -116,8 +117,8 @@ pub(super) fn observe_alone(
     Ok(Some(ObservedAlone { observed, run }))
 }
 
-/// Makes the request of a service call that was compared with what is stored: with new messages alone,
-/// after what goes first.
+/// Reduces the request of a service call to its new messages, after the messages that a layer above put
+/// first and the instructions.
 pub(super) fn take_observed(request: &mut ChatRequest, observed: &Observed) {
     let mut messages = request.messages.take(request.new_from);
     messages.extend(observed.instructions.iter().cloned());
@@ -127,12 +128,12 @@ pub(super) fn take_observed(request: &mut ChatRequest, observed: &Observed) {
 }
 
 impl RunLog {
-    /// Compares a service call of a loop that is not of this crate with what the run has loaded and
-    /// added.
+    /// Compares a service call of a tool loop of another crate with the messages that the run has
+    /// loaded and added.
     ///
     /// # Errors
     ///
-    /// If it repeats what is stored, but not as it is stored.
+    /// Returns an error if the call repeats stored messages with differences.
     pub(super) fn observe_call(
         &self,
         conversation: &Conversation,
@@ -140,7 +141,7 @@ impl RunLog {
     ) -> Result<Observed, PersistenceError> {
         let mut own = own_messages(request);
         if request.new_from == 0 {
-            // What a layer above the loop has put first.
+            // Skip the messages that a layer above the loop put first.
             let is_above = |(own, above): &(&Arc<Message>, &Arc<Message>)| {
                 own.role == above.role && own.parts == above.parts
             };
@@ -161,7 +162,7 @@ impl RunLog {
         let observed = observe(&stored, &own).map_err(|difference| {
             PersistenceError::HistorySentAgain { key: key.clone(), difference }
         })?;
-        // The run that was begun above has an input.
+        // A run that a layer above has begun always has an input.
         let lacks_input = added.is_empty() && observed.new.is_empty();
         Ok(match lacks_input {
             true => {
@@ -172,7 +173,7 @@ impl RunLog {
     }
 }
 
-/// The messages of a history that were stored before the first of these.
+/// Returns the messages of a history that were stored before the first message of `added`.
 fn before(history: &Messages, added: &[Arc<Message>]) -> Messages {
     let first = added.first().and_then(|first| first.id);
     let is_first = |message: &Arc<Message>| message.id == first;
@@ -180,12 +181,12 @@ fn before(history: &Messages, added: &[Arc<Message>]) -> Messages {
     history.take(position.unwrap_or(history.len()))
 }
 
-/// Leaves what is stored already out of a request, by the policy; returns the stored answer where
-/// that is all that the request asks for.
+/// Removes stored messages from a request, by the policy. Returns the stored answer if the request
+/// contains no new message and only needs that answer.
 ///
 /// # Errors
 ///
-/// If the policy is not to take such a request, or the history cannot be read.
+/// Returns an error if the policy does not allow the request, or if the history cannot be loaded.
 pub(super) async fn take_new(
     settings: &Settings,
     conversation: &Conversation,
@@ -194,7 +195,7 @@ pub(super) async fn take_new(
     caller: Caller,
 ) -> Result<Option<Vec<Arc<Message>>>, PersistenceError> {
     let Conversation { key, run } = conversation;
-    // Removed, so that it holds for this run and for none that a tool of it begins.
+    // Removed, because the choice must not apply to runs that a tool of this run begins.
     let choice = request.extensions.remove::<RepeatedTranscript>();
     let choice = choice.unwrap_or(settings.policy.repeated_transcript);
     let own = own_messages(request);
@@ -206,7 +207,7 @@ pub(super) async fn take_new(
     }
     let is_background = request.options.is_background();
     let before = match !stored.is_read && is_background {
-        // The answer is made without the history, and stored in it all the same.
+        // The service makes the answer without the history, but the answer is stored in the history.
         true if stored.history.head.revision != Revision::ABSENT
             && stored.history.head.service_id.is_none() =>
         {
@@ -228,8 +229,8 @@ pub(super) async fn take_new(
 }
 
 impl Run {
-    /// The answer of the last run, where the request repeats everything up to it: its client did
-    /// not get it.
+    /// Returns the answer of the last run, if the request repeats all messages before that answer
+    /// because its client did not receive it.
     pub(crate) fn last_answer(&self) -> Option<Answer> {
         let messages = self.log().stored_before.last_answer.take()?;
         let visible = messages.iter().filter(|message| !is_end_marker(message));

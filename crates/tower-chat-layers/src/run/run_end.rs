@@ -1,4 +1,4 @@
-//! Whether what is stored of a run is all of it: an answer is what ended a run.
+//! Decides whether the stored messages of a run are complete, and marks the end of a run.
 
 use std::sync::Arc;
 
@@ -21,8 +21,9 @@ use crate::{
     tool::CallOfRun,
 };
 
-/// Whether what a run has added after its input shows that it is complete: a final answer, requests
-/// for approval, or the mark of a run that ended on purpose in another way.
+/// Returns whether the messages after a run's input show that the run is complete. A complete run ends
+/// with a final answer, with requests for approval, or with the mark of a run that ended intentionally
+/// in another way.
 pub(super) fn is_complete(answer: &[Arc<Message>]) -> bool {
     let Some(last) = answer.last() else { return false };
     if last.role == Role::Tool {
@@ -40,21 +41,23 @@ pub(super) fn is_complete(answer: &[Arc<Message>]) -> bool {
             && pending_calls(response).is_empty())
 }
 
-/// The messages of the model at the end of these.
+/// Returns the assistant messages at the end of `messages`.
 pub(super) fn response_at_end(messages: &[Arc<Message>]) -> &[Arc<Message>] {
     let is_response = |message: &&Arc<Message>| message.role == Role::Assistant;
     let first = messages.len() - messages.iter().rev().take_while(is_response).count();
     messages.get(first..).unwrap_or_default()
 }
 
-/// Whether an answer comes right after one whose calls have no results.
+/// Returns whether `written` begins with an answer although calls at the end of `added` have no
+/// results.
 pub(super) fn follows_open_calls(added: &[Arc<Message>], written: &[Arc<Message>]) -> bool {
     written.first().is_some_and(|first| first.role == Role::Assistant)
         && !pending_calls(response_at_end(added)).is_empty()
 }
 
-/// The messages of a complete run as its caller got them: with the results that are in the record
-/// alone, and without marks and without what is left of answers that have another one after them.
+/// Returns the messages of a complete run as its caller received them: with the results that are only
+/// in the record, without end markers, and without partial responses that are followed by another
+/// answer.
 pub(super) fn as_answered(
     answer: &[Arc<Message>],
     recorded: Option<&[ToolResult]>,
@@ -75,8 +78,8 @@ pub(super) fn as_answered(
     messages
 }
 
-/// What the record knows of the calls with which a run ended: the results of those that have one,
-/// if a tool has ended it or they were returned to the caller.
+/// Returns the recorded results of the calls with which a run ended, if a tool has ended the run or the
+/// calls were returned to the caller.
 pub(super) async fn recorded_end(
     store: &dyn HistoryStore,
     key: &ConversationKey,
@@ -88,7 +91,7 @@ pub(super) async fn recorded_end(
     results_of_ended_run(store, key, history, &calls).await
 }
 
-/// Whether one of these results, which are in the record alone, ended the run.
+/// Returns whether one of these results, which are only in the record, ended the run.
 fn ends_in_record(records: &[ToolRecord]) -> bool {
     records.iter().any(|row| match &row.result {
         RecordedResult::Apart(result) => result.ends_run,
@@ -97,22 +100,23 @@ fn ends_in_record(records: &[ToolRecord]) -> bool {
 }
 
 impl RunLog {
-    /// Whether the run ends now with an answer of which nothing stored says that it is the last.
+    /// Returns whether the run's last answer has no mark as the last one, although its calls are open
+    /// or it is paused.
     pub(super) fn has_unmarked_end(&self) -> bool {
         let response = response_at_end(&self.conversation.added);
         !self.is_end_stored && (is_paused(response) || !pending_calls(response).is_empty())
     }
 
-    /// Takes note that one of these results, which are in the record alone, ended the run. Those of
-    /// calls that run at the same time may follow in other writes.
+    /// Records that one of these results, which are only in the record, ended the run. Results of calls
+    /// that run at the same time may follow in later writes.
     pub(super) fn note_end(&mut self, records: &[ToolRecord]) {
         self.is_end_stored |= ends_in_record(records);
     }
 
-    /// Makes the last write of a run say that it is the last, where its answer does not say so by
-    /// itself. `messages` are those of the write, and `stored` the same as they are stored;
-    /// `response` is the last answer, if it is stored already. Returns a message that has to be
-    /// stored too, if nothing else in the write can hold the mark.
+    /// Marks the last write of a run as the last one, if its answer does not show the end of the run by
+    /// itself. `messages` are the messages of the write, and `stored` are the same messages in their
+    /// stored form. `response` is the last answer, if it was stored before. Returns a message to store
+    /// as well, if no other message or row of the write can contain the mark.
     pub(super) fn mark_end(
         &mut self,
         messages: &[Arc<Message>],
@@ -148,14 +152,14 @@ impl RunLog {
             return None;
         }
         let is_returned = self.return_calls(response, records);
-        // An answer, or the results of approved calls of earlier runs.
+        // The run has an answer, or the results of approved calls of earlier runs.
         let has_begun =
             all.iter().any(|message| matches!(message.role, Role::Assistant | Role::Tool));
         (has_begun && !is_returned).then(end_marker)
     }
 
-    /// Says in the record that the open calls of an answer are returned to the caller; returns
-    /// whether the record holds one of them.
+    /// Records the open calls of an answer as returned to the caller. Returns whether the record
+    /// contains one of them.
     fn return_calls(&self, response: &[Arc<Message>], records: &mut Records) -> bool {
         let mut is_returned = false;
         for pending in pending_calls(response) {

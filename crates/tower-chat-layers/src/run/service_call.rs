@@ -1,4 +1,4 @@
-//! One service call of a run that is stored call by call: what is new in it, and what it came to.
+//! One service call of a run that is stored call by call: its new messages and its outcome.
 
 use std::sync::Arc;
 
@@ -24,31 +24,31 @@ use crate::{
     tool::{CallOfRun, PendingCall},
 };
 
-/// A service call under way: it is stored if it completes, and by policy its inputs are stored if
-/// it fails or is dropped. Of a run that is stored at its end, the whole run is one.
+/// A service call in flight. It is stored if it completes. If it fails or is dropped, the policy
+/// decides whether its inputs are stored. A run that is stored at its end is one such call as a whole.
 pub(crate) struct OpenCall {
     run: Run,
     ordinal: Option<u32>,
-    /// What is new in the call, numbered.
+    /// The new messages of the service call, numbered.
     inputs: Vec<Arc<Message>>,
     options: Arc<ChatOptions>,
-    /// How the tool loop decides what follows, where it says so.
+    /// How the tool loop decides the next step, if it has reported its policy.
     loop_policy: Option<LoopPolicy>,
-    /// The calls of the answer so far, where the tool loop limits them.
+    /// The number of calls in the answer until now, if the tool loop limits them.
     calls: Option<CallCount>,
-    /// What was streamed of the answer, where that is kept.
+    /// The streamed text of the answer, if the policy stores partial responses.
     streamed: Option<StreamedText>,
     progress: CallState,
 }
 
-/// How far a service call has come.
+/// The state of a service call.
 enum CallState {
-    /// It waits for a slot in the store's queue. If it is dropped meanwhile, what it holds is
-    /// submitted without one.
+    /// The call waits for a slot in the store's queue. If it is dropped in this state, its inputs are
+    /// submitted without a slot.
     Waiting,
-    /// The service is called. Where no slot could be had, that is the outcome of the write.
+    /// The service is called. If no slot was available, the error becomes the outcome of the write.
     InFlight(Result<Slot, StoreError>),
-    /// Everything that is stored of it was submitted.
+    /// The write of the call was submitted.
     Settled,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct StoredCall {
 }
 
 impl OpenCall {
-    /// A call with these numbered inputs, and the options of its request.
+    /// Creates a call with these numbered inputs and the options of its request.
     pub(super) fn new(
         run: Run,
         ordinal: Option<u32>,
@@ -69,7 +69,8 @@ impl OpenCall {
         options: Arc<ChatOptions>,
         loop_policy: Option<LoopPolicy>,
     ) -> Self {
-        // Without a layer above the tool loop nobody knows when the run goes.
+        // Without a layer above the tool loop, the end of the run is not known, and no write could
+        // store the text.
         let keeps_text = run.policy().keep_partial_text && !run.is_alone();
         Self {
             run,
@@ -83,16 +84,16 @@ impl OpenCall {
         }
     }
 
-    /// The whole run, which is stored at its end.
+    /// Creates the call of a whole run that is stored at its end.
     pub(crate) fn whole_run(run: Run, input: Vec<Arc<Message>>) -> Self {
         Self::new(run, None, input, Arc::default(), None)
     }
 
-    /// Waits for a slot in the store's queue, before the model is paid.
+    /// Waits for a slot in the store's queue before the paid request to the model.
     ///
     /// # Errors
     ///
-    /// If the store takes no more writes and the policy is to fail.
+    /// Returns an error if the store accepts no more writes and the policy is to fail.
     pub(crate) async fn reserve(&mut self) -> Result<(), PersistenceError> {
         match self.run.reserve().await {
             Ok(slot) => self.progress = CallState::InFlight(slot),
@@ -104,41 +105,41 @@ impl OpenCall {
         Ok(())
     }
 
-    /// What is new in the call.
+    /// Returns the new messages of the service call.
     pub(crate) fn inputs(&self) -> &[Arc<Message>] {
         &self.inputs
     }
 
-    /// The conversation that it extends.
+    /// Returns the key of the conversation that the call extends.
     pub(crate) fn key(&self) -> &ConversationKey {
         self.run.key()
     }
 
-    /// More of the answer has come.
+    /// Adds an update of the answer to the streamed text.
     pub(crate) fn record_update(&mut self, update: &ChatUpdate) {
         if let Some(streamed) = &mut self.streamed {
             streamed.record_update(update);
         }
     }
 
-    /// Whether the next message of the answer leaves it within the limit of the tool loop.
+    /// Checks the number of calls in the answer, including the next message, against the limit of the
+    /// tool loop.
     ///
     /// # Errors
     ///
-    /// If the answer holds more calls than the loop allows.
+    /// Returns an error if the answer contains more calls than the loop allows.
     pub(crate) fn check(&mut self, message: &Message) -> Result<(), TooManyCalls> {
         self.calls.as_mut().map_or(Ok(()), |calls| calls.take(message))
     }
 
-    /// The service has answered: submits inputs and answer together, before the first await, and waits
-    /// until they are durable.
+    /// Submits inputs and answer together before the first await, and waits until they are durable.
     ///
     /// # Errors
     ///
-    /// If the answer's service id does not fit, by policy, nothing of the answer is written,
-    /// and of the inputs the results of tools that have run go into the record. If a hook keeps
-    /// nothing of a call that would wait for approval, the inputs are kept as of a call that failed.
-    /// [`PersistenceError::NotStored`], with the answer.
+    /// If the policy does not allow the answer's service id, nothing of the answer is written, and
+    /// results of tools among the inputs are stored only in the record. If a hook does not allow a call
+    /// that waits for approval to be stored, the inputs are stored as for a failed call.
+    /// [`PersistenceError::NotStored`] contains the answer.
     pub(crate) async fn complete(
         self: Box<Self>,
         answer: Answer,
@@ -148,7 +149,7 @@ impl OpenCall {
             Ok(call) => call.durable().await,
             Err(refused) => {
                 let (error, submission) = *refused;
-                // The caller has to know of the refusal first.
+                // The failure is only logged, because the caller needs the error of the refusal.
                 let failure = "tool results of a refused service call could not be recorded";
                 run.logged(submission, failure).await;
                 Err(error)
@@ -156,7 +157,8 @@ impl OpenCall {
         }
     }
 
-    /// Submits inputs and answer, or what is kept of a call whose answer cannot be stored.
+    /// Submits inputs and answer. If the answer cannot be stored, submits the inputs that the policy
+    /// stores.
     fn submit(
         mut self: Box<Self>,
         mut answer: Answer,
@@ -181,7 +183,8 @@ impl OpenCall {
         let rounds = log.whole_run.take_unseen_rounds(&answer.messages);
         let first = log.conversation.taken + inputs.len();
         let rounds = log.number(first, rounds, run.now());
-        // The last response of the rounds is what the loop has returned, as the model gave it.
+        // The last response of the rounds is the answer that the loop has returned, in the form of the
+        // model.
         let seen = match is_complete(&rounds) {
             true => response_at_end(&rounds).len(),
             false => 0,
@@ -213,9 +216,9 @@ impl OpenCall {
         Ok(StoredCall { run, ordinal: self.ordinal, answer, submission })
     }
 
-    /// What an answer means for where the history is kept, and for the usage of the run. A layer that
-    /// has seen the service calls of a whole run has noted their usage and compared their ids, and a layer
-    /// above may have left the id out of the answer since.
+    /// Returns the history owner after an answer, and records the usage. For a whole run, a layer that
+    /// has seen its service calls has already recorded their usage and compared their service ids. A
+    /// layer above may since have removed the service id from the answer.
     fn adopted(&self, log: &mut RunLog, answer: &Answer) -> Result<Adopted, PersistenceError> {
         let is_seen = self.is_whole_run() && log.calls.is_answered;
         let is_of_model = answer.messages.iter().any(|message| message.role == Role::Assistant)
@@ -232,7 +235,7 @@ impl OpenCall {
         }
     }
 
-    /// What is stored of the answer, and what follows it.
+    /// Returns the messages to store, and the next step.
     fn answered(&self, messages: Vec<Arc<Message>>, answer: &Answer, adopted: Adopted) -> Answered {
         let policy = self.loop_policy.as_ref();
         let step = policy.map(|policy| policy.next_step(&answer.messages));
@@ -254,7 +257,7 @@ impl OpenCall {
         self.run.is_written_at_end()
     }
 
-    /// The messages of the answer, in which calls that need approval are requests for it.
+    /// Returns the messages of the answer, with calls that need approval replaced by approval requests.
     fn with_approval_requests(&self, messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
         match &self.loop_policy {
             Some(policy) => policy.rules().request_approvals(messages),
@@ -263,8 +266,8 @@ impl OpenCall {
         }
     }
 
-    /// The calls that start once the answer is stored. A loop that says nothing of itself may run
-    /// every tool that the answer asks for.
+    /// Returns the calls that start after the answer is stored. A loop that does not report its policy
+    /// may run every tool that the answer requests.
     fn first_calls(&self, step: Option<&NextStep>, answer: &[Arc<Message>]) -> Vec<CallOfRun> {
         match self.loop_policy.as_ref().zip(step) {
             Some((policy, step)) => policy.first_calls(step),
@@ -272,8 +275,9 @@ impl OpenCall {
         }
     }
 
-    /// The service call has failed: submits what is kept of the inputs, by policy, and waits. Where no
-    /// service was asked, there is no question without an answer.
+    /// Submits the inputs of a failed service call that the policy stores, and waits. If the request
+    /// has not reached the service, only results are stored, because the user's message is not an
+    /// unanswered question then.
     pub(crate) async fn fail(mut self: Box<Self>, error: &BoxError) {
         let slot = self.take_slot();
         let run = self.run.clone();
@@ -286,7 +290,7 @@ impl OpenCall {
         run.logged(submission, "the inputs of a failed service call could not be stored").await;
     }
 
-    /// The call came to no answer: submits what is kept of it.
+    /// Submits the part of a failed service call that `kept` selects.
     fn unanswered(&mut self, slot: Result<Slot, StoreError>, kept: UnansweredInputs) -> Submission {
         let (ordinal, inputs) = (self.ordinal, std::mem::take(&mut self.inputs));
         let event = Event::Unanswered { ordinal, inputs, text: self.streamed_text(), kept };
@@ -297,7 +301,7 @@ impl OpenCall {
         self.streamed.take().and_then(|streamed| streamed.text())
     }
 
-    /// The slot, once; from then on dropping the call stores nothing.
+    /// Returns the slot, only once. Afterwards, dropping the call stores nothing.
     fn take_slot(&mut self) -> Result<Slot, StoreError> {
         match std::mem::replace(&mut self.progress, CallState::Settled) {
             CallState::Waiting => Ok(Slot::unbounded()),
@@ -308,8 +312,7 @@ impl OpenCall {
 }
 
 impl Drop for OpenCall {
-    /// The caller has gone away before the end of the answer: the inputs are stored by policy,
-    /// whatever the cause was.
+    /// Stores the inputs by the policy if the caller disconnects before the end of the answer.
     fn drop(&mut self) {
         if let CallState::Settled = self.progress {
             return;
@@ -321,11 +324,11 @@ impl Drop for OpenCall {
 }
 
 impl StoredCall {
-    /// Waits until the answer is durable, or its failure is dealt with.
+    /// Waits until the answer is durable, or until its failure is handled.
     ///
     /// # Errors
     ///
-    /// [`PersistenceError::NotStored`], with the answer.
+    /// Returns [`PersistenceError::NotStored`], with the answer.
     pub(crate) async fn durable(self) -> Result<Answer, PersistenceError> {
         let Self { run, ordinal, mut answer, submission } = self;
         let settled = run.settled(submission, || Some(answer.clone())).await;

@@ -1,4 +1,4 @@
-//! Who keeps the history: the store, the service, or both by policy.
+//! The history owner of a run: the store, the service, or both, by policy.
 
 use std::sync::Arc;
 
@@ -9,26 +9,26 @@ use tower_chat_core::{
 use super::{Run, RunLog};
 use crate::{ConflictPolicy, PersistenceError, replay::Replay};
 
-/// What of a run's messages goes into the store.
+/// Which of a run's messages are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Recording {
-    /// All: the store keeps the history.
+    /// All messages. The store is the history owner.
     History,
-    /// All, but the service keeps the history; the store is never read.
+    /// All messages. The service is the history owner, and the store is never read.
     RecordOnly,
-    /// All: the service has lost the history that it kept, and is sent the record.
+    /// All messages. The service has lost its history, and is sent the stored messages.
     AfterLoss,
-    /// Only what approvals need, since the service knows nothing of them.
+    /// Only messages that approvals need, because the service does not know approvals.
     Approvals,
 }
 
 impl Recording {
-    /// What is recorded of a conversation that the service keeps.
+    /// Returns what is recorded of a conversation whose history the service stores.
     pub(super) fn of_service_kept(policy: ConflictPolicy) -> Self {
         if policy.clear { Self::Approvals } else { Self::RecordOnly }
     }
 
-    /// The messages to store. `before` is the replay of what stands before them.
+    /// Returns the messages to store. `before` is the replay of the messages before them.
     pub(super) fn select(self, messages: Vec<Arc<Message>>, before: &Replay) -> Vec<Arc<Message>> {
         match self {
             Self::History | Self::RecordOnly | Self::AfterLoss => messages,
@@ -36,7 +36,7 @@ impl Recording {
                 let answered = before.clone().push_answering(&messages);
                 let mut needed = Vec::new();
                 for (message, answered) in messages.into_iter().zip(answered) {
-                    // Results of other calls may name the same ids.
+                    // Results of calls without approval may have the same ids.
                     let mut answered = answered.iter().flatten();
                     let answers_approval =
                         message.role == Role::Tool && answered.any(|call| call.needed_approval);
@@ -54,7 +54,8 @@ fn is_request(part: &Part) -> bool {
     matches!(part, Part::ApprovalRequest(_))
 }
 
-/// The id in play when a run begins: the remembered one and the request's must not differ.
+/// Returns the service id of a run that begins. The stored id and the id of the request must not
+/// differ.
 pub(super) fn agreed_service_id(
     key: &ConversationKey,
     remembered: Option<Arc<str>>,
@@ -72,21 +73,21 @@ pub(super) fn agreed_service_id(
     }
 }
 
-/// What an answer means for where the history is kept.
+/// The history owner after an answer.
 #[derive(Debug)]
 pub(super) struct Adopted {
     pub(super) recording: Recording,
     pub(super) service_id: Option<Arc<str>>,
-    /// What changes in the store.
+    /// The change of the service id in the store.
     pub(super) change: Option<ServiceIdChange>,
 }
 
 impl Run {
-    /// Compares the id an answer names with the one in play, before anything of it is written.
+    /// Compares the service id in an answer with the id of the run, before the answer is written.
     ///
     /// # Errors
     ///
-    /// If the id does not fit, by policy. The error carries the answer.
+    /// Returns an error if the policy does not allow the id. The error contains the answer.
     pub(super) fn adopt_service_id(
         &self,
         log: &RunLog,
@@ -129,7 +130,8 @@ impl Run {
                         answer: answer(),
                     });
                 }
-                // What a journaled run has staged will be committed, so the rest is too.
+                // The staged messages of a journaled run will be committed, so its other messages are
+                // stored too.
                 let records_run =
                     ConflictPolicy { clear: policy.clear && log.journal.is_none(), ..policy };
                 (returned, Recording::of_service_kept(records_run))
@@ -140,13 +142,13 @@ impl Run {
 }
 
 impl Adopted {
-    /// The service keeps nothing. What the store knows of an id is forgotten, as after a loss of which an
-    /// earlier answer of the run has told.
+    /// The service does not store the history. Removes a service id from the store, for example after
+    /// an earlier answer of the run has reported the loss of the history.
     fn kept_here(recording: Recording) -> Self {
         Self { recording, service_id: None, change: Some(ServiceIdChange::Clear) }
     }
 
-    /// The service keeps the history under this id.
+    /// The service stores the history under this id.
     pub(super) fn named(service_id: Arc<str>, recording: Recording) -> Self {
         let change = Some(ServiceIdChange::Set(service_id.clone()));
         Self { recording, service_id: Some(service_id), change }
@@ -154,8 +156,9 @@ impl Adopted {
 }
 
 impl RunLog {
-    /// The id under which the service keeps the history, if it does and has answered nothing in this run:
-    /// the record can be sent in its place without running a tool again.
+    /// Returns the service id if the service stores the history and has not answered in this run. The
+    /// stored messages can then be sent to the service in place of the id, without running a tool
+    /// again.
     pub(crate) fn service_id_before_answer(&self) -> Option<Arc<str>> {
         self.conversation.service_id.clone().filter(|_| !self.calls.is_answered)
     }

@@ -1,4 +1,4 @@
-//! How a service call starts: what is new in it, and what the model's client is sent.
+//! Starts a service call: finds its new messages and builds the request for the model client.
 
 use std::sync::Arc;
 
@@ -20,21 +20,21 @@ use crate::{PersistenceError, next_step::LoopPolicy, replay::without_mark, trans
 
 /// Whether a service call has to be made.
 pub(crate) enum StartedCall {
-    /// It has.
+    /// The service must be called.
     Call(Box<OpenCall>),
-    /// The same call was answered before. Its answer is submitted again unless it is known to be
-    /// durable; a store recognises what it has.
+    /// The same service call was answered before. Its answer is submitted again unless it is known to
+    /// be durable. A store recognises writes that it already has.
     Answered(Box<StoredCall>),
 }
 
 impl Run {
-    /// Finds out what is new in a service call, and makes the client's request of it unless the
-    /// call was answered before: history first, and no trace of these layers.
+    /// Finds the new messages of a service call. Unless the call was answered before, builds the model
+    /// client's request: the history first, and without extensions for these layers.
     ///
     /// # Errors
     ///
-    /// If the tool loop sent stored messages again and they cannot be told from new ones, or if a
-    /// dangling call may not be replayed.
+    /// Returns an error if the tool loop sent stored messages again and they cannot be distinguished
+    /// from new ones, or if a dangling call may not be replayed.
     pub(crate) fn start_call(
         self,
         request: &mut ChatRequest,
@@ -47,7 +47,7 @@ impl Run {
         }
         let mut log = self.log();
         if self.0.is_alone && request.new_from > 0 {
-            // The loop sends it with its first service call alone.
+            // The loop sends these messages only with its first service call.
             log.calls.above = request.messages.take(request.new_from);
         }
         let sent = match ordinal {
@@ -61,7 +61,8 @@ impl Run {
                 return Ok(StartedCall::Answered(Box::new(again)));
             }
             Some(Attempt::Unanswered { rest }) => rest.clone(),
-            // A run that nobody began above is resumed; what is stored of its input comes first.
+            // The run is resumed and no layer above has begun it. The request repeats the stored part
+            // of its input first.
             None if ordinal == Some(0) && self.0.is_alone => {
                 own_messages(request).into_iter().skip(log.conversation.added.len()).collect()
             }
@@ -81,7 +82,7 @@ impl Run {
             None => !log.calls.is_answered,
         };
         let new_to_model = match log.mode {
-            // Its input is staged already, and new to the model all the same.
+            // The input is already staged, but new for the model.
             PersistenceMode::Journaled if is_first && ordinal.is_none() => sent.max(inputs.len()),
             PersistenceMode::Journaled if is_first => own_messages(request).len(),
             _ => inputs.len(),
@@ -94,7 +95,7 @@ impl Run {
         Ok(StartedCall::Call(Box::new(call)))
     }
 
-    /// The messages of a request that are not stored yet.
+    /// Returns the messages of a request that are not stored yet.
     fn unsubmitted(
         &self,
         log: &RunLog,
@@ -126,7 +127,7 @@ impl Run {
         })
     }
 
-    /// The last response of a run that is complete, for a service call that was made before.
+    /// Returns the last response of a complete run, for a service call that was made before.
     fn last_response(&self, log: &RunLog) -> StoredCall {
         let response = response_at_end(&log.conversation.added).iter().map(without_mark);
         let mut finish = Finish::stop();
@@ -154,27 +155,27 @@ impl Run {
     }
 }
 
-/// What of a service call's request is not stored yet.
+/// The part of a service call's request that is not stored yet.
 enum NewOfCall {
     Messages(Vec<Arc<Message>>),
-    /// Nothing: the call was made before.
+    /// The same service call was made before.
     Nothing,
 }
 
-/// How many messages at the end of these the model has not answered.
+/// Returns the number of messages at the end that the model has not answered.
 fn unanswered_len(own: &[Arc<Message>]) -> usize {
     own.iter().rev().take_while(|message| message.role != Role::Assistant).count()
 }
 
 impl RunLog {
-    /// Those of the loop's messages, which are in the run's order, that are not stored yet.
+    /// Returns the loop's messages that are not stored yet. `own` must be in the run's order.
     pub(super) fn not_stored_of(&self, mut own: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
         if let Some(last) = own.iter().rposition(|message| self.is_stored(message)) {
             own.drain(..=last);
         }
         if self.mode == PersistenceMode::Journaled && !self.calls.is_answered {
-            // The input is staged, although no answered call has carried it: a loop may have
-            // dropped its ids.
+            // The input is staged although no answered service call has sent it. A loop may have
+            // removed the ids of its messages.
             let is_same = |(own, added): &(&Arc<Message>, &Arc<Message>)| {
                 own.id.is_none() && own.role == added.role && own.parts == added.parts
             };
@@ -185,8 +186,9 @@ impl RunLog {
         own
     }
 
-    /// Whether a message that came with an id is stored: the id names a message of this run with the
-    /// same content, or with what hooks have left of it, or one of the loaded history.
+    /// Returns whether a message with an id is stored. The id must belong to a message of the loaded
+    /// history, or to a message of this run with the same content or with content that hooks have
+    /// changed.
     fn is_stored(&self, message: &Arc<Message>) -> bool {
         let Some(id) = message.id else { return false };
         if id.run != self.run {

@@ -1,4 +1,4 @@
-//! Where stored messages stand, for many calls and results that name them.
+//! An index of the positions of stored messages, for calls and results that name them.
 
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
@@ -8,22 +8,22 @@ use tower_chat_core::{
 
 use super::{RunLog, input_digest::take_mark};
 
-/// What was found out of the messages of the loaded history, which does not change while a run is
-/// under way. It is looked at from its end, and only as far as something is looked for in it.
+/// An index of the messages of the loaded history, which does not change during a run. The index is
+/// built from the end of the history, and only as far as a lookup needs.
 #[derive(Debug, Default)]
 pub(super) struct StoredMessages(RefCell<Index>);
 
 #[derive(Debug, Default)]
 struct Index {
     positions: HashMap<MessageId, usize>,
-    /// How many messages from the end were looked at.
+    /// The number of messages, from the end, that are indexed.
     seen: usize,
-    /// The rounds of the runs that were asked about, by position.
+    /// The rounds of the runs that were looked up, by the position of the message.
     rounds: HashMap<usize, u32>,
 }
 
-/// The messages of this run that are stored already, because it is sent again, the digest of its
-/// input, and whether others stand after them.
+/// Returns the stored messages of a run that is sent again, the digest of its input, and whether other
+/// messages follow.
 pub(super) fn stored_of_run(history: &History, run: RunId) -> RunInStore {
     let Some(end) = history.end_of_run(run) else { return RunInStore::default() };
     let before = (0..end).rev().map_while(|position| history.messages.get(position));
@@ -35,43 +35,44 @@ pub(super) fn stored_of_run(history: &History, run: RunId) -> RunInStore {
     RunInStore { added, input_digest, is_overtaken: end < history.messages.len() }
 }
 
-/// Takes the marks of refused content out of a message, which its caller does not know.
+/// Removes the marks of refused content from a message, because its caller does not know them.
 fn without_refusals(message: &mut Arc<Message>) {
     if RefusalMark::is_stored_in(message) {
         RefusalMark::remove_from(Arc::make_mut(message));
     }
 }
 
-/// What is stored of a run.
+/// The stored state of a run.
 #[derive(Debug, Default)]
 pub(super) struct RunInStore {
-    /// Its messages, as its caller knows them.
+    /// The messages of the run, in the form that the caller knows.
     pub(super) added: Vec<Arc<Message>>,
-    /// The digest of its input, if the first message has one.
+    /// The digest of the input, if the first message contains one.
     pub(super) input_digest: Option<String>,
-    /// Another run has written after it.
+    /// Another run has written messages after this run.
     pub(super) is_overtaken: bool,
 }
 
 impl RunLog {
-    /// The position of a message in the loaded history; of two with the same id, of the last.
+    /// Returns the position of a message in the loaded history. If two messages have the same id, the
+    /// position of the last one.
     pub(super) fn position_in_history(&self, id: MessageId) -> Option<usize> {
         self.call_records.stored.0.borrow_mut().position(&self.conversation.history, id)
     }
 
-    /// The round of its run that a message of the loaded history is part of.
+    /// Returns the round, within its run, of a message in the loaded history.
     pub(super) fn round_in_history(&self, position: usize) -> u32 {
         self.call_records.stored.0.borrow_mut().round(&self.conversation.history, position)
     }
 
-    /// A message that this run has stored, or one of the loaded history.
+    /// Returns a message that this run has stored, or a message of the loaded history.
     pub(super) fn stored_message(&self, id: MessageId) -> Option<&Arc<Message>> {
         let added = find(&self.conversation.added, id).map(|(_, message)| message);
         added.or_else(|| self.conversation.history.get(self.position_in_history(id)?))
     }
 }
 
-/// A message among numbered ones of a run, which stand in their order, and its position.
+/// Returns a message and its position among the numbered messages of a run, which must be in order.
 pub(super) fn find(messages: &[Arc<Message>], id: MessageId) -> Option<(usize, &Arc<Message>)> {
     let position = messages.partition_point(|message| message.id < Some(id));
     let message = messages.get(position).filter(|message| message.id == Some(id))?;
@@ -115,11 +116,11 @@ impl Index {
     }
 }
 
-/// Counts the rounds in messages of one run: the messages of one answer ask for one round.
+/// Counts the rounds in messages of one run. All messages of one answer belong to the same round.
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
     pub(super) count: usize,
-    /// The answer that asked last, as long as nothing else has followed.
+    /// The last answer with calls, until a message that is not part of it follows.
     open: Option<AnswerKey>,
 }
 
@@ -132,7 +133,7 @@ impl Rounds {
         self.open = key.filter(|_| is_open || asks);
     }
 
-    /// The number of the last, from 0.
+    /// Returns the number of the last round, from 0.
     fn last(&self) -> u32 {
         u32::try_from(self.count.saturating_sub(1)).unwrap_or(u32::MAX)
     }

@@ -1,4 +1,4 @@
-//! A write on its way into the store, and what becomes of it if it fails.
+//! A submitted write, and the handling of its failure.
 
 use std::sync::Arc;
 
@@ -13,37 +13,37 @@ use tower_chat_core::{
 
 use crate::StoreFailure;
 
-/// Writes that were submitted, together with those that waited in the outbox before them; nothing
-/// any more once they are durable.
+/// Submitted writes, together with writes that were in the outbox before them. Empty after they are
+/// durable.
 ///
-/// The store owns them from the moment this exists. Dropping it changes nothing in the store; a
-/// failure is then still noticed, logged, and kept in the outbox if the policy says so.
+/// The store owns the writes as soon as this value exists. Dropping the value does not cancel them. A
+/// failure after the drop is logged, and the writes are added to the outbox if the policy requires it.
 pub(crate) struct Submission(Option<Pending>);
 
 struct Pending {
     ticket: Ticket,
-    /// One, except where there is an outbox.
+    /// Contains more than one write if the outbox was not empty.
     writes: Vec<Write>,
-    /// How many of the writes, the first ones, come from the outbox.
+    /// The number of writes, from the first, that come from the outbox.
     waited: usize,
     store: Arc<dyn HistoryStore>,
     policy: StoreFailure,
 }
 
-/// A submission that failed for good.
+/// A submission that failed permanently.
 pub(crate) struct FailedSubmission {
     pub(crate) source: StoreError,
     pub(crate) unsaved: Vec<Arc<Message>>,
 }
 
 impl Submission {
-    /// Nothing to write.
+    /// Returns a submission without writes.
     pub(crate) fn nothing() -> Self {
         Self(None)
     }
 
-    /// Submits writes to one conversation after its unsaved ones. Where no slot could be had, that
-    /// is their outcome.
+    /// Submits writes to one conversation after its writes in the outbox. If no slot was available,
+    /// that error is their outcome.
     pub(crate) fn submit(
         store: &Arc<dyn HistoryStore>,
         policy: StoreFailure,
@@ -69,8 +69,8 @@ impl Submission {
         Self(Some(Pending { ticket, writes: copies, waited, store: store.clone(), policy }))
     }
 
-    /// Waits for the writes; returns how many messages of the conversation wait in the outbox. `None` if
-    /// there was nothing to write.
+    /// Waits for the writes. Returns the number of messages of the conversation in the outbox, or
+    /// `None` if there was nothing to write.
     pub(crate) async fn outcome(&mut self) -> Result<Option<usize>, FailedSubmission> {
         let Some(pending) = &mut self.0 else { return Ok(None) };
         let outcome = (&mut pending.ticket).await;
@@ -94,7 +94,7 @@ impl Pending {
             && !is_conflict
             && outbox.keep_unsaved(&self.writes).is_ok();
         if !is_retained {
-            // What was in the outbox stays there, unless it can never be stored any more.
+            // Writes from the outbox return there, unless a conflict prevents them permanently.
             let earlier = self.writes.get(..waited).unwrap_or_default();
             if !is_conflict && outbox.keep_unsaved(earlier).is_ok() {
                 self.writes.drain(..waited);
@@ -116,8 +116,8 @@ impl Pending {
 }
 
 impl Drop for Submission {
-    /// Somebody has to look at the outcome, or a failed write would vanish with the future that
-    /// waited for it.
+    /// Starts a task that waits for the outcome. Without it, a failed write would be lost together with
+    /// the dropped future.
     fn drop(&mut self) {
         let Some(mut pending) = self.0.take() else { return };
         if let Some(outcome) = (&mut pending.ticket).now_or_never() {
@@ -130,8 +130,8 @@ impl Drop for Submission {
     }
 }
 
-/// Whether both are the same write. Its name does not say so alone: a write without messages has
-/// the name of the next one that has some.
+/// Returns whether both values are the same write. The write id is not sufficient, because a write
+/// without messages has the id of the next write with messages.
 fn is_repetition(one: &Write, other: &Write) -> bool {
     one.id() == other.id()
         && one.expected() == other.expected()
@@ -139,7 +139,7 @@ fn is_repetition(one: &Write, other: &Write) -> bool {
         && one.tools() == other.tools()
 }
 
-/// Waits for the outcome of writes that nobody else waits for any more.
+/// Waits for the outcome of writes after their submission was dropped.
 struct Watch(Option<Pending>);
 
 impl Watch {
@@ -153,8 +153,9 @@ impl Watch {
 }
 
 impl Drop for Watch {
-    /// There is no runtime, or it is shutting down: no one can wait. The outbox submits the writes
-    /// again; what is durable by then is recognised by its write id.
+    /// Adds the writes to the outbox, because without a running runtime no task can wait for their
+    /// outcome. The outbox submits the writes again, and the store recognises durable ones by their
+    /// write id.
     fn drop(&mut self) {
         let Some(pending) = self.0.take() else { return };
         if pending.policy == StoreFailure::Continue {

@@ -1,4 +1,4 @@
-//! The start and the outcome of a tool call, before a message holds its result.
+//! The start and the outcome of a tool call, until a message contains its result.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -24,12 +24,13 @@ use crate::{
 };
 
 impl Run {
-    /// Makes durable that calls are about to run. Those that waited for approval are claimed: of
-    /// several who try, one may go on.
+    /// Stores that calls are about to run, and claims those that waited for approval. If several
+    /// attempts claim the same call, only one of them may run it.
     ///
     /// # Errors
     ///
-    /// If it could not be stored, or somebody else has claimed one; no tool may run then.
+    /// Returns an error if the write fails, or if another attempt has claimed a call. The caller must
+    /// not run any of the tools then.
     pub(crate) async fn tools_started(
         &self,
         calls: Vec<CallOfRun>,
@@ -38,19 +39,20 @@ impl Run {
         if let Err(PersistenceError::NotStored(lost)) = &started
             && let StoreError::Conflict(_) | StoreError::Claimed { .. } = lost.source
         {
-            // The calls are another attempt's.
+            // Another attempt runs the calls.
             self.log().keep_claims();
         }
         started
     }
 
-    /// Makes durable what came out of a call, and that another is about to run. A caller who goes
-    /// away before the store has a slot for it loses nothing. `beside` are the outcomes of calls of
-    /// the round that were not run; `ends_run`, that the tool has ended the run.
+    /// Stores the outcome of a call, and that the call `next` is about to run. If the caller
+    /// disconnects before the store has a slot, the outcome is submitted without one. `beside` are the
+    /// outcomes of calls of the round that were not run. `ends_run` says that the tool has ended the
+    /// run.
     ///
     /// # Errors
     ///
-    /// If it could not be stored.
+    /// Returns an error if the write fails.
     pub(crate) async fn tool_finished(
         &self,
         outcome: ToolOutcome,
@@ -62,7 +64,8 @@ impl Run {
         if call.0.run != self.id() {
             self.log().approved_calls.note_outcome(&outcome);
         }
-        // A claim fails by itself: an outcome that went with it would be lost for it.
+        // The claim is a separate write, because a failed claim would fail the outcome in the same
+        // write.
         let (claim, next): (Vec<_>, Vec<_>) =
             next.into_iter().partition(|next| next.0.run != self.id());
         let next = next.into_iter().next();
@@ -78,11 +81,11 @@ impl Run {
         self.tools_started(claim).await
     }
 
-    /// Makes durable what an event leads to, besides what the run itself writes.
+    /// Stores the write of an event, in addition to the writes of the run itself.
     ///
     /// # Errors
     ///
-    /// If it could not be stored.
+    /// Returns an error if the write fails.
     pub(crate) async fn write_beside(&self, event: Event) -> Result<(), PersistenceError> {
         let effect = apply(&mut self.log(), self.policy(), self.now(), event);
         let Effect::Write(write) = effect else { return Ok(()) };
@@ -91,8 +94,9 @@ impl Run {
         self.settled(submission, || None).await
     }
 
-    /// A slot for a write besides that of the run itself, which holds its own all along if it is
-    /// written at its end: waiting for another one it could wait for itself.
+    /// Returns a slot for a write in addition to those of the run itself. A run that is stored at its
+    /// end occupies its slot during the whole run, and would wait for itself if it reserved another
+    /// one.
     async fn reserve_beside(&self) -> Result<Result<Slot, StoreError>, PersistenceError> {
         match self.is_written_at_end() {
             true => Ok(Ok(Slot::unbounded())),
@@ -101,8 +105,8 @@ impl Run {
     }
 }
 
-/// What came out of a call, until it is submitted. It is submitted without a slot if its caller
-/// disconnects while it waits for one.
+/// The outcome of a call before its submission. If the caller disconnects while it waits for a slot,
+/// the drop submits the outcome without one.
 struct PendingOutcome<'a> {
     run: &'a Run,
     event: Option<Event>,
@@ -116,7 +120,7 @@ impl Drop for PendingOutcome<'_> {
     }
 }
 
-/// Until when a run holds the calls that it has claimed; `None` where no other process can be at work.
+/// The end of a run's claims. `None` if no other process can access the store.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HeldUntil(pub(super) Option<SystemTime>);
 
@@ -138,8 +142,8 @@ impl StoredCall {
 }
 
 impl RunLog {
-    /// Rows that say calls are about to run, and the claims to those that waited for approval. A
-    /// call of which nothing is stored has none.
+    /// Adds rows for calls that are about to run, and returns the claims for those that waited for
+    /// approval. A call that is not stored has neither.
     pub(super) fn start_rows(
         &self,
         calls: &[CallOfRun],
@@ -169,9 +173,9 @@ impl RunLog {
         claims
     }
 
-    /// Rows that hold what came out of calls, before any message does. The tools' hooks and the
-    /// truncation are applied. A call that waited for approval goes on waiting for its result to
-    /// be part of the history.
+    /// Adds rows with the outcomes of calls, for results that no message contains yet. The tools' hooks
+    /// and the truncation are applied. A call that waited for approval remains pending until its result
+    /// is part of the history.
     pub(super) fn outcome_rows(
         &self,
         outcomes: &[ToolOutcome],
@@ -202,8 +206,9 @@ impl RunLog {
         }
     }
 
-    /// What came out of the calls that results in these messages answer, apart from calls that wait
-    /// for approval: the tool loop records those when their tools finish, under their claims.
+    /// Returns the outcomes of the calls that results in these messages answer, except calls that wait
+    /// for approval. The tool loop records the outcomes of those calls under their claims, when their
+    /// tools finish.
     pub(super) fn outcomes_in(&self, inputs: &[Arc<Message>]) -> Vec<ToolOutcome> {
         if inputs.iter().all(|message| message.results().next().is_none()) {
             return Vec::new();
@@ -223,12 +228,12 @@ impl RunLog {
         outcomes
     }
 
-    /// The row of a stored call before it was begun.
+    /// Returns the row of a stored call before its start.
     pub(super) fn call_row(&self, call: CallOfRun) -> Option<ToolRecord> {
         Some(self.stored_call(call, &[])?.row())
     }
 
-    /// A call of messages about to be stored, or one that is stored.
+    /// Returns a call in `messages`, which are about to be stored, or a stored call.
     fn stored_call(&self, call: CallOfRun, messages: &[Arc<Message>]) -> Option<StoredCall> {
         let stored = self.stored_position(call)?;
         let held = self.held_call(call, messages)?;

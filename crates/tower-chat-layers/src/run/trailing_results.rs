@@ -1,4 +1,4 @@
-//! Results at the end of a run, which no service call has seen.
+//! Results at the end of a run, which no service call has sent.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use tower_chat_core::{Message, Part, Role};
 
 use super::RunLog;
 
-/// Takes out the results at the end that answer calls of this run: no service call has seen them,
-/// and per-service-call persistence would not have stored them either.
+/// Removes and returns the results at the end that answer calls of this run. No service call has sent
+/// them, and per-service-call persistence would not have stored them either.
 ///
-/// Results of approved calls stay: their calls were stored by an earlier run, and would wait for
-/// approval again.
+/// Results of approved calls are not removed. An earlier run has stored their calls, which would wait
+/// for approval again.
 pub(super) fn take_trailing_results(messages: &mut Vec<Arc<Message>>) -> Vec<Arc<Message>> {
     let trailing = messages.iter().rev().take_while(|message| is_results(message)).count();
     let first = messages.len() - trailing;
@@ -23,7 +23,7 @@ pub(super) fn take_trailing_results(messages: &mut Vec<Arc<Message>>) -> Vec<Arc
     }
 }
 
-/// Says in results that their run ended with them, which those of a foreign tool loop do not say.
+/// Marks results as the end of their run. A tool loop of another crate does not set this mark.
 pub(super) fn mark_results(messages: &mut [Arc<Message>]) {
     for message in messages {
         if message.results().any(|result| result.ends_run) {
@@ -42,7 +42,7 @@ fn is_results(message: &Arc<Message>) -> bool {
 }
 
 impl RunLog {
-    /// The results at the end of an answer that no service call has carried.
+    /// Returns the results at the end of an answer that no service call has sent.
     pub(super) fn not_taken(&self, answer: &[Arc<Message>]) -> Vec<Arc<Message>> {
         let is_of_run = |message: &Arc<Message>| message.id.is_some_and(|id| id.run == self.run);
         let trailing = answer.iter().rev().take_while(|message| is_results(message));
@@ -52,7 +52,7 @@ impl RunLog {
         results
     }
 
-    /// Says in the results at the end of a run that it ended with them, if its tools made them.
+    /// Marks the results at the end of a run as its end, if the run's tools have returned them.
     pub(super) fn mark_trailing_results(&self, messages: &mut [Arc<Message>]) {
         let is_of_tools = |message: &Arc<Message>| {
             message.id.is_some_and(|id| self.call_records.reports(id).is_some())

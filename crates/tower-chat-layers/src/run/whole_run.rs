@@ -1,4 +1,4 @@
-//! Per-run mode: what the run keeps in memory until it is stored at its end, by one write.
+//! Per-run mode: the state of a run until one write stores the run at its end.
 
 use std::sync::Arc;
 
@@ -11,31 +11,32 @@ use crate::{
     transcript::{Observed, Step, StoredRun, StoredTranscript, observe},
 };
 
-/// What a run that is stored at its end keeps until then.
+/// The state of a run that is stored at its end.
 #[derive(Default)]
 pub(super) struct WholeRun {
-    /// Where the messages that the run answers are numbered from: after what is stored of it and
-    /// after its input, which it takes in at its end.
+    /// The index of the first message of the run's answer. It follows the stored messages of the run
+    /// and the input, which the run numbers at its end.
     pub(super) answer_from: usize,
-    /// The open end of the stored history, if the input answers approval requests in it.
+    /// The replay of the open end of the stored history, if the input answers approval requests in it.
     pub(super) open_replay: Option<Replay>,
-    /// The messages of the request as the tool loop got it, and how many of them are not new.
+    /// The messages of the request that the tool loop received, and the number of messages in it that
+    /// are not new.
     pub(super) given: (Messages, usize),
     rounds: SeenRounds,
 }
 
-/// What a persister below a tool loop that is not of this crate has seen of the run.
+/// The messages that a persister below a tool loop of another crate has seen.
 #[derive(Debug, Default)]
 struct SeenRounds {
-    /// What the service calls have added after the request of the run, in order.
+    /// The messages that the service calls have added after the run's request, in order.
     messages: Vec<Arc<Message>>,
-    /// The messages of a service call did not continue those of the calls before it, so `messages` is
-    /// not the whole run.
+    /// The messages of a service call did not continue the messages of the calls before it. `messages`
+    /// is then not the whole run.
     is_broken: bool,
 }
 
 impl WholeRun {
-    /// The rounds of tools that this answer does not contain, once.
+    /// Returns the rounds of tools that this answer does not contain, and removes them.
     pub(super) fn take_unseen_rounds(&mut self, answer: &[Arc<Message>]) -> Vec<Arc<Message>> {
         let SeenRounds { messages, is_broken } = &mut self.rounds;
         let has_rounds =
@@ -48,9 +49,9 @@ impl WholeRun {
 }
 
 impl Run {
-    /// Takes note of what a service call adds to a run that is written at its end, where the tool
-    /// loop is not of this crate: its answer may contain the last message alone. A request that has
-    /// new messages alone is made complete.
+    /// Records the messages that a service call adds to a run that is stored at its end. Needed for a
+    /// tool loop of another crate, whose answer may contain only the last message. If the request
+    /// contains only new messages, the messages before them are added to it.
     pub(crate) fn observe_round(&self, request: &mut ChatRequest) {
         if request.extensions.get::<ServiceCall>().is_some() {
             return;
@@ -72,7 +73,7 @@ impl Run {
             let added = &rounds.messages;
             observe(&StoredTranscript { before, added, is_pruned: false, run }, &own)
         };
-        // The loop may remember the conversation itself, and not as the replay has put it.
+        // The loop may have stored the conversation itself, without the changes of the replay.
         let observed = after(given.clone())
             .or_else(|_| after(joined(conversation.history.clone(), given.skip(*new_from))));
         let Ok(Observed { instructions, new, step }) = observed else {
@@ -80,7 +81,7 @@ impl Run {
             return;
         };
         if step == Step::Repeat {
-            // The loop goes on with the answer that comes now.
+            // The loop continues with the answer of this service call.
             let before = rounds.messages.len() - response_at_end(&rounds.messages).len();
             rounds.messages.truncate(before);
         }
@@ -97,17 +98,17 @@ impl Run {
         rounds.messages.extend(new);
     }
 
-    /// A service call was answered of a run that is stored at its end. The layer that is next to the
-    /// service takes note of the answer, and compares the id that it names with the one in play: a
-    /// conflict ends the run before a tool of that answer runs and before the next service call is paid
+    /// Records the answer of a service call in a run that is stored at its end. The layer next to the
+    /// service calls this function, which compares the service id in the answer with that of the run. A
+    /// conflict ends the run before a tool of the answer runs and before the next service call is paid
     /// for.
     ///
-    /// Under a foreign tool loop, with no layer below it, nothing is compared until the end of the run,
-    /// and then only the last answer.
+    /// With a tool loop of another crate and no layer below it, only the last answer is compared, at
+    /// the end of the run.
     ///
     /// # Errors
     ///
-    /// If the id does not fit, by policy. The error carries the answer.
+    /// Returns an error if the policy does not allow the service id. The error contains the answer.
     pub(crate) fn observe_answer(
         &self,
         answer: &Answer,
@@ -126,27 +127,27 @@ impl Run {
     }
 }
 
-/// Whether two lists are clones of one.
+/// Returns whether two lists are clones of the same list.
 fn is_same(one: &Messages, other: &Messages) -> bool {
     let is_last = |(one, other)| Arc::ptr_eq(one, other);
     one.len() == other.len() && one.last().zip(other.last()).is_some_and(is_last)
 }
 
 impl RunLog {
-    /// Whether layers have seen every service call of the run.
+    /// Returns whether layers have seen every service call of the run.
     pub(crate) fn has_seen_rounds(&self) -> bool {
         self.calls.is_answered && !self.whole_run.rounds.is_broken
     }
 
-    /// The open end of the stored history, where the input answers approval requests in it: a
-    /// tool loop pushes its own messages to it and sends the view.
+    /// Returns the replay of the open end of the stored history, if the input answers approval requests
+    /// in it. A tool loop pushes its own messages to this replay and sends the resulting view.
     pub(crate) fn open_replay(&self) -> Option<Replay> {
         self.whole_run.open_replay.clone()
     }
 
-    /// The index of the first message that the tool loop adds to a run that is written at its end.
-    /// The request does not say it: among its messages may be some of the history, which the input
-    /// answers.
+    /// Returns the index of the first message that the tool loop adds to a run that is stored at its
+    /// end. The request does not contain this index, because its messages may include stored messages
+    /// that the input answers.
     pub(crate) fn answer_from(&self) -> usize {
         self.whole_run.answer_from
     }

@@ -1,4 +1,4 @@
-//! One write of a run: what goes into it, and how it is submitted.
+//! One write of a run: its contents and its submission.
 
 use std::sync::Arc;
 
@@ -28,34 +28,34 @@ use crate::{
     tool::{CallOfRun, ToolOutcome},
 };
 
-/// What goes into one write.
+/// The contents of one write.
 #[derive(Default)]
 pub(super) struct RunWrite {
     pub(super) messages: Vec<Arc<Message>>,
-    /// Results that no service call has seen.
+    /// Results that no service call has sent.
     pub(super) left_out: Vec<Arc<Message>>,
-    /// Who keeps the history from now on, where an answer said so.
+    /// The history owner, if an answer has named one.
     pub(super) adopted: Option<Adopted>,
-    /// The messages are all that the run adds, its final answer included.
+    /// The messages are the whole run, including its final answer.
     pub(super) is_whole_run: bool,
-    /// Calls that are about to run.
+    /// Calls whose tools are about to start.
     pub(super) starts: Vec<CallOfRun>,
-    /// What came out of calls whose results are in no message yet.
+    /// The outcomes of calls whose results are not part of a message yet.
     pub(super) outcomes: Vec<ToolOutcome>,
-    /// How a journaled run ends with it.
+    /// How the write ends a journaled run.
     pub(super) close: Option<Close>,
-    /// It is the last of its run, which ended on purpose.
+    /// The write is the last of its run, which ended intentionally.
     pub(super) ends_run: bool,
-    /// What has ended it, apart from the model's own last answer.
+    /// The reason for the end of the run, if that is not the last answer of the model.
     pub(super) ended_by: Option<EndedBy>,
-    /// With this answer, which was stored before.
+    /// The last answer of the run, if it was stored before.
     pub(super) last_response: Vec<Arc<Message>>,
-    /// Rows of the record that nothing else in it makes.
+    /// Rows of the record that do not result from the other fields.
     pub(super) rows: Vec<ToolRecord>,
-    /// Messages and rows are in the form in which they are stored, and the store numbers them.
+    /// Messages and rows are in the form in which they are stored, and the store numbers the messages.
     pub(super) is_as_stored: bool,
-    /// Its outcome is not waited for, or not of a kind that ends the run: it is submitted again with the
-    /// next write, in case the store has refused it.
+    /// The run does not await the outcome, or the outcome cannot end the run. The write is submitted
+    /// again with the next one, because the store may have refused it.
     pub(super) is_unsettled: bool,
 }
 
@@ -75,7 +75,7 @@ struct Contents {
 }
 
 impl Run {
-    /// Decides what an event leads to, and submits it; returns the write, if there is one.
+    /// Applies an event and submits its write. Returns the write, if there is one.
     pub(super) fn record(
         &self,
         log: &mut RunLog,
@@ -92,30 +92,31 @@ impl Run {
         }
     }
 
-    /// The same where nothing can be awaited.
+    /// Applies an event as `record` does, in a context that cannot await.
     pub(crate) fn note(&self, event: Event) {
         let slot = Ok(Slot::unbounded().without_blocking());
         let submission = self.record(&mut self.log(), slot, event).0;
         drop(submission);
     }
 
-    /// The same, and waits until it is durable. It is submitted before the first await.
+    /// Applies an event and waits until its write is durable. The write is submitted before the first
+    /// await.
     ///
     /// # Errors
     ///
-    /// [`PersistenceError::NotStored`].
+    /// Returns [`PersistenceError::NotStored`].
     pub(crate) async fn write(&self, event: Event) -> Result<(), PersistenceError> {
         let submission = self.record(&mut self.log(), Ok(Slot::unbounded()), event).0;
         self.settled(submission, || None).await
     }
 
-    /// The run has its answer, of which the first `before` messages are of an earlier attempt: stores what
-    /// is left to store of it. Of a run that is stored call by call the record alone is left, and that it
-    /// could not be stored is logged and no more.
+    /// Stores the rest of a run that has its answer. The first `before` messages of the answer were
+    /// added by an earlier attempt. For a run that is stored call by call, only the record remains to
+    /// be written, and a failure of that write is only logged.
     ///
     /// # Errors
     ///
-    /// [`PersistenceError::NotStored`], with the answer.
+    /// Returns [`PersistenceError::NotStored`], with the answer.
     pub(crate) async fn complete(
         &self,
         answer: Answer,
@@ -133,8 +134,8 @@ impl Run {
         Ok(answer)
     }
 
-    /// Takes back what is staged, if that is no more than the run's input. That it could not be taken
-    /// back is logged and no more: the refusal matters to the caller.
+    /// Discards the staged messages of a refused run if they are only the run's input. A failure is
+    /// only logged, because the caller needs the error of the refusal.
     pub(crate) async fn discard_input(&self) {
         let slot = Ok(Slot::unbounded());
         let submission = self.record(&mut self.log(), slot, Event::InputRefused).0;
@@ -142,8 +143,8 @@ impl Run {
         self.logged(submission, failure).await;
     }
 
-    /// Takes messages into the run and submits them; returns the write, if there is something to
-    /// write. Results that are left out of the history go into the record alone.
+    /// Adds messages to the run and submits them. Returns the write, if there is something to write.
+    /// Results that are not part of the history are stored only in the record.
     pub(super) fn submit(
         &self,
         log: &mut RunLog,
@@ -180,8 +181,8 @@ impl Run {
         (Submission::submit(self.store(), failure, slot, writes), Some(write))
     }
 
-    /// The contents of a write of these messages, to which the mark of the run's end is added where
-    /// it has to be a message.
+    /// Returns the contents of a write of these messages. Adds a message that marks the end of the run,
+    /// if the mark needs a message.
     fn contents(
         &self,
         log: &mut RunLog,
@@ -236,11 +237,11 @@ impl Run {
         Contents { stored, records, claims, service_id, close: write.close }
     }
 
-    /// The contents as a write of this run, staged if the run is journaled.
+    /// Returns the contents as a write of this run, staged if the run is journaled.
     fn as_write(&self, log: &mut RunLog, contents: Contents, id: MessageId) -> Write {
         let Contents { stored, records, claims, service_id, close } = contents;
         let records = records.into_rows();
-        // Nothing of a run is submitted after its end.
+        // No write of the run follows its end.
         let activity = self.activity(log, !stored.is_empty() || close.is_some());
         let mut write = Write::new(self.key().clone(), id, log.conversation.revision, stored)
             .with_activity(activity);
@@ -258,11 +259,11 @@ impl Run {
         }
     }
 
-    /// A slot in the store's queue. Under [`StoreFailure::Continue`] the failure to get one is
-    /// the outcome of the write it was for.
+    /// Reserves a slot in the store's queue. Under [`StoreFailure::Continue`], a failed reservation is
+    /// the outcome of the write.
     ///
-    /// A run inside of another waits for none: those that it is inside of may hold every slot
-    /// until it has ended.
+    /// A nested run does not wait for a slot, because the outer runs may hold all slots until the
+    /// nested run ends.
     pub(crate) async fn reserve(&self) -> Result<Result<Slot, StoreError>, PersistenceError> {
         let reserved = self.store().reserve();
         let slot = match self.0.is_nested {
@@ -277,7 +278,7 @@ impl Run {
         }
     }
 
-    /// Waits for a submission whose failure fails the call, with the answer.
+    /// Waits for a submission. Its failure fails the call, and the error contains the answer.
     pub(super) async fn settled(
         &self,
         mut submission: Submission,
@@ -294,8 +295,8 @@ impl Run {
         }
     }
 
-    /// Waits for a submission whose failure is logged and no more, since the caller has another error to
-    /// report, or everything that the model was paid for.
+    /// Waits for a submission. Its failure is only logged, because the caller reports another error, or
+    /// must still receive the complete answer of the model.
     pub(super) async fn logged(&self, mut submission: Submission, failure: &'static str) {
         if let Err(FailedSubmission { source, .. }) = submission.outcome().await {
             tracing::error!(
@@ -306,8 +307,8 @@ impl Run {
         }
     }
 
-    /// The error of a write that failed. Where another run has written first, what came out of
-    /// approved calls is recorded all the same.
+    /// Returns the error of a write that failed. If another run has written first, the outcomes of
+    /// approved calls are recorded in spite of the failure.
     async fn refused(&self, failed: FailedSubmission, answer: Option<Answer>) -> PersistenceError {
         self.record_outcomes_again(&failed.source).await;
         self.not_stored(failed, answer)
@@ -330,14 +331,14 @@ impl Contents {
 }
 
 impl RunLog {
-    /// A write after those of this run whose outcome nobody has waited for. The store recognises
-    /// what it has; what it refused is submitted again.
+    /// Returns the unsettled writes of this run, followed by `write`. The store recognises the writes
+    /// that it already has, and applies those that it has refused before.
     pub(super) fn with_unsettled(&self, write: Write) -> Vec<Write> {
         self.unsettled.iter().cloned().chain([write]).collect()
     }
 }
 
-/// The sentinel is for the tool loop alone.
+/// Removes the sentinel from an answer, because only the tool loop may receive it.
 pub(crate) fn strip_sentinel(answer: &mut Answer) {
     if answer.finish.history_owner == Some(HistoryOwner::Local) {
         answer.finish.history_owner = None;

@@ -1,4 +1,4 @@
-//! What is logged of calls without a result when a run begins.
+//! Logs calls without a result when a run begins.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use tower_chat_core::{ConversationKey, Message, Messages};
 
 use crate::{replay::Replay, telemetry};
 
-/// Logs what the model is shown, or not shown, of stored calls that neither the history nor the
-/// run's own input answers. It is a warning about the calls of the last run alone: each later run
-/// finds the others again.
+/// Logs how the model receives stored calls that neither the history nor the run's own input answers.
+/// Only calls of the last run are logged as a warning, because each later run finds the older ones
+/// again.
 pub(super) fn warn_of_dangling(
     key: &ConversationKey,
     history: &Messages,

@@ -1,6 +1,6 @@
-//! How a run begins: its head is opened, its history is loaded, its input is taken, and what an
-//! earlier attempt has left is resumed. Each step is a type made from the one before; the model has
-//! not been called yet, so a store that cannot be read costs nothing.
+//! The begin of a run: opens the head, loads the history, takes the input and resumes an open run. Each
+//! step returns a type that the next step needs. The model is called afterwards, so that a store that
+//! cannot be read causes no costs.
 
 mod dangling;
 mod records;
@@ -55,19 +55,19 @@ use crate::{
     yielding::yield_if_large,
 };
 
-/// How a run begins.
+/// The parameters of a run that begins.
 #[derive(Clone)]
 pub(crate) struct Begins {
     pub(crate) conversation: Conversation,
     pub(crate) mode: PersistenceMode,
     pub(crate) head: Head,
-    /// When its request arrived, before it waited for its turn.
+    /// When the request of the run arrived, before it waited in a queue.
     pub(crate) arrived_at: SystemTime,
-    /// The service has lost the history that it kept, so that it is sent the record.
+    /// The service has lost its history, and is sent the stored messages.
     pub(crate) sends_record: bool,
 }
 
-/// What is given when a run begins.
+/// The parameters that all steps of the begin need.
 struct Beginning<'a> {
     settings: &'a Settings,
     mode: PersistenceMode,
@@ -76,42 +76,43 @@ struct Beginning<'a> {
     is_background: bool,
 }
 
-/// The conversation's head, and the open run with it that this one resumes.
+/// The conversation's head, and the open run that this run resumes.
 struct OpenedHead {
     head: Head,
-    /// Under which the service keeps the history, if it does.
+    /// The service id, if the service stores the history.
     service_id: Option<Arc<str>>,
-    /// The service has lost the history that it kept, and is sent the record.
+    /// The service has lost its history, and is sent the stored messages.
     sends_record: bool,
     resumed: Option<OpenRunContent>,
 }
 
-/// The history, as far as the run needs it, with what an earlier attempt has staged.
+/// The part of the history that the run needs, including the messages that an earlier attempt has
+/// staged.
 struct LoadedHistory {
     history: History,
     replay: Replay,
-    /// Whether the history was read; else it is empty.
+    /// Whether the history was loaded. Otherwise it is empty.
     is_read: bool,
-    /// Rows of calls that readers see, whose results are staged.
+    /// Rows of visible calls whose results are staged.
     prior_rows: Vec<ToolRecord>,
 }
 
-/// What is stored of the run already, and what of the request is new.
+/// The stored messages of the run, and the new messages of the request.
 struct TakenInput {
     /// The messages of this run in the history.
     added: Vec<Arc<Message>>,
     is_overtaken: bool,
-    /// What the last run answered, where the request repeats everything but that.
+    /// The answer of the last run, if the request repeats all messages except that answer.
     last_answer: Option<Vec<Arc<Message>>>,
     own: Vec<Arc<Message>>,
-    /// Which service call the request makes, where it was compared with what is stored.
+    /// The service call that the request makes, if the request was compared with the stored messages.
     step: Option<Step>,
-    /// The digest of what the user says in it.
+    /// The digest of the user's messages in the request.
     digest: Option<String>,
 }
 
 impl Run {
-    /// Loads what the run needs and makes the run.
+    /// Loads the state that the run needs, and creates the run.
     pub(crate) async fn begin(
         settings: &Settings,
         begins: Begins,
@@ -164,7 +165,7 @@ impl Run {
         Ok(run)
     }
 
-    /// A run of one service call, for a persister with no layer above the tool loop.
+    /// Creates a run for one service call, for a persister without a layer above the tool loop.
     pub(crate) async fn begin_alone(
         settings: &Settings,
         conversation: Conversation,
@@ -182,7 +183,7 @@ impl Run {
 }
 
 impl OpenedHead {
-    /// What an earlier attempt has staged.
+    /// Returns the messages that an earlier attempt has staged.
     fn staged(&self) -> &[Arc<Message>] {
         self.resumed.as_ref().map_or(&[], |content| &content.messages)
     }
@@ -194,7 +195,7 @@ impl Beginning<'_> {
         move |source| PersistenceError::NotLoaded { key: key.clone(), source }
     }
 
-    /// Whether such a request can be served at all.
+    /// Checks that the layers can serve the request.
     fn check(&self, request: &ChatRequest) -> Result<(), PersistenceError> {
         let own = own_messages(request);
         if request.options.continuation.is_some() && !own.is_empty() {
@@ -208,8 +209,8 @@ impl Beginning<'_> {
         Ok(())
     }
 
-    /// Reads the open run that is resumed. It may have ended since the head was read, and another
-    /// one be open; or another process may have taken it over.
+    /// Reads the open run that is resumed. Since the head was read, this run may have ended and another
+    /// one may be open, or another process may have taken the run over.
     async fn open(
         &self,
         request: &ChatRequest,
@@ -238,9 +239,9 @@ impl Beginning<'_> {
         Ok(OpenedHead { head, service_id, sends_record, resumed })
     }
 
-    /// Loads the history, as far as it is needed, and what is to be let go with the run. An answer
-    /// in the background is made without it, but where the history is kept here, a run that is sent
-    /// again is looked for in it.
+    /// Loads the needed part of the history, and the messages to drop with the run. An answer in the
+    /// background does not need the history. If the store has the history, it is still searched for a
+    /// run that is sent again.
     async fn load(
         &self,
         request: &ChatRequest,
@@ -276,8 +277,8 @@ impl Beginning<'_> {
         Ok((LoadedHistory { history, replay, is_read, prior_rows }, loaded))
     }
 
-    /// Adds what an earlier attempt has staged to the history; returns the rows of calls that
-    /// readers see and that it answers.
+    /// Adds the messages that an earlier attempt has staged to the history. Returns the rows of visible
+    /// calls that these messages answer.
     async fn extend_by_staged(
         &self,
         history: &mut History,
@@ -298,8 +299,8 @@ impl Beginning<'_> {
         rows.map_err(self.not_loaded())
     }
 
-    /// Compares the request of a tool loop that is not of this crate with what is stored, where no
-    /// layer above the loop has begun its run.
+    /// Compares the request of a tool loop of another crate with the stored messages, if no layer above
+    /// the loop has begun its run.
     fn observe(
         &self,
         request: &ChatRequest,
@@ -314,7 +315,7 @@ impl Beginning<'_> {
         observe_alone(self.settings, self.conversation, request, &loaded.history)
     }
 
-    /// Takes out of the request what is stored already, by the policy.
+    /// Removes stored messages from the request, by the policy.
     async fn take_input(
         &self,
         request: &mut ChatRequest,
@@ -339,7 +340,7 @@ impl Beginning<'_> {
         let own =
             not_stored_before(self.conversation.run, &history.messages, own_messages(request));
         let digest = self.compares_input(request).then(|| input_digest(&own)).flatten();
-        // A run that is not complete takes further input behind what is stored.
+        // An incomplete run accepts further input after the stored messages.
         let may_be_longer = !is_complete(&added);
         if digest.is_some() && differs(stored_digest.as_deref(), &own, may_be_longer) {
             let Conversation { key, run } = self.conversation.clone();
@@ -348,9 +349,9 @@ impl Beginning<'_> {
         Ok(TakenInput { own, added, is_overtaken, last_answer, step: None, digest })
     }
 
-    /// Whether the request's own messages are the input of the run. Where no layer above the tool loop
-    /// begins the run, those of a later service call are not, and a loop that numbers none may send
-    /// either.
+    /// Returns whether the request's own messages are the input of the run. Without a layer above the
+    /// tool loop, the messages of a later service call are not input, and the messages of a loop
+    /// without numbers for its service calls may be either.
     fn compares_input(&self, request: &ChatRequest) -> bool {
         match self.caller {
             Caller::Request => true,
@@ -360,7 +361,7 @@ impl Beginning<'_> {
         }
     }
 
-    /// Checks that the request of a run of which nothing is stored says something.
+    /// Checks that the request of a run without stored messages is not empty.
     fn check_not_empty(
         &self,
         says_nothing: bool,
@@ -377,7 +378,7 @@ impl Beginning<'_> {
         checked.map_err(|source| PersistenceError::EmptyRequest { key, source })
     }
 
-    /// Puts together what the run knows.
+    /// Builds the run log.
     async fn log(
         &self,
         opened: &OpenedHead,
@@ -397,7 +398,7 @@ impl Beginning<'_> {
         let recorded_end = self.recorded_end(opened, &history, &added).await?;
         let tool_calls = tool_calls_before(store, key, &history, added.get(..visible));
         let tool_calls = tool_calls.await.map_err(&not_loaded)?;
-        // The calls of a run that is resumed are run, or answered, by its tool loop.
+        // The tool loop of a resumed run runs its calls or answers them.
         if is_read && opened.resumed.is_none() {
             warn_of_dangling(key, &history.messages, &replay, &own);
         }
@@ -438,7 +439,8 @@ impl Beginning<'_> {
         })
     }
 
-    /// How the stored conversation ended, unless the run goes on from there itself.
+    /// Returns the recorded results with which the stored run ended, unless the run continues from
+    /// there.
     async fn recorded_end(
         &self,
         opened: &OpenedHead,
@@ -453,8 +455,8 @@ impl Beginning<'_> {
         end.await.map_err(self.not_loaded())
     }
 
-    /// The records of the run's calls so far. A run of which nothing is stored may bring results of calls that are
-    /// recorded already.
+    /// Returns the records of the run's calls. The input of a run without stored messages may contain
+    /// results that the record already has.
     async fn call_records(
         &self,
         history: &History,
@@ -473,9 +475,9 @@ impl Beginning<'_> {
         Ok(records)
     }
 
-    /// The mode in which the run is stored. An answer that the service makes in the background is
-    /// stored at the end of its run, where a layer above the tool loop has begun the run. Decided once:
-    /// later service calls of the run carry no continuation any more.
+    /// Returns the mode in which the run is stored. An answer that the service makes in the background
+    /// is stored at the end of its run, if a layer above the tool loop has begun the run. The mode is
+    /// decided only once, because later service calls of the run contain no continuation.
     fn stored_as(&self) -> PersistenceMode {
         match self.is_background && self.caller == Caller::Request {
             true => PersistenceMode::PerRun,
@@ -483,7 +485,7 @@ impl Beginning<'_> {
         }
     }
 
-    /// What a journaled run knows of what is staged, of which readers see the first `visible` messages.
+    /// Returns the journal of a journaled run. Readers see the first `visible` messages of the run.
     fn journal(
         &self,
         opened: &OpenedHead,
@@ -505,7 +507,7 @@ impl Beginning<'_> {
     }
 }
 
-/// The service id as the open run knows it.
+/// Returns the service id of the open run.
 fn service_id_within(content: &OpenRunContent) -> Option<Arc<str>> {
     match &content.open.service_id {
         Some(ServiceIdChange::Set(id)) => Some(id.clone()),

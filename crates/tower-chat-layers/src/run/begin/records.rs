@@ -1,4 +1,4 @@
-//! What the record of tool calls says of a conversation when a run begins.
+//! Reads the record of tool calls of a conversation when a run begins.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -12,8 +12,8 @@ use crate::{
     run::prior_attempts::{PriorAttempts, Recorded},
 };
 
-/// How many tool calls a run has started before it was sent again: calls of these messages, which it
-/// has stored, and approved calls of earlier runs that they answer.
+/// Returns the number of tool calls that a run started before it was sent again: calls of its stored
+/// messages `added`, and approved calls of earlier runs that these messages answer.
 pub(super) async fn tool_calls_before(
     store: &Arc<dyn HistoryStore>,
     key: &ConversationKey,
@@ -45,8 +45,8 @@ pub(super) async fn tool_calls_before(
     Ok(of_run.filter(|(_, call)| Recorded::from(call).has_run()).count())
 }
 
-/// What the record knows of the calls that wait for approval: those that somebody has begun, and
-/// those that have a result which no message holds.
+/// Returns the recorded states of the calls that wait for approval: of calls that were started, and of
+/// calls with a result that no message contains.
 pub(super) async fn prior_attempts(
     store: &Arc<dyn HistoryStore>,
     key: &ConversationKey,
@@ -68,7 +68,7 @@ pub(super) async fn prior_attempts(
         let closed = store.invocations(&InvocationQuery::of(key).in_messages(asking)).await?.found;
         known.extend(closed.into_iter().filter(|(_, call)| !call.status.is_open()));
     }
-    // What came out of one may wait in the outbox.
+    // An outcome may be in the outbox.
     let message = |sequence| history.message(sequence).cloned();
     let unsaved = store.handle().unsaved(key);
     let unsaved = unsaved.iter().flat_map(|write| write.tools());

@@ -1,4 +1,4 @@
-//! The request of a run as the tool loop gets it.
+//! Builds the request of a run for the tool loop.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -14,20 +14,20 @@ use crate::{
 };
 
 impl Run {
-    /// The request as the tool loop gets it, and the run's input as it will be stored: numbered,
-    /// and empty if it is stored already.
+    /// Returns the request for the tool loop, and the run's input as it will be stored: numbered, and
+    /// empty if it is already stored.
     ///
     /// # Errors
     ///
-    /// If the history goes before the input here, and a dangling call may not be replayed.
+    /// Returns an error if this function adds the history and a dangling call may not be replayed.
     pub(crate) fn open_request(
         &self,
         mut request: ChatRequest,
     ) -> Result<(ChatRequest, Vec<Arc<Message>>), PersistenceError> {
         let mut log = self.log();
         let mut own = log.number(0, log.input(&request), self.now());
-        // What is stored of a run that is resumed begins with its input. Where the service keeps
-        // the history, results of approved calls are stored without it.
+        // The stored messages of a resumed run begin with its input. If the service stores the history,
+        // results of approved calls are stored without the input.
         let stored: HashSet<_> = log.conversation.added.iter().map(|added| added.id).collect();
         let is_stored = |own: &&Arc<Message>| stored.contains(&own.id);
         own.drain(..own.iter().take_while(is_stored).count());
@@ -43,12 +43,12 @@ impl Run {
         Ok((request, own))
     }
 
-    /// Puts the history before the input of a run whose service calls no layer below makes complete,
-    /// unless the service keeps it.
+    /// Puts the history before the input, for a run without a layer below that adds the history to each
+    /// service call. Adds no history if the service stores it.
     ///
     /// # Errors
     ///
-    /// If a dangling call may not be replayed.
+    /// Returns an error if a dangling call may not be replayed.
     pub(crate) fn put_history_for_loop(
         &self,
         request: &mut ChatRequest,
@@ -60,8 +60,8 @@ impl Run {
         Ok(HistoryBefore { first, count })
     }
 
-    /// Makes the messages of a request, for a run that is written at its end: all of the history
-    /// first, unless the service keeps it.
+    /// Builds the messages of a request, for a run that is stored at its end. The whole history is
+    /// first, unless the service stores it.
     fn put_history_before(
         &self,
         log: &mut RunLog,
@@ -82,14 +82,14 @@ impl Run {
             let mut open = closed.split_open_round();
             let history = closed.view();
             request.new_from = prefix.len() + history.len();
-            // What a layer above put first stays first.
+            // Messages that a layer above put first remain first.
             request.messages = joined(prefix, history);
             if answers_approvals(own) {
                 request.messages.extend(own.iter().cloned());
                 open_replay = Some(open);
             } else {
-                // As in per-service-call mode, so that both send the same: a result that answers
-                // nothing is refused by providers.
+                // As in per-service-call mode, because both modes must send the same messages.
+                // Providers refuse a result without its call.
                 own.iter().for_each(|message| open.push(message));
                 request.messages.append(&open.view());
             }
@@ -100,11 +100,12 @@ impl Run {
         Ok(())
     }
 
-    /// The replay of everything up to and with these inputs.
+    /// Returns the replay of all messages, including these inputs.
     ///
     /// # Errors
     ///
-    /// If a dangling call may not be replayed; one that an input answers is not dangling.
+    /// Returns an error if a dangling call may not be replayed. A call that an input answers is not
+    /// dangling.
     pub(in crate::run) fn replay_with(
         &self,
         log: &RunLog,
@@ -118,8 +119,8 @@ impl Run {
     }
 }
 
-/// Makes the messages of a request whose history is put before each service call: what is stored
-/// and not answered, and the input.
+/// Builds the messages of a request whose history is added to each service call: the stored messages
+/// without an answer, and the input.
 fn put_unanswered_before(log: &mut RunLog, request: &mut ChatRequest, own: &[Arc<Message>]) {
     let unanswered = log.unanswered_input();
     let prefix = request.messages.take(request.new_from);
@@ -140,8 +141,8 @@ fn put_unanswered_before(log: &mut RunLog, request: &mut ChatRequest, own: &[Arc
 }
 
 impl RunLog {
-    /// The input that an earlier attempt has staged, if no answer has come to it yet: the tool loop
-    /// has it all to do.
+    /// Returns the input that an earlier attempt has staged, if the model has not answered it yet. The
+    /// tool loop must process all of it.
     fn unanswered_input(&self) -> Vec<Arc<Message>> {
         let Some(journal) = self.journal.as_deref() else { return Vec::new() };
         let added = &self.conversation.added;
@@ -151,14 +152,14 @@ impl RunLog {
         added.iter().skip(journal.visible_before()).cloned().collect()
     }
 
-    /// What the run adds before its first service call: the request's own messages, but for those
-    /// that a caller took from the stored history and sends again.
+    /// Returns the messages that the run adds before its first service call: the request's own
+    /// messages, without those that the caller repeats from the stored history.
     pub(super) fn input(&self, request: &ChatRequest) -> Vec<Arc<Message>> {
         not_stored_before(self.run, &self.conversation.history, own_messages(request))
     }
 
-    /// What is stored of the run since the model spoke last. A service that keeps the history has
-    /// not been sent it, or has not answered to it.
+    /// Returns the stored messages of the run after the last answer of the model. A service that stores
+    /// the history has not received them, or has not answered them.
     fn unanswered_by_service(&self) -> &[Arc<Message>] {
         let last =
             self.conversation.added.iter().rposition(|message| message.role == Role::Assistant);
@@ -166,7 +167,7 @@ impl RunLog {
     }
 }
 
-/// The messages of a request, but for those of earlier runs that are in the history.
+/// Returns the messages of a request, without those of earlier runs that are in the history.
 pub(super) fn not_stored_before(
     run: RunId,
     history: &Messages,

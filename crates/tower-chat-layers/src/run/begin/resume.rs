@@ -1,4 +1,4 @@
-//! How an open run is taken over from the attempt that has left it.
+//! Takes an open run over from an earlier attempt.
 
 use tower_chat_core::store::{Head, History, StoreError, author::OpenRunContent};
 
@@ -6,8 +6,8 @@ use super::records::prior_attempts;
 use crate::{PersistenceError, run::Run, telemetry};
 
 impl Run {
-    /// Takes the run over from the attempt that has left it, and reads again what that one may have
-    /// written meanwhile.
+    /// Takes the run over from an earlier attempt, and then reads the calls again, because the earlier
+    /// attempt may have written their outcomes in the meantime.
     pub(super) async fn resume(
         &self,
         content: &OpenRunContent,
@@ -28,8 +28,8 @@ impl Run {
         }
     }
 
-    /// Reads what is known of the calls of a run that was taken over: until then another process may
-    /// have been at work on them, and what comes out of a call changes no revision.
+    /// Reads the states of the calls of a run that was taken over. Until then another process may have
+    /// run them, and the outcome of a call does not change the revision.
     async fn read_calls_again(&self, approves: bool) -> Result<(), StoreError> {
         let content = self.store().open_run(self.key()).await?;
         let (history, replay) = {

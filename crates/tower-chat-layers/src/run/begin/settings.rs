@@ -1,4 +1,4 @@
-//! What a persistence layer was configured with.
+//! The configuration of a persistence layer.
 
 use std::{any::Any, sync::Arc, time::Duration};
 
@@ -9,13 +9,13 @@ use tower_chat_core::{
 
 use crate::{Clock, PersistenceError, PersistencePolicy, ToolSource, run::history::load_head};
 
-/// What a persistence layer was configured with, and gives each of its runs.
+/// The configuration of a persistence layer, which each of its runs receives.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) store: Arc<dyn HistoryStore>,
     pub(crate) policy: PersistencePolicy,
     pub(crate) clock: Clock,
-    /// The tools that are registered, where a replay policy has to know.
+    /// The registered tools, if a replay policy needs them.
     pub(crate) tools: Option<Arc<dyn ToolSource>>,
 }
 
@@ -29,8 +29,8 @@ impl Settings {
         }
     }
 
-    /// The error that names another process which may be at work on an open run, and until when it
-    /// holds the run; `None` if there is no such process.
+    /// Returns the error that names the other process that may be working on an open run, and the end
+    /// of its lease. `None` if there is no such process.
     pub(crate) fn held_elsewhere(
         &self,
         key: &ConversationKey,
@@ -48,7 +48,7 @@ impl Settings {
         })
     }
 
-    /// For how long a run of the store is held after its last sign of life.
+    /// Returns how long a run's lease lasts after its last renewal.
     pub(super) fn lease_length(&self) -> Duration {
         match self.store.handle().is_exclusive() {
             true => Duration::ZERO,
@@ -57,8 +57,8 @@ impl Settings {
     }
 }
 
-/// A store behind one pointer, also if it is behind one already: each more would put the future of
-/// each operation into a box more.
+/// Returns the store as an `Arc<dyn HistoryStore>`. If it is one already, returns it unchanged, because
+/// a second layer of dynamic dispatch would allocate a future for each operation.
 pub(crate) fn shared(store: impl HistoryStore) -> Arc<dyn HistoryStore> {
     let any: &dyn Any = &store;
     match any.downcast_ref::<Arc<dyn HistoryStore>>() {
@@ -67,11 +67,11 @@ pub(crate) fn shared(store: impl HistoryStore) -> Arc<dyn HistoryStore> {
     }
 }
 
-/// The conversation's head as it will be once the outbox is empty.
+/// Returns the conversation's head after all writes in the outbox.
 ///
 /// # Errors
 ///
-/// [`PersistenceError::NotLoaded`].
+/// Returns [`PersistenceError::NotLoaded`].
 pub(crate) async fn head_of(
     settings: &Settings,
     key: &ConversationKey,

@@ -1,4 +1,4 @@
-//! The answer of a run that is sent again.
+//! The stored answer of a run that is sent again.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use crate::{
 };
 
 impl Run {
-    /// What the run had answered, if it is stored whole already: a request that is sent again
-    /// after its answer was lost gets the same one.
+    /// Returns the answer of the run if the complete run is already stored. A client whose answer was
+    /// lost receives the same answer again.
     ///
     /// # Errors
     ///
-    /// If the run is stored in part and another run has gone on after it.
+    /// Returns an error if only a part of the run is stored and another run has written after it.
     pub(crate) fn stored_answer(
         &self,
         request: &ChatRequest,
@@ -54,11 +54,12 @@ impl Run {
         Ok(Some(Answer::new(messages, finish)))
     }
 
-    /// The stored answer, for a request that a persister without a run above it sees again.
+    /// Returns the stored answer for a repeated request, if no layer above the persister has begun the
+    /// run.
     ///
     /// # Errors
     ///
-    /// If the run is stored in part and another run has gone on after it.
+    /// Returns an error if only a part of the run is stored and another run has written after it.
     pub(crate) fn repeated_answer(
         &self,
         request: &ChatRequest,
@@ -82,8 +83,9 @@ impl Run {
         Ok(if ordinal.is_some() { answer } else { answer.map(as_last_response) })
     }
 
-    /// Whether a request whose messages could not be compared with the stored ones is the first of
-    /// the run: a tool loop that is not of this crate numbers no service calls.
+    /// Returns whether a request is the first of the run. Used for a request that could not be compared
+    /// with the stored messages, because a tool loop of another crate does not number its service
+    /// calls.
     fn repeats_input(&self, log: &RunLog, request: &ChatRequest) -> bool {
         let own = log.input(request);
         let is_same = |(own, added): (&Arc<Message>, &Arc<Message>)| {
@@ -92,7 +94,8 @@ impl Run {
         !own.is_empty() && own.iter().zip(&log.conversation.added).all(is_same)
     }
 
-    /// What the run had added after its input before it was interrupted: part of its answer.
+    /// Returns the messages that the run added after its input before it was interrupted. They are part
+    /// of the answer.
     pub(crate) fn answered_before(&self, request: &ChatRequest) -> Vec<Arc<Message>> {
         let log = self.log();
         let input = log.input_len(request);
@@ -101,12 +104,12 @@ impl Run {
     }
 }
 
-/// The stored answer of a run, for a tool loop that runs the calls of each answer it gets: without
-/// the rounds before the last response.
+/// Returns the stored answer without the rounds before the last response, for a tool loop that runs the
+/// calls of each answer that it receives.
 fn as_last_response(mut answer: Answer) -> Answer {
     let response = response_at_end(&answer.messages);
     let asks = |message: &Arc<Message>| message.asked_calls().next().is_some();
-    // Calls before a message without calls are those of an answer that was interrupted.
+    // Calls before a message without calls belong to an answer that was interrupted.
     let interrupted = response.last().filter(|last| !asks(last));
     let interrupted = interrupted.and_then(|_| response.iter().rposition(asks));
     let response = response.iter().skip(interrupted.map_or(0, |asking| asking + 1));
@@ -120,7 +123,7 @@ fn as_last_response(mut answer: Answer) -> Answer {
 }
 
 impl RunLog {
-    /// How many of the messages that the run has added are its input.
+    /// Returns how many of the messages that the run has added are its input.
     fn input_len(&self, request: &ChatRequest) -> usize {
         input_of(&self.conversation.added, &self.input(request))
     }

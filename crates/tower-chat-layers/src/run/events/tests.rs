@@ -1,4 +1,4 @@
-//! The table of `docs/contract.md`, cell by cell, and orders of events that a run can have.
+//! Tests each cell of the table of `docs/contract.md`, and sequences of events that a run can have.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -24,7 +24,7 @@ fn run() -> RunId {
     RunId::from_bytes([7; 16])
 }
 
-/// A run of which nothing has happened yet.
+/// Returns the log of a run without events.
 fn log(mode: PersistenceMode) -> RunLog {
     let conversation = LoadedConversation {
         history: Messages::new(),
@@ -43,7 +43,7 @@ fn log(mode: PersistenceMode) -> RunLog {
     log
 }
 
-/// Takes what an event writes into the run, as a store that takes every write.
+/// Applies the write of an event to the run, like a store that accepts every write.
 fn take(log: &mut RunLog, effect: Effect) -> String {
     let wording = summary(&effect);
     if let (Effect::Leave(until), Some(journal)) = (&effect, log.journal.as_deref_mut()) {
@@ -69,7 +69,7 @@ fn take(log: &mut RunLog, effect: Effect) -> String {
     wording
 }
 
-/// A write in a few words.
+/// Returns a short text about a write.
 fn summary(effect: &Effect) -> String {
     let write = match effect {
         Effect::Nothing => return "-".to_owned(),
@@ -104,7 +104,7 @@ fn summary(effect: &Effect) -> String {
     wording.join(", ")
 }
 
-/// What each mode does with an event after others.
+/// Returns the write of each mode for an event after others.
 fn row(before: &[fn(&RunLog) -> Event], event: fn(&RunLog) -> Event) -> [String; 3] {
     row_by(&PersistencePolicy::default(), before, event)
 }
@@ -126,7 +126,7 @@ fn row_by(
     })
 }
 
-/// Messages after what the run has taken in.
+/// Numbers messages that follow the run's messages.
 fn next(log: &RunLog, messages: impl IntoIterator<Item = Message>) -> Vec<Arc<Message>> {
     log.number(log.conversation.taken, messages.into_iter().map(Arc::new).collect(), None)
 }
@@ -135,7 +135,7 @@ fn begun(log: &RunLog) -> Event {
     Event::Begun { input: next(log, [Message::user("q")]) }
 }
 
-/// The messages of a service call: its inputs, unless they are staged, and what it answers.
+/// Returns the event of an answered service call: its inputs, unless they are staged, and its answer.
 fn answered(log: &RunLog, inputs: &[Message], answer: Message, step: NextStep) -> Event {
     let is_staged = log.journal.is_some() && !log.conversation.has_answers();
     let inputs = if is_staged { &[] } else { inputs };
@@ -180,7 +180,7 @@ fn outcome(log: &RunLog, index: usize) -> ToolOutcome {
     ((message, index), result, report)
 }
 
-/// A call of an earlier run that was approved.
+/// Returns the position of an approved call of an earlier run.
 fn approved() -> CallOfRun {
     (MessageId { run: RunId::from_bytes([1; 16]), index: 1 }, 0)
 }
@@ -235,7 +235,7 @@ fn a_service_call_fails_or_is_dropped() {
     assert_eq!(row(&before, of_tools), ["-", "r1r2", "-"]);
     let none: fn(&RunLog) -> Event = |log| unanswered(log, UnansweredInputs::None);
     assert_eq!(row(&before, none), ["-", "-", "-"]);
-    // The text is kept until the run goes, after what was not stored.
+    // The text is stored when the run ends, after the messages that were not stored.
     let left: fn(&RunLog) -> Event = |_| Event::Left { cause: LeaveCause::Failed };
     let after = [begun, answer_with_calls, of_tools];
     assert_eq!(row(&after, left), ["-", "more, so far", "leaves"]);
@@ -279,7 +279,7 @@ fn a_tool_starts() {
     assert_eq!(row(&[begun, answer_with_calls], own), ["-", "-", "start 1"]);
     let known: fn(&RunLog) -> Event = |log| Event::ToolsStart { calls: vec![outcome(log, 0).0] };
     assert_eq!(row(&[begun, answer_with_calls], known), ["-", "-", "-"]);
-    // Claims are written at once in every mode.
+    // Claims are written immediately in every mode.
     let claim: fn(&RunLog) -> Event = |_| Event::ToolsStart { calls: vec![approved()] };
     assert_eq!(row(&[begun], claim), ["start 0", "start 0", "start 0"]);
 }
@@ -362,7 +362,7 @@ fn nothing_is_stored_of_a_run_whose_calls_no_layer_has_stored() {
     }
 }
 
-/// The answer of a run that a tool has ended.
+/// Returns the event of a run that a tool has ended.
 fn ended_by_tool(log: &RunLog) -> Event {
     let mut answer = log.conversation.added.clone();
     answer.extend(next(log, [results()]));
@@ -415,15 +415,15 @@ fn a_run_is_left() {
     assert!(committed.ends_with("commit") && committed.contains("row interrupted"), "{committed}");
 }
 
-/// A run of generated events, and what the contract says is stored of it.
+/// A run of generated events, with the messages that the contract requires in the store.
 struct Generated {
     log: RunLog,
     seed: u64,
-    /// What is stored by now.
+    /// The messages that must be stored now.
     stored: Vec<String>,
-    /// What the next service call carries.
+    /// The messages of the next service call.
     unsent: Vec<Message>,
-    /// What the service calls have carried and answered.
+    /// The messages that the service calls have sent and received.
     carried: Vec<Message>,
 }
 
@@ -444,7 +444,8 @@ impl Generated {
         }
     }
 
-    /// A service call with this answer. Of a run that is stored at its end, the last one is the run.
+    /// Makes a service call with this answer. In a run that is stored at its end, the last service call
+    /// stores the whole run.
     fn call(&mut self, answer: Message, step: NextStep) {
         let unsent = std::mem::take(&mut self.unsent);
         let is_last = matches!(step, NextStep::Finish);
@@ -464,7 +465,7 @@ impl Generated {
         self.carried.push(answer);
     }
 
-    /// The tools of a round.
+    /// Runs the tools of a round.
     fn tools(&mut self) {
         let calls = vec![outcome(&self.log, 0).0, outcome(&self.log, 1).0];
         self.apply(Event::ToolsStart { calls });
@@ -479,7 +480,7 @@ impl Generated {
         }
     }
 
-    /// The service call comes to no answer, and the run goes.
+    /// Fails the service call and ends the attempt.
     fn fail(&mut self) {
         let inputs = next(&self.log, std::mem::take(&mut self.unsent));
         let kept = [UnansweredInputs::All, UnansweredInputs::Results, UnansweredInputs::None];

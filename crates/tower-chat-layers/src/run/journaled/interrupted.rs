@@ -1,4 +1,4 @@
-//! What an earlier attempt at a run has left, for the tool loop to go on with.
+//! The state of an interrupted run, which the tool loop resumes.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -19,16 +19,16 @@ use crate::{
     tool::CallOfRun,
 };
 
-/// What an earlier attempt at a run has left of its last round, for the tool loop to go on with.
+/// The state of the last round of an interrupted run, which the tool loop resumes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InterruptedRun {
-    /// The last response, if its calls have no results among the messages yet.
+    /// The last response, if no message contains results of its calls yet.
     pub(crate) response: Vec<Arc<Message>>,
-    /// What is known of the calls in it.
+    /// The recorded states of the calls in `response`.
     pub(crate) calls: HashMap<CallOfRun, CallOutcome>,
-    /// How many rounds the run has had, that of the response included, in whatever mode.
+    /// The number of rounds of the run, including that of `response`, in every mode.
     pub(crate) rounds: usize,
-    /// How many tool calls the run has started before this round.
+    /// The number of tool calls that the run has started before this round.
     pub(crate) tool_calls: usize,
 }
 
@@ -67,8 +67,8 @@ impl InterruptedRun {
     }
 }
 
-/// How many of the messages that a run has added are its input. A request that is sent again says
-/// so; one that only names the run does not, and then the input is what comes before the first answer.
+/// Returns how many of the messages that a run has added are its input. If the request only names the
+/// run and contains no messages, the input is the messages before the first answer.
 pub(in crate::run) fn input_of(added: &[Arc<Message>], own: &[Arc<Message>]) -> usize {
     if own.is_empty() {
         added.iter().take_while(|message| message.role != Role::Assistant).count()
@@ -78,7 +78,8 @@ pub(in crate::run) fn input_of(added: &[Arc<Message>], own: &[Arc<Message>]) -> 
 }
 
 impl RunLog {
-    /// What earlier attempts at the run have left, once, and what they have used of its limits.
+    /// Returns the state that earlier attempts at the run have stored, with the numbers of rounds and
+    /// tool calls. The state of the last round is only returned once.
     pub(crate) fn take_interrupted(&mut self) -> InterruptedRun {
         let staged = self.journal.as_deref_mut().and_then(|journal| journal.take_interrupted());
         let mut interrupted = staged.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a journaled run knows of what it has staged.
+//! The state of a journaled run's staged messages.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -17,32 +17,32 @@ use tower_chat_core::{
 use super::interrupted::{InterruptedRun, input_of};
 use crate::{run::partial_text::PartialText, tool::CallOfRun};
 
-/// What a journaled run knows of what it has staged.
+/// The state of a journaled run's staged messages.
 #[derive(Debug)]
 pub(in crate::run) struct Journal {
     lease: Lease,
     length: Duration,
     /// Nothing was written under this lease yet.
     is_first: bool,
-    /// Somebody renews the lease.
+    /// A task renews the lease.
     is_kept: bool,
-    /// How many messages of the conversation readers see.
+    /// The number of the conversation's messages that readers see.
     pub(in crate::run) visible: u64,
     stage: Stage,
-    /// How many messages at the beginning of what an earlier attempt has staged are its input.
+    /// How many of the messages that an earlier attempt has staged, from the first, are its input.
     input: usize,
-    /// How many messages of the run readers saw before it was staged.
+    /// The number of the run's messages that readers saw before the run was staged.
     visible_before: usize,
     /// Calls whose start is staged.
     started: HashSet<CallOfRun>,
-    /// Rows of calls in messages that readers see, whose result is staged: the commit writes
-    /// them, since no reader could resolve them before.
+    /// Rows of calls in visible messages whose results are staged. The commit writes these rows,
+    /// because readers could not resolve them before.
     deferred: Vec<ToolRecord>,
     partial_text: PartialText,
-    /// The calls of this run whose results are in no message yet, by their positions, as their
-    /// rows say: what a commit in the middle of a round has to answer.
+    /// The rows of calls of this run whose results are not part of a message yet, by position. A commit
+    /// in the middle of a round must answer them.
     unanswered: BTreeMap<(u64, u32), ToolRecord>,
-    /// What an earlier attempt at the run has left, until the tool loop takes it.
+    /// The state of an earlier attempt, until the tool loop resumes it.
     interrupted: Option<InterruptedRun>,
 }
 
@@ -52,7 +52,7 @@ enum Stage {
     New,
     Open,
     Committed,
-    /// Left open, for a later attempt.
+    /// The run is open for a later attempt.
     Left,
 }
 
@@ -81,8 +81,9 @@ impl Journal {
         }
     }
 
-    /// The journal of a run that is taken up again, under the next attempt. `visible` of its
-    /// messages are part of the history already, since another attempt has stored them so.
+    /// Creates the journal of a run that is resumed, under the next attempt number. `visible` is the
+    /// number of its messages that are already part of the history, because another attempt has stored
+    /// them in another mode.
     pub(in crate::run) fn resuming(
         holder: u64,
         length: Duration,
@@ -104,14 +105,14 @@ impl Journal {
         journal
     }
 
-    /// Takes note of what the run's rows say now.
+    /// Updates the journal from the stored rows of the run.
     pub(in crate::run) fn read_again(&mut self, content: &OpenRunContent) {
         self.interrupted = Some(InterruptedRun::of(content, self.input));
         self.unanswered.clear();
         self.note_rows(&content.tools);
     }
 
-    /// Takes note of rows that are in the store or on the way there.
+    /// Adds rows that are stored or submitted.
     fn note_rows(&mut self, rows: &[ToolRecord]) {
         for row in rows.iter().filter(|row| row.call.sequence > self.visible) {
             let position = (row.call.sequence, row.call.index);
@@ -124,29 +125,29 @@ impl Journal {
         }
     }
 
-    /// With rows that the commit has to resolve.
+    /// Sets the rows that the commit has to resolve.
     pub(in crate::run) fn with_deferred(mut self, deferred: Vec<ToolRecord>) -> Self {
         self.deferred = deferred;
         self
     }
 
-    /// How many of the messages that an earlier attempt has staged are the run's input.
+    /// Returns how many of the messages that an earlier attempt has staged are the run's input.
     pub(in crate::run) fn input(&self) -> usize {
         self.input
     }
 
-    /// How many messages of the run were part of the history before it was staged.
+    /// Returns the number of the run's messages that were part of the history before the run was
+    /// staged.
     pub(in crate::run) fn visible_before(&self) -> usize {
         self.visible_before
     }
 
-    /// A call was cut off after this text. The next write keeps it, which is the one that leaves
-    /// the run.
+    /// Sets the text of an answer that was cut off. The next write, which ends the attempt, stores it.
     pub(in crate::run) fn keep_partial_text(&mut self, text: Arc<str>) {
         self.partial_text.keep(text);
     }
 
-    /// A call was answered.
+    /// Removes the partial text after a service call was answered.
     pub(in crate::run) fn forget_partial_text(&mut self) {
         self.partial_text.forget();
     }
@@ -155,12 +156,12 @@ impl Journal {
         self.stage == Stage::Open
     }
 
-    /// Whether the store has the run as an open one, whoever works on it.
+    /// Returns whether the store has the run as an open run, also if another attempt works on it.
     pub(in crate::run) fn is_in_store(&self) -> bool {
         matches!(self.stage, Stage::Open | Stage::Left)
     }
 
-    /// The number of this attempt at the run.
+    /// Returns the number of this attempt at the run.
     pub(super) fn attempt(&self) -> u32 {
         self.lease.attempt
     }
@@ -170,14 +171,14 @@ impl Journal {
         self.lease.until = until(now, self.length);
     }
 
-    /// The run is left open until then, for a later attempt.
+    /// Leaves the run open for a later attempt, with `until` as the end of the lease.
     pub(in crate::run) fn leave_until(&mut self, until: Option<SystemTime>) {
         self.lease.until = until;
         self.stage = Stage::Left;
     }
 
-    /// The interval at which the lease has to be renewed from now on; `None` if it is renewed
-    /// already, or need not be.
+    /// Returns the interval at which the lease must be renewed, and marks the lease as renewed. `None`
+    /// if it is already being renewed or need not be.
     pub(super) fn begin_renewals(&mut self) -> Option<Duration> {
         if self.is_kept || !self.is_open() || self.length.is_zero() {
             return None;
@@ -186,18 +187,18 @@ impl Journal {
         Some(self.length / 3)
     }
 
-    /// The rows of the calls of this run whose results are in no message yet, in their order.
+    /// Returns the rows of the calls of this run whose results are not part of a message yet, in order.
     pub(in crate::run) fn unanswered(&self) -> impl Iterator<Item = &ToolRecord> {
         self.unanswered.values()
     }
 
-    /// The text of an answer that was cut off, if it is kept.
+    /// Returns the text of an answer that was cut off, if it is stored.
     pub(in crate::run) fn partial_text(&self) -> Option<Arc<str>> {
         self.partial_text.text()
     }
 
-    /// What an earlier attempt has left, once; approved calls whose results are staged count among
-    /// its tool calls.
+    /// Returns the state of an earlier attempt, only once. Approved calls whose results are staged
+    /// count as its tool calls.
     pub(super) fn take_interrupted(&mut self) -> Option<InterruptedRun> {
         let mut interrupted = self.interrupted.take()?;
         let started = self.deferred.iter().filter(|row| row.started_at.is_some());
@@ -205,17 +206,17 @@ impl Journal {
         Some(interrupted)
     }
 
-    /// Whether the start of a call is staged.
+    /// Returns whether the start of a call is staged.
     pub(in crate::run) fn is_started(&self, call: CallOfRun) -> bool {
         self.started.contains(&call)
     }
 
-    /// Takes note of starts that are about to be staged.
+    /// Records starts that are about to be staged.
     pub(in crate::run) fn note_started(&mut self, calls: &[CallOfRun]) {
         self.started.extend(calls);
     }
 
-    /// A write as one of this run.
+    /// Returns a write as a staged write of this run, and updates whether the run is open.
     pub(in crate::run) fn stage(
         &mut self,
         write: Write,
@@ -230,7 +231,7 @@ impl Journal {
         self.staged(write, rows, close, service_id)
     }
 
-    /// A write as one of this run, which neither opens nor closes it.
+    /// Returns a write as a staged write of this run, without a change to whether the run is open.
     pub(in crate::run) fn staged(
         &mut self,
         write: Write,

@@ -1,4 +1,4 @@
-//! The lease of an open run: who may work on it, and until when.
+//! The lease of an open run: the attempt that may work on the run, and the end of its right.
 
 use std::sync::{Arc, Weak};
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Run {
-    /// Stages nothing but the lease, if the run is open.
+    /// Stages a write that only contains the lease, if the run is open.
     pub(in crate::run) fn stage_lease(
         &self,
         log: &mut RunLog,
@@ -37,7 +37,8 @@ impl Run {
         Submission::submit(self.store(), StoreFailure::FailCall, slot, vec![write])
     }
 
-    /// Takes the run over from an earlier attempt, and waits until that one can write no more.
+    /// Takes the run over from an earlier attempt. After this function returns, writes of the earlier
+    /// attempt fail.
     pub(in crate::run) async fn take_over(&self) -> Result<TakenOver, PersistenceError> {
         let slot = self.reserve().await?;
         let submission = self.stage_lease(&mut self.log(), slot, |_| {});
@@ -51,8 +52,8 @@ impl Run {
         }
     }
 
-    /// Renews the lease from the first write under it on, for as long as the run exists and is
-    /// open.
+    /// Starts the task that renews the lease after the first write under it, as long as the run exists
+    /// and is open.
     pub(in crate::run) fn keep_lease(&self, journal: &mut Journal) {
         let Some(interval) = journal.begin_renewals() else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
@@ -83,8 +84,8 @@ impl Run {
     }
 }
 
-/// A run that was taken over. If the caller disconnects before the run goes on, it is left for a
-/// later attempt.
+/// A run that was taken over. If the caller disconnects before the run continues, the drop leaves the
+/// run open for a later attempt.
 #[must_use]
 pub(in crate::run) struct TakenOver(Option<Run>);
 

@@ -1,5 +1,5 @@
-//! Journaled mode: everything is staged as it happens, and becomes part of the history at the end of
-//! the run by one commit.
+//! Journaled mode: everything is staged as it happens, and one commit at the end of the run adds it to
+//! the history.
 
 mod interrupted;
 mod journal;
@@ -19,23 +19,23 @@ use crate::{
 };
 
 impl RunLog {
-    /// The number of this attempt at the run, if the run is open and the model has answered nothing
-    /// in any attempt.
+    /// Returns the number of this attempt, if the run is open and no attempt has an answer of the
+    /// model.
     fn unanswered_attempt(&self) -> Option<u32> {
         let journal = self.journal.as_deref().filter(|journal| journal.is_open());
         journal.filter(|_| !self.conversation.has_answers()).map(Journal::attempt)
     }
 
-    /// Whether an open run was taken up that an earlier attempt has left.
+    /// Returns whether the run resumes an open run of an earlier attempt.
     pub(crate) fn is_resumed(&self) -> bool {
         self.journal.as_deref().is_some_and(|journal| journal.attempt() > 1)
     }
 }
 
 impl Run {
-    /// The run has failed. If it is open and the model has answered nothing in any attempt, ends it
-    /// where it stands, as `end` says for the number of this attempt. That it could not be ended is
-    /// logged: the caller has an error to report already.
+    /// Ends a failed run in its current state, if it is open and no attempt has an answer of the model.
+    /// `end` returns how, for the number of this attempt. A failure is only logged, because the caller
+    /// already has an error to report.
     pub(crate) async fn end_unanswered(&self, end: impl FnOnce(u32) -> Option<RunEnd>) {
         let attempt = self.log().unanswered_attempt();
         let Some(end) = attempt.and_then(end) else { return };
@@ -67,8 +67,9 @@ impl Run {
         }
     }
 
-    /// The position by which every attempt knows a call: a hook may have kept calls before it out of
-    /// the journal. `None` for a call that was kept out itself; no other attempt knows of that one.
+    /// Returns the position of a call that is the same in every attempt, because a hook may have
+    /// removed earlier calls of the message from the journal. `None` for a call that a hook has
+    /// removed, because no other attempt knows that call.
     pub(crate) fn position_across_attempts(
         &self,
         (message, index): CallOfRun,
@@ -80,7 +81,7 @@ impl Run {
         Some((message, stored.call.index as usize))
     }
 
-    /// What becomes of calls that may or may not have run.
+    /// Returns the policy for calls that may or may not have run.
     pub(crate) fn unknown_calls(&self) -> UnknownCalls {
         self.policy().journal.unknown_calls.clone()
     }
