@@ -1,4 +1,5 @@
-//! What the fold makes of stored messages, and what the write that stored them left out.
+//! Explains the changes that the fold makes to stored messages, and the content that a hook removed before
+//! a write.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -26,18 +27,18 @@ impl Folded {
         folded
     }
 
-    /// Takes the stored message at a position.
+    /// Adds the stored message at a position.
     pub(crate) fn push(&mut self, message: &Message, position: usize) {
         let marked = Arc::new(tagged_parts(message, position));
         self.replay.push_marked(&marked, |piece| tag(piece, position));
     }
 
-    /// Takes a message that is not stored: results from the record.
+    /// Adds a message with results from the record of tool calls.
     pub(crate) fn push_from_record(&mut self, message: &Arc<Message>) {
         self.replay.push(message);
     }
 
-    /// Adds why the fold does not put messages out as they are stored.
+    /// Adds the reasons why the output of the fold differs from the stored messages.
     pub(crate) fn explain(&self, stored: &Messages, reasons: &mut Reasons) {
         let sent = Sent::of(&self.replay.view());
         let mut repeated = None;
@@ -82,7 +83,8 @@ impl Folded {
     }
 }
 
-/// How a call that is sent got a result that is not stored, if it did.
+/// Returns the reason of a call that is sent with a result that the messages do not contain, and `None` for
+/// other parts.
 fn completed_as(part: &Part, is_interrupted: Option<bool>) -> Option<ReasonKind> {
     asked_call(part)?;
     is_interrupted.map(|is_interrupted| match is_interrupted {
@@ -91,7 +93,7 @@ fn completed_as(part: &Part, is_interrupted: Option<bool>) -> Option<ReasonKind>
     })
 }
 
-/// Adds what a message itself says of the write that stored it.
+/// Adds the reasons that follow from the marks of hooks and of truncation in a stored message.
 fn explain_stored_marks(message: &Message, position: usize, reasons: &mut Reasons) {
     let not_kept = NotKept::in_message(message);
     if not_kept.calls || not_kept.results.is_some() {
@@ -113,12 +115,12 @@ fn explain_stored_marks(message: &Message, position: usize, reasons: &mut Reason
     }
 }
 
-/// Whether a part is a call in a message that is not the model's.
+/// Returns whether a part is a call in a message that is not from the model.
 fn is_misplaced(role: Role, part: &Part) -> bool {
     role != Role::Assistant && matches!(part, Part::ToolCall(_) | Part::ApprovalRequest(_))
 }
 
-/// Whether the results after a call say that its own was not to be stored.
+/// Returns whether the results after a call have a mark that a hook did not let its result be stored.
 fn is_forgotten(stored: &Messages, position: usize, id: Option<&str>) -> bool {
     let Some(id) = id else { return false };
     let following = stored.iter_from(position).skip_while(|it| it.role == Role::Assistant);
@@ -128,7 +130,8 @@ fn is_forgotten(stored: &Messages, position: usize, id: Option<&str>) -> bool {
     })
 }
 
-/// The positions of the messages, and among the results of each, of results that answer a call again.
+/// Returns the positions of results whose call already has a result: the position of the message, and the
+/// position among its results.
 fn repeated_results(stored: &Messages) -> HashSet<(usize, usize)> {
     let found = mismatches(stored, 0).into_iter();
     found
@@ -141,7 +144,7 @@ fn repeated_results(stored: &Messages) -> HashSet<(usize, usize)> {
         .collect()
 }
 
-/// The position of a result among those of its message.
+/// Returns the position of a message, and the position of a result among the results of the message.
 fn result_position(message: &Message, (position, part): (usize, usize)) -> (usize, usize) {
     let before = message.parts.iter().take(part);
     (position, before.filter(|part| part.as_tool_result().is_some()).count())

@@ -1,8 +1,8 @@
-//! What the model is sent of each stored message, and why it is not sent as it is stored.
+//! Explains how the model receives each stored message, and why it differs from the stored one.
 //!
-//! [`explain`] is for messages, [`explain_stored`] for a conversation in a store. The real replay runs over
-//! messages that carry marks, step by step, and each step is compared with the one before it. So an explanation
-//! cannot differ from what a run does.
+//! [`explain`] explains a list of messages, and [`explain_stored`] a conversation in a store. Both run the
+//! real replay with marked messages and compare the messages before and after each step. An explanation
+//! therefore agrees with the replay of a run.
 
 #![warn(clippy::too_many_lines)]
 
@@ -21,12 +21,12 @@ pub use self::{
     stored::explain_stored,
 };
 
-/// What the model would be sent of each message of a stored history, if the next request added words
-/// alone: one entry for each message, in their order.
+/// Returns for each message of a stored history how the model would receive the message, if the next
+/// request added only text. The entries have the order of the messages.
 ///
-/// Ids that replay fills in, and names that results get by their calls, are no change. Calls without a
-/// result count as interrupted where the policy asks the record for one; [`explain_stored`] asks the
-/// record.
+/// Ids of calls and names of results that a replay adds are not changes. If the policy completes calls with
+/// results from the record of tool calls, this function reports these calls as interrupted, because it
+/// cannot read the record. [`explain_stored`] reads the record.
 ///
 /// ```
 /// use std::time::SystemTime;

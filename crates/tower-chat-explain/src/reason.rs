@@ -1,27 +1,27 @@
-//! Why a message is not sent as it is stored.
+//! The reasons why a message is not sent as it is stored.
 
 use std::fmt;
 
-/// What the model is sent of a stored message.
+/// The form in which the model receives a stored message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Explained {
-    /// All of it.
+    /// The whole message, unchanged.
     Unchanged,
-    /// Something of it, or all of it elsewhere, or what is stored is not all there was.
+    /// The message is sent in part, with changes or at another position, or it was stored incompletely.
     Changed {
-        /// Why, in the order of the parts; first what concerns the message as a whole.
+        /// The reasons that concern the whole message, followed by those of its parts in their order.
         reasons: Vec<Reason>,
     },
-    /// Nothing.
+    /// The message is not sent.
     LeftOut {
-        /// Why, in the order of the parts; first what concerns the message as a whole.
+        /// The reasons that concern the whole message, followed by those of its parts in their order.
         reasons: Vec<Reason>,
     },
 }
 
 impl Explained {
-    /// Why it is not sent as it is stored; nothing if it is.
+    /// Returns the reasons. The slice is empty if the message is sent unchanged.
     pub fn reasons(&self) -> &[Reason] {
         match self {
             Self::Unchanged => &[],
@@ -29,7 +29,7 @@ impl Explained {
         }
     }
 
-    /// `unchanged`, `changed` or `left_out`.
+    /// Returns `unchanged`, `changed` or `left_out`.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Unchanged => "unchanged",
@@ -39,7 +39,7 @@ impl Explained {
     }
 }
 
-/// A reason, and what it concerns.
+/// A reason, and the part of the message that it concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct Reason {
@@ -50,56 +50,61 @@ pub struct Reason {
 }
 
 impl Reason {
-    /// A reason that concerns a part of a message, or all of it.
+    /// Creates a reason that concerns a part of a message, or the whole message.
     pub fn new(kind: ReasonKind, part: impl Into<Option<usize>>) -> Self {
         Self { part: part.into(), kind }
     }
 }
 
-/// Why the model is not sent what is stored, or why not everything is stored.
+/// The kind of a reason why the model receives another content than the stored one, or why content was not
+/// stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ReasonKind {
-    /// A result was cut when it was stored ([`Truncation`](tower_chat_layers::replay::Truncation)).
+    /// A result was truncated before it was stored ([`Truncation`](tower_chat_layers::replay::Truncation)).
     Truncated,
-    /// A hook has stored other arguments than the model gave ([`Tool::persist`](tower_chat_layers::Tool::persist)).
+    /// A hook changed the arguments of a call before they were stored
+    /// ([`Tool::persist`](tower_chat_layers::Tool::persist)).
     Redacted,
-    /// A hook has not let a call, or results, be stored.
+    /// A hook prevented that a call or its result was stored.
     NotStored,
-    /// A call in a message that is not the model's.
+    /// A call is in a message that is not from the model.
     Misplaced,
-    /// A call without a result; it is left out.
+    /// A call has no result and is not sent.
     Dangling,
-    /// A call without a result; it is sent with one that says it was interrupted.
+    /// A call has no result and is sent with a result that reports an interruption.
     Interrupted,
-    /// A call whose result is in the record of tool calls alone; it is sent with that.
+    /// A call is sent with a result that only the record of tool calls contains.
     FromRecord,
-    /// A call that waits for approval; it is sent once it was answered.
+    /// A call waits for approval. It is not sent before it has a result.
     AwaitingApproval,
-    /// A decision about a call. The model is sent what became of the call.
+    /// A decision about a call is not sent. The result of the call contains the outcome.
     Decision,
-    /// A result that answers no call.
+    /// A result answers no call.
     Orphan,
-    /// A result of a call that has its result already.
+    /// A result answers a call that already has a result.
     Repeated,
-    /// It is sent at another position, since results follow their calls.
+    /// A message or a part is sent at another position, because results must follow their calls.
     Moved,
-    /// It holds nothing that a model can be sent.
+    /// The message contains nothing that can be sent to a model.
     Empty,
     /// Calls and results are not replayed ([`ToolHistory::Omit`](tower_chat_layers::replay::ToolHistory::Omit)).
     ToolHistory,
-    /// A result is too old, and goes with its call ([`Freshness`](tower_chat_layers::replay::Freshness)).
+    /// A result is too old and is not sent, and neither is its call
+    /// ([`Freshness`](tower_chat_layers::replay::Freshness)).
     Stale,
-    /// No tool of today could answer the call ([`OutdatedCalls`](tower_chat_layers::replay::OutdatedCalls)).
+    /// The registered tools cannot answer the call
+    /// ([`OutdatedCalls`](tower_chat_layers::replay::OutdatedCalls)).
     Outdated,
-    /// Sources that were not cited are left out ([`Citations`](tower_chat_layers::replay::Citations)).
+    /// Sources that the answer does not cite are removed
+    /// ([`Citations`](tower_chat_layers::replay::Citations)).
     Compacted,
-    /// It is older than the newest turns ([`Window`](tower_chat_layers::replay::Window)).
+    /// The message is older than the turns in the window ([`Window`](tower_chat_layers::replay::Window)).
     OutsideWindow,
 }
 
 impl ReasonKind {
-    /// Its name, such as `outside_window`.
+    /// Returns the name of the kind, such as `outside_window`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Truncated => "truncated",
@@ -124,7 +129,7 @@ impl ReasonKind {
     }
 }
 
-/// In words for people.
+/// Formats the kind as a clause in English.
 impl fmt::Display for ReasonKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -150,7 +155,7 @@ impl fmt::Display for ReasonKind {
     }
 }
 
-/// The reasons that were found, by message.
+/// The reasons that were found, by the position of the message.
 #[derive(Debug)]
 pub(crate) struct Reasons(Vec<Vec<Reason>>);
 

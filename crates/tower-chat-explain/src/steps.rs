@@ -1,4 +1,4 @@
-//! What the steps behind the fold change.
+//! Explains the changes of the steps of a policy after the fold.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -13,8 +13,8 @@ use crate::{
     tags::{Sent, tagged_like, untagged},
 };
 
-/// Takes the steps of a policy one after the other, adds what each of them changes, and says what is
-/// sent in the end.
+/// Applies the steps of a policy one after the other, adds a reason for each change, and returns the
+/// messages and parts that are sent.
 pub(crate) fn explain(
     stored: &Messages,
     replay: &mut Replay,
@@ -52,7 +52,8 @@ impl Steps<'_, '_> {
             self.take(&fresh, ReasonKind::Stale);
         }
         if policy.outdated_calls != OutdatedCalls::keep() {
-            // Both decide which calls of an open round leave, at once, so they are taken together.
+            // The two settings together decide which calls of an open round are removed, and must be
+            // applied in one edit.
             *self.replay = before;
             let both = fresh.with_outdated_calls(policy.outdated_calls);
             self.take(&both, ReasonKind::Outdated);
@@ -99,7 +100,8 @@ impl Steps<'_, '_> {
         let (stored, context) = (self.stored, self.context);
         let policy = ReplayPolicy::default().with_window(window.clone());
         self.replay.edit_closed(|closed| {
-            // A counter of tokens may count what the marks stand for.
+            // A token counter of the window must count the native items, and not the marks that replace
+            // them.
             let as_sent: Messages =
                 closed.iter().map(|message| Arc::new(untagged(message, stored))).collect();
             let inside = policy.apply(&as_sent, context);

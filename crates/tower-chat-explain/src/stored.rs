@@ -1,4 +1,4 @@
-//! The explanation of a conversation in a store.
+//! Explains a conversation in a store.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use tower_chat_layers::{
 
 use crate::{Explained, explain_folded, folded::Folded};
 
-/// What the model would be sent of each message of a stored conversation that readers see, if the
-/// next request added words alone: the numbers of the messages, and what becomes of them.
+/// Returns for each visible message of a stored conversation its number, and how the model would receive
+/// the message, if the next request added only text.
 ///
-/// The store is asked what a run asks it: for the results of calls that only the record of tool calls
-/// has, and for the times at which tools had finished, if the context has none.
+/// Reads the same data as a run: results that only the record of tool calls contains, and the finish times
+/// of tools, if the policy needs them and the context has none.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -34,7 +34,7 @@ use crate::{Explained, explain_folded, folded::Folded};
 ///
 /// # Errors
 ///
-/// If the store cannot be read, or one of the messages cannot.
+/// Fails if the store, or one of the messages, cannot be read.
 pub async fn explain_stored(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -53,7 +53,7 @@ pub async fn explain_stored(
     Ok(history.numbered().map(|(number, _)| number).zip(explained).collect())
 }
 
-/// The fold over a history and what the record knows of its dangling calls.
+/// Folds a history, completed with results from the record of tool calls.
 async fn completed(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -68,7 +68,7 @@ async fn completed(
     })
 }
 
-/// The fold over messages that are those of a history, in their order, with others between them.
+/// Folds the messages of a history and the messages with recorded results between them.
 fn fold(history: &History, completed: &Messages, dangling_calls: DanglingCalls) -> Folded {
     let mut folded = Folded::of(&Messages::new(), dangling_calls);
     let mut stored = history.messages.iter().enumerate().peekable();
@@ -81,7 +81,8 @@ fn fold(history: &History, completed: &Messages, dangling_calls: DanglingCalls) 
     folded
 }
 
-/// Whether a message is the stored one, which a mark in its metadata may have been added to.
+/// Returns whether a message is the stored one. The completed message may have an additional mark in its
+/// metadata.
 fn is_same(stored: &Arc<Message>, message: &Arc<Message>) -> bool {
     Arc::ptr_eq(stored, message) || (stored.id.is_some() && stored.id == message.id)
 }

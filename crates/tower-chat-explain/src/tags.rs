@@ -1,4 +1,4 @@
-//! Marks by which messages, calls and results are known again behind the replay.
+//! Marks messages, calls and results, and finds them in the output of a replay.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -9,13 +9,14 @@ use serde_json::Value;
 use tower_chat_core::{Message, Messages, Native, Part, RawJson, Role, pairing::asked_call};
 use tower_chat_layers::replay::INTERRUPTED;
 
-/// The key of the metadata, and the wire of the native items, that hold a mark.
+/// The key of a mark in metadata, and the wire of a native item that is a mark.
 const TAG: &str = "tower-chat.explained";
 
-/// A part of a stored message: the position of the message, and that of the part in it.
+/// The position of a message, and the position of a part in it.
 pub(crate) type Position = (usize, usize);
 
-/// The message with marks on its calls and results, whose native items replay does not look at.
+/// Returns the message with marks on its calls and results. The marks are native items, which a replay does
+/// not read.
 pub(crate) fn tagged_parts(message: &Message, position: usize) -> Message {
     let mut tagged = message.clone();
     for (index, part) in tagged.parts.iter_mut().enumerate() {
@@ -26,13 +27,12 @@ pub(crate) fn tagged_parts(message: &Message, position: usize) -> Message {
     tagged
 }
 
-/// Puts a mark on a message itself.
+/// Marks a message in its metadata.
 pub(crate) fn tag(message: &mut Message, position: usize) {
     message.metadata.insert(TAG.to_owned(), Value::from(position));
 }
 
-/// The message as it is without marks: its calls and results have the native items that they are
-/// stored with.
+/// Returns the message without marks, and with the stored native items of its calls and results.
 pub(crate) fn untagged(message: &Message, stored: &Messages) -> Message {
     let mut message = message.clone();
     message.metadata.remove(TAG);
@@ -46,8 +46,8 @@ pub(crate) fn untagged(message: &Message, stored: &Messages) -> Message {
     message
 }
 
-/// The messages after a step that makes one of each and takes no part away, with the marks that they
-/// had before it; and which parts it has changed.
+/// Restores the marks after a step that may change the messages and parts, but does not add or remove any.
+/// Returns the marked messages and the positions of the changed parts.
 pub(crate) fn tagged_like(before: &Messages, after: &Messages) -> (Messages, Vec<Position>) {
     let mut changed = Vec::new();
     let messages = before.iter().zip(after.iter()).map(|(before, after)| {
@@ -67,15 +67,15 @@ pub(crate) fn tagged_like(before: &Messages, after: &Messages) -> (Messages, Vec
     (messages, changed)
 }
 
-/// What of the stored messages is among those that are sent.
+/// The stored messages and parts that are sent.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     messages: BTreeSet<usize>,
     parts: BTreeSet<Position>,
-    /// Calls that are sent with a result that is not stored, and whether that says they were
-    /// interrupted.
+    /// The calls that are sent with a result from outside of the messages. The value is `true` if the
+    /// result reports an interruption.
     pub(crate) completed: BTreeMap<Position, bool>,
-    /// Messages, or parts of them, that are sent elsewhere than they are stored.
+    /// The messages and parts that are sent at another position than they are stored at.
     pub(crate) moved: BTreeSet<(usize, Option<usize>)>,
 }
 
@@ -125,9 +125,9 @@ impl Sent {
     }
 }
 
-/// What is sent elsewhere than it is stored, of messages and of parts that are sent in another message
-/// than their own, in the order in which they are sent. Where a part and a message have changed their
-/// order, the part has moved.
+/// Returns the messages and parts that are sent at another position. `order` has the sent messages, and the
+/// parts that are sent in a different message than their own, in the order in which they are sent. If a
+/// part and a message have changed their order, the part has moved.
 fn moved(order: &[(usize, Option<usize>)]) -> BTreeSet<(usize, Option<usize>)> {
     let mut moved = BTreeSet::new();
     let mut greatest = 0;
@@ -156,7 +156,8 @@ fn position_of(native: &Native) -> Option<Position> {
     native.item.parse().ok().filter(|_| &*native.wire == TAG)
 }
 
-/// The position that a part is marked with. What a request to approve becomes is sent as a call.
+/// Returns the position in the mark of a part. An approval request has no mark in the output, because it is
+/// sent as a call.
 fn position_of_part(part: &Part) -> Option<Position> {
     match part {
         Part::ToolCall(call) => call.native.as_ref().and_then(position_of),
@@ -165,7 +166,7 @@ fn position_of_part(part: &Part) -> Option<Position> {
     }
 }
 
-/// The native item of a part that can be marked: of a call, asked for or not, or of a result.
+/// Returns the native item of a part that can be marked: a call, an approval request or a result.
 fn tagged_native(part: &mut Part) -> Option<&mut Option<Native>> {
     match part {
         Part::ToolCall(call) => Some(&mut call.native),

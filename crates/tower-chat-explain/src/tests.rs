@@ -1,4 +1,4 @@
-//! What is explained of histories of every odd shape.
+//! Tests explanations of single cases, and of random damaged histories.
 
 use std::{
     collections::HashSet,
@@ -22,13 +22,13 @@ use tower_chat_testkit::damaged_history;
 
 use super::{tags::untagged, *};
 
-/// How many histories are tried.
+/// The number of generated histories.
 const SEEDS: u64 = 400;
 
 const NOW: SystemTime = SystemTime::UNIX_EPOCH;
 
-/// What is explained, message by message: `=` unchanged, `~` changed, `-` left out, each with its
-/// reasons, and the parts that they concern.
+/// Formats the explanation of each message as `=` unchanged, `~` changed or `-` left out, followed by the
+/// reasons and their parts.
 fn sketch(explained: &[Explained]) -> Vec<String> {
     let sketch = |explained: &Explained| {
         let sign = match explained {
@@ -233,7 +233,7 @@ fn each_step_says_what_it_leaves_out() {
     assert_eq!(results, calls);
 }
 
-/// Policies of every step, alone and together.
+/// Returns policies with each step alone, and with all steps together.
 fn policies() -> Vec<ReplayPolicy> {
     let fresh = Freshness::within(Duration::MAX).with_tool("look", Duration::ZERO);
     let outdated = OutdatedCalls::keep().drop_unreadable_arguments().drop_unregistered();
