@@ -13,13 +13,13 @@ pub(crate) struct Reasons {
 }
 
 impl Reasons {
-    /// Sets the finish reason of an answer from the text of the wire.
+    /// Sets the finish reason of an answer to the meaning of a text of the wire.
     ///
-    /// Some wires have no reason of their own for calls. On these wires, a stop with calls becomes the
-    /// reason for calls.
+    /// Some wires use the text for a stop also for calls. On these wires, a stop with calls becomes
+    /// [`FinishReason::ToolCalls`].
     ///
-    /// Returns the text if [`text`](Self::text) would return another one for the same answer, such as
-    /// `stop_sequence` for a stop. The caller then stores it in the metadata.
+    /// Returns the text if [`text`](Self::text) would return a different one for the same answer, such as
+    /// `stop_sequence` for a stop. The caller then stores the text in the metadata.
     pub(crate) fn set(self, finish: &mut Finish, text: String, has_calls: bool) -> Option<String> {
         let mut reason = (self.read)(text.clone());
         let has_no_calls_reason =
@@ -45,8 +45,8 @@ impl Reasons {
     }
 }
 
-/// Returns the reason on which a reader of the answer acts: calls have to be answered, unless the answer
-/// was cut off.
+/// Returns the finish reason that determines the next step of the client: [`FinishReason::ToolCalls`] for
+/// an answer with calls, unless a limit or a filter cut the answer off.
 fn effective(reason: Option<&FinishReason>, has_calls: bool) -> FinishReason {
     match reason {
         Some(FinishReason::Length) => FinishReason::Length,
@@ -57,7 +57,7 @@ fn effective(reason: Option<&FinishReason>, has_calls: bool) -> FinishReason {
     }
 }
 
-/// Whether an answer that ended for this reason may have ended inside of a call.
+/// Returns whether an answer with this finish reason may end with an incomplete call.
 fn may_cut_off(finish: &Finish) -> bool {
     match &finish.reason {
         Some(FinishReason::Length | FinishReason::ContentFilter) => true,
@@ -67,9 +67,9 @@ fn may_cut_off(finish: &Finish) -> bool {
     }
 }
 
-/// Marks the call with which an answer ends, if a token limit or a filter has ended it. On wires whose arguments are an
-/// object, those of a call that was cut off can look whole: the object is empty, or closed by the service
-/// (<https://docs.claude.com/en/docs/build-with-claude/handling-stop-reasons>).
+/// Marks a call at the end of an answer as cut off, if the finish reason allows it. On wires whose
+/// arguments are an object, the arguments of an incomplete call can look complete: the object is empty, or
+/// the service has closed it (<https://docs.claude.com/en/docs/build-with-claude/handling-stop-reasons>).
 pub(crate) fn note_cut_off_call(message: &mut Message, finish: &Finish) {
     if may_cut_off(finish)
         && let Some(call) = last_call(message)
@@ -78,8 +78,9 @@ pub(crate) fn note_cut_off_call(message: &mut Message, finish: &Finish) {
     }
 }
 
-/// Marks the call with which such an answer ends, if it has no arguments: on wires whose calls come whole, an
-/// empty object can be what is left of one that was cut off.
+/// Marks a call without arguments at the end of an answer as cut off, if the finish reason allows it. On
+/// wires that send a call as a whole, the service may replace the arguments of an incomplete call by an
+/// empty object.
 pub(crate) fn note_empty_call(message: &mut Message, finish: &Finish) {
     if may_cut_off(finish)
         && let Some(call) = last_call(message)
@@ -90,7 +91,7 @@ pub(crate) fn note_empty_call(message: &mut Message, finish: &Finish) {
     }
 }
 
-/// The call with which a message ends.
+/// Returns the last part of a message if it is a call. Native parts are ignored.
 fn last_call(message: &mut Message) -> Option<&mut ToolCall> {
     let of_content = message.parts.iter_mut().filter(|part| !matches!(part, Part::Native(_)));
     match of_content.last() {
@@ -99,7 +100,7 @@ fn last_call(message: &mut Message) -> Option<&mut ToolCall> {
     }
 }
 
-/// Puts the usage into a body: what was received with the answer stays if it counts the same.
+/// Sets the usage in a body, unless the value that was received with the answer has the same counts.
 pub(crate) fn put_usage(
     body: &mut Map<String, Value>,
     field: &str,

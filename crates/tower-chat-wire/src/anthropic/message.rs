@@ -12,8 +12,8 @@ use crate::{
     fields::{Fields, as_text, raw},
 };
 
-/// Reads the conversation of a request body: the field `system`, if there is one, as the first message,
-/// and the field `messages`. All other fields are left to the caller.
+/// Reads the messages of a request body. If the body has the field `system`, its value is the first
+/// message. The messages in the field `messages` follow. All other fields are ignored.
 ///
 /// ```
 /// use tower_chat_core::Role;
@@ -48,7 +48,7 @@ pub fn parse_body(json: &str) -> Result<Vec<Message>, WireError> {
 ///
 /// # Errors
 ///
-/// [`WireError`], if the value is neither.
+/// [`WireError`], if the value is neither a string nor a list of blocks.
 pub fn parse_system(json: &str) -> Result<Message, WireError> {
     let value: RawJson = json.parse().map_err(|source| WireError::Json {
         what: "the field system",
@@ -70,8 +70,8 @@ pub fn parse_system(json: &str) -> Result<Message, WireError> {
 
 /// Reads the messages in a JSON list, the value of `messages` in a request body.
 ///
-/// Consecutive assistant messages become one message, because the service treats them as one turn: the
-/// calls of all of them are answered after the last one.
+/// Consecutive messages of the assistant become one message, because the service treats them as one turn:
+/// the results of all their calls follow the last of these messages.
 ///
 /// # Errors
 ///
@@ -137,9 +137,9 @@ pub fn parse_message(json: &str) -> Result<Message, WireError> {
     Ok(Message::new(if has_results_alone { Role::Tool } else { role }, parts))
 }
 
-/// Reads the body of a whole answer (`{"type":"message","role":"assistant","content":[…],…}`) as the
-/// assistant's message. Usage, stop reason and the other fields besides the content are left to the
-/// caller.
+/// Reads the content in the body of a whole answer
+/// (`{"type":"message","role":"assistant","content":[…],…}`) as a message of the assistant. All other
+/// fields, such as the usage and the stop reason, are ignored.
 ///
 /// # Errors
 ///
@@ -157,7 +157,8 @@ pub fn parse_answer(json: &str) -> Result<Message, WireError> {
     Ok(Message::new(Role::Assistant, parts))
 }
 
-/// Removes and reads the content. A blank text and an empty list make no part and are not removed.
+/// Removes the content from the fields, and returns its parts. A blank text and an empty list have no
+/// parts, and are not removed.
 fn take_content(fields: &mut Fields, context: BlockContext) -> Result<Vec<Part>, WireError> {
     let content = fields.get("content").ok_or(WireError::Field {
         what: "a message",
@@ -175,7 +176,8 @@ fn take_content(fields: &mut Fields, context: BlockContext) -> Result<Vec<Part>,
     Ok(parts)
 }
 
-/// Adds an envelope to a message that has none, so that it is not joined with the message before it.
+/// Adds an envelope to a message without one. The envelope prevents that the writer joins the message with
+/// the previous one.
 fn stand_alone(message: &mut Message) {
     if envelope::begins(message) {
         return;

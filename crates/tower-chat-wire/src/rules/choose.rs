@@ -16,8 +16,8 @@ impl ServiceRules {
     /// Chooses the rules by the address of a service and its provider, in this order:
     ///
     /// - A [known](KNOWN) host has its own rules.
-    /// - A provider that stands for a single service has the rules of this service. For a local address,
-    ///   such as the address of a proxy or a test, every known provider has the rules of its service.
+    /// - A provider with only one service has the rules of this service. For a local address, such as the
+    ///   address of a proxy or a test, every known provider has the rules of its service.
     /// - Other addresses have the rules of an [unknown](Self::unknown) service, which receives only its
     ///   own native items.
     ///

@@ -22,7 +22,7 @@ pub(super) struct CallIds {
     sent: Vec<Option<String>>,
     /// The ids that no later call may have.
     taken: HashSet<String>,
-    /// For an id that occurs again: the number to append next.
+    /// The number to append to the next repetition of an id.
     next_number: HashMap<String, usize>,
     /// The number of calls up to now.
     count: usize,
@@ -42,8 +42,8 @@ impl CallIds {
         }
     }
 
-    /// Receives the role of the next message, and whether the message calls tools. An answer after a
-    /// message of another role begins a round.
+    /// Begins a new round if the next message is an answer with calls after a message of another role.
+    /// `asks` is whether the message has calls.
     pub(super) fn follow(&mut self, role: Role, asks: bool) {
         if role != Role::Assistant {
             self.is_answered = true;

@@ -1,18 +1,18 @@
-//! Images, sounds and files, where a service takes them.
+//! Decides which media a service accepts, and describes the others in a sentence.
 
 use tower_chat_core::{Media, MediaSource, Role};
 
 use super::service_rules::{MediaRule, ServiceRules, essence};
 use crate::body::BodyWire;
 
-/// Whether the service takes the media at a position with this rule.
+/// Returns whether the service accepts the media at a position with this rule.
 pub(super) fn is_taken(media: &Media, rule: &MediaRule, rules: &ServiceRules) -> bool {
     let is_named = |id: &str| rules.wire == BodyWire::Gemini && !id.contains("://");
     let is_unnamed_file = matches!(&media.source, MediaSource::File(id) if is_named(id));
     rule.takes(media) && !is_unnamed_file
 }
 
-/// Whether a message of this role may have the media.
+/// Returns whether a message of this role may contain the media.
 pub(super) fn is_taken_from(role: Role, media: &Media, rules: &ServiceRules) -> bool {
     let may_have = match role {
         Role::Assistant | Role::System | Role::Developer => rules.assistant_media,
@@ -21,7 +21,7 @@ pub(super) fn is_taken_from(role: Role, media: &Media, rules: &ServiceRules) -> 
     may_have && is_taken(media, &rules.user_media, rules)
 }
 
-/// The images and documents of one message so far.
+/// The numbers of images and documents in one message.
 #[derive(Debug, Default)]
 pub(super) struct Count {
     images: usize,
@@ -29,7 +29,8 @@ pub(super) struct Count {
 }
 
 impl Count {
-    /// Counts the media, unless there are as many as a message may have.
+    /// Counts the media and returns `true`, or returns `false` if the message has the maximum number
+    /// already.
     pub(super) fn admit(&mut self, media: &Media, rule: &MediaRule) -> bool {
         let (count, most) = if is_image(media) {
             (&mut self.images, rule.most_images)
@@ -46,7 +47,8 @@ pub(super) fn is_image(media: &Media) -> bool {
     essence(&media.media_type).starts_with("image/")
 }
 
-/// The media with the name of its type that services know: in lower case, without parameters.
+/// Returns the media with a normalized media type, in lower case and without parameters, or `None` if the
+/// type is normalized already or the media has a native item.
 pub(super) fn normal(media: &Media) -> Option<Media> {
     if media.native.is_some() {
         return None;
@@ -56,17 +58,18 @@ pub(super) fn normal(media: &Media) -> Option<Media> {
     (media_type != media.media_type).then(|| Media::new(media_type, media.source.clone()))
 }
 
-/// What a model is told instead of media that its service does not take: the type and the size.
+/// Returns the sentence that replaces media that the service does not accept. It names the type and the
+/// size.
 pub(super) fn sentence(media: &Media) -> String {
     described(media, "this model cannot read it here")
 }
 
-/// What a model is told instead of media that its service has refused.
+/// Returns the sentence that replaces media that the service has refused.
 pub(super) fn refused_sentence(media: &Media) -> String {
     described(media, "the service has refused it")
 }
 
-/// What a model is told instead of a text that its service has refused.
+/// Returns the sentence that replaces a text that the service has refused.
 pub(super) fn refused_text_sentence(text: &str) -> String {
     format!("[A text of {} is not shown: the service has refused it.]", size(text.len()))
 }

@@ -1,14 +1,16 @@
-//! What a service takes beyond the format of its wire, and conversations made to fit it.
+//! The rules of services for requests in the format of their wire, and the changes that make a request
+//! comply with them.
 //!
-//! Services that share a wire have different rules: one refuses reasoning that another one demands, or
-//! reads pictures where another one refuses them. [`ServiceRules`] are the rules of one service, as data.
-//! A model client [chooses](ServiceRules::choose) them by its provider, its address and its model, or is
-//! given them. [`KNOWN`] has the known services, each with the sources of its rules.
+//! Services with the same wire have different rules. For example, one service refuses reasoning that
+//! another one requires, and one service refuses pictures that another one accepts. [`ServiceRules`]
+//! contains the rules of one service, as data. A model client [chooses](ServiceRules::choose) the rules by
+//! its provider, its address and its model, or receives them from its caller. [`KNOWN`] contains the known
+//! services, each with the sources of its rules.
 //!
-//! [`fit`] makes a request one that the rules allow. It never fails: a part that the service does not take
-//! is changed in the smallest way that keeps its meaning for the model. What was changed is returned.
-//! [`check_new`] refuses what the user or the system adds with the request and the service does not take,
-//! before anything is paid.
+//! [`fit`] changes a request so that it complies with the rules, and returns the changes. It never fails: a
+//! part that the service does not accept is changed in the smallest way that preserves its meaning for the
+//! model. [`check_new`] refuses content that the user or the system adds with the request and that the
+//! service does not accept. Call it before the request is sent, because a refused request may cost money.
 //!
 //! ```
 //! use tower_chat_core::{ChatRequest, Message, ToolCall, ToolResult};

@@ -28,7 +28,7 @@ impl NameMap {
         self.originals.is_empty()
     }
 
-    /// Returns how many names were sent in another form.
+    /// Returns the number of names that were sent in another form.
     pub(super) fn len(&self) -> usize {
         self.originals.len()
     }

@@ -1,4 +1,4 @@
-//! Content that the service has refused.
+//! Replaces content that the service has refused by sentences.
 
 use std::{collections::HashMap, sync::Arc};
 

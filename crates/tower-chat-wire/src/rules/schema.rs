@@ -1,4 +1,4 @@
-//! The schemas of tools.
+//! Completes the schemas of tools.
 
 use serde_json::{Map, Value};
 
@@ -9,33 +9,33 @@ const SOME: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
 const NAMED: [&str; 5] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
-/// Schemas in more schemas than this are left as they are.
+/// The maximum depth at which a nested schema is completed. Deeper schemas are not changed.
 const MAX_DEPTH: usize = 100;
 
-/// Which services the schema is for.
+/// The demands of the service that receives a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Demands {
-    /// OpenAI, and what is compatible with it: also items of every array.
+    /// The demands of OpenAI and of compatible services, which also require items of every array.
     OpenAi,
-    /// Any other.
+    /// The demands of all other services.
     Other,
 }
 
-/// Gives a schema what services demand of it, without a change of its meaning. Returns whether something was
-/// missing.
+/// Adds missing fields that services require in a schema, without a change of its meaning. Returns whether
+/// a field was added.
 ///
-/// - The arguments of a tool are an object, whether or not the schema says so: "schema must be a JSON Schema of
-///   'type: "object"', got 'type: "None"'" (<https://github.com/i-am-bee/beeai-framework/issues/844>).
+/// - The schema of the arguments of a tool has the type `object`: "schema must be a JSON Schema of 'type:
+///   "object"', got 'type: "None"'" (<https://github.com/i-am-bee/beeai-framework/issues/844>).
 /// - Every schema of an object has `properties`: "object schema missing properties"
 ///   (<https://github.com/github/github-mcp-server/issues/1548>).
-/// - At OpenAI, every schema of an array has `items`: "array schema missing items"
+/// - For OpenAI, every schema of an array has `items`: "array schema missing items"
 ///   (<https://github.com/PrefectHQ/fastmcp/issues/2464>).
 pub(super) fn complete(schema: &mut Value, demands: Demands) -> bool {
     let has_root = add_root(schema);
     add_at(schema, demands, 0) || has_root
 }
 
-/// Makes the schema of a tool one of an object.
+/// Adds the type `object` to the schema of a tool, if the schema has fields but no type.
 fn add_root(schema: &mut Value) -> bool {
     let Value::Object(fields) = schema else { return false };
     let is_missing = !fields.is_empty() && fields.get("type").is_none_or(Value::is_null);
@@ -83,7 +83,7 @@ fn add_at(schema: &mut Value, demands: Demands, depth: usize) -> bool {
     has_added
 }
 
-/// Whether the schema is one of this type, or also of this type.
+/// Returns whether this type is the type of the schema, or one of its types.
 fn is_of(fields: &Map<String, Value>, wanted: &str) -> bool {
     match fields.get("type") {
         Some(Value::String(kind)) => kind == wanted,

@@ -1,4 +1,4 @@
-//! The rules of one service.
+//! The rules of one service, as data.
 
 use std::sync::Arc;
 
@@ -6,9 +6,10 @@ use tower_chat_core::{Media, MediaSource, Role};
 
 use crate::body::BodyWire;
 
-/// What one service takes, beyond the format of its wire.
+/// The rules of one service for requests in the format of its wire.
 ///
-/// [`ServiceRules::choose`] finds those of a service by its address; a client can be given others:
+/// [`ServiceRules::choose`] returns the rules of a service for its address. A client can also receive other
+/// rules:
 ///
 /// ```
 /// use tower_chat_wire::{body::BodyWire, rules::{Otherwise, ServiceRules}};
@@ -21,63 +22,62 @@ use crate::body::BodyWire;
 pub struct ServiceRules {
     /// The wire that the service speaks.
     pub wire: BodyWire,
-    /// Which [native items](tower_chat_core::Native::issuer) the service receives: those with this issuer,
-    /// and those without one.
+    /// The issuer of the [native items](tower_chat_core::Native::issuer) that the service receives. It also
+    /// receives native items without an issuer.
     pub issuer: Arc<str>,
-    /// The names of tools.
+    /// The rule for the names of tools.
     pub tool_names: NameRule,
-    /// The ids of calls.
+    /// The rule for the ids of calls.
     pub call_ids: IdRule,
-    /// The arguments of calls in the history.
+    /// The rule for the arguments of calls in the history.
     pub arguments: ArgumentRule,
-    /// Media in the results of tools.
+    /// The rule for media in the results of tools.
     pub tool_media: MediaRule,
-    /// Media in messages of the user.
+    /// The rule for media in messages of the user.
     pub user_media: MediaRule,
     /// Whether messages of the assistant may have media.
     pub assistant_media: bool,
-    /// The results of tools that failed.
+    /// The rule for the results of tools that failed.
     pub error_results: ResultRule,
-    /// The service's own reasoning.
+    /// The rule for reasoning that the service itself made.
     pub own_reasoning: ReasoningRule,
-    /// The fields in which the service accepts reasoning of Chat Completions; `None` where any field is
-    /// accepted.
+    /// The fields in which the service accepts reasoning of Chat Completions. `None` means every field.
     pub reasoning_fields: Option<&'static [&'static str]>,
-    /// What calls of other services need.
+    /// The addition that the service requires for calls of other services.
     pub foreign_calls: ForeignRule,
-    /// How the ids of tools begin that the service runs itself, by the type of their call. A call with
-    /// another id is of a service that copied the format, and is left out.
+    /// The prefixes of the ids of calls that the service itself runs, by the type of the call. A call with
+    /// another prefix is from a service that copied the format, and is not sent.
     pub hosted_ids: &'static [(&'static str, &'static str)],
-    /// Whether a history with calls needs definitions of tools.
+    /// Whether a request with calls in its history must define tools.
     pub definitions_with_calls: bool,
-    /// An answer without a text and without calls.
+    /// The rule for an answer without text and without calls.
     pub empty_assistant: EmptyRule,
-    /// Whether the first message, but for those of the system, must be the user's.
+    /// Whether the first message after the system messages must be from the user.
     pub user_first: bool,
-    /// Whether a message of the assistant must stand between the results of tools and the next message of
-    /// the user.
+    /// Whether a message of the assistant must separate the results of tools from the next message of the
+    /// user.
     pub answer_after_results: bool,
-    /// In which messages of Chat Completions the content may be a list of parts.
+    /// The messages of Chat Completions whose content may be a list of parts.
     pub content_lists: ListRule,
-    /// The names of the authors of messages, which Chat Completions alone has; `None` where the service
-    /// refuses them.
+    /// The rule for the names of authors, which only Chat Completions supports. `None` means that the
+    /// service refuses names of authors.
     pub author_names: Option<NameRule>,
 }
 
-/// The names of tools: ASCII letters and digits, `_`, `-`, and further characters.
+/// The rule for names of tools. Every service accepts ASCII letters and digits, `_` and `-`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NameRule {
-    /// Further characters.
+    /// The additional characters that the service accepts.
     pub also: &'static str,
     /// Whether the first character must be a letter or `_`.
     pub begins_with_letter: bool,
-    /// The most characters.
+    /// The maximum number of characters.
     pub longest: usize,
 }
 
 impl NameRule {
-    /// Whether the service takes the name as it is.
+    /// Returns whether the service accepts the name.
     pub fn takes(&self, name: &str) -> bool {
         let begins_well = |first: char| first.is_ascii_alphabetic() || first == '_';
         let begins_well = !self.begins_with_letter || name.chars().next().is_some_and(begins_well);
@@ -86,22 +86,22 @@ impl NameRule {
     }
 }
 
-/// Whether it is one of the characters that names and ids have everywhere.
+/// Returns whether every service accepts the character in names and ids.
 pub(super) fn is_word(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '_' | '-')
 }
 
-/// The ids of calls.
+/// The rule for the ids of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IdRule {
-    /// Which characters they have.
+    /// The characters of an id.
     pub form: IdForm,
-    /// The most characters.
+    /// The maximum number of characters.
     pub longest: usize,
-    /// Where they have to differ.
+    /// The scope in which each id must be unique.
     pub unique: Unique,
-    /// Whether each call must have one.
+    /// Whether each call must have an id.
     pub required: bool,
 }
 
@@ -109,7 +109,7 @@ pub struct IdRule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IdForm {
-    /// Any.
+    /// Any characters.
     Any,
     /// ASCII letters and digits, `_` and `-`.
     Word,
@@ -117,17 +117,17 @@ pub enum IdForm {
     Nine,
 }
 
-/// Where the ids of calls have to differ.
+/// The scope in which the ids of calls must be unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unique {
-    /// Within one answer.
+    /// One answer.
     Answer,
-    /// Within the whole request.
+    /// The whole request.
     Request,
 }
 
-/// The arguments of calls in the history.
+/// The form of the arguments of calls in the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ArgumentRule {
@@ -137,25 +137,24 @@ pub enum ArgumentRule {
     Object,
 }
 
-/// Which media the service takes in one place, and what becomes of others.
+/// The media that the service accepts at one position, and the replacement of other media.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MediaRule {
-    /// The kinds that are taken.
+    /// The kinds of media that the service accepts.
     pub kinds: &'static [MediaKind],
-    /// What becomes of other media in the result of a tool.
+    /// The replacement of other media in the result of a tool.
     pub otherwise: Otherwise,
-    /// The most images in one message.
+    /// The maximum number of images in one message.
     pub most_images: Option<usize>,
-    /// The most documents in one message.
+    /// The maximum number of documents in one message.
     pub most_documents: Option<usize>,
-    /// Whether a document has a name, which is different from those of all others, and needs a text beside
-    /// it.
+    /// Whether each document needs a unique name, and a text in the same message.
     pub named_documents: bool,
 }
 
 impl MediaRule {
-    /// No media.
+    /// Accepts no media.
     pub(super) const NONE: Self = Self {
         kinds: &[],
         otherwise: Otherwise::Sentence,
@@ -164,12 +163,12 @@ impl MediaRule {
         named_documents: false,
     };
 
-    /// These kinds, and a sentence in the place of others.
+    /// Accepts these kinds, and replaces other media by a sentence.
     pub(super) const fn of(kinds: &'static [MediaKind]) -> Self {
         Self { kinds, ..Self::NONE }
     }
 
-    /// Whether the service takes the media.
+    /// Returns whether the service accepts the media.
     pub fn takes(&self, media: &Media) -> bool {
         self.kinds.iter().any(|kind| kind.takes(media))
     }
@@ -181,21 +180,21 @@ impl MediaRule {
 pub struct MediaKind {
     /// The IANA media type, or a range such as `image/*`.
     pub media_type: &'static str,
-    /// Where the bytes may be.
+    /// The accepted locations of the bytes.
     pub sources: Sources,
 }
 
-/// Where the bytes of media may be.
+/// The accepted locations of the bytes of media.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Sources {
     /// In the request.
     Bytes,
-    /// In the request, or behind an address.
+    /// In the request, or at a URL.
     BytesOrUrl,
     /// In the request, or in a file of the service.
     BytesOrFile,
-    /// In the request, behind an address, or in a file of the service.
+    /// In the request, at a URL, or in a file of the service.
     Any,
     /// In a file of the service.
     File,
@@ -217,12 +216,12 @@ impl MediaKind {
     }
 }
 
-/// The media type without parameters, in lower case.
+/// Returns the media type without parameters, in lower case.
 pub(super) fn essence(media_type: &str) -> String {
     media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Whether a type lies in a range. Of an address alone the kind is known, such as `image/*`.
+/// Returns whether a media type is in a range. The type of a URL may be a range too, such as `image/*`.
 fn is_of_type(range: &str, media_type: &str) -> bool {
     let (kind, subtype) = range.split_once('/').unwrap_or((range, "*"));
     let (found, found_subtype) = media_type.split_once('/').unwrap_or((media_type, ""));
@@ -230,71 +229,72 @@ fn is_of_type(range: &str, media_type: &str) -> bool {
         && (subtype == "*" || subtype == found_subtype || found_subtype == "*")
 }
 
-/// What becomes of media in the result of a tool that are not taken there.
+/// The replacement of media that the service does not accept in the result of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Otherwise {
-    /// A message of the user behind the results has them, if it can have them; else a sentence.
+    /// The media are sent in a message of the user after the results, if the service accepts them there.
+    /// Otherwise a sentence replaces them.
     Behind,
-    /// A sentence names their type and size.
+    /// A sentence with their type and size replaces them.
     Sentence,
 }
 
-/// The results of tools that failed.
+/// The content that the results of failed tools may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResultRule {
-    /// Text alone, and not an empty one.
+    /// Only text, which must not be empty.
     TextOnly,
-    /// What other results may have.
+    /// The same content as other results.
     Any,
 }
 
-/// The service's own reasoning in the history.
+/// The rule for reasoning in the history that the service itself made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReasoningRule {
-    /// The service refuses calls that it made without it.
+    /// The service refuses its own calls without their reasoning.
     Required,
-    /// The service takes it.
+    /// The service accepts the reasoning.
     Sent,
-    /// The service refuses it.
+    /// The service refuses the reasoning.
     LeftOut,
 }
 
-/// What calls of other services need.
+/// The addition that a service requires for calls of other services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ForeignRule {
-    /// Nothing.
+    /// No addition.
     Nothing,
-    /// This text of reasoning in this field of a message, or in a block of this type.
+    /// Reasoning with this text, in this field of the message or in a block of this type.
     Reasoning {
         /// The field, or the type of the block.
         field: &'static str,
-        /// The text, which is as short as the service accepts.
+        /// The shortest text that the service accepts.
         text: &'static str,
     },
     /// This signature, on the first call of each answer.
     Signature(&'static str),
 }
 
-/// In which messages the content may be a list of parts. In the others it is one text.
+/// The messages whose content may be a list of parts. The content of other messages is one text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ListRule {
-    /// In all messages.
+    /// All messages.
     Any,
-    /// In messages of the user.
+    /// Messages of the user.
     OfUser,
-    /// In messages of the user and of the system, and in no answers and results.
+    /// Messages of the user and of the system.
     OfUserAndSystem,
-    /// In none.
+    /// No message.
     None,
 }
 
 impl ListRule {
-    /// Whether the content of a message of this role may be a list.
+    /// Returns whether the content of a message of this role may be a list.
     pub(super) fn allows(self, role: Role) -> bool {
         match self {
             Self::Any => true,
@@ -305,12 +305,12 @@ impl ListRule {
     }
 }
 
-/// An answer without a text and without calls.
+/// The rule for an answer without text and without calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EmptyRule {
-    /// The service takes it.
+    /// The service accepts the answer.
     AsStored,
-    /// The service refuses it.
+    /// The service refuses the answer.
     LeaveOut,
 }

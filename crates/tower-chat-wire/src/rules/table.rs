@@ -1,4 +1,4 @@
-//! The known services as a table of the guide.
+//! Formats the rules of the known services as a chapter of the guide.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,8 @@ use super::{
 };
 use crate::body::BodyWire;
 
-/// The known services and their rules, as a chapter of Markdown; the guide has it as `services.md`.
+/// Returns the rules of the known services as a chapter in Markdown. The guide contains the text as
+/// `services.md`.
 pub fn table() -> String {
     let mut text = String::from(HEAD);
     for known in KNOWN {
@@ -63,7 +64,7 @@ fn link(source: &str) -> String {
     if source.starts_with("https://") { format!("<{source}>") } else { source.to_owned() }
 }
 
-/// Each field of the rules, and its value in words.
+/// Returns the name of each field of the rules, and its value in words.
 fn rows(rules: &ServiceRules) -> Vec<(&'static str, String)> {
     let names = rules.tool_names;
     let first = if names.begins_with_letter { ", first a letter or `_`" } else { "" };

@@ -1,4 +1,4 @@
-//! The rules of any service of a wire.
+//! The rules of an unknown service, for each wire.
 
 use super::service_rules::{
     ArgumentRule, EmptyRule, ForeignRule, IdForm, IdRule, ListRule, MediaKind, MediaRule, NameRule,
@@ -11,7 +11,7 @@ pub(super) const fn kind(media_type: &'static str, sources: Sources) -> MediaKin
 }
 
 pub(super) const ANYTHING: &[MediaKind] = &[kind("*/*", Sources::Any)];
-/// The images that all models read which read images.
+/// The types of images that every model with image input accepts.
 pub(super) const IMAGES: &[MediaKind] = &[
     kind("image/png", Sources::BytesOrUrl),
     kind("image/jpeg", Sources::BytesOrUrl),
@@ -68,8 +68,9 @@ pub(super) const ANY_IDS: IdRule =
 pub(super) const BEHIND: MediaRule = MediaRule { otherwise: Otherwise::Behind, ..MediaRule::NONE };
 
 impl ServiceRules {
-    /// The rules of a service of the wire that is not known: it receives its own native items alone, names
-    /// and ids consist of 1 to 64 ASCII letters, digits, `_` and `-`, and nothing is added.
+    /// Returns the rules of an unknown service of the wire. The service receives only its own native items,
+    /// names and ids consist of 1 to 64 ASCII letters, digits, `_` and `-`, and nothing is added to a
+    /// request.
     pub fn unknown(wire: BodyWire, issuer: &str) -> Self {
         let rules = Self {
             wire,

@@ -1,4 +1,5 @@
-//! Calls of tools, and what a service needs with those of other services.
+//! Changes calls of tools, and adds reasoning or signatures that a service requires for calls of other
+//! services.
 
 use serde_json::json;
 use tower_chat_core::{Change, ChangeKind, Message, Part, Reasoning, ToolCall};
@@ -50,7 +51,7 @@ impl Fitting<'_> {
         sent
     }
 
-    /// The name to send for a tool, if it is another.
+    /// Returns the name to send for a tool, if it differs from the tool's own name.
     pub(super) fn name(&mut self, name: &str) -> Option<String> {
         let count = self.names.len();
         let sent = self.names.sent(name, &self.rules.tool_names)?;
@@ -61,7 +62,7 @@ impl Fitting<'_> {
         Some(sent)
     }
 
-    /// Adds what the service needs with calls of other services.
+    /// Adds the reasoning or the signature that the service requires for calls of other services.
     pub(super) fn complete_calls(&mut self, message: &Message, fitted_parts: &mut FittedParts) {
         if !fitted_parts.has_call {
             return;
@@ -80,7 +81,7 @@ impl Fitting<'_> {
                     self.change(message, ChangeKind::Reasoning, what);
                 }
             }
-            // Gemini's own wire adds its stand-in where it writes the call.
+            // The writer of Gemini's own wire adds the stand-in for a signature to the call.
             ForeignRule::Signature(signature) if self.rules.wire == BodyWire::OpenAiChat => {
                 if sign_first_call(fitted_parts, signature) {
                     let what = "the stand-in for a signature is added to a call";
@@ -92,7 +93,8 @@ impl Fitting<'_> {
     }
 }
 
-/// Whether the arguments of the call are JSON: those of OpenAI's custom and hosted tools are not.
+/// Returns whether the arguments of the call are JSON. Custom and hosted tools of OpenAI have other
+/// arguments.
 fn has_json_arguments(call: &ToolCall, wire: BodyWire) -> bool {
     let Some(fields) = Fields::of_native(call.native.as_ref(), wire_name(wire)) else {
         return true;
@@ -108,13 +110,13 @@ fn has_json_arguments(call: &ToolCall, wire: BodyWire) -> bool {
     }
 }
 
-/// Whether the arguments are a text on the wire. On the others they are a JSON value, which is missing
-/// where there are none.
+/// Returns whether the wire sends arguments as a text. The other wires send a JSON value, and send no value
+/// for empty arguments.
 fn has_text_arguments(wire: BodyWire) -> bool {
     matches!(wire, BodyWire::OpenAiChat | BodyWire::OpenAiResponses | BodyWire::Cohere)
 }
 
-/// Whether the part is reasoning that the wire has in this field of a message, or in a block of this type.
+/// Returns whether the part is reasoning in this field of a message, or in a block of this type.
 fn is_reasoning_in(part: &Part, field: &str, wire: BodyWire) -> bool {
     let native = match part {
         Part::Reasoning(reasoning) => reasoning.native.as_ref(),
@@ -128,7 +130,7 @@ fn is_reasoning_in(part: &Part, field: &str, wire: BodyWire) -> bool {
     }
 }
 
-/// The text of reasoning. That of a block is not looked for.
+/// Returns the text of reasoning, or an empty text for a native block.
 fn text_of(part: &Part) -> &str {
     match part {
         Part::Reasoning(reasoning) => &reasoning.text,
@@ -136,7 +138,8 @@ fn text_of(part: &Part) -> &str {
     }
 }
 
-/// Reasoning with this text, in a field of a message or, on the wire of Anthropic, in a block.
+/// Returns reasoning with this text, in a block on the wire of Anthropic and in a field of the message on
+/// other wires.
 fn placeholder(field: &str, text: &str, wire: BodyWire) -> Part {
     let mut fields = Fields::default();
     if wire == BodyWire::Anthropic {
@@ -151,8 +154,8 @@ fn placeholder(field: &str, text: &str, wire: BodyWire) -> Part {
     Part::Reasoning(reasoning)
 }
 
-/// Adds a signature to the first call of an answer, as Gemini's endpoint of Chat Completions takes it,
-/// unless the call has one.
+/// Adds a signature to the first call of an answer in the format of Gemini's endpoint of Chat Completions,
+/// unless the call has a signature. Returns whether the signature was added.
 fn sign_first_call(fitted_parts: &mut FittedParts, signature: &str) -> bool {
     let first = fitted_parts.parts.iter_mut().find_map(|part| match part {
         Part::ToolCall(call) if !call.provider_executed => Some(call),

@@ -1,4 +1,4 @@
-//! Requests as a service takes them.
+//! Changes a request so that it complies with the rules of a service.
 
 mod calls;
 mod options;
@@ -24,32 +24,32 @@ use super::{
 };
 use crate::{body::BodyWire, fields::Fields, provider_calls::ids_of_assistants_provider_calls};
 
-/// A request that the rules of a service allow.
+/// A request that complies with the rules of a service, and the changes that were made.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Fitted {
     /// The request to write.
     pub request: ChatRequest,
-    /// The names that are sent in another form, for the reader of the answer.
+    /// The names that are sent in another form. The reader of the answer maps them to their originals.
     pub names: NameMap,
-    /// What is sent in another form, and what is left out.
+    /// The changes, including the content that is not sent.
     pub changes: Vec<Change>,
 }
 
-/// In the extensions of a request that was fitted: what the writer of its body has to know of the rules.
+/// Marks a fitted request in its extensions, and contains the rule that the writer of the body needs.
 #[derive(Debug, Clone, Copy)]
 struct IsFitted(ForeignRule);
 
-/// Makes a request one that the rules of a service allow.
+/// Changes a request so that it complies with the rules of a service.
 ///
-/// What the rules allow is left as it is. A message, and so the bytes that are sent for it, depends on the
-/// messages before it alone. Of media that move behind the results of a round, the message of the user that
-/// has them stands behind the last result that the request has.
+/// Content that the rules allow is not changed. The sent form of a message depends only on the messages
+/// before it: its bytes are the same in each request. Media that move out of the results of a round are
+/// sent in a message of the user after the last result of the round in the request.
 ///
-/// Content that the service has refused, by the [`RefusalMarks`] in the extensions of the request, is replaced
-/// by a sentence.
+/// Content that the service has refused is replaced by a sentence. The [`RefusalMarks`] in the extensions
+/// of the request identify this content.
 ///
-/// A request that was fitted is returned as it is.
+/// A fitted request is returned unchanged.
 pub fn fit(request: &ChatRequest, rules: &ServiceRules) -> Fitted {
     if request.extensions.get::<IsFitted>().is_some() {
         return Fitted { request: request.clone(), names: NameMap::default(), changes: Vec::new() };
@@ -77,8 +77,7 @@ pub fn fit(request: &ChatRequest, rules: &ServiceRules) -> Fitted {
     Fitted { request, names, changes }
 }
 
-/// What a service would receive of these messages in another form than they are stored, and what it would
-/// not receive, as [`fit`] changes them.
+/// Returns the changes that [`fit`] would make to stored messages.
 ///
 /// ```
 /// use tower_chat_core::{ChangeKind, Message, Messages, ToolCall};
@@ -95,7 +94,7 @@ pub fn explain(messages: &Messages, rules: &ServiceRules) -> Vec<Change> {
     fit(&ChatRequest::new(messages.clone()).with_extension(marks), rules).changes
 }
 
-/// The request, fitted to the rules if it was not fitted yet.
+/// Returns the request, and fits it first if it was not fitted yet.
 pub(crate) fn fitted(
     request: &ChatRequest,
     rules: impl FnOnce() -> ServiceRules,
@@ -107,19 +106,19 @@ pub(crate) fn fitted(
     }
 }
 
-/// What calls of other services need in a request that was fitted.
+/// Returns the rule for calls of other services, if the request was fitted.
 pub(crate) fn foreign_rule(request: &ChatRequest) -> Option<ForeignRule> {
     request.extensions.get::<IsFitted>().map(|fitted| fitted.0)
 }
 
-/// What stands between the results of tools and a message of the user where a message of the assistant has
-/// to.
+/// The text of the message of the assistant that separates the results of tools from a message of the user.
 const BRIDGE: &str = "Ok.";
 
-/// What the user says where a conversation that begins with the assistant has to begin with the user.
+/// The text of the message of the user that precedes a conversation whose first message is from the
+/// assistant.
 const BEGINNING: &str = "[The conversation begins with the assistant.]";
 
-/// What begins the message of the user with the media of results.
+/// The first text of the message of the user with the media of results.
 const BEHIND: &str = "The attachments of the results above:";
 
 #[derive(Debug)]
@@ -130,25 +129,25 @@ struct Fitting<'r> {
     names: NameMap,
     ids: CallIds,
     changes: Vec<Change>,
-    /// The media of results that follow the results of the round.
+    /// The media that are sent after the results of the round.
     behind: Vec<Part>,
-    /// The media in the messages since the last one of the assistant.
+    /// The numbers of images and documents since the last message of the assistant.
     count: Count,
-    /// The names of the tools that the history calls, as they are sent.
+    /// The sent names of the tools that the history calls.
     called: Vec<String>,
     has_results: bool,
-    /// The ids of calls of the service's own tools that nothing answers.
+    /// The ids of calls of the service's own tools that have no result.
     unanswered: HashSet<String>,
 }
 
-/// One message as it is fitted.
+/// The fitted parts of one message.
 #[derive(Debug, Default)]
 struct FittedParts {
     parts: Vec<Part>,
     has_changed: bool,
-    /// The media of its results that follow them.
+    /// The media that are sent after the results of the message.
     behind: Vec<Part>,
-    /// The ids of calls that a service ran itself and that are left out.
+    /// The ids of the removed calls of a service's own tools.
     left_out: HashSet<Option<String>>,
     has_call: bool,
 }
@@ -232,7 +231,8 @@ impl<'r> Fitting<'r> {
         self.finish(message, Some(fitted_parts));
     }
 
-    /// Adds a message, with its own parts or the fitted ones, unless nothing is left of it.
+    /// Adds a message with its own or its fitted parts, unless no part remains or the service refuses the
+    /// message as empty.
     fn finish(&mut self, message: &Arc<Message>, fitted_parts: Option<FittedParts>) {
         let parts = fitted_parts
             .as_ref()
@@ -258,11 +258,11 @@ impl<'r> Fitting<'r> {
         });
     }
 
-    /// Adds a message of the user in front of a conversation that has to begin with one.
+    /// Adds a message of the user if the service requires one as the first message.
     fn begin(&mut self, role: Role) {
         let is_user = |role: Role| !matches!(role, Role::Assistant | Role::Tool);
         let is_instruction = |role: Role| matches!(role, Role::System | Role::Developer);
-        // The wires leave out a message of blank texts.
+        // The wires do not send a message with only blank texts.
         let is_sent = |part: &Part| match part {
             Part::Media(_) | Part::ToolResult(_) => true,
             other => is_written(other, self.rules),
@@ -279,7 +279,8 @@ impl<'r> Fitting<'r> {
         }
     }
 
-    /// Adds a message of the assistant where one has to stand before a message of the user.
+    /// Adds a message of the assistant if the service requires one between results and a message of the
+    /// user.
     fn bridge(&mut self, role: Role) {
         let follows_results =
             self.messages.last().is_some_and(|last| last.role == Role::Tool) && role == Role::User;
@@ -291,7 +292,7 @@ impl<'r> Fitting<'r> {
         }
     }
 
-    /// Adds the media that follow the results of a round.
+    /// Adds a message of the user with the media of the results of a round.
     fn put_behind(&mut self) {
         if self.behind.is_empty() {
             return;
@@ -303,7 +304,8 @@ impl<'r> Fitting<'r> {
         self.messages.push(Arc::new(Message::new(Role::User, parts)));
     }
 
-    /// The author to send with a message, if it is another one.
+    /// Returns the author to send with a message if it differs from the author of the message. The inner
+    /// `None` means no author.
     fn other_author(&mut self, message: &Message) -> Option<Option<String>> {
         let author = message.author.as_deref()?;
         let sent = match self.rules.author_names {
@@ -326,12 +328,12 @@ impl<'r> Fitting<'r> {
     }
 }
 
-/// Whether the message has a text alone, which every service takes.
+/// Returns whether the message has only plain texts, which every service accepts.
 fn is_plain(message: &Message) -> bool {
     message.parts.iter().all(|part| matches!(part, Part::Text(text) if text.native.is_none()))
 }
 
-/// Whether a service that refuses empty answers takes one with this part.
+/// Returns whether a service that refuses empty answers accepts an answer with this part.
 fn says_something(part: &Part, message: &Message, rules: &ServiceRules) -> bool {
     match part {
         Part::Text(text) => !text.text.trim().is_empty(),
@@ -356,8 +358,8 @@ fn says_something(part: &Part, message: &Message, rules: &ServiceRules) -> bool 
     }
 }
 
-/// Whether a message of the assistant with this part is surely written, so that the messages of the user
-/// before and behind it are not joined.
+/// Returns whether the wire always sends a message of the assistant with this part. Otherwise the messages
+/// of the user before and after it may be joined.
 fn is_written(part: &Part, rules: &ServiceRules) -> bool {
     let is_own = |native: Option<&Native>| {
         native.is_some_and(|native| &*native.wire == wire_name(rules.wire))

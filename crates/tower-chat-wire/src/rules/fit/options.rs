@@ -1,4 +1,4 @@
-//! The definitions of tools, and the choice between them.
+//! Changes the definitions of tools, and the tool choice.
 
 use serde_json::{Value, json};
 use tower_chat_core::{Change, ChangeKind, ChatOptions, ToolChoice, ToolDefinition};
@@ -12,11 +12,11 @@ use crate::{
     },
 };
 
-/// The fields of requests in which the wires have the choice between the tools.
+/// The fields of a request that contain the tool choice, on all wires.
 const CHOICES: [&str; 4] = ["tool_choice", "toolChoice", "toolConfig", "tool_config"];
 
 impl Fitting<'_> {
-    /// The options, if they change.
+    /// Returns the options to send, or `None` if the options are sent unchanged.
     pub(super) fn options(&mut self, options: &ChatOptions) -> Option<ChatOptions> {
         let mut sent = options.clone();
         let mut has_changed = self.leave_out_tools(&mut sent);
@@ -33,7 +33,7 @@ impl Fitting<'_> {
                 tool.parameters = json!({"type": "object", "properties": {}});
                 has_changed = true;
             }
-            // A definition that was read from the wire is written as it was, where that is accepted.
+            // A definition that was read from this wire is sent unchanged, except to OpenAI.
             let is_of_wire = tool
                 .native
                 .as_ref()
@@ -61,7 +61,8 @@ impl Fitting<'_> {
         has_changed.then_some(sent)
     }
 
-    /// Sends the names of tools in a choice that the request has as JSON of its wire as it sends the tools.
+    /// Replaces the names of tools in a tool choice that the request has as JSON of its wire. Returns
+    /// whether a name was replaced.
     fn rename_chosen(&self, choice: &mut Value) -> bool {
         let mut has_changed = false;
         match choice {
@@ -82,7 +83,8 @@ impl Fitting<'_> {
         has_changed
     }
 
-    /// Leaves out tools none of which may be called, where the wire has no word for that.
+    /// Removes the tools if none may be called and the wire cannot express this choice. Returns whether the
+    /// options were changed.
     fn leave_out_tools(&mut self, options: &mut ChatOptions) -> bool {
         let may_call_none = options.tool_choice == Some(ToolChoice::None);
         if self.rules.wire != BodyWire::BedrockConverse || !may_call_none {
@@ -97,7 +99,8 @@ impl Fitting<'_> {
         true
     }
 
-    /// Defines the tools that the history calls, where the service wants definitions and there are none.
+    /// Adds definitions of the tools that the history calls, if the service requires definitions and the
+    /// request has none. Returns whether definitions were added.
     fn define_called(&mut self, options: &mut ChatOptions) -> bool {
         let has_blocks = !self.called.is_empty() || self.has_results;
         let is_defined = options

@@ -1,4 +1,4 @@
-//! The parts of a message, one by one.
+//! Changes the parts of a message.
 
 use std::collections::HashSet;
 
@@ -30,7 +30,7 @@ impl Fitting<'_> {
         match part {
             Part::Text(text) => {
                 let mut native = self.native(message, text.native.as_ref(), fitted_parts);
-                // It may cite what is left out.
+                // The native item may cite a removed result.
                 if !fitted_parts.left_out.is_empty() && native.take().is_some() {
                     fitted_parts.has_changed = true;
                 }
@@ -102,7 +102,7 @@ impl Fitting<'_> {
                 .is_some_and(|id| self.unanswered.contains(&id))
     }
 
-    /// The native item of a part, unless another service made it.
+    /// Returns the native item of a part, unless another service made the item.
     pub(super) fn native(
         &mut self,
         message: &Message,
@@ -136,7 +136,7 @@ impl Fitting<'_> {
         is_foreign || is_refused
     }
 
-    /// Media in a message of the user, the system or the assistant.
+    /// Returns the part to send for media in a message of the user, the system or the assistant.
     fn media(&mut self, message: &Message, media: &Media, fitted_parts: &mut FittedParts) -> Part {
         let native = self.native(message, media.native.as_ref(), fitted_parts);
         let mut sent = media.clone();
@@ -169,7 +169,8 @@ pub(super) fn with_native<P>(
     part
 }
 
-/// Adds a text to media that the service takes beside a text alone.
+/// Adds a text to a message with documents and without a text. The service accepts documents only together
+/// with a text.
 pub(super) fn add_text_beside(fitted_parts: &mut FittedParts) {
     let is_document = |part: &Part| matches!(part, Part::Media(media) if !media::is_image(media));
     let has_text = fitted_parts
@@ -182,10 +183,11 @@ pub(super) fn add_text_beside(fitted_parts: &mut FittedParts) {
     }
 }
 
-/// Makes one text of the texts among the parts, without native items, which would make it a list. Returns
-/// whether that changes how they are written.
+/// Joins the texts among the parts without their native items, because a text with a native item would be
+/// sent as a list. Returns whether the parts were changed.
 ///
-/// Pieces of an answer go on in each other, as between two citations. Those of other messages do not.
+/// The texts of an answer are joined without a separator, because they may be pieces of one sentence
+/// between citations. The texts of other messages are joined with a line break.
 pub(super) fn join_texts(parts: &mut Vec<Part>, role: Role, rules: &ServiceRules) -> bool {
     let is_of_wire = |text: &Text| {
         text.native.as_ref().is_some_and(|native| &*native.wire == wire_name(rules.wire))

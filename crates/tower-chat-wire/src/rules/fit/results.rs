@@ -1,4 +1,4 @@
-//! The results of tools.
+//! Changes the results of tools.
 
 use tower_chat_core::{ChangeKind, Media, Message, Part, Role, Text, ToolResult};
 
@@ -98,7 +98,7 @@ impl Fitting<'_> {
         sent
     }
 
-    /// Where media of a result go.
+    /// Decides the position of media of a result.
     fn result_media(&mut self, media: &Media, is_text_only: bool) -> Placed {
         let rules = self.rules;
         let native = media.native.clone().filter(|native| !is_foreign(Some(native), rules));
@@ -123,13 +123,13 @@ impl Fitting<'_> {
     }
 }
 
-/// Where media of a result go.
+/// The position of media of a result.
 #[derive(Debug)]
 enum Placed {
-    /// They stay in the result, in another form if there is one.
+    /// The result. The media replace those of the result, if there are any.
     Here(Option<Media>),
-    /// A message behind the results has them.
+    /// A message of the user after the results.
     Behind(Media),
-    /// A sentence stands in their place.
+    /// A sentence replaces the media.
     Sentence,
 }

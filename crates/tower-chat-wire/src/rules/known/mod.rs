@@ -1,4 +1,4 @@
-//! The rules of known services, and where each is documented.
+//! The rules of the known services, and the sources of these rules.
 
 mod chat;
 mod messages;
@@ -12,21 +12,21 @@ use crate::body::BodyWire;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct KnownService {
-    /// Its name, which is also that of its [provider](ServiceRules::choose) and its
-    /// [issuer](ServiceRules::issuer).
+    /// The name of the service. Its [provider](ServiceRules::choose) and its [issuer](ServiceRules::issuer)
+    /// have the same name.
     pub name: &'static str,
-    /// The wire that these rules are about. A service with several wires is in the list several times.
+    /// The wire of these rules. A service with several wires has an entry for each wire.
     pub wire: BodyWire,
-    /// The hosts of its addresses, and of those beneath them.
+    /// The hosts of the service. A host also includes names that end with `.` or `-` and the host.
     pub hosts: &'static [&'static str],
-    /// What its rules are, beyond those of any service of the wire.
+    /// Changes the rules of an unknown service of the wire to those of this service.
     change: fn(&mut ServiceRules),
-    /// The field of [`ServiceRules`] that a source is about, and the source.
+    /// The sources of the rules, each after the name of its field of [`ServiceRules`].
     pub sources: &'static [(&'static str, &'static str)],
 }
 
 impl KnownService {
-    /// Its rules, whatever the model is.
+    /// Returns the rules of the service that do not depend on the model.
     pub fn rules(&self) -> ServiceRules {
         let mut rules = ServiceRules::unknown(self.wire, self.name);
         (self.change)(&mut rules);
@@ -35,7 +35,7 @@ impl KnownService {
 }
 
 impl ServiceRules {
-    /// The rules of a [known](KNOWN) service on a wire, whatever the model is.
+    /// Returns the rules of a [known](KNOWN) service on a wire that do not depend on the model.
     pub fn named(wire: BodyWire, name: &str) -> Option<Self> {
         let known = KNOWN.iter().find(|known| known.wire == wire && known.name == name);
         known.map(KnownService::rules)
@@ -57,7 +57,7 @@ const GEMINI_SIGNATURES: &str = "https://ai.google.dev/gemini-api/docs/thought-s
 const DEEPSEEK_THINKING: &str = "https://api-docs.deepseek.com/guides/thinking_mode";
 const XAI_API: &str = "https://docs.x.ai/docs/api-reference";
 
-/// A service of this name on this wire.
+/// Creates the entry of a service on one wire.
 const fn service(
     name: &'static str,
     wire: BodyWire,

@@ -45,7 +45,7 @@ fn openai_responses(rules: &mut ServiceRules) {
     rules.user_media = MediaRule::of(OPENAI_MEDIA);
 }
 
-/// Results of xAI and DeepSeek are texts.
+/// Sets the rules of xAI and DeepSeek, whose results contain only text.
 fn text_results(rules: &mut ServiceRules) {
     unique_ids(rules);
     rules.tool_media = BEHIND;
@@ -61,7 +61,7 @@ const OPENAI_RESPONSES_SOURCES: &[(&str, &str)] = &[
     ("user_media", OPENAI_FILES),
 ];
 
-/// Pictures that the models see, and files. No message has a sound or a film.
+/// The types of images and files that the service accepts. It does not accept audio and video.
 const OPENAI_MEDIA: &[MediaKind] = &[
     kind("image/png", Sources::Any),
     kind("image/jpeg", Sources::Any),
