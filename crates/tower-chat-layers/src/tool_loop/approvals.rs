@@ -1,4 +1,4 @@
-//! Which waiting calls a request answers.
+//! Finds the pending calls that a request decides about.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -21,39 +21,40 @@ use crate::{
 ///
 /// # Errors
 ///
-/// As [`decide`].
+/// Returns the errors of [`decide`].
 pub(crate) fn check(run: &Run, request: &ChatRequest) -> Result<(), ToolLoopError> {
     let mut own = Replay::lenient();
     own.push_from(&request.messages, request.new_from);
     decide(request, Some(run), own.pending_batches(), None).map(drop)
 }
 
-/// The waiting calls that the decisions in a request let run, or refuse, in the order in which they
-/// were asked. `sent` are those that wait among the messages of the request. Without `rules` nothing
-/// can be run, and calls of the caller's tools that wait are not noticed.
+/// Returns the pending calls that the decisions in a request approve or reject, in the order of the
+/// calls. `sent` are pending batches among the messages of the request. Without `rules` no tool can be
+/// run, and pending calls of the caller's tools are not detected.
 ///
-/// Batches without any decision go on waiting. Where the caller executes a part of a batch, a request
-/// that is not required needs no decision: its call runs with the batch, unless it is rejected. What runs is the call of the request for approval,
-/// never anything out of a decision. A decision that something was answered to among the messages
-/// of the request is part of what happened before; it counts if its call still waits. One about a
-/// call whose result is the last that is known goes on from there: nothing is run again, and the
-/// model is shown the result.
+/// A batch without any decision remains pending. If the caller executes a part of a batch, a request
+/// that is not required needs no decision: its call runs with the batch, unless it is rejected. The
+/// executed call is always that of the approval request, and never data from the decision. A decision
+/// that is followed by an answer or a result among the request's messages belongs to the past, and is
+/// only applied if its call is still pending. A decision about a call whose result is the last known
+/// message continues from there: nothing runs again, and the model receives the result.
 ///
 /// # Errors
 ///
-/// [`ToolLoopError::ApprovalMissing`] for a batch that is decided in part, and
-/// [`ToolLoopError::ResultsMissing`] for one with calls that the caller has not answered;
-/// [`ToolLoopError::ApprovalAnswered`] and [`ToolLoopError::ApprovalUnknown`] for a decision about a
-/// call that has its result, or about a request that is nowhere, or waits in the conversation of
-/// which this one is a copy; [`ToolLoopError::ApprovalHeld`] for one about a call that another run is at
-/// work on; [`ToolLoopError::ApprovalContradicted`] for two that differ.
+/// - [`ToolLoopError::ApprovalMissing`] if only a part of a batch is decided.
+/// - [`ToolLoopError::ResultsMissing`] if a batch contains calls that the caller has not answered.
+/// - [`ToolLoopError::ApprovalAnswered`] if a decided call has its result.
+/// - [`ToolLoopError::ApprovalUnknown`] if an approval request does not exist, or is pending in the
+///   conversation from which this one was copied.
+/// - [`ToolLoopError::ApprovalHeld`] if another run is executing the call.
+/// - [`ToolLoopError::ApprovalContradicted`] if two decisions about a request differ.
 pub(super) fn decide(
     request: &ChatRequest,
     run: Option<&Run>,
     sent: Vec<PendingBatch>,
     rules: Option<&CallRules<'_>>,
 ) -> Result<Vec<PlannedCall>, ToolLoopError> {
-    // What is stored of the input of a run that is sent again is not in its request.
+    // The request of a run that is sent again does not contain the stored part of its input.
     let stored = run.map(|run| run.log().stored_approvals()).unwrap_or_default();
     let own = || request.messages.iter_from(request.new_from);
     let mut decisions = decisions(stored.iter().chain(own()));
@@ -69,7 +70,7 @@ pub(super) fn decide(
     let (mut missing, mut missing_results) = (Vec::new(), Vec::new());
     let stored = run.map(|run| run.log().pending_batches(own())).unwrap_or_default();
     for PendingBatch { waiting, returned, has_returned } in stored.into_iter().chain(sent) {
-        // Taken out, so that a request that is both stored and sent again counts once.
+        // Removed, because a request that is both stored and sent again counts once.
         let take = |waiting: PendingApproval| {
             let decision = decisions.remove(waiting.request.id.as_str());
             (waiting, decision)
@@ -121,9 +122,10 @@ pub(super) fn decide(
 ///
 /// # Errors
 ///
-/// [`ToolLoopError::ApprovalUnknown`] if it waits in the conversation of which this one is a copy;
-/// [`ToolLoopError::ApprovalAnswered`] if it has its result; [`ToolLoopError::ApprovalHeld`] if another run
-/// is at work on it.
+/// - [`ToolLoopError::ApprovalUnknown`] if the call is pending in the conversation from which this one
+///   was copied.
+/// - [`ToolLoopError::ApprovalAnswered`] if it has its result.
+/// - [`ToolLoopError::ApprovalHeld`] if another run is executing it.
 fn check_open(
     run: Option<&Run>,
     waiting: &PendingApproval,
@@ -138,7 +140,7 @@ fn check_open(
     }
 }
 
-/// The decisions in these messages. The first about a request counts.
+/// Returns the decisions in these messages. The first decision about a request counts.
 fn decisions<'a>(
     messages: impl Iterator<Item = &'a Arc<Message>>,
 ) -> HashMap<&'a str, &'a ApprovalResponse> {
@@ -151,7 +153,7 @@ fn decisions<'a>(
     decisions
 }
 
-/// The decisions of the last messages: no result and no word of the model stands behind them.
+/// Returns the decisions that no result and no answer of the model follows.
 fn last_decisions<'a>(
     messages: impl Iterator<Item = &'a Arc<Message>>,
 ) -> Vec<&'a ApprovalResponse> {
@@ -168,13 +170,13 @@ fn last_decisions<'a>(
     last
 }
 
-/// The requests that the last messages decide about.
+/// Returns the ids of the requests that the last messages decide about.
 fn new_decisions<'a>(messages: impl Iterator<Item = &'a Arc<Message>>) -> Vec<&'a str> {
     let decisions = last_decisions(messages).into_iter();
     decisions.map(|decision| decision.request_id.as_str()).collect()
 }
 
-/// The first request that the last messages both approve and reject.
+/// Returns the first request that the last messages both approve and reject.
 fn contradicted<'a>(messages: impl Iterator<Item = &'a Arc<Message>>) -> Option<&'a str> {
     let mut decided: HashMap<&str, bool> = HashMap::new();
     last_decisions(messages).into_iter().find_map(|decision| {
@@ -184,8 +186,9 @@ fn contradicted<'a>(messages: impl Iterator<Item = &'a Arc<Message>>) -> Option<
     })
 }
 
-/// Whether these messages hold an approval request, and the result of its call with no word of the
-/// model behind it: the run that the call was approved for goes on from there.
+/// Returns whether these messages contain an approval request and the result of its call, and no answer
+/// of the model after that result. The run for which the call was approved then continues from the
+/// result.
 fn is_unseen_among<'a>(messages: impl Iterator<Item = &'a Arc<Message>>, id: &str) -> bool {
     let messages: Vec<_> = messages.collect();
     let found = messages.iter().find_map(|message| {
@@ -197,7 +200,7 @@ fn is_unseen_among<'a>(messages: impl Iterator<Item = &'a Arc<Message>>, id: &st
     })
 }
 
-/// A call that was run before, and whose result the service has not been sent.
+/// Returns a planned call that was run before and whose result the service has not received.
 fn known_already((waiting, result): (PendingApproval, ToolResult)) -> PlannedCall {
     let report = ToolReport::not_run(match result.is_error {
         true => ToolStatus::Error,
@@ -208,7 +211,7 @@ fn known_already((waiting, result): (PendingApproval, ToolResult)) -> PlannedCal
     PlannedCall { pending, action: Action::Reuse(Box::new((result, report))) }
 }
 
-/// Why a decision about a request has no effect.
+/// Returns the error for a decision that has no effect.
 fn not_waiting(
     request: &ChatRequest,
     run: Option<&Run>,
@@ -242,17 +245,17 @@ fn planned(
     }
 }
 
-/// The waiting calls that a request answers.
+/// The pending calls that a request decides about.
 #[derive(Default)]
 pub(super) struct Approved {
     pub(super) calls: Vec<PlannedCall>,
-    /// Those of them that cannot be run with what is stored, and of which no record says so yet.
-    /// Nothing of the batch runs until one does.
+    /// The calls that cannot run with their stored arguments, and whose refusal is not recorded yet. No
+    /// call of the batch runs before it is recorded.
     pub(super) refused: Vec<PlannedCall>,
 }
 
-/// The waiting calls that the request's own messages decide about: stored ones, and ones among
-/// them. What is known of them already is not run again.
+/// Returns the pending calls that the request's own messages decide about, stored calls and calls among
+/// these messages. Calls with a known outcome do not run again.
 pub(super) fn approved(
     request: &ChatRequest,
     run: Option<&Run>,

@@ -1,5 +1,5 @@
-//! How a run of the loop begins: with the model, with approved calls, or where an earlier attempt was
-//! interrupted.
+//! The begin of a run of the loop: with a service call, with approved calls, or at the step where an
+//! earlier attempt was interrupted.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -61,7 +61,8 @@ impl<S> Rounds<S> {
             approved(&request, run.as_ref(), &transcript, &rules)?;
         let approves = !approved.is_empty() || !refused.is_empty();
         if let (false, true, Some(run)) = (has_persister, approves, &run) {
-            // Their calls are in a history that no layer would put before their results.
+            // Without a persister, no layer would put the history with these calls before their
+            // results.
             return Err(run.persister_missing().into());
         }
         let interrupted = run.as_ref().map(|run| run.log().take_interrupted()).unwrap_or_default();
@@ -100,7 +101,7 @@ impl<S> Rounds<S> {
         Ok(rounds)
     }
 
-    /// Goes on where an earlier attempt at the run was interrupted, if it was.
+    /// Resumes an earlier attempt at the run, if it was interrupted.
     fn resume(
         &mut self,
         interrupted: InterruptedRun,
@@ -108,7 +109,7 @@ impl<S> Rounds<S> {
     ) -> Result<(), ToolLoopError> {
         let InterruptedRun { response, calls: known, .. } = interrupted;
         for message in &response {
-            // What comes next is numbered on from it.
+            // The following messages are numbered after this one.
             let message = self.transcript.number(message.clone(), &self.clock);
             self.transcript.push_sent(&message);
         }
@@ -129,7 +130,7 @@ impl<S> Rounds<S> {
                 self.settle(&mut calls, &known, unknown_calls)?;
                 Phase::Running { calls, finish }
             }
-            // What it asked for is not known any more: the model is asked again.
+            // The calls of this response were not stored, so the model is called again.
             NextStep::Finish if response.last().is_some_and(|last| is_without_calls(last)) => {
                 Phase::Calling
             }
@@ -153,7 +154,7 @@ impl<S> Rounds<S> {
     }
 }
 
-/// The run begins with approved calls, if there are any, else with the model.
+/// Returns the first phase: running the approved calls, or calling the model if there are none.
 fn first_phase(
     approved: Vec<PlannedCall>,
     refused: Vec<PlannedCall>,
@@ -170,7 +171,7 @@ fn first_phase(
     Phase::Running { calls, finish: Box::default() }
 }
 
-/// What each service call carries besides its messages.
+/// Returns the extensions of each service call.
 fn call_extensions(request: &ChatRequest, run_of_loop: Option<&RunOfLoop>) -> http::Extensions {
     let mut extensions = request.extensions.clone();
     extensions.insert(ServiceCall { ordinal: 0 });
@@ -180,8 +181,8 @@ fn call_extensions(request: &ChatRequest, run_of_loop: Option<&RunOfLoop>) -> ht
     extensions
 }
 
-/// The run's messages as the loop sends them: the new ones alone where a layer below was found that
-/// puts the history before them.
+/// Returns the run's messages as the loop sends them. If the loop has found a layer below that puts the
+/// history before each call, the loop sends only new messages.
 fn transcript(
     request: &ChatRequest,
     run: Option<&Run>,
@@ -203,8 +204,8 @@ fn transcript(
     }
 }
 
-/// The numbers of the sources that the run's tools find, after those of the conversation: as the run
-/// has loaded it, else as the request brought it.
+/// Returns the numbers for sources that the run's tools find. They follow the numbers in the
+/// conversation that the run has loaded, or, without a run, in the request.
 fn source_numbers(
     run: Option<Run>,
     run_of_loop: Option<RunOfLoop>,
@@ -219,7 +220,7 @@ fn source_numbers(
     })
 }
 
-/// Names the tools for their hooks to the run, or to the persister that will begin it.
+/// Passes the tools, for their hooks, to the run or to the persister that will begin it.
 pub(super) fn use_tools(run: Option<&Run>, run_of_loop: Option<&RunOfLoop>, tools: &Tools) {
     match (run, run_of_loop) {
         (Some(run), _) => run.log().use_tools(tools),
@@ -228,13 +229,13 @@ pub(super) fn use_tools(run: Option<&Run>, run_of_loop: Option<&RunOfLoop>, tool
     }
 }
 
-/// Whether the layers that the run needs are below, as far as polling for readiness shows; checked
-/// before the model is paid and before any tool runs, approved ones included.
+/// Returns whether a persister is below the loop, as far as polling for readiness can find it. Checked
+/// before the first paid service call and before any tool runs, approved calls included.
 ///
 /// # Errors
 ///
-/// If a persistence layer is on the wrong side of the loop, or if nothing below would store the run
-/// and the policy is to fail then.
+/// Returns an error if a persistence layer is on the wrong side of the loop, or if no layer below would
+/// store the run and the policy is to fail.
 pub(super) async fn check_layers<S>(
     ready: &mut S,
     settings: &Settings,
@@ -255,7 +256,7 @@ where
     let run = request.extensions.get::<Run>().filter(|run| !run.is_written_at_end());
     let Some(run) = run.filter(|_| !settings.assumes_persister_below) else { return Ok(true) };
     if !below.holds(LayerKind::PerServiceCallPersistence) {
-        // Its caller may have left out to poll it.
+        // The caller may not have polled the loop's service for readiness.
         poll_fn(|cx| below.poll_ready(ready, cx)).await.map_err(Into::into)?;
     }
     let has_persister = below.holds(LayerKind::PerServiceCallPersistence);

@@ -1,4 +1,4 @@
-//! What a run has used of its limits.
+//! Counts the rounds, calls and failures of a run for its limits.
 
 use tower_chat_core::{ConversationKey, Usage};
 
@@ -8,45 +8,45 @@ use crate::{
     run::InterruptedRun,
 };
 
-/// What is counted over a run.
+/// The counters of a run.
 #[derive(Default)]
 pub(super) struct RunCounters {
     pub(super) service_calls: u32,
     pub(super) usage: Usage,
-    /// Batches so far, approved ones included.
+    /// The number of batches, approved ones included.
     pub(super) batches: usize,
-    /// Rounds so far, as the limit counts them.
+    /// The number of rounds for the limit.
     pub(super) rounds: usize,
-    /// Paused answers that went on.
+    /// The number of paused answers that were continued.
     pub(super) pauses: u32,
     tool_calls: usize,
     failing_rounds: usize,
     failures: Vec<ToolFailure>,
-    /// What a service did not take as it is stored was logged.
+    /// Changes of stored messages for the service were already logged in this run.
     pub(super) has_logged_changes: bool,
 }
 
 impl RunCounters {
-    /// What an earlier attempt at the run has used. Approved calls whose outcome is known count
-    /// with it.
+    /// Creates the counters of a run after an earlier attempt. Approved calls with a known outcome
+    /// count as calls of that attempt.
     pub(super) fn resumed(interrupted: &InterruptedRun, approved: &[PlannedCall]) -> Self {
         let has_run = |call: &&PlannedCall| matches!(call.action, Action::Reuse(_));
         let rounds = interrupted.rounds;
         Self {
             rounds,
-            // That of the response is run again.
+            // The batch of the interrupted response runs again.
             batches: rounds.saturating_sub(usize::from(!interrupted.response.is_empty())),
             tool_calls: interrupted.tool_calls + approved.iter().filter(has_run).count(),
             ..Self::default()
         }
     }
 
-    /// How many tool calls were let run so far.
+    /// Returns the number of tool calls that were allowed to run.
     pub(super) fn tool_calls(&self) -> usize {
         self.tool_calls
     }
 
-    /// Refuses the calls of a batch that are over the budget, and counts the others.
+    /// Refuses the calls of a batch that exceed the budget, and counts the others.
     pub(super) fn charged(
         &mut self,
         mut calls: Vec<PlannedCall>,
@@ -57,13 +57,13 @@ impl RunCounters {
         calls
     }
 
-    /// Counts the calls of a batch that are to run.
+    /// Adds the calls of a batch that are to run.
     pub(super) fn count_calls(&mut self, calls: &[PlannedCall]) {
         self.tool_calls += calls.iter().filter(|call| call.is_to_run()).count();
     }
 
-    /// Takes note of the failures of a batch, and fails the run where a tool wants it, or where there
-    /// are too many in a row.
+    /// Adds the failures of a batch. Fails the run if a tool requires it, or if too many consecutive
+    /// rounds have failed.
     pub(super) fn failed(
         &mut self,
         mut failures: Vec<ToolFailure>,

@@ -1,4 +1,4 @@
-//! What can go wrong in the loop itself.
+//! The errors of the tool loop itself.
 
 use std::{any::Any, error::Error, fmt, time::SystemTime};
 
@@ -16,7 +16,7 @@ use crate::{
 /// ```
 /// use tower_chat::{BoxError, ToolLoopError};
 ///
-/// /// Whose fault it is that a run failed in its tools.
+/// /// Returns the cause of a run that failed in its tools.
 /// fn whose(error: &BoxError) -> &'static str {
 ///     match error.downcast_ref::<ToolLoopError>() {
 ///         Some(ToolLoopError::ToolFailedRun { .. }) => "a tool has ended the run",
@@ -33,104 +33,104 @@ use crate::{
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ToolLoopError {
-    /// Too many rounds in a row had a failing tool.
+    /// Too many consecutive rounds had a failing tool.
     ConsecutiveFailures {
-        /// How many rounds failed in a row.
+        /// The number of consecutive failing rounds.
         rounds: usize,
-        /// Every failure of those rounds, oldest first.
+        /// All failures of these rounds, the oldest first.
         failures: Vec<ToolFailure>,
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
-    /// A tool failed the run, by [`ToolError::fail_run`]. Results of other calls are stored as they
-    /// are of a run that is cancelled.
+    /// A tool failed the run with [`ToolError::fail_run`]. Results of other calls are stored as for a
+    /// cancelled run.
     ToolFailedRun {
         /// The call and its error.
         failure: ToolFailure,
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
-    /// A batch of approval requests was answered only in part; nothing was run.
+    /// Only a part of a batch of approval requests was decided. No call was run.
     ApprovalMissing {
-        /// The requests without an answer.
+        /// The approval requests without a decision.
         ids: Vec<String>,
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
-    /// An approval request was answered whose call has its result already; nothing was run.
+    /// The call of a decided approval request already has its result. No call was run.
     ApprovalAnswered {
-        /// The request.
+        /// The id of the approval request.
         id: String,
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
-    /// An approval request was answered that is neither stored nor among the messages of the
-    /// request; nothing was run.
+    /// A decided approval request is neither stored nor among the messages of the request. No call was
+    /// run.
     ApprovalUnknown {
-        /// The request that was named.
+        /// The id in the decision.
         id: String,
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
-    /// An approval request was answered whose call another run is at work on, in another process: it
-    /// renews the time until which it holds the call. Nothing was run, and the model was not called.
+    /// The call of a decided approval request is being executed by a run in another process, which
+    /// renews its claim. No call was run, and the model was not called.
     ApprovalHeld {
-        /// The request.
+        /// The id of the approval request.
         id: String,
-        /// Until when the call is held. If it is not held longer then, its run has died.
+        /// The end of the claim. If it is not renewed until then, the other run has died.
         until: SystemTime,
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
-    /// An approval request was both approved and rejected; nothing was run.
+    /// An approval request was both approved and rejected. No call was run.
     ApprovalContradicted {
-        /// The request.
+        /// The id of the approval request.
         id: String,
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
-    /// Calls were approved that wait for results of calls of the same answer that the caller
-    /// executes. Nothing was run.
+    /// Calls were approved although calls of the same answer that the caller executes have no results.
+    /// No call was run.
     ResultsMissing {
         /// The calls without a result.
         calls: Vec<CallNotRun>,
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
-    /// Approved calls cannot be run: their tools' `persist` hooks have changed the arguments, and
-    /// what was approved is stored nowhere. Nothing of the batch was run, and the model was not
-    /// called. Each of the calls has an error result in the record by now, so the same approvals
-    /// sent again run the rest of the batch and show the model these results.
+    /// Approved calls cannot be run, because the `persist` hooks of their tools have changed the stored
+    /// arguments and the approved arguments are not stored. No call of the batch was run, and the model
+    /// was not called. The record now contains an error result for each of these calls. If the same
+    /// approvals are sent again, the rest of the batch runs and the model receives these results.
     ArgumentsNotKept {
-        /// The calls.
+        /// The calls that cannot be run.
         calls: Vec<CallNotRun>,
         /// The conversation.
         conversation: Option<ConversationKey>,
     },
-    /// Calls of a run that was interrupted may or may not have run, and the policy is not to go
-    /// on without knowing. The run is still open.
+    /// Calls of an interrupted run may or may not have run, and the policy does not allow the run to
+    /// continue without knowing. The run remains open.
     UnknownCalls {
-        /// The calls.
+        /// The calls with an unknown outcome.
         calls: Vec<UnknownCall>,
         /// The conversation.
         conversation: Option<ConversationKey>,
     },
-    /// An answer of the model holds more calls than the loop allows. Nothing of the answer was run,
-    /// and nothing of it is stored.
+    /// An answer of the model contains more calls than the loop allows. None of its calls was run, and
+    /// nothing of the answer is stored.
     TooManyCalls {
-        /// How many calls had arrived when the answer was refused.
+        /// The number of calls that had arrived when the answer was refused.
         calls: usize,
-        /// How many are allowed.
+        /// The allowed number of calls.
         limit: usize,
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
-    /// A `PerServiceCallPersistence` stands above the loop.
+    /// A `PerServiceCallPersistence` is above the loop.
     PersisterAbove {
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
-    /// A `PerRunPersistence` stands below the loop. The model was not called, and no tool was run.
+    /// A `PerRunPersistence` is below the loop. The model was not called, and no tool was run.
     PerRunPersistenceBelow {
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
@@ -228,7 +228,7 @@ impl Error for ToolLoopError {
 }
 
 impl TooManyCalls {
-    /// The error of the layer that refuses the answer.
+    /// Returns the error of the layer that refuses the answer.
     pub(crate) fn in_conversation(self, conversation: Option<&ConversationKey>) -> ToolLoopError {
         let Self { calls, limit } = self;
         ToolLoopError::TooManyCalls { calls, limit, conversation: conversation.cloned() }
@@ -236,8 +236,8 @@ impl TooManyCalls {
 }
 
 impl ToolLoopError {
-    /// Whether the same request may succeed if it is sent again: where the tools may behave
-    /// differently the next time, or another process is at work on a call.
+    /// Returns whether the same request may succeed if it is sent again. True if the tools may behave
+    /// differently the next time, or if another process is executing a call.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::ConsecutiveFailures { .. }
@@ -263,7 +263,7 @@ impl ToolLoopError {
 pub struct CallNotRun {
     /// The tool's name.
     pub tool: String,
-    /// The id of the call, as the model is shown it.
+    /// The id of the call, as the model receives it.
     pub call_id: String,
 }
 
@@ -274,18 +274,18 @@ pub struct CallNotRun {
 pub struct ToolFailure {
     /// The tool's name.
     pub tool: String,
-    /// The id of the call, as the model is shown it.
+    /// The id of the call, as the model receives it.
     pub call_id: String,
-    /// The round, from 0.
+    /// The number of the round, from 0.
     pub round_index: usize,
-    /// What the tool returned: its error, its panic as [`ToolPanicked`], or the text of its error
+    /// The error that the tool returned, its panic as [`ToolPanicked`], or the text of its error
     /// result.
     #[source]
     pub source: BoxError,
 }
 
 impl ToolFailure {
-    /// Whether the tool wants the run to fail.
+    /// Returns whether the tool requires the run to fail.
     pub(super) fn fails_run(&self) -> bool {
         matches!(ToolError::effect_of(&*self.source), Some(Effect::FailRun(_)))
     }
@@ -311,13 +311,13 @@ impl ToolPanicked {
     }
 }
 
-/// A loop cannot be limited to no rounds at all.
+/// A tool loop was limited to 0 rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a tool loop needs at least one round: leave the loop out to run no tools")]
 pub struct ZeroRounds;
 
-/// An error with everything it says about its causes, on one line. What a [`ToolError`] does is not
-/// one of them, and neither is whether to retry.
+/// Displays an error with its causes on one line, without the effect of a [`ToolError`] and without
+/// retry verdicts.
 pub(super) struct Chain<'a>(pub(super) &'a (dyn std::error::Error + 'a));
 
 impl fmt::Display for Chain<'_> {

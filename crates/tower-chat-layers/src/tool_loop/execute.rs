@@ -1,4 +1,4 @@
-//! Running the calls of one batch.
+//! Runs the calls of one batch.
 
 use std::{future::poll_fn, panic::AssertUnwindSafe, sync::Arc, task::Poll};
 
@@ -28,29 +28,30 @@ pub(super) struct Executor<'a> {
     pub(super) settings: &'a Settings,
     pub(super) context: &'a Arc<RunContext>,
     pub(super) clock: &'a Clock,
-    /// The run that makes starts and outcomes durable, if there is one.
+    /// The run that stores starts and outcomes, if there is one.
     pub(super) run: Option<&'a Run>,
     pub(super) round_index: usize,
 }
 
 /// A call whose tool runs in this batch.
 struct CallToRun {
-    /// Its position among all calls of the batch.
+    /// The position among all calls of the batch.
     sequence_index: usize,
     pending: PendingCall,
     tool: Arc<dyn Tool>,
 }
 
 impl Executor<'_> {
-    /// Answers the calls that need no tool, then runs the others and adds what they come to as it
-    /// comes.
+    /// Answers the calls that need no tool, then runs the other calls and adds their outcomes in the
+    /// order of completion.
     ///
-    /// One after the other, a call that terminates the run is the last; at the same time, all run.
+    /// In sequential mode, no call runs after one that terminates the run. In concurrent mode, all
+    /// calls run.
     ///
     /// # Errors
     ///
-    /// If a start or an outcome could not be made durable. Nothing more is started then; the
-    /// outcomes so far are among `outcomes`.
+    /// Returns an error if a start or an outcome could not be stored. No further tool is started then,
+    /// and `outcomes` contains the outcomes until that point.
     pub(super) async fn execute(
         &self,
         calls: Vec<PlannedCall>,
@@ -63,7 +64,7 @@ impl Executor<'_> {
             run.write_beside(Event::ToolsNotRun { outcomes }).await?;
         }
         if outcomes.terminate && !self.settings.concurrent {
-            // An earlier attempt has run the tool that ends the run; it was the last to run.
+            // An earlier attempt has run the tool that ends the run. No further call may run.
             return Ok(());
         }
         let at_once = if self.settings.concurrent { calls.len() } else { 1 };
@@ -76,12 +77,14 @@ impl Executor<'_> {
         if self.settings.concurrent {
             return self.execute_at_once(calls, not_run, outcomes).await;
         }
-        // The start of a call is made durable with the outcome of the one before, or after it.
+        // The start of a call is stored in the same write as the outcome of the previous call, or after
+        // it.
         let nexts: Vec<_> = calls.iter().skip(1).map(|call| call.pending.position()).collect();
         let mut nexts = nexts.into_iter();
         for CallToRun { sequence_index, pending, tool } in calls {
             let position = pending.position();
-            // Tools that are ready at once would keep the worker until the last of them.
+            // Without this yield, tools that are ready immediately would occupy the worker thread until
+            // the last of them.
             consume_budget().await;
             if !self.may_start((sequence_index, position), &outcomes.started) {
                 break;
@@ -93,13 +96,14 @@ impl Executor<'_> {
                 Some(of_call) => {
                     let is_last = ends_batch || self.context.handle.is_stopped();
                     let next = next.filter(|_| !is_last);
-                    // With the first outcome.
+                    // The first outcome's write contains these outcomes too.
                     let beside = std::mem::take(&mut not_run);
                     Some(self.note(of_call, beside, next, outcome.terminate))
                 }
                 None => None,
             };
-            // Before it is durable: whoever stops the run meanwhile knows it.
+            // Added before the outcome is durable, because a stop of the run in the meantime must find
+            // it.
             outcomes.add(sequence_index, outcome);
             if let Some(noted) = noted {
                 noted.await?;
@@ -111,7 +115,7 @@ impl Executor<'_> {
         Ok(())
     }
 
-    /// Runs all calls at the same time. What came out of each is made durable by itself.
+    /// Runs all calls concurrently. Each outcome is stored in a separate write.
     async fn execute_at_once(
         &self,
         calls: Vec<CallToRun>,
@@ -134,7 +138,8 @@ impl Executor<'_> {
         loop {
             consume_budget().await;
             let step = poll_fn(|cx| {
-                // First, since what is durable decides whether a call that ends now is the last.
+                // Polled first, because the number of durable outcomes decides whether the next call is
+                // the last one.
                 if let Poll::Ready(Some(noted)) = noting.poll_next_unpin(cx) {
                     return Poll::Ready(Some(Step::Noted(noted)));
                 }
@@ -148,19 +153,20 @@ impl Executor<'_> {
                 None => break,
                 Some(Step::Noted(Ok(()))) => durable += 1,
                 Some(Step::Noted(Err(error))) => _ = failure.get_or_insert(error),
-                // The run was stopped before the tool began.
+                // The run was stopped before the tool started.
                 Some(Step::Ran(None)) => {}
                 Some(Step::Ran(Some(ran))) => {
                     let (index, position, outcome) = *ran;
                     ended += 1;
                     let of_call = outcome.of(self.noted(position));
-                    // Before it is durable: whoever stops the run meanwhile knows it.
+                    // Added before the outcome is durable, because a stop of the run in the meantime
+                    // must find it.
                     outcomes.add(index, outcome);
                     let Some(of_call) = of_call else { continue };
-                    // Where others are still under way to the store, the end is written by itself.
+                    // If other outcomes are not durable yet, a separate write ends the run.
                     let is_last = ended == to_run && durable + 1 == to_run;
                     let ends_run = outcomes.terminate && is_last;
-                    // With the first outcome.
+                    // The first outcome's write contains these outcomes too.
                     let beside = std::mem::take(&mut not_run);
                     noting.push(self.note(of_call, beside, None, ends_run));
                 }
@@ -169,7 +175,8 @@ impl Executor<'_> {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Whether a tool may start, which is noted: once the run is stopped, no further tool is started.
+    /// Returns whether a tool may start, and records the start. No tool starts after the run is
+    /// stopped.
     fn may_start(
         &self,
         (sequence_index, position): (usize, Option<CallOfRun>),
@@ -185,11 +192,11 @@ impl Executor<'_> {
         true
     }
 
-    /// Answers the calls whose tools do not run in this batch: refused ones, and those whose result
-    /// is known. It comes before the first tool starts, so that a tool which ends the run, and the
-    /// commit that may be written with its outcome, find them answered wherever they stand.
+    /// Answers the calls whose tools do not run in this batch: refused calls, and calls whose result is
+    /// known. This happens before the first tool starts, because a tool may end the run, and the commit
+    /// in the write of its outcome must contain these answers.
     ///
-    /// Returns the calls to run, and what the run needs to know of the others.
+    /// Returns the calls to run, and the outcomes of the other calls for the run.
     fn answer_without_tools(
         &self,
         calls: Vec<PlannedCall>,
@@ -217,7 +224,7 @@ impl Executor<'_> {
         (to_run, not_run)
     }
 
-    /// Makes durable what came out of a call that has run, and that `next` is about to run.
+    /// Stores the outcome of a call, and that `next` is about to run.
     async fn note(
         &self,
         of_call: ToolOutcome,
@@ -231,7 +238,7 @@ impl Executor<'_> {
         }
     }
 
-    /// The position of a call, if there is a run that makes its start and its outcome durable.
+    /// Returns the position of a call, if a run stores its start and its outcome.
     fn noted(&self, position: Option<CallOfRun>) -> Option<CallOfRun> {
         position.filter(|position| self.run.is_some_and(|run| run.log().records_call(*position)))
     }
@@ -269,7 +276,7 @@ impl Executor<'_> {
         outcome
     }
 
-    /// What a tool comes to, inside its span.
+    /// Awaits a tool inside its span, and returns its output.
     async fn traced(
         &self,
         call: &PendingCall,
@@ -293,8 +300,8 @@ impl Executor<'_> {
         answer
     }
 
-    /// What an earlier attempt, or the policy for calls that may or may not have run, says of a
-    /// call.
+    /// Returns the outcome of a call that was not run again, from an earlier attempt or from the policy
+    /// for calls that may or may not have run.
     fn reused(
         &self,
         pending: &PendingCall,
@@ -314,7 +321,7 @@ impl Executor<'_> {
     fn answered(&self, pending: &PendingCall, output: ToolOutput) -> Outcome {
         let failure = output.is_error.then(|| self.failure(pending, BoxError::from(output.text())));
         if output.is_error {
-            // What it says is for the model, and may hold what a user wrote.
+            // The text is not logged, because it is for the model and may contain user data.
             tracing::warn!(
                 conversation = self.context.conversation().map(tracing::field::display),
                 tool = pending.name(),
@@ -369,14 +376,15 @@ impl Executor<'_> {
     }
 }
 
-/// What happens next among calls that run at the same time.
+/// The next event among calls that run concurrently.
 enum Step {
     Ran(Option<Box<(usize, Option<CallOfRun>, Outcome)>>),
     Noted(Result<(), PersistenceError>),
 }
 
 async fn run_caught(tool: Arc<dyn Tool>, context: ToolContext) -> Result<ToolOutput, BoxError> {
-    // What the tool leaves half-done after a panic is the tool's own; nothing of the loop is.
+    // A panic can only leave state of the tool inconsistent, because the tool shares no state with the
+    // loop.
     let running = AssertUnwindSafe(async move { (*tool).call(context).await });
     match running.catch_unwind().await {
         Ok(result) => result,

@@ -1,4 +1,4 @@
-//! The layer and its settings.
+//! The tool loop layer and its settings.
 
 use std::{fmt, num::NonZeroUsize, sync::Arc};
 
@@ -7,9 +7,10 @@ use tower_layer::Layer;
 use super::{error::ZeroRounds, service::ToolLoopService, settings::Settings};
 use crate::{next_step::UnknownTools, tool::ToolSource};
 
-/// Runs the tools a model asks for, and calls it again with their results, until it answers.
+/// Runs the tools that a model requests, and calls the model again with their results, until it
+/// answers.
 ///
-/// See the [module](super) for its place in a stack, and for what goes wrong in another.
+/// The [module](super) describes its position in a stack, and the failures in other positions.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -46,8 +47,8 @@ pub struct ToolLoop {
 }
 
 impl ToolLoop {
-    /// A loop that runs these tools: a [`Tools`](crate::tool::Tools), a
-    /// [`SharedTools`](crate::tool::SharedTools), or a source of one's own.
+    /// Creates a loop that runs these tools. `tools` is a [`Tools`](crate::tool::Tools), a
+    /// [`SharedTools`](crate::tool::SharedTools), or another tool source.
     pub fn new(tools: impl ToolSource) -> Self {
         Self {
             settings: Arc::new(Settings {
@@ -64,94 +65,94 @@ impl ToolLoop {
         }
     }
 
-    /// Where the loop's tools come from.
+    /// Returns the source of the loop's tools.
     pub(crate) fn source(&self) -> Arc<dyn ToolSource> {
         self.settings.source.clone()
     }
 
-    /// The most rounds of a run, 40 by default. After the last one the model is called once more
-    /// without any tools declared; if it asks for tools all the same, its calls are returned
-    /// unexecuted.
+    /// Sets the maximum number of rounds of a run, 40 by default. After the last round the model is
+    /// called once more without declared tools. If it requests tools nevertheless, its calls are
+    /// returned unexecuted.
     ///
-    /// A run that is resumed goes on counting, unless
-    /// [`PerServiceCallPersistence`](crate::PerServiceCallPersistence) stands below the loop without
-    /// [`PerRunPersistence`](crate::PerRunPersistence) above it: then each request counts anew. The
-    /// same holds for [`max_calls`](Self::max_calls).
+    /// A resumed run continues the count, unless
+    /// [`PerServiceCallPersistence`](crate::PerServiceCallPersistence) is below the loop without
+    /// [`PerRunPersistence`](crate::PerRunPersistence) above it. In that stack each request starts a
+    /// new count. The same applies to [`max_calls`](Self::max_calls).
     ///
     /// # Errors
     ///
-    /// [`ZeroRounds`], if the number is 0.
+    /// Returns [`ZeroRounds`] if the number is 0.
     pub fn max_rounds(self, rounds: usize) -> Result<Self, ZeroRounds> {
         let rounds = NonZeroUsize::new(rounds).ok_or(ZeroRounds)?;
         Ok(self.with(|settings| settings.max_rounds = Some(rounds)))
     }
 
-    /// Lets a run have as many rounds as the model wants.
+    /// Removes the limit of rounds.
     #[must_use]
     pub fn unlimited_rounds(self) -> Self {
         self.with(|settings| settings.max_rounds = None)
     }
 
-    /// The most tool calls that are run in one run; no limit by default. A call over the budget is
-    /// not run and gets an error result that says so.
+    /// Sets the maximum number of tool calls that run in one run, without a limit by default. A call
+    /// over the budget is not run and gets an error result that says so.
     #[must_use]
     pub fn max_calls(self, calls: Option<usize>) -> Self {
         self.with(|settings| settings.max_calls = calls)
     }
 
-    /// The most calls that one answer of the model may hold, 1,000 by default; the largest recorded
-    /// answer has 8. An answer with more fails the run with
-    /// [`TooManyCalls`](super::ToolLoopError::TooManyCalls): none of its tools runs, and nothing of
-    /// it is stored.
+    /// Sets the maximum number of calls in one answer of the model, 1,000 by default. The largest
+    /// recorded answer has 8. An answer with more calls fails the run with
+    /// [`TooManyCalls`](super::ToolLoopError::TooManyCalls): none of its tools runs, and nothing of the
+    /// answer is stored.
     #[must_use]
     pub fn max_calls_per_answer(self, calls: Option<usize>) -> Self {
         self.with(|settings| settings.max_calls_per_answer = calls)
     }
 
-    /// Runs the calls of a batch at the same time, on the run's own task. Their results keep the
-    /// order of the calls. By default they run one after the other.
+    /// Sets whether the calls of a batch run concurrently, in the run's own task. Results are in the
+    /// order of the calls. By default, the calls run sequentially.
     #[must_use]
     pub fn concurrent(self, concurrent: bool) -> Self {
         self.with(|settings| settings.concurrent = concurrent)
     }
 
-    /// What happens when the model calls a tool that nobody knows.
+    /// Sets the handling of calls of unknown tools.
     #[must_use]
     pub fn unknown_tools(self, unknown_tools: UnknownTools) -> Self {
         self.with(|settings| settings.unknown_tools = unknown_tools)
     }
 
-    /// The most rounds in a row in which a tool may fail, 3 by default; one more, and the run
-    /// fails with [`ConsecutiveFailures`](super::ToolLoopError::ConsecutiveFailures). A round
-    /// without a failure starts the count anew. Arguments that a tool
-    /// [rejects](crate::ToolOutput::rejected_arguments) are a failure, since a model can repeat them
-    /// without end. Unknown tools, calls that a person rejects, and calls over the budget are no
-    /// failures.
+    /// Sets the maximum number of consecutive rounds with a failing tool, 3 by default. One more such
+    /// round fails the run with [`ConsecutiveFailures`](super::ToolLoopError::ConsecutiveFailures). A
+    /// round without a failure resets the count. Arguments that a tool
+    /// [rejects](crate::ToolOutput::rejected_arguments) count as a failure, because a model can repeat
+    /// them without end. Unknown tools, calls that a person rejects, and calls over the budget do not
+    /// count.
     #[must_use]
     pub fn max_failing_rounds(self, rounds: usize) -> Self {
         self.with(|settings| settings.max_failing_rounds = Some(rounds))
     }
 
-    /// Lets tools fail in as many rounds in a row as the model wants to try.
+    /// Removes the limit of consecutive failing rounds.
     #[must_use]
     pub fn unlimited_failing_rounds(self) -> Self {
         self.with(|settings| settings.max_failing_rounds = None)
     }
 
-    /// Tells the model what a tool's error says, with its causes. Off by default: errors may hold
-    /// what the model must not see.
+    /// Sets whether the model receives the text of a tool's error, with its causes. Off by default,
+    /// because errors may contain data that the model must not receive.
     #[must_use]
     pub fn include_error_details(self, include: bool) -> Self {
         self.with(|settings| settings.include_error_details = include)
     }
 
-    /// Says that `PerServiceCallPersistence` stands below, although the loop cannot see it.
+    /// Sets whether the loop assumes a `PerServiceCallPersistence` below it that it cannot find.
     ///
-    /// In per-service-call and journaled mode the loop refuses a stack without that layer before
-    /// any tool runs and before the model is called. It finds the layer by polling for readiness,
-    /// which a layer in between may answer on its own: tower's `Buffer` does. Better put such a
-    /// layer below `PerServiceCallPersistence`. With this setting a layer that is missing all the
-    /// same is noticed after the first service call only.
+    /// In per-service-call and journaled mode the loop refuses a stack without that layer before any
+    /// tool runs and before the model is called. The loop finds the layer by polling for readiness. A
+    /// layer in between may answer the poll itself, as tower's `Buffer` does. It is better to put such
+    /// a layer below `PerServiceCallPersistence`. With this setting, a missing layer is only detected
+    /// after the first service call.
     #[must_use]
     pub fn assume_persister_below(self, assume: bool) -> Self {
         self.with(|settings| settings.assumes_persister_below = assume)

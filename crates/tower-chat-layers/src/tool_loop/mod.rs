@@ -1,6 +1,6 @@
-//! The tool loop: calls the model, runs the tools it asks for, and calls it again.
+//! The tool loop: calls the model, runs the tools that it requests, and calls the model again.
 //!
-//! # Where it stands in a stack
+//! # Position in a stack
 //!
 //! ```text
 //! PerRunPersistence           above: opens and closes the run
@@ -10,62 +10,62 @@
 //!         model
 //! ```
 //!
-//! What goes wrong in another order:
+//! Failures in another order:
 //!
 //! - `PerServiceCallPersistence` above the loop would see a whole run as one service call, and a
 //!   crash would lose all of it. The loop refuses such a request with
 //!   [`ToolLoopError::PersisterAbove`].
 //! - `PerRunPersistence` below the loop would take every service call for a run of its own: the
-//!   results of a round would be stored as a new input, and a failed run would leave half a round.
-//!   It is refused with [`ToolLoopError::PerRunPersistenceBelow`].
-//! - No `PerServiceCallPersistence` below, in per-service-call or journaled mode, would store
-//!   nothing. It is refused before any tool runs and before the model is called; see
-//!   [`MissingPersister`](crate::MissingPersister).
-//! - A retry above the loop runs the tools again that have run already. Put it below, around each
-//!   service call; above, only a request with a conversation resumes instead of repeating.
-//! - tower's `Timeout` above the loop bounds a whole run up to the head of its answer, tools
-//!   included; below, it bounds a service call up to the head of its answer. A stream that stalls is
-//!   found by an [`IdleTimeout`](crate::idle_timeout::IdleTimeout) below.
-//! - A second loop below the loop runs the calls first; the outer one finds them answered.
+//!   results of a round would be stored as a new input, and a failed run would leave half a round in
+//!   the history. The loop refuses it with [`ToolLoopError::PerRunPersistenceBelow`].
+//! - Without `PerServiceCallPersistence` below, nothing would be stored in per-service-call or
+//!   journaled mode. The loop refuses the request before any tool runs and before the model is
+//!   called; see [`MissingPersister`](crate::MissingPersister).
+//! - A retry above the loop repeats tools that have already run. Put the retry below the loop, where
+//!   it repeats one service call. Above the loop, only a request with a conversation resumes its run.
+//! - tower's `Timeout` above the loop limits the time of a whole run until the head of its answer,
+//!   tools included. Below the loop, it limits the time of a service call until the head of its
+//!   answer. An [`IdleTimeout`](crate::idle_timeout::IdleTimeout) below detects a stream that stalls.
+//! - A second loop below the loop runs the calls first, and the outer loop finds them answered.
 //!
-//! A layer between the loop and the model client that is bounded (`ConcurrencyLimit`, `Buffer`)
-//! works: each service call waits for its own readiness, and none is held while tools run, so a
-//! tool may call the same service.
+//! A layer with bounded capacity (`ConcurrencyLimit`, `Buffer`) may be between the loop and the
+//! model client. Each service call waits for readiness separately, and the loop has no permit while
+//! tools run. A tool may therefore call the same service.
 //!
-//! # What the loop sends
+//! # Messages that the loop sends
 //!
-//! Without persistence below, each service call carries the whole history. Once a response names
-//! a [`HistoryOwner`](tower_chat_core::HistoryOwner), a layer below or the service keeps the history,
-//! and the next call carries only what is new: the results, and what was queued. If a later response
-//! names none, the whole history is sent again. The sentinel `HistoryOwner::Local` goes no further
-//! than the loop, in either direction.
+//! Without persistence below, each service call sends the whole history. After a response that names
+//! a [`HistoryOwner`](tower_chat_core::HistoryOwner), a layer below or the service stores the history,
+//! and the next call sends only new messages: the results, and queued messages. If a later response
+//! names none, the whole history is sent again. The sentinel `HistoryOwner::Local` is never passed on
+//! by the loop, in either direction.
 //!
-//! # What it returns
+//! # Messages that the loop returns
 //!
-//! Every message the run added, in order: the model's messages, the results of each batch as one
-//! message, and messages that were queued while the run was under way. Answers of a streamed
-//! request pass through live. The one [`Finish`](tower_chat_core::Finish) at the end is that of
-//! the last service call, with the usage of all.
+//! Every message that the run added, in order: the model's messages, the results of each batch as one
+//! message, and messages that were queued during the run. Answers of a streamed request are passed on
+//! immediately. The one [`Finish`](tower_chat_core::Finish) at the end is that of the last service
+//! call, with the usage of all service calls.
 //!
-//! # Calls that wait
+//! # Calls that wait for approval
 //!
-//! Where a call of an answer needs approval, the run ends with that answer, and nothing of it is
-//! run. The calls of tools that run here become approval requests, of which those that need no
-//! approval are not [`required`](tower_chat_core::ApprovalRequest::required). The calls that the
-//! caller executes (of declared tools, of tools in the request's options, unknown ones that are
-//! returned) stay calls. A streamed answer shows its deltas live, and its messages with calls once
-//! the answer is complete, in their order and in this form.
+//! If a call of an answer needs approval, the run ends with that answer, and none of its calls is
+//! run. The calls of tools of this loop become approval requests. Requests for calls that need no
+//! approval are not [`required`](tower_chat_core::ApprovalRequest::required). Calls that the caller
+//! executes (of declared tools, of tools in the request's options, unknown ones that are returned)
+//! remain calls. The deltas of a streamed answer are passed on immediately. Its messages with calls
+//! are passed on in order and in this form after the answer is complete.
 //!
-//! A later request brings the approvals. Once all requests of the answer have one (where the caller
-//! executes a part of it: all required requests), and all calls of the caller have their results,
-//! what waits is run, and the model is sent the results of
-//! the whole answer. Results may come in the same request or in an earlier one, which the model
-//! answers without being shown the calls that wait. Approvals before the results are refused with
+//! A later request contains the approvals. The pending calls run after all requests of the answer
+//! have a decision and all calls of the caller have their results. If the caller executes a part of
+//! the answer, only required requests need a decision. The model then receives the results of the
+//! whole answer. Results may arrive in the same request or in an earlier one, which the model answers
+//! without receiving the pending calls. Approvals before the results are refused with
 //! [`ToolLoopError::ResultsMissing`], and approvals of a part with
-//! [`ToolLoopError::ApprovalMissing`]; neither uses them up.
+//! [`ToolLoopError::ApprovalMissing`]. The caller can send refused approvals again.
 //!
-//! Dropping the response, or the future of it, cancels whatever has not happened yet, running
-//! tools included: nothing is detached.
+//! Dropping the response, or its future, cancels everything that has not happened yet, including
+//! running tools. The loop spawns no detached tasks.
 
 mod approvals;
 mod begin;

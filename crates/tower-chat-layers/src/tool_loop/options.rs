@@ -1,4 +1,4 @@
-//! The options of each service call: the caller's, with the tools of the set declared.
+//! The options of each service call: the caller's options with the declared tools of the set.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub(super) struct CallOptions {
     declared: Option<Declared>,
 }
 
-/// The caller's options with the tools of a set declared, for as long as the set stays the same.
+/// A cache of one entry: the caller's options with the tools of a set declared.
 struct Declared {
     tools: Tools,
     options: Arc<ChatOptions>,
@@ -23,17 +23,17 @@ impl CallOptions {
         Self { caller, declared: None }
     }
 
-    /// The tools the caller declared.
+    /// Returns the tools that the caller declared.
     pub(super) fn callers_tools(&self) -> &[ToolDefinition] {
         &self.caller.tools
     }
 
-    /// What the caller asked for, as far as it holds for the next service call.
+    /// Returns the caller's options, as far as they apply to the next service call.
     pub(super) fn callers(&self) -> Arc<ChatOptions> {
         self.caller.clone()
     }
 
-    /// The caller's options with these tools declared.
+    /// Returns the caller's options with these tools declared.
     pub(super) fn with_tools(&mut self, tools: &Tools) -> Arc<ChatOptions> {
         if tools.is_empty() {
             return self.caller.clone();
@@ -47,7 +47,7 @@ impl CallOptions {
         options
     }
 
-    /// The caller's options with no tools at all.
+    /// Returns the caller's options without any tools.
     pub(super) fn without_tools(&self) -> Arc<ChatOptions> {
         let mut options = self.caller.clone();
         if !options.tools.is_empty() || options.tool_choice.is_some() {
@@ -58,8 +58,8 @@ impl CallOptions {
         options
     }
 
-    /// Forgets what was meant for the first service call alone: a demand to use a tool would never
-    /// let the model answer, and a continuation is the first answer's.
+    /// Removes the options that only apply to the first service call. A required tool choice would
+    /// never let the model finish, and a continuation belongs to the first answer.
     pub(super) fn after_first_call(&mut self) {
         let demands_tool =
             matches!(self.caller.tool_choice, Some(ToolChoice::Required | ToolChoice::Tool(_)));
@@ -75,7 +75,8 @@ impl CallOptions {
     }
 }
 
-/// The caller's own declarations first, as far as the set has no tool of the name.
+/// Returns the caller's options with the tools of a set added. A tool of the set replaces the caller's
+/// declaration of the same name.
 fn declare(caller: &ChatOptions, tools: &Tools) -> ChatOptions {
     let mut options = caller.clone();
     options.tools.retain(|declared| tools.get(&declared.name).is_none());

@@ -1,4 +1,4 @@
-//! What the calls of a round have come to.
+//! The outcomes of the calls of a round.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,18 +14,18 @@ use crate::{
     tool::{CallOfRun, ToolOutcome, ToolOutput, ToolReport, ToolReports},
 };
 
-/// What the calls of a batch have come to so far. It is whole at every await, so that results of
-/// calls that have finished outlive the cancellation of the others.
+/// The outcomes of the calls of a batch until now. The value is consistent at every await, because
+/// results of finished calls must survive the cancellation of the others.
 #[derive(Debug, Default)]
 pub(super) struct Outcomes {
-    /// Each result with its call's position in the batch, in the order in which they came.
+    /// Each result with its call's position in the batch, in the order of completion.
     pub(super) results: Vec<(usize, ToolResult, ToolReport)>,
     failures: Vec<ToolFailure>,
     pub(super) terminate: bool,
     pub(super) started: Started,
 }
 
-/// When the tools of a batch started, by the positions of their calls in the batch.
+/// The start times of the tools of a batch, by the positions of their calls in the batch.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Started(Arc<Mutex<HashMap<usize, StartedTool>>>);
 
@@ -40,7 +40,7 @@ impl Started {
         self.tools().insert(sequence_index, StartedTool { call, at });
     }
 
-    /// When the tool of a call started, if it has.
+    /// Returns the start time of a call's tool, if it has started.
     pub(super) fn at(&self, sequence_index: usize) -> Option<SystemTime> {
         self.tools().get(&sequence_index).map(|started| started.at)
     }
@@ -58,12 +58,12 @@ impl Outcomes {
         self.terminate |= terminate;
     }
 
-    /// The positions of the calls of the batch that have one.
+    /// Returns the positions of the calls of the batch that have an outcome.
     pub(super) fn answered(&self) -> HashSet<usize> {
         self.results.iter().map(|(index, ..)| *index).collect()
     }
 
-    /// Adds the result of a call whose tool has not run to its end.
+    /// Adds the result of a call whose tool has not finished.
     pub(super) fn add_not_run(
         &mut self,
         sequence_index: usize,
@@ -73,7 +73,7 @@ impl Outcomes {
         self.results.push((sequence_index, result, report));
     }
 
-    /// The calls whose tools have started and not ended, with the time of their starts.
+    /// Returns the calls whose tools have started and not finished, with their start times.
     pub(super) fn unfinished(&self) -> Vec<(CallOfRun, SystemTime)> {
         let answered = self.answered();
         let started = self.started.tools();
@@ -81,18 +81,18 @@ impl Outcomes {
         unfinished.filter_map(|(_, started)| Some((started.call?, started.at))).collect()
     }
 
-    /// Whether a tool ended the run.
+    /// Returns whether a tool ended the run.
     pub(super) fn terminate(&self) -> bool {
         self.terminate
     }
 
-    /// Takes the failures, of which there is one for each failed call.
+    /// Removes and returns the failures, one for each failed call.
     pub(super) fn take_failures(&mut self) -> Vec<ToolFailure> {
         std::mem::take(&mut self.failures)
     }
 
-    /// One message with all results so far, in call order, what is known of each besides, and what
-    /// their tools have queued; `None` if there are none.
+    /// Removes the results. Returns one message with all of them in call order, the report about each,
+    /// and the messages that their tools have queued. `None` if there are no results.
     pub(super) fn take_message(&mut self) -> Option<(Message, ToolReports, Vec<Message>)> {
         if self.results.is_empty() {
             return None;
@@ -101,7 +101,7 @@ impl Outcomes {
         self.results.sort_by_key(|(sequence_index, ..)| *sequence_index);
         let mut reports = ToolReports::with_capacity(self.results.len());
         let mut queued = Vec::new();
-        // Drained, so that the next batch finds the room.
+        // Drained, because the next batch reuses the allocation.
         let results = self.results.drain(..).map(|(_, mut result, report)| {
             reports.push(report);
             queued.append(&mut result.queued);
@@ -112,7 +112,7 @@ impl Outcomes {
     }
 }
 
-/// What one call came to.
+/// The outcome of one call.
 pub(super) struct Outcome {
     pub(super) result: ToolResult,
     pub(super) report: ToolReport,
@@ -121,12 +121,12 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// Whether no call after this one is started where they run one after the other.
+    /// Returns whether no call after this one is started in sequential mode.
     pub(super) fn ends_batch(&self) -> bool {
         self.terminate || self.failure.as_ref().is_some_and(|failure| failure.fails_run())
     }
 
-    /// What the run needs to know of it, if it knows the call.
+    /// Returns the outcome for the run, if `position` is known.
     pub(super) fn of(&self, position: Option<CallOfRun>) -> Option<ToolOutcome> {
         Some((position?, self.result.clone(), self.report.clone()))
     }
@@ -160,7 +160,7 @@ impl Refusal {
     }
 }
 
-/// What the model is told of a call that somebody rejected.
+/// Returns the result text of a rejected call.
 pub(crate) fn rejection(reason: Option<&str>) -> String {
     match reason {
         None | Some("") => "The call was rejected, and not run.".to_owned(),

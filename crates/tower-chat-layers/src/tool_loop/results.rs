@@ -1,4 +1,4 @@
-//! The tools of a round, and what becomes of their results.
+//! Runs the tools of a round, and handles their results.
 
 use tower_chat_core::{Answer, BoxError, ChatRequest, ChatResponse, EndedBy, Finish};
 use tower_service::Service;
@@ -27,7 +27,7 @@ where
         mut finish: Box<Finish>,
     ) -> Result<(), BoxError> {
         if std::mem::take(&mut self.is_ready) {
-            // A tool may call the same service; so the permit that this clone holds is released.
+            // Releases the permit of this clone, because a tool may call the same service.
             self.service = self.service.clone();
         }
         let context = self.context.clone();
@@ -42,7 +42,7 @@ where
         self.counters.batches += 1;
         let executed = executor.execute(calls, &mut self.outcomes);
         unless_stopped(&context.handle, executed).await.transpose()?;
-        // A tool that has ended the run was the last to start, if one runs after the other.
+        // In sequential mode, a tool that has ended the run was the last to start.
         let is_at_end = self.outcomes.terminate() && !self.settings.concurrent;
         if context.handle.is_stopped() && !is_at_end {
             self.outcomes.stop(&batch);
@@ -59,15 +59,15 @@ where
         } else {
             finish.ended_by = Some(EndedBy::Tool);
             if self.counters.rounds > 0 || self.records_each_outcome() {
-                // They go to the caller, and no service call will have seen them. What of them
-                // is part of the history the commit decides.
+                // The caller receives these results, and no service call sends them. The commit decides
+                // which of them are part of the history.
                 let unsent = self.transcript.take_unsent();
                 if let Some(run) = self.run.as_ref().filter(|run| run.is_alone()) {
-                    // Nobody above does it at the end of the run.
+                    // No layer above completes the run.
                     run.complete(Answer::new(unsent, Finish::default()), 0).await?;
                 }
             } else {
-                // Their calls were stored by another run, which would ask for them again.
+                // Another run has stored these calls, which would remain pending without their results.
                 self.submit_results();
             }
             Phase::Finishing(finish)
@@ -75,8 +75,8 @@ where
         Ok(())
     }
 
-    /// Records that approved calls were not run, and fails. With the record the refusal is known to
-    /// every later run, which tells the model.
+    /// Records that approved calls were not run, and returns the error. A later run reads the recorded
+    /// refusal and sends it to the model.
     pub(super) async fn refuse(&mut self, calls: &[PlannedCall]) -> Result<(), BoxError> {
         if let Some(run) = self.run.clone() {
             let outcomes = calls.iter().filter_map(PlannedCall::refusal_for_changed_arguments);
@@ -113,8 +113,8 @@ impl<S> Rounds<S> {
         }
     }
 
-    /// Whether results of tools that have run, and that no service call has brought to a persister
-    /// below, are handed to its run. A journal has them already, one by one.
+    /// Returns whether the loop submits results of finished tools that no service call has sent to a
+    /// persister below. A journal has already stored each of them.
     pub(super) fn submits_results(&self) -> bool {
         self.transcript.is_kept_below() && !self.records_each_outcome()
     }

@@ -1,4 +1,4 @@
-//! What a loop does with calls that an earlier attempt has left behind.
+//! Handles calls that an earlier attempt has not finished.
 
 use std::{collections::HashMap, time::SystemTime};
 
@@ -13,24 +13,25 @@ use crate::{
     tool::{CallOfRun, ResultSource, ToolOutcome, ToolOutput, ToolReport, idempotency_key},
 };
 
-/// What the model is told of a call that cannot be run any more.
+/// The result text of a call that cannot be run any more.
 const ARGUMENTS_NOT_KEPT: &str = "The call was not run: its arguments were not kept.";
 
 impl PlannedCall {
-    /// What the record and the model are told of an approved call whose arguments were not kept.
+    /// Returns the outcome of an approved call whose arguments were not stored, for the record and the
+    /// model.
     pub(super) fn refusal_for_changed_arguments(&self) -> Option<ToolOutcome> {
         let mut result = ToolResult::error(self.pending.id(), ARGUMENTS_NOT_KEPT);
         result.name = Some(self.pending.name().to_owned());
         Some((self.pending.position()?, result, ToolReport::not_run(ToolStatus::RejectedArguments)))
     }
 
-    /// Whether its tool takes arguments that a hook has changed.
+    /// Returns whether the tool accepts arguments that a hook has changed.
     pub(super) fn accepts_stored_arguments(&self) -> bool {
         matches!(&self.action, Action::Run(tool) if tool.definition().accepts_stored_arguments)
     }
 
-    /// Answers a call that may or may not have run: with what somebody says that came out, else with
-    /// an error that says so.
+    /// Answers a call that may or may not have run: with an output that the application has supplied,
+    /// or with an error that reports the unknown outcome.
     fn answer_unknown(&mut self, started_at: Option<SystemTime>, output: Option<ToolOutput>) {
         let mut report = ToolReport::not_run(ToolStatus::Interrupted);
         report.started_at = started_at;
@@ -49,12 +50,12 @@ impl PlannedCall {
     }
 }
 
-/// Settles what is known of calls about to be run: those that have finished are not run again,
-/// and those of which nobody knows follow their tool's declaration, else the policy.
+/// Applies the known states to calls that are about to run. Finished calls do not run again. Calls with
+/// an unknown outcome follow the declaration of their tool, or else the policy.
 ///
 /// # Errors
 ///
-/// [`ToolLoopError::UnknownCalls`], if the policy is not to go on.
+/// Returns [`ToolLoopError::UnknownCalls`] if the policy does not allow the run to continue.
 pub(super) fn settle(
     calls: &mut [PlannedCall],
     known: &HashMap<CallOfRun, CallOutcome>,

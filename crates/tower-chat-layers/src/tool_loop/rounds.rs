@@ -70,39 +70,40 @@ where
     Ok(ChatResponse::forward(updates))
 }
 
-/// A run under way: a source of updates that advances when it has none left to give.
+/// An active run: a source of updates. It advances the run when its queue of updates is empty.
 pub(super) struct Rounds<S> {
     pub(super) service: S,
-    /// The service has promised to take the next call.
+    /// The service has reported readiness for the next call.
     pub(super) is_ready: bool,
     pub(super) settings: Arc<Settings>,
     pub(super) options: CallOptions,
     pub(super) context: Arc<RunContext>,
-    /// The run's.
+    /// The clock of the run.
     pub(super) clock: Clock,
-    /// The persistence layers' part in this, if they are there.
+    /// The run of the persistence layers, if there are any.
     pub(super) run: Option<Run>,
-    /// Where a persister below puts the run that it begins, if nobody has begun one above.
+    /// The extension in which a persister below stores the run that it begins, if no layer above has
+    /// begun one.
     pub(super) run_of_loop: Option<RunOfLoop>,
-    /// What each service call carries besides its messages.
+    /// The extensions of each service call.
     pub(super) extensions: http::Extensions,
     pub(super) transcript: Transcript,
-    /// The tools that the model was told about last.
+    /// The tools that were declared in the last service call.
     pub(super) tools: Tools,
     pub(super) phase: Phase,
-    /// What the caller has not been given yet.
+    /// The updates that were not returned to the caller yet.
     pub(super) updates: VecDeque<ChatUpdate>,
     pub(super) outcomes: Outcomes,
-    /// Queued messages, the last that the service call under way carries.
+    /// The queued messages that are last in the service call in flight.
     pub(super) queued_in_flight: Vec<Message>,
     pub(super) counters: RunCounters,
 }
 
-/// What happens next.
+/// The next step of the run.
 pub(super) enum Phase {
     Calling,
     Reading(Reading),
-    /// Approved calls are refused, and the run fails once the record says so.
+    /// Approved calls are refused. The run fails after the record contains the refusals.
     Refusing(Vec<PlannedCall>),
     Running {
         calls: Vec<PlannedCall>,
@@ -112,15 +113,15 @@ pub(super) enum Phase {
     Ended,
 }
 
-/// A response that is still coming.
+/// A streamed response that is being read.
 pub(super) struct Reading {
     pub(super) response: ChatResponse,
     pub(super) messages: Vec<Arc<Message>>,
     pub(super) calls: CallCount,
-    /// The text that has come since the last of them.
+    /// The text that was streamed after the last of `messages`.
     pub(super) text: String,
-    /// Nothing more is given on until the end: its calls may have to wait for approval, all of them
-    /// or none.
+    /// No update is returned to the caller until the end of the response, because its calls may have to
+    /// wait for approval, either all of them or none.
     pub(super) is_held: bool,
 }
 
@@ -130,7 +131,7 @@ where
     S::Error: Into<BoxError>,
     S::Future: Send,
 {
-    /// The whole answer, once the run is complete.
+    /// Returns the whole answer after the run is complete.
     async fn collect(mut self) -> Result<ChatResponse, BoxError> {
         let mut messages = Vec::new();
         while let Some(update) = self.next().await {
@@ -143,7 +144,7 @@ where
         Err(TruncatedStream::default().into())
     }
 
-    /// Advances until the first service call has answered, or the run ended without one.
+    /// Advances until the first service call is answered, or the run ends without one.
     async fn head(&mut self) -> Result<(), BoxError> {
         while self.counters.service_calls == 0 && !self.is_complete() {
             self.advance().await?;
@@ -151,7 +152,7 @@ where
         Ok(())
     }
 
-    /// Whether nothing is left to be waited for.
+    /// Returns whether the run has nothing more to wait for.
     fn is_complete(&self) -> bool {
         matches!(self.phase, Phase::Finishing(_) | Phase::Ended)
     }
@@ -178,7 +179,7 @@ where
         }
     }
 
-    /// One step; a step that fails ends the run.
+    /// Performs one step. A step that fails ends the run.
     async fn advance(&mut self) -> Result<(), BoxError> {
         let is_stopped = self.context.handle.is_stopped();
         match std::mem::replace(&mut self.phase, Phase::Ended) {
@@ -203,7 +204,7 @@ where
 }
 
 impl<S> Rounds<S> {
-    /// Adds a message that did not come from the model.
+    /// Adds a message that the loop has not received from the model.
     pub(super) fn add(&mut self, message: Message) -> Option<MessageId> {
         let message = self.transcript.number(Arc::new(message), &self.clock);
         self.transcript.push_unsent(&message);
@@ -212,15 +213,15 @@ impl<S> Rounds<S> {
         id
     }
 
-    /// The error that ends the run. Where its answer was refused and nothing of the run is stored,
-    /// the answer in the error begins with what the run had added before, results of tools
-    /// included: they are nowhere else.
+    /// Returns the error that ends the run. If the error contains a refused answer and nothing of the
+    /// run is stored, that answer begins with the messages that the run has added before, results of
+    /// tools included. No other error or store contains these messages.
     pub(super) fn with_added(&mut self, mut error: BoxError) -> BoxError {
         let refused = error.downcast_mut().and_then(PersistenceError::answer_mut);
         if let Some(answer) = refused
             && self.run.as_ref().is_some_and(Run::is_written_at_end)
         {
-            // Queued messages that only the refused call carried go back into their queue.
+            // Queued messages that only the refused call has sent return to their queue.
             let added = self.transcript.added();
             let count = added.len().saturating_sub(self.queued_in_flight.len());
             answer.messages.splice(..0, added.take(count).cloned());
@@ -228,7 +229,7 @@ impl<S> Rounds<S> {
         error
     }
 
-    /// Looks whether a persister below has begun the run: from then on it is this loop's.
+    /// Looks for a run that a persister below has begun, and uses it from then on.
     pub(super) fn find_run(&mut self) {
         let Some(run) = self.run_of_loop.as_ref().and_then(RunOfLoop::run) else { return };
         if self.run.is_none() {
@@ -238,8 +239,10 @@ impl<S> Rounds<S> {
         }
     }
 
-    /// The service call under way comes to no answer: what the run has not taken in of it goes back to
-    /// where it came from. The call must be over, so that the persister has stored what it keeps.
+    /// Returns the queued messages of a failed service call to their queue, except those that the run
+    /// has stored. If no persister has seen the call, submits the results that the call would have
+    /// sent. The caller must drop the call first, because the persister stores its inputs when the call
+    /// ends.
     fn give_back(&mut self) {
         let in_flight = self.transcript.take_in_flight();
         let mut queued = std::mem::take(&mut self.queued_in_flight);
@@ -259,16 +262,17 @@ impl<S> Rounds<S> {
         self.context.handle.put_back(queued);
     }
 
-    /// How many messages at the end of the last service call the run has not taken in; `None` if no
-    /// persister has seen the call.
+    /// Returns how many messages at the end of the last service call are not part of the run. `None` if
+    /// no persister has seen the call.
     pub(super) fn left_of_call(&self) -> Option<usize> {
         let ordinal = self.counters.service_calls.checked_sub(1)?;
         self.run.as_ref()?.log().left_of_call(ordinal)
     }
 
-    /// Ends the run where it stands: what reached nobody goes back to where it came from.
+    /// Ends the run in its current state. Queued messages that were not sent return to their queue.
     pub(super) fn give_up(&mut self) {
-        // Whoever is below is done with the call under way before the loop looks.
+        // Drops the service call in flight first, because the layers below store its inputs in the
+        // drop.
         self.phase = Phase::Ended;
         self.find_run();
         self.give_back();
@@ -287,7 +291,8 @@ impl<S> Rounds<S> {
 }
 
 impl<S> Drop for Rounds<S> {
-    /// Whatever ended the run, tools that have finished are not run again for it.
+    /// Stores the results of tools that have finished, for any cause of the drop, because these tools
+    /// must not run again.
     fn drop(&mut self) {
         self.give_up();
     }

@@ -1,4 +1,4 @@
-//! The service the layer makes.
+//! The service that the layer creates.
 
 use std::{
     fmt,
@@ -15,10 +15,10 @@ use crate::{
     layers_below::{LayerKind, LayersBelow, report_readiness_poll},
 };
 
-/// What [`ToolLoop`](super::ToolLoop) makes of a service.
+/// The service that [`ToolLoop`](super::ToolLoop) creates around another service.
 ///
-/// Its errors are those of the inner service, and
-/// [`ToolLoopError`](super::ToolLoopError), as [`BoxError`]s.
+/// Its errors are those of the inner service and [`ToolLoopError`](super::ToolLoopError), as
+/// [`BoxError`]s.
 #[derive(Clone)]
 pub struct ToolLoopService<S> {
     inner: S,

@@ -1,4 +1,4 @@
-//! One service call of a run: the request, its answer as it arrives, and what follows.
+//! One service call of a run: its request, its answer during the stream, and the next step.
 
 use std::{future::poll_fn, sync::Arc};
 
@@ -57,13 +57,13 @@ where
             run.check_persister()?;
             let was_complete = self.extensions.remove::<HistoryBefore>().is_some();
             if was_complete && run.log().has_persister() {
-                // It could not be found before.
+                // The loop could not find the persister before this call.
                 self.transcript.keep_below();
             }
         }
         match response.try_into_answer() {
             Ok(Answer { messages, finish, .. }) => {
-                // A stored answer holds the calls of all rounds of its run.
+                // A stored answer contains the calls of all rounds of its run, and is not limited.
                 let mut calls = (!self.is_stored_answer()).then(|| self.call_count());
                 for message in &messages {
                     if let Some(calls) = &mut calls {
@@ -153,7 +153,7 @@ impl<S> Rounds<S> {
         }
         request.extensions = self.extensions.clone();
         if self.run.as_ref().is_none_or(|run| !run.is_written_at_end()) {
-            // A persister below stores with the answer what follows it, or that nothing does.
+            // A persister below stores the next step, or the end of the run, together with the answer.
             request.extensions.insert(self.loop_policy());
         }
         self.counters.service_calls += 1;
@@ -175,22 +175,22 @@ impl<S> Rounds<S> {
         }
     }
 
-    /// A count of the calls of the next answer.
+    /// Returns a counter for the calls of the next answer.
     pub(super) fn call_count(&self) -> CallCount {
         CallCount::up_to(self.settings.max_calls_per_answer)
     }
 
-    /// Whether all rounds are used up, so that the model must answer without tools.
+    /// Returns whether the run has no round left and the model must answer without tools.
     pub(super) fn is_last_call(&self) -> bool {
         self.settings.max_rounds.is_some_and(|most| self.counters.rounds >= most.get())
     }
 
-    /// Decides what follows a complete response.
+    /// Decides the next step after a complete response.
     ///
     /// # Errors
     ///
-    /// If the run is written at its end, and the response says that the service keeps the history
-    /// although a store does: no tool runs, and no further call is paid for.
+    /// Returns an error if the run is stored at its end and the response names the service as the
+    /// history owner although a store is. No tool runs then, and no further service call is paid for.
     pub(super) fn answered(
         &mut self,
         messages: Vec<Arc<Message>>,
@@ -222,7 +222,7 @@ impl<S> Rounds<S> {
             run.log().pin_calls(&messages);
         }
         if self.is_stored_answer() {
-            // Its open calls were left to the caller, or not run because a tool had ended the run.
+            // The open calls were returned to the caller, or not run because a tool had ended the run.
             self.phase = Phase::Finishing(finish);
             return Ok(());
         }
@@ -247,7 +247,7 @@ impl<S> Rounds<S> {
         Ok(())
     }
 
-    /// Logs once in a run what the service was sent in another form than it is stored.
+    /// Logs the changes that the service's format required in the stored messages, once per run.
     fn log_changes(&mut self, finish: &Finish) {
         let Some(first) = finish.changes.first().filter(|_| !self.counters.has_logged_changes)
         else {
@@ -263,8 +263,8 @@ impl<S> Rounds<S> {
         );
     }
 
-    /// What the persister below has decided, and stored, to follow this answer. An answer that a
-    /// layer between has changed is not the one that was stored.
+    /// Returns the next step that the persister below has stored with this answer. `None` for an answer
+    /// that a layer between the loop and the persister has changed.
     pub(super) fn stored_step(&self, answer: &[Arc<Message>]) -> Option<NextStep> {
         let ordinal = self.counters.service_calls.checked_sub(1)?;
         self.run.as_ref()?.log().step_after(ordinal, answer)
@@ -274,17 +274,18 @@ impl<S> Rounds<S> {
         counted.map_err(|too_many| too_many.in_conversation(self.context.conversation()))
     }
 
-    /// Whether the persister below has answered with the stored answer of a run that was complete
+    /// Returns whether the persister below has returned the stored answer of a run that was complete
     /// before this request.
     pub(super) fn is_stored_answer(&self) -> bool {
         self.run_of_loop.as_ref().is_some_and(RunOfLoop::is_answered)
     }
 
-    /// Gives the response on with its calls as requests for approval.
+    /// Passes the response on, with its calls as approval requests.
     ///
     /// # Errors
     ///
-    /// If one of the calls could not be run later, because a hook keeps nothing of it.
+    /// Returns an error if a hook does not allow one of the calls to be stored, because it could not be
+    /// run later.
     pub(super) fn ask(
         &mut self,
         messages: Vec<Arc<Message>>,
@@ -292,10 +293,12 @@ impl<S> Rounds<S> {
     ) -> Result<Vec<Arc<Message>>, PersistenceError> {
         let asking = self.rules().request_approvals(messages);
         if let Some(run) = &self.run {
-            // What the run has added is put before the error's answer, this response included.
+            // `with_added` puts the messages of the run, including this response, before the answer in
+            // the error.
             run.keep_pending_calls(&asking, || Answer::new(Vec::new(), finish.clone()))?;
         }
-        // The response's messages are the last there are, and those with calls were held back.
+        // The messages of the response are last in the queue, because those with calls were not
+        // returned yet.
         let given = self.updates.iter_mut().rev().filter_map(|update| match update {
             ChatUpdate::Message(message) => Some(message),
             _ => None,
@@ -306,7 +309,7 @@ impl<S> Rounds<S> {
         Ok(asking)
     }
 
-    /// Who answers the calls of an answer.
+    /// Returns the rules that decide who executes a call.
     pub(super) fn rules(&self) -> CallRules<'_> {
         CallRules {
             tools: &self.tools,

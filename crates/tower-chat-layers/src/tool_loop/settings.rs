@@ -1,10 +1,10 @@
-//! How a loop behaves.
+//! The settings of a loop.
 
 use std::{num::NonZeroUsize, sync::Arc};
 
 use crate::{next_step::UnknownTools, tool::ToolSource};
 
-/// Everything the runs of a loop share.
+/// The settings that all runs of a loop share.
 #[derive(Clone)]
 pub(super) struct Settings {
     pub(super) source: Arc<dyn ToolSource>,
@@ -15,6 +15,6 @@ pub(super) struct Settings {
     pub(super) unknown_tools: UnknownTools,
     pub(super) max_failing_rounds: Option<usize>,
     pub(super) include_error_details: bool,
-    /// A persister stands below, where polling for readiness does not find it.
+    /// A persister is below the loop, although polling for readiness does not find it.
     pub(super) assumes_persister_below: bool,
 }

@@ -1,4 +1,4 @@
-//! Ending a run where it stands, because [`RunHandle::stop`] was called.
+//! Ends a run in its current state after a call of [`RunHandle::stop`].
 
 use std::{pin::pin, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::{
     tool::{PendingCall, ToolOutput, ToolReport},
 };
 
-/// What a future comes to, unless the run is stopped before it is ready.
+/// Returns the output of a future, or `None` if the run is stopped before it is ready.
 pub(super) async fn unless_stopped<F: Future>(handle: &RunHandle, future: F) -> Option<F::Output> {
     match select(pin!(future), pin!(handle.stopped())).await {
         Either::Left((output, _)) => Some(output),
@@ -25,7 +25,8 @@ pub(super) async fn unless_stopped<F: Future>(handle: &RunHandle, future: F) -> 
     }
 }
 
-/// The same for a future that waits for a service call: one that is answered is waited for.
+/// Returns the output of a future that waits for a service call, or `None` if the run is stopped before
+/// the call is answered. After the call is answered, the future is awaited.
 pub(super) async fn unless_stopped_in_call<F: Future>(
     handle: &RunHandle,
     future: F,
@@ -38,7 +39,7 @@ pub(super) async fn unless_stopped_in_call<F: Future>(
     if call.is_answered() { Some(future.await) } else { None }
 }
 
-/// A service call that was made, as far as a layer below stores its answer.
+/// A service call in flight, with access to the layer below that stores its answer.
 pub(super) struct CallUnderWay {
     run: Option<Run>,
     run_of_loop: Option<RunOfLoop>,
@@ -46,15 +47,15 @@ pub(super) struct CallUnderWay {
 }
 
 impl CallUnderWay {
-    /// Whether the call has its answer, stored or on the way into the store. It is not dropped any
-    /// more then: nothing else would report a failure of that write.
+    /// Returns whether the call has an answer, stored or submitted. Such a call must not be dropped,
+    /// because no other caller would report a failure of that write.
     pub(super) fn is_answered(&self) -> bool {
         let run = self.run.clone().or_else(|| self.run_of_loop.as_ref()?.run());
         run.zip(self.ordinal).is_some_and(|(run, ordinal)| run.log().has_answer(ordinal))
     }
 }
 
-/// Refuses the calls whose tools have not begun.
+/// Refuses the calls whose tools have not started.
 pub(super) fn refuse_stopped(calls: &mut [PlannedCall]) {
     for call in calls {
         if let Action::Run(_) = call.action {
@@ -64,8 +65,8 @@ pub(super) fn refuse_stopped(calls: &mut [PlannedCall]) {
 }
 
 impl Outcomes {
-    /// Answers the calls of a batch that have no outcome because the run was stopped. Those whose
-    /// tools have started may or may not have run.
+    /// Answers the calls of a batch that have no outcome because the run was stopped. A call whose tool
+    /// has started may or may not have run.
     pub(super) fn stop(&mut self, batch: &[PendingCall]) {
         let answered = self.answered();
         for (index, pending) in batch.iter().enumerate() {
@@ -84,7 +85,7 @@ impl Outcomes {
 }
 
 impl<S> Rounds<S> {
-    /// The service call under way.
+    /// Returns the service call in flight.
     pub(super) fn call_under_way(&self) -> CallUnderWay {
         CallUnderWay {
             run: self.run.clone(),
@@ -93,14 +94,14 @@ impl<S> Rounds<S> {
         }
     }
 
-    /// Stops before a service call: what it would have carried is kept.
+    /// Stops before a service call, and stores the messages that the call would have sent.
     pub(super) async fn stop_before_call(&mut self) -> Result<(), BoxError> {
         let unsent = self.transcript.take_unsent();
         self.end_stopped(unsent, Vec::new()).await
     }
 
-    /// Stops while an answer is read. Its messages that are whole are kept, and the text after
-    /// them; calls in them are returned, or wait for approval.
+    /// Stops while an answer is read. Stores its complete messages and the text after them. Calls in
+    /// these messages are returned, or wait for approval.
     pub(super) async fn stop_reading(&mut self, reading: Reading) -> Result<(), BoxError> {
         let Reading { response, mut messages, text, .. } = reading;
         drop(response);
@@ -115,7 +116,7 @@ impl<S> Rounds<S> {
         self.stop_call(messages).await
     }
 
-    /// Stops after the service call under way was dropped, of whose answer this has come.
+    /// Stops after the service call in flight was dropped. `answer` is the received part of its answer.
     pub(super) async fn stop_call(&mut self, answer: Vec<Arc<Message>>) -> Result<(), BoxError> {
         let mut in_flight = self.transcript.take_in_flight();
         let left = self.left_of_call().unwrap_or(in_flight.len());
@@ -126,7 +127,8 @@ impl<S> Rounds<S> {
         self.end_stopped(unsent, answer).await
     }
 
-    /// Ends the run. Where a layer below keeps the history, it stores what that has not.
+    /// Ends the run. If a layer below stores the history, that layer stores the messages that are not
+    /// stored yet.
     async fn end_stopped(
         &mut self,
         unsent: Vec<Arc<Message>>,
@@ -137,7 +139,7 @@ impl<S> Rounds<S> {
         finish.usage = self.counters.usage;
         finish.ended_by = Some(EndedBy::Stop);
         if let Some(run) = &self.run {
-            // The result of each call says that it did not run.
+            // The result of each call states that the call did not run.
             run.log().keep_claims();
             run.write(Event::Stopped { unsent, answer }).await?;
             finish.saved = Some(run.log().saved());

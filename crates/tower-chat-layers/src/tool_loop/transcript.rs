@@ -1,4 +1,4 @@
-//! What the run has said so far, and how far each message has come.
+//! The messages of a run, and whether a service call has sent each of them.
 
 use std::sync::Arc;
 
@@ -9,36 +9,36 @@ use crate::{
     replay::{PendingBatch, Replay},
 };
 
-/// The messages of a run as the loop sends them, and how far each has come.
+/// The messages of a run as the loop sends them, with the state of each message.
 pub(super) struct Transcript {
     run: RunId,
     next_index: u32,
     history: Option<WholeHistory>,
-    /// The messages of the request, and where the run's own messages begin in them.
+    /// The messages of the request, and the position of the run's own messages in it.
     request: Messages,
     own_from: usize,
     request_reach: Reach,
-    /// What the run has added since, in order.
+    /// The messages that the run has added, in order.
     added: Vec<(Arc<Message>, Reach)>,
     only_unsent: bool,
     history_owner: Option<HistoryOwner>,
 }
 
-/// How far a message has come.
+/// Whether a service call has sent a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reach {
-    /// No service call has carried it.
+    /// No service call has sent the message.
     Unsent,
-    /// The service call under way carries it.
+    /// The service call in flight sends the message.
     InFlight,
-    /// A service call that was answered has carried it, or the model has said it, or no service call will
-    /// carry it any more.
+    /// An answered service call has sent the message, or the model has returned it, or no service call
+    /// will send it.
     Done,
 }
 
-/// Everything, for a service that keeps no history itself.
+/// The whole history, for a service that does not store it.
 struct WholeHistory {
-    /// How many messages stand before the request's own.
+    /// The number of messages before the request's own.
     prefix: usize,
     replay: Replay,
 }
@@ -51,8 +51,8 @@ pub(super) struct Outgoing {
 }
 
 impl Transcript {
-    /// The transcript of a run whose service calls carry the whole history until somebody below
-    /// says that he keeps it. The replay stands where the request's own messages begin.
+    /// Creates the transcript of a run whose service calls send the whole history, until an answer
+    /// names another history owner. `replay` contains the history before the request's own messages.
     pub(super) fn whole(request: &ChatRequest, run: RunId, replay: Replay) -> Self {
         let prefix = request.messages.take(request.new_from);
         let mut replay = replay.after(&prefix);
@@ -61,8 +61,8 @@ impl Transcript {
         Self { history, only_unsent: false, ..Self::only_unsent(request, run, || 0) }
     }
 
-    /// The transcript of a run whose history a layer below keeps and puts before each call. That
-    /// layer has `taken` so many of the run's messages already, and numbers on from them.
+    /// Creates the transcript of a run whose history a layer below stores and puts before each call.
+    /// `taken` returns the number of the run's messages in that layer, after which numbering continues.
     pub(super) fn only_unsent(
         request: &ChatRequest,
         run: RunId,
@@ -81,19 +81,21 @@ impl Transcript {
         }
     }
 
-    /// With the index that the run's next message gets.
+    /// Sets the index of the run's next message.
     pub(super) fn numbered_from(mut self, next: usize) -> Self {
         self.next_index = u32::try_from(next).unwrap_or(u32::MAX);
         self
     }
 
-    /// A layer below has begun the run: it keeps the history from the first service call on.
+    /// Sends only new messages from now on, because a layer below has begun the run and stores the
+    /// history.
     pub(super) fn keep_below(&mut self) {
         self.history = None;
         self.only_unsent = true;
     }
 
-    /// Gives a message its position in the run, unless it has one: a persister below gives its own.
+    /// Gives a message its index in the run. A message that a persister below has numbered is not
+    /// changed.
     pub(super) fn number(&mut self, mut message: Arc<Message>, clock: &Clock) -> Arc<Message> {
         match message.id {
             Some(id) if id.run == self.run => self.next_index = id.index.saturating_add(1),
@@ -109,7 +111,7 @@ impl Transcript {
         message
     }
 
-    /// Takes a message that the next service call must carry.
+    /// Adds a message that the next service call must send.
     pub(super) fn push_unsent(&mut self, message: &Arc<Message>) {
         self.added.push((message.clone(), Reach::Unsent));
         if let Some(history) = &mut self.history {
@@ -117,7 +119,7 @@ impl Transcript {
         }
     }
 
-    /// Takes a message that came from below.
+    /// Adds a message that a response contained.
     pub(super) fn push_sent(&mut self, message: &Arc<Message>) {
         self.added.push((message.clone(), Reach::Done));
         if let Some(history) = &mut self.history {
@@ -125,8 +127,8 @@ impl Transcript {
         }
     }
 
-    /// The batches that wait for approval among the request's own messages, and in the open end of
-    /// the history before them.
+    /// Returns the batches that wait for approval among the request's own messages, and in the open end
+    /// of the history before them.
     pub(super) fn pending_batches(&self, request: &ChatRequest) -> Vec<PendingBatch> {
         if let Some(history) = &self.history {
             return history.replay.pending_batches();
@@ -136,33 +138,33 @@ impl Transcript {
         own.pending_batches()
     }
 
-    /// Whether a layer below keeps the history and puts it before each call.
+    /// Returns whether a layer below stores the history and puts it before each call.
     pub(super) fn is_kept_below(&self) -> bool {
         self.history.is_none()
     }
 
-    /// What the run has added, in order.
+    /// Returns the messages that the run has added, in order.
     pub(super) fn added(&self) -> impl ExactSizeIterator<Item = &Arc<Message>> {
         self.added.iter().map(|(message, _)| message)
     }
 
-    /// Whether results are among the messages that no service call has carried yet.
+    /// Returns whether results are among the messages that no service call has sent yet.
     pub(super) fn has_unsent_results(&self) -> bool {
         let is_results = |message: &Arc<Message>| message.role == Role::Tool;
         self.added.iter().any(|(message, reach)| *reach == Reach::Unsent && is_results(message))
     }
 
-    /// Everything that no service call has carried yet, without a layer's prefix.
+    /// Returns the messages that no service call has sent yet, without a layer's prefix.
     pub(super) fn unsent(&self) -> Messages {
         self.own(Reach::Unsent)
     }
 
-    /// Takes the same: no service call will carry it.
+    /// Returns the unsent messages, and marks them because no service call will send them.
     pub(super) fn take_unsent(&mut self) -> Vec<Arc<Message>> {
         self.take(Reach::Unsent)
     }
 
-    /// Takes what the service call under way carries: the call is over.
+    /// Returns the messages of the service call in flight, and marks them because the call has ended.
     pub(super) fn take_in_flight(&mut self) -> Vec<Arc<Message>> {
         self.take(Reach::InFlight)
     }
@@ -173,7 +175,7 @@ impl Transcript {
         taken
     }
 
-    /// The run's own messages that have come so far.
+    /// Returns the run's own messages in this state.
     fn own(&self, reach: Reach) -> Messages {
         let mut own = match self.request_reach == reach {
             true => self.request.skip(self.own_from),
@@ -190,14 +192,15 @@ impl Transcript {
         reached.for_each(|reach| *reach = to);
     }
 
-    /// The service call under way was answered, by an answer that says who keeps the history.
+    /// Updates the states after the service call in flight was answered. `history_owner` is the owner
+    /// in the answer.
     pub(super) fn answered(&mut self, history_owner: Option<HistoryOwner>) {
         self.advance(Reach::InFlight, Reach::Done);
         self.only_unsent = self.is_kept_below() || history_owner.is_some();
         self.history_owner = without_sentinel(history_owner);
     }
 
-    /// What the next service call carries.
+    /// Returns the messages of the next service call.
     pub(super) fn outgoing(&mut self) -> Outgoing {
         let history_owner = self.history_owner.clone();
         let outgoing = match &self.history {
@@ -216,8 +219,8 @@ impl Transcript {
     }
 }
 
-/// The position of the run's next message: after those of the run in the request that have one, else
-/// after the request's own and those that were taken before.
+/// Returns the index of the run's next message: after the run's last numbered message in the request,
+/// or else after the request's own messages and those that were numbered before.
 fn next_index(request: &ChatRequest, run: RunId, taken: impl FnOnce() -> usize) -> u32 {
     match request.messages.last().and_then(|last| last.id) {
         Some(last) if last.run == run => last.index.saturating_add(1),
@@ -228,7 +231,7 @@ fn next_index(request: &ChatRequest, run: RunId, taken: impl FnOnce() -> usize) 
     }
 }
 
-/// The sentinel is for the loop alone.
+/// Removes the sentinel, because only the loop may receive it.
 pub(super) fn without_sentinel(id: Option<HistoryOwner>) -> Option<HistoryOwner> {
     id.filter(|id| id.service_id().is_some())
 }
