@@ -1,4 +1,4 @@
-//! Whether a run may begin: what else is under way on its conversation, and what is open there.
+//! Decides whether a run may begin, from the active run and the open run of its conversation.
 
 use std::sync::Arc;
 
@@ -15,28 +15,28 @@ use crate::{
 
 /// A run that may begin.
 pub(super) struct Admitted {
-    /// The request's own, or the branch it goes on in.
+    /// The conversation of the request, or the branch in which the run continues.
     pub(super) conversation: Conversation,
     pub(super) turn: RunUnderWay,
     pub(super) branch: Option<ConversationKey>,
 }
 
-/// What a run holds until its end.
+/// The guards of a run until its end.
 pub(super) struct RunAdmission {
     pub(super) _turn: RunUnderWay,
-    /// The copy of the conversation in which it goes on, if it does.
+    /// The copy of the conversation in which the run continues, if there is one.
     pub(super) branch: Option<ConversationKey>,
     /// The open run that was resumed first.
     pub(super) recovered: Option<Box<RecoveredRun>>,
 }
 
-/// An open run that has to go before another may begin.
+/// An open run that must be resumed or closed before another run may begin.
 pub(super) enum OpenRunInTheWay {
     ToResume(Box<OpenRun>),
     Closed(Box<OpenRun>, RunEnd),
 }
 
-/// Waits for the run's turn in this process, by the policy.
+/// Waits in the conversation's queue of this process, by the policy.
 pub(super) async fn admit(
     settings: &Settings,
     conversation: Conversation,
@@ -49,7 +49,7 @@ pub(super) async fn admit(
     };
     let handle = settings.store.handle();
     if settings.policy.concurrent_runs == ConcurrentRuns::Branch {
-        // A run that is sent again goes on where it was, although its conversation is free now.
+        // A run that is sent again continues in its branch, although its conversation is free now.
         let branch = branch_of(&key, run);
         let head = head_of(settings, &branch).await?;
         if head.revision != Revision::ABSENT {
@@ -61,7 +61,7 @@ pub(super) async fn admit(
         Err(_) if settings.policy.concurrent_runs == ConcurrentRuns::Branch => {
             let branch = branch_of(&key, run);
             match settings.store.fork(&key, &branch).await {
-                // An earlier attempt at the run has made it.
+                // An earlier attempt at the run has created the branch.
                 Ok(_) | Err(StoreError::Exists { .. }) => {}
                 Err(source) => return Err(PersistenceError::NotLoaded { key, source }),
             }
@@ -71,7 +71,7 @@ pub(super) async fn admit(
     }
 }
 
-/// The copy of a conversation in which a run goes on.
+/// Returns the key of the copy of a conversation in which a run continues.
 fn branch_of(key: &ConversationKey, run: RunId) -> ConversationKey {
     ConversationKey::new(key.scope(), format!("{}~{run}", key.id()))
 }
@@ -95,12 +95,13 @@ fn busy_with(
 }
 
 impl OpenRunInTheWay {
-    /// What has to be done about the conversation's open run, if there is one that is not this
-    /// run's own.
+    /// Returns the required action for the conversation's open run, if there is one that belongs to
+    /// another run.
     ///
     /// # Errors
     ///
-    /// If somebody is still at work on it, or the policy is to leave it alone.
+    /// Returns an error if another process may be working on the open run, or if the policy does not
+    /// allow it to be closed.
     pub(super) fn of(
         head: &Head,
         settings: &Settings,
@@ -108,7 +109,8 @@ impl OpenRunInTheWay {
         mode: PersistenceMode,
     ) -> Result<Option<Self>, PersistenceError> {
         let Some(open) = &head.open_run else { return Ok(None) };
-        // It is this run's turn in this process: what was written from here has come to an end.
+        // Only one run of a conversation is active in this process, so earlier runs of this process no
+        // longer write.
         if let Some(held) = settings.held_elsewhere(key, open) {
             return Err(held);
         }
@@ -118,7 +120,8 @@ impl OpenRunInTheWay {
             return Ok((!goes_on).then_some(Self::ToResume(open)));
         }
         match settings.policy.journal.on_open_run {
-            // Its caller has disconnected, so no service call is made to finish its answer.
+            // The caller of the open run has disconnected, and no paid service call is made to finish
+            // its answer.
             OnOpenRun::Recover if open.lease.is_abandoned() => {
                 Ok(Some(Self::Closed(open, RunEnd::Commit)))
             }
@@ -130,7 +133,7 @@ impl OpenRunInTheWay {
     }
 }
 
-/// A request that goes on with an open run, with the options and extensions of another.
+/// Returns a request that resumes an open run, with the options and extensions of another request.
 pub(super) fn resuming(request: &ChatRequest, key: &ConversationKey, run: RunId) -> ChatRequest {
     let mut resuming = ChatRequest::new(Messages::new());
     resuming.options = request.options.clone();
@@ -138,12 +141,13 @@ pub(super) fn resuming(request: &ChatRequest, key: &ConversationKey, run: RunId)
     resuming.extensions = request.extensions.clone();
     resuming.extensions.insert(Conversation { key: key.clone(), run });
     resuming.extensions.insert(ResumesRun::default());
-    // What is queued is for the new run.
+    // Messages queued through the request's own handle belong to the new run.
     resuming.extensions.insert(RunHandle::new());
     resuming
 }
 
-/// An answer in the background is stored at the end of its run, and one that is resumed is staged.
+/// Removes the background option, because an answer in the background is stored at the end of its run,
+/// and a resumed run is staged.
 pub(super) fn to_foreground(request: &mut ChatRequest) {
     if request.options.is_background() {
         let options = Arc::make_mut(&mut request.options);

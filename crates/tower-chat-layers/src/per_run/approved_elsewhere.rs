@@ -1,4 +1,4 @@
-//! Waiting for approved calls that another process runs.
+//! Waits for approved calls that another process runs.
 
 use tower_chat_core::{
     ChatRequest, ConversationKey, ToolStatus,
@@ -11,25 +11,25 @@ use crate::{
     run::{Settings, answers_approvals},
 };
 
-/// Waits, by the policy, for the approved calls of a conversation that other processes run, and for
-/// the runs of these calls to be stored.
+/// Waits, by the policy, until the approved calls that other processes run are finished and the runs of
+/// these calls are stored.
 #[derive(Default)]
 pub(super) struct ApprovedElsewhere {
-    /// The revision at which a call was held.
+    /// The revision at which a call was claimed.
     held_at: Option<Revision>,
 }
 
 impl ApprovedElsewhere {
-    /// Waits a while if another process runs an approved call and the request answers approvals too.
-    /// Returns whether it has waited; the head is to be read again then.
+    /// Waits for one interval if another process runs an approved call and the request answers
+    /// approvals too. Returns whether it has waited. The caller must read the head again then.
     ///
-    /// Once the tool has ended, its run asks the model and is stored. Until then the request would pay
-    /// the model for the same result, and one of the two runs would be refused. The record does not say
-    /// whether that run has died, so the wait has its limit.
+    /// After the tool has finished, the other run calls the model and is stored. Without the wait, this
+    /// request would pay the model for the same result, and one of the two runs would be refused. The
+    /// record does not contain whether the other run has died, so the wait has a limit.
     ///
     /// # Errors
     ///
-    /// If the record of tool calls cannot be read.
+    /// Returns an error if the record of tool calls cannot be read.
     pub(super) async fn wait(
         &mut self,
         revision: Revision,

@@ -1,4 +1,4 @@
-//! The layer.
+//! The layer above the tool loop, and its settings.
 
 use std::{
     fmt,
@@ -13,22 +13,21 @@ use crate::{Clock, PersistenceMode, PersistencePolicy, ToolSource, run::Settings
 
 /// Begins a run for every request, and in per-run mode writes it at its end.
 ///
-/// It loads the history once, puts a [`Run`](crate::run::Run) in the request's extensions, and by
-/// [`PersistenceMode`]:
+/// The layer loads the history once, puts a [`Run`](crate::run::Run) in the request's extensions, and
+/// continues by [`PersistenceMode`]:
 ///
-/// - **per run**: puts the history before the input, buffers what the run adds, leaves out tool
-///   results at its end, and appends everything at once when the answer is complete. A run that
-///   fails, is cancelled or is dropped leaves the store untouched.
+/// - **per run**: puts the history before the input, buffers the messages that the run adds, removes
+///   tool results at its end, and appends all messages in one write when the answer is complete. A run
+///   that fails, is cancelled or is dropped does not change the store.
 /// - **per service call**: leaves reading and writing to
-///   [`PerServiceCallPersistence`](crate::PerServiceCallPersistence) below the tool loop, and
-///   checks that there is one.
+///   [`PerServiceCallPersistence`](crate::PerServiceCallPersistence) below the tool loop, and checks
+///   that this layer exists.
 ///
-/// The mode of one request can be chosen by a request extension of type [`PersistenceMode`].
+/// A request extension of type [`PersistenceMode`] sets the mode of one request.
 ///
-/// A request must name its conversation with
-/// [`in_conversation`](crate::ChatRequest::in_conversation). The same request sent again is
-/// the same run: if its answer is stored, it is returned and the model is not called; otherwise
-/// the run goes on from what is stored.
+/// A request must name its conversation with [`in_conversation`](crate::ChatRequest::in_conversation).
+/// The same request sent again is the same run. If its answer is stored, the layer returns that answer
+/// and does not call the model. Otherwise the run continues from the stored messages.
 ///
 /// ```
 /// use tower::{Layer, ServiceBuilder};
@@ -39,48 +38,48 @@ use crate::{Clock, PersistenceMode, PersistencePolicy, ToolSource, run::Settings
 pub struct PerRunPersistence {
     pub(super) settings: Settings,
     pub(super) mode: PersistenceMode,
-    /// Where the service below has a tool loop of its own: whether it was warned of that no layer
-    /// sees the rounds of that loop.
+    /// If the service below has its own tool loop: whether a warning about unseen rounds of that loop
+    /// was logged.
     pub(super) own_loop: Option<Arc<AtomicBool>>,
 }
 
 impl PerRunPersistence {
-    /// Persists runs in a store, in per-run mode.
+    /// Creates a layer that stores runs in per-run mode.
     pub fn new(store: impl HistoryStore) -> Self {
         let (settings, mode) = (Settings::new(store), PersistenceMode::default());
         Self { settings, mode, own_loop: None }
     }
 
-    /// Says whether the service below has a tool loop of its own. The first run whose rounds no layer
-    /// sees is then logged.
+    /// Sets whether the service below has its own tool loop. The first run whose rounds no layer sees
+    /// is then logged.
     pub(crate) fn over_own_loop(mut self, is_over_own_loop: bool) -> Self {
         self.own_loop = is_over_own_loop.then(Arc::default);
         self
     }
 
-    /// Chooses when messages become durable.
+    /// Sets the mode, which decides when messages become durable.
     #[must_use]
     pub fn mode(mut self, mode: PersistenceMode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// Makes the other choices, for this layer and the one below the tool loop.
+    /// Sets the policy of this layer and of the layer below the tool loop.
     #[must_use]
     pub fn policy(mut self, policy: PersistencePolicy) -> Self {
         self.settings.policy = policy;
         self
     }
 
-    /// Says which tools are registered, for a replay policy that drops calls of tools that are
-    /// not. The pipeline builder does it by itself.
+    /// Sets the registered tools, for a replay policy that drops calls of unregistered tools. The
+    /// pipeline builder sets them automatically.
     #[must_use]
     pub fn tools(mut self, tools: impl ToolSource) -> Self {
         self.settings.tools = Some(Arc::new(tools));
         self
     }
 
-    /// Takes the time from another clock than the system's.
+    /// Sets the clock, in place of the system's clock.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.settings.clock = clock;

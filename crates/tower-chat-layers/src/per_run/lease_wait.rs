@@ -1,4 +1,4 @@
-//! Waiting for the lease of another process to end.
+//! Waits for the end of another process's lease.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,20 +7,20 @@ use tower_chat_core::{BoxError, ChatRequest};
 
 use crate::{ConcurrentRuns, PersistenceError, recovery::ResumesRun, run::Settings};
 
-/// How much longer a run may wait for leases of other processes.
+/// The remaining time for which a run may wait for leases of other processes.
 pub(super) struct LeaseWaiting {
-    /// `None` if it was not told to wait.
+    /// `None` if the run does not wait.
     limit: Option<Duration>,
-    /// From the first wait on.
+    /// Set by the first wait.
     deadline: Option<Instant>,
 }
 
 impl LeaseWaiting {
-    /// How long a run sleeps at most before it reads the store again: the other process may return its
-    /// lease, or renew it, at any time.
+    /// The maximum sleep of a run before it reads the store again, because the other process may return
+    /// or renew its lease at any time.
     pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-    /// What the request says, or else the policy.
+    /// Returns the limit of the request, or else that of the policy.
     pub(super) fn of(request: &ChatRequest, settings: &Settings) -> Self {
         let resumes = request.extensions.get::<ResumesRun>();
         let limit = match resumes.and_then(|resumes| resumes.lease_wait) {
@@ -31,12 +31,12 @@ impl LeaseWaiting {
         Self { limit, deadline: None }
     }
 
-    /// Waits a while, if the error says that another process holds the open run and there is time
-    /// left; the head is to be read again then.
+    /// Waits for one interval if another process has the lease of the open run and time remains. The
+    /// caller must read the head again then.
     ///
     /// # Errors
     ///
-    /// The error itself, if there is nothing to wait for, or no time left.
+    /// Returns `error` itself if it is another error, or if no time remains.
     pub(super) async fn wait_after(
         &mut self,
         error: PersistenceError,
@@ -50,8 +50,8 @@ impl LeaseWaiting {
         }
     }
 
-    /// Sleeps until then, or until the store is to be read again, whichever is sooner. Returns
-    /// `false` at once if the run does not wait, or has no time left.
+    /// Sleeps until the given time, or for one poll interval, whichever is shorter. Returns `false`
+    /// without sleeping if the run does not wait, or if no time remains.
     pub(super) async fn sleep_until(&mut self, until: SystemTime, settings: &Settings) -> bool {
         let Some(limit) = self.limit else { return false };
         let now = Instant::now();
@@ -65,13 +65,13 @@ impl LeaseWaiting {
         true
     }
 
-    /// Whether the run waits for other processes at all.
+    /// Returns whether the run waits for other processes.
     pub(super) fn is_patient(&self) -> bool {
         self.limit.is_some()
     }
 
-    /// Whether an attempt at the open run failed because another process has taken it over, so that
-    /// the head is to be read again: it says who holds the run now.
+    /// Returns whether an attempt at the open run failed because another process has taken the run
+    /// over. The caller must then read the head again, which contains the new lease.
     pub(super) fn is_lost_race(&self, error: &BoxError) -> bool {
         let conflict = match error.downcast_ref::<PersistenceError>() {
             Some(PersistenceError::RunHeld { .. }) => true,

@@ -1,6 +1,6 @@
 //! The layer above the tool loop: it begins and ends the run.
 //!
-//! # Where it stands
+//! # Position in a stack
 //!
 //! ```text
 //! PerRunPersistence            right: one run per request
@@ -9,10 +9,10 @@
 //!       model
 //! ```
 //!
-//! Below the tool loop it would take every service call for a run of its own: with no tool loop
-//! above the history it puts first, each round would be stored as a conversation turn, and a
-//! failed round would leave the earlier ones behind. Retry layers belong above it (the same
-//! request is the same run) or below the loop, never between two halves of a run.
+//! Below the tool loop, the layer would treat every service call as a separate run. Each round would be
+//! stored as a conversation turn, and the rounds before a failed one would remain in the history. Retry
+//! layers belong above this layer, where the same request is the same run, or below the loop, but not
+//! between this layer and the loop.
 
 mod admission;
 mod approved_elsewhere;

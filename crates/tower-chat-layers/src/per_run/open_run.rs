@@ -1,4 +1,4 @@
-//! An open run that a new one finds on its conversation: resumed, committed or discarded first.
+//! Resumes, commits or discards an open run before a new run of the conversation.
 
 use std::{future::poll_fn, pin::pin, time::SystemTime};
 
@@ -21,19 +21,20 @@ use crate::{
     run::{Begins, Settings, head_of},
 };
 
-/// A conversation without a run in the way.
+/// A conversation that no open run blocks.
 pub(super) struct Cleared {
     pub(super) head: Head,
     /// The open run that was resumed first.
     pub(super) recovered: Option<Box<RecoveredRun>>,
 }
 
-/// Does with the open run of a conversation what the policy says, until none is in the way. Then waits
-/// for approved calls that other processes run, by the policy.
+/// Applies the policy to the open run of a conversation until no open run blocks it. Then waits for
+/// approved calls that other processes run, by the policy.
 ///
 /// # Errors
 ///
-/// If the policy is to leave it alone, another process holds it, or it could not be ended.
+/// Returns an error if the policy does not allow the open run to be closed, if another process has its
+/// lease, or if it could not be ended.
 pub(super) async fn clear_open_run<S>(
     service: &mut S,
     layer: &PerRunPersistence,
@@ -96,7 +97,7 @@ where
                         answer.finish.recovered = recovered.take();
                         recovered = Some(Box::new(RecoveredRun::new(open.run, answer)));
                     }
-                    // Another process has ended it, or taken it over, since the head was read.
+                    // Since the head was read, another process has ended the run or taken it over.
                     Err(error) if is_gone(&error) || waiting.is_lost_race(&error) => continue,
                     Err(error) => end_refused(settings, key, &open, error).await?,
                 }
@@ -106,7 +107,7 @@ where
     }
 }
 
-/// Resumes an open run to its end.
+/// Resumes an open run until its end.
 async fn resume<S>(
     service: &mut S,
     layer: &PerRunPersistence,
@@ -121,13 +122,13 @@ where
     one_run(service, layer, request, begins, None).await?.collect().await
 }
 
-/// Ends an open run, by the policy, that could not be resumed because the service refuses it, so
-/// that the conversation goes on without it.
+/// Ends an open run, by the policy, that could not be resumed because the service refuses it. The
+/// conversation then continues without the run.
 ///
 /// # Errors
 ///
-/// The error of the resumption, if it was no refusal, or the policy leaves the run open; or if the
-/// run could not be ended.
+/// Returns the error of the resumption if it was not a refusal, or if the policy requires the run to
+/// remain open. Returns an error if the run could not be ended.
 async fn end_refused(
     settings: &Settings,
     key: &ConversationKey,
@@ -140,7 +141,7 @@ async fn end_refused(
     }
     let not_loaded = |source| PersistenceError::NotLoaded { key: key.clone(), source };
     let content = settings.store.open_run(key).await.map_err(not_loaded)?;
-    // The attempt may have ended it itself.
+    // The attempt may already have ended the run.
     let Some(content) = content.filter(|content| content.open.run == open.run) else {
         return Ok(());
     };

@@ -1,4 +1,4 @@
-//! The service.
+//! The service of the layer.
 
 use std::{
     future::poll_fn,
@@ -43,7 +43,7 @@ use crate::{
 
 const LAYER: &str = "PerRunPersistence";
 
-/// The service that [`PerRunPersistence`] makes.
+/// The service that [`PerRunPersistence`] creates.
 #[derive(Debug, Clone)]
 pub struct PerRunPersistenceService<S> {
     inner: S,
@@ -110,7 +110,7 @@ where
     one_run(&mut service, &layer, request, begun, Some(admission)).await
 }
 
-/// Checks that the layers stand in an order in which the run can be stored.
+/// Checks that the order of the layers allows the run to be stored.
 fn check(
     request: &ChatRequest,
     settings: &Settings,
@@ -136,15 +136,15 @@ fn check(
     Ok(conversation)
 }
 
-/// Whether a tool loop is below and no persister. A layer that hides the persister from the loop has
-/// to be declared to the loop (`ToolLoop::assume_persister_below`), and a layer that hides both hides
-/// the loop too. Checked here, before the input of a journaled run is staged.
+/// Returns whether a tool loop is below without a persister. If a layer hides the persister, the tool
+/// loop must be configured with `ToolLoop::assume_persister_below`. A layer that hides both also hides
+/// the loop. Checked here, before the input of a journaled run is staged.
 fn lacks_persister(below: &LayersBelow) -> bool {
     below.holds(LayerKind::ToolLoop) && !below.holds(LayerKind::PerServiceCallPersistence)
 }
 
-/// Waits for something that another run may have to give back at its end. That run may still need
-/// the permit of the service that this one holds, so the permit is released for as long as it takes.
+/// Waits for a resource that another run releases at its end. The other run may need the permit of the
+/// service that this run holds, so the permit is released during the wait.
 pub(super) async fn giving_way<S, T>(
     service: &mut S,
     mut waited_for: Pin<&mut impl Future<Output = Result<T, PersistenceError>>>,
@@ -162,8 +162,8 @@ where
     Ok(waited_for)
 }
 
-/// One run, with nothing in its way any more. If the service has lost the history that it kept, the run
-/// begins again with the record, by policy.
+/// Executes one run that no other run blocks. If the service has lost its history, the run begins again
+/// with the stored messages, by policy.
 pub(super) async fn one_run<S>(
     service: &mut S,
     layer: &PerRunPersistence,
@@ -190,7 +190,7 @@ where
     let settings = &layer.settings;
     let key = &conversation.key;
     let not_loaded = |source| PersistenceError::NotLoaded { key: key.clone(), source };
-    // What this request itself has added is no record of what the service had.
+    // Messages that this request has added do not replace the history of the service.
     let is_record = |message: &Arc<Message>| {
         message.role == Role::Assistant || message.id.is_none_or(|id| id.run != conversation.run)
     };
@@ -218,16 +218,16 @@ where
     }
 }
 
-/// What an attempt at a run comes to.
+/// The outcome of an attempt at a run.
 enum Attempt {
     Response(ChatResponse),
     HistoryLost(HistoryLostInRun),
 }
 
-/// The service refused the first service call of a run, because it no longer has the history.
+/// The service refused the first service call of a run because it has lost the history.
 struct HistoryLostInRun {
     error: BoxError,
-    /// The id under which it kept the history.
+    /// The service id of the lost history.
     service_id: Arc<str>,
     admission: Option<RunAdmission>,
 }
@@ -278,7 +278,7 @@ where
 /// A run whose request can be passed on.
 struct Begun {
     request: ChatRequest,
-    /// What was stored of its answer before.
+    /// The part of its answer that was stored before.
     before: Vec<Arc<Message>>,
     /// The whole run, if it is stored at its end.
     call: Option<Box<OpenCall>>,
@@ -286,11 +286,11 @@ struct Begun {
 
 enum Beginning {
     Call(Box<Begun>),
-    /// The run has its answer already.
+    /// The answer of the run is already stored.
     Stored(Answer),
 }
 
-/// What a run does before its request is passed on.
+/// Performs the steps of a run before its request is passed on.
 async fn begin_call<S>(
     service: &mut S,
     run: &Run,
@@ -310,7 +310,7 @@ where
         opened.report(&mut answer);
         return Ok(Beginning::Stored(answer));
     }
-    // A request of its own goes on with a run that was committed before it was complete.
+    // A request with its own messages may continue a run that was committed before it was complete.
     let is_gone = opened.admission.is_none() || !run.log().has_stored();
     if request.extensions.get::<ResumesRun>().is_some() && !run.log().is_resumed() && is_gone {
         let (key, run) = (run.key().clone(), run.id());
@@ -320,9 +320,10 @@ where
     yield_if_large(request.messages.iter_from(request.new_from)).await;
     let (request, input) = run.open_request(request)?;
     yield_if_large(&input).await;
-    // Before the input of a journaled run is staged: a run that cannot go on would stay open.
+    // Checked before the input of a journaled run is staged, because a run with invalid decisions would
+    // remain open.
     check_approvals(run, &request)?;
-    // A slot is reserved before the model is paid.
+    // The slot is reserved before the paid request to the model.
     let call = match run.is_written_at_end() {
         true => {
             let mut call = Box::new(OpenCall::whole_run(run.clone(), input));
@@ -337,7 +338,7 @@ where
     Ok(Beginning::Call(Box::new(Begun { request, before, call })))
 }
 
-/// The response of a run that is resumed, after what was stored of its answer before.
+/// Returns the response of a resumed run, after the part of its answer that was stored before.
 fn following(before: Vec<Arc<Message>>, response: ChatResponse) -> ChatResponse {
     if before.is_empty() {
         return response;
@@ -358,25 +359,26 @@ struct RunEnding {
     run: Run,
     /// The whole run, if it is stored at its end.
     call: Option<Box<OpenCall>>,
-    /// How many messages of the answer are of an earlier attempt at the run.
+    /// The number of messages of the answer that an earlier attempt has added.
     before: usize,
     handle: Option<RunHandle>,
-    /// Whether it was warned of a tool loop below whose rounds no layer sees.
+    /// If the service below has its own tool loop: whether a warning about unseen rounds of that loop
+    /// was logged.
     own_loop: Option<Arc<AtomicBool>>,
     opened: Opened,
 }
 
-/// A run that was begun. When it goes, whatever is still open of the run is left for a later
-/// attempt, and it is the next run's turn.
+/// A run that has begun. Its drop leaves an incomplete run to a later attempt, and lets the next run in
+/// the queue begin.
 struct Opened {
     run: Run,
     admission: Option<RunAdmission>,
-    /// Why it goes, if it goes now.
+    /// The cause that the drop reports.
     cause: LeaveCause,
 }
 
 impl Opened {
-    /// Says in the answer what became of the conversation before the run and beside it.
+    /// Reports in the answer the branch of the run and the open run that was resumed before it.
     fn report(&mut self, answer: &mut Answer) {
         let Some(admission) = &mut self.admission else { return };
         answer.finish.branch.clone_from(&admission.branch);
@@ -407,7 +409,7 @@ impl Ending for RunEnding {
                  messages of all rounds in its answer"
             );
         }
-        // Of a run that is written at its end, nothing is stored if that write is refused.
+        // If the write of a run that is stored at its end is refused, nothing of the run is stored.
         let handle = self.handle.filter(|_| run.is_written_at_end());
         let queued = handle.as_ref().map(|_| queued_in(&run, &answer, self.before));
         match completed(&run, self.call, self.before, answer).await {
@@ -433,20 +435,20 @@ impl Ending for RunEnding {
     }
 }
 
-/// How a run ends, by the policy, that failed before the model had answered anything; `None` if it
-/// stays open.
+/// Returns how a run ends, by the policy, that failed before any answer of the model. `None` if the run
+/// remains open.
 fn end_of_unanswered(policy: &JournalPolicy, error: &BoxError, attempt: u32) -> Option<RunEnd> {
     let is_wrong_stack = matches!(error.downcast_ref(), Some(PersistenceError::LayerTwice { .. }));
     if is_wrong_stack && attempt == 1 {
-        // No attempt has been made with a stack that can run it.
+        // No attempt was made with a stack that can execute the run.
         return Some(RunEnd::Discard);
     }
     let end = policy.on_refusal.end(false).filter(|_| policy.is_refusal(&**error, attempt))?;
     Some(if is_before_service(&**error) { RunEnd::Discard } else { end })
 }
 
-/// The messages that were queued for a run while it was under way: neither the model's nor results.
-/// What a tool has queued is left out, since the tool runs again.
+/// Returns the messages that were queued during the run, without those that tools have queued, because
+/// the tools run again.
 fn queued_in(run: &Run, answer: &Answer, before: usize) -> Vec<Message> {
     let of_run = answer.messages.iter().skip(before);
     let is_queued = |message: &&Arc<Message>| {
@@ -462,15 +464,15 @@ fn queued_in(run: &Run, answer: &Answer, before: usize) -> Vec<Message> {
     queued.map(without_id).collect()
 }
 
-/// Whether a tool loop below may have had rounds that are neither in its answer nor seen by a layer
-/// below it.
+/// Returns whether a tool loop below may have had rounds that neither its answer contains nor a layer
+/// below it has seen.
 fn hides_rounds(run: &Run, answer: &Answer) -> bool {
     let has_rounds = answer.messages.iter().any(|message| message.role == Role::Tool);
     !has_rounds && !run.log().has_seen_rounds()
 }
 
-/// Stores what is left to store of a run that has its answer, of which the first `before` messages are
-/// of an earlier attempt.
+/// Stores the rest of a run that has its answer. The first `before` messages of the answer were added
+/// by an earlier attempt.
 async fn completed(
     run: &Run,
     call: Option<Box<OpenCall>>,
@@ -485,7 +487,7 @@ async fn completed(
         answer.messages.splice(..0, stored);
         return Ok(answer);
     }
-    // A foreign tool loop does not check after its first service call.
+    // A tool loop of another crate does not check after its first service call.
     let mut now = answer.messages.iter().skip(before);
     if now.any(|message| message.role == Role::Assistant) {
         run.check_persister()?;

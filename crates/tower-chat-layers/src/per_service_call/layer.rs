@@ -1,4 +1,4 @@
-//! The layer.
+//! The layer below the tool loop, and its settings.
 
 use std::{fmt, sync::Arc};
 
@@ -8,41 +8,41 @@ use tower_layer::Layer;
 use super::PerServiceCallPersistenceService;
 use crate::{Clock, PersistencePolicy, ToolSource, run::Settings};
 
-/// Persists every service call: the history goes before the request, what was new and what was
-/// answered go into the store in one append, and the sentinel goes on the response.
+/// Stores every service call. The layer puts the history before the request's messages, stores the new
+/// messages and the answer in one write, and adds the sentinel to the response.
 ///
-/// What is in the store, wherever a call stops:
+/// The stored messages of a call, for every way in which it ends:
 ///
-/// | what happens | what is stored of this call |
+/// | event | stored messages of this call |
 /// |---|---|
 /// | the answer is complete | its inputs and the answer, before the caller sees the end |
-/// | the service fails | nothing, but for results of tools that have run (by policy) |
-/// | the future or stream is dropped, for whatever reason | its inputs |
+/// | the service fails | nothing, except results of tools that have run (by policy) |
+/// | the future or stream is dropped, for any reason | its inputs |
 /// | the process is killed | nothing, or all of it |
 ///
-/// Earlier service calls of the run stay in every case.
+/// Earlier service calls of the run remain stored in every case.
 ///
-/// The sentinel ([`HistoryOwner::Local`](crate::HistoryOwner::Local))
-/// tells the tool loop to send only what is new. Of a loop that sends messages again, those that are
-/// stored are recognised, by their ids or by what they say.
+/// With the sentinel ([`HistoryOwner::Local`](crate::HistoryOwner::Local)), the tool loop sends only
+/// new messages. If a loop sends stored messages again, the layer recognises them by their ids or by
+/// their content.
 ///
-/// Under [`PerRunPersistence`](crate::PerRunPersistence) the layer follows that run's mode and
-/// policy. By itself it needs a conversation on the request. The first service call of a
+/// Under [`PerRunPersistence`](crate::PerRunPersistence) the layer follows that run's mode and policy.
+/// Without that layer, the request must name a conversation. The first service call of a
 /// [`ToolLoop`](crate::ToolLoop) then begins a run, which loads the history once and which the loop
-/// shares: it stores what the hooks of the loop's tools allow, and records when tools ran and what
-/// became of them. A request that is sent again goes on after what is stored of its run, and its
-/// answer holds only what it has added. If the run was complete, the answer is the stored one.
+/// shares. The run applies the hooks of the loop's tools before it stores messages, and records the
+/// times and outcomes of tool calls. A request that is sent again continues after the stored messages
+/// of its run, and its answer contains only the messages that this attempt has added. If the run was
+/// complete, the answer is the stored one.
 ///
-/// **Under a tool loop of your own**, over types of your own, each request is compared with what is
-/// stored, message by message: roles, texts, media, ids and names of calls, and which calls results
-/// answer. The loop may send the whole conversation, its run, or what is new. If its types lose the
-/// id of the run, a request that goes on with the stored messages belongs to the run stored last. A
-/// request that repeats stored messages otherwise than they are stored is
-/// [`HistorySentAgain`](crate::PersistenceError::HistorySentAgain). A run that is sent again when it is
-/// complete returns its last response. Every service call loads the history, when tools ran is not
-/// known, and no tool is: give the layer the [`tools`](Self::tools) whose
-/// [`persist`](crate::Tool::persist) hooks must be asked, or arguments and results are stored as they
-/// are.
+/// **Under your own tool loop** with your own types, the layer compares each request with the stored
+/// messages, message by message: roles, texts, media, ids and names of calls, and the calls that
+/// results answer. The loop may send the whole conversation, its run, or only new messages. If its
+/// types lose the id of the run, a request that continues the stored messages belongs to the last
+/// stored run. A request that repeats stored messages with differences fails with
+/// [`HistorySentAgain`](crate::PersistenceError::HistorySentAgain). A complete run that is sent again
+/// returns its last response. Every service call loads the history. The layer knows neither the times
+/// of tool calls nor the tools: set the [`tools`](Self::tools) whose [`persist`](crate::Tool::persist)
+/// hooks must be called. Without them, arguments and results are stored unchanged.
 ///
 /// ```
 /// use tower::ServiceBuilder;
@@ -55,29 +55,30 @@ pub struct PerServiceCallPersistence {
 }
 
 impl PerServiceCallPersistence {
-    /// Persists service calls in a store.
+    /// Creates a layer that stores service calls in a store.
     pub fn new(store: impl HistoryStore) -> Self {
         Self { settings: Settings::new(store) }
     }
 
-    /// Makes the other choices, where the layer works by itself; under `PerRunPersistence` that
-    /// layer's policy holds.
+    /// Sets the policy of a layer without a `PerRunPersistence` above it. With one, the policy of that
+    /// layer applies.
     #[must_use]
     pub fn policy(mut self, policy: PersistencePolicy) -> Self {
         self.settings.policy = policy;
         self
     }
 
-    /// Says which tools are registered, where the layer works by itself: for a replay policy that
-    /// drops calls of tools that are not, and for the tools' hooks under a foreign tool loop.
-    /// A [`ToolLoop`](crate::ToolLoop) names the tools for their hooks by itself.
+    /// Sets the registered tools of a layer without a `PerRunPersistence` above it. They are needed for
+    /// a replay policy that drops calls of unregistered tools, and for the tools' hooks under a tool
+    /// loop of another crate. A [`ToolLoop`](crate::ToolLoop) passes its tools for their hooks
+    /// automatically.
     #[must_use]
     pub fn tools(mut self, tools: impl ToolSource) -> Self {
         self.settings.tools = Some(Arc::new(tools));
         self
     }
 
-    /// Takes the time from another clock than the system's.
+    /// Sets the clock, in place of the system's clock.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.settings.clock = clock;

@@ -1,6 +1,6 @@
 //! The layer under the tool loop: it makes every service call durable.
 //!
-//! # Where it stands
+//! # Position in a stack
 //!
 //! ```text
 //! PerRunPersistence
@@ -10,12 +10,12 @@
 //!         model
 //! ```
 //!
-//! Above the tool loop it would see the run as one service call and lose every round of a run
-//! that fails; the tool loop refuses to run there. Layers that call the model client several times
-//! (retry, hedge) belong below it: an attempt that failed is then never stored. An
-//! [`IdleTimeout`](crate::idle_timeout::IdleTimeout) below it makes a stalled answer an error of the
-//! service, as tower's `Timeout` does until the answer has begun; a timeout above it is a cancelled
-//! call.
+//! Above the tool loop, the layer would see the run as one service call and lose every round of a run
+//! that fails. The tool loop refuses such a stack. Layers that call the model client several times
+//! (retry, hedge) belong below this layer, because failed attempts are then never stored. An
+//! [`IdleTimeout`](crate::idle_timeout::IdleTimeout) below this layer turns a stalled answer into an
+//! error of the service, as tower's `Timeout` does before the answer has begun. A timeout above this
+//! layer cancels the call.
 
 mod layer;
 mod service;

@@ -1,4 +1,4 @@
-//! The service.
+//! The service of the layer.
 
 use std::{
     sync::Arc,
@@ -20,7 +20,7 @@ use crate::{
     yielding::yield_if_large,
 };
 
-/// The service that [`PerServiceCallPersistence`] makes.
+/// The service that [`PerServiceCallPersistence`] creates.
 #[derive(Debug, Clone)]
 pub struct PerServiceCallPersistenceService<S> {
     inner: S,
@@ -71,7 +71,8 @@ where
         Some(run) => run.clone(),
         None => {
             RunAncestry::check(&request)?;
-            // Boxed, since every other service call would carry the room for it.
+            // Boxed, because the future of every other service call would otherwise reserve the memory
+            // for it.
             match Box::pin(lone_run(&layer, &mut request)).await? {
                 Begun::Run(run) => run,
                 Begun::Answered(answer) => return Ok(answer.into()),
@@ -94,7 +95,8 @@ where
         return with_ending(response, CallEnding::WrittenAtEnd { run, is_of_own_loop }).await;
     }
     yield_if_large(request.messages.iter_from(request.new_from)).await;
-    // By itself, so that the future need not hold the error across what follows.
+    // A separate statement, because the future would otherwise contain the error across the next
+    // awaits.
     let started = run.clone().start_call(&mut request)?;
     match started {
         StartedCall::Answered(call) => Ok(call.durable().await?.into()),
@@ -109,9 +111,9 @@ where
 
 const LAYER: &str = "PerServiceCallPersistence";
 
-/// The run of a service call, where no layer above the tool loop has begun one: that of its loop,
-/// which the first of its service calls begins, or one of this service call alone under a loop of
-/// somebody else.
+/// Returns the run of a service call if no layer above the tool loop has begun one. A tool loop of this
+/// crate shares one run, which its first service call begins. Under a tool loop of another crate, each
+/// service call has its own run.
 async fn lone_run(
     layer: &PerServiceCallPersistence,
     request: &mut ChatRequest,
@@ -152,8 +154,8 @@ async fn begin_alone(
 
 /// The end of a service call.
 enum CallEnding {
-    /// The run is written at its end, above: this layer compares service ids, and takes note of the
-    /// rounds of a loop that is not of this crate.
+    /// The run is stored at its end by a layer above. This layer compares service ids, and records the
+    /// rounds of a tool loop of another crate.
     WrittenAtEnd {
         run: Run,
         is_of_own_loop: bool,
@@ -172,7 +174,7 @@ impl Ending for CallEnding {
 
     fn check(&mut self, message: &Message) -> Result<(), BoxError> {
         match self {
-            // The tool loop does it, before the run comes to its end.
+            // The tool loop checks before the run ends.
             Self::WrittenAtEnd { .. } => Ok(()),
             Self::Stored(call) => {
                 let checked = call.check(message);

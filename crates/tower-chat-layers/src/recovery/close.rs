@@ -1,4 +1,4 @@
-//! Ending open runs without going on with them.
+//! Ends open runs without resuming them.
 
 use std::{
     sync::Arc,
@@ -19,8 +19,8 @@ use crate::{
     run::{AsItStands, Settings, as_it_stands, of_prior_calls},
 };
 
-/// Ends the open run of a conversation; says whether there was one. Whoever still works on it can
-/// write no more. A run whose staged messages cannot be read can be discarded.
+/// Ends the open run of a conversation. Returns whether there was one. Later writes of an attempt that
+/// still works on the run fail. A run whose staged messages cannot be read can be discarded.
 ///
 /// ```
 /// use tower_chat::{prelude::*, recovery::{self, RunEnd}};
@@ -46,15 +46,15 @@ use crate::{
 ///
 /// # Errors
 ///
-/// If the store cannot be read or written, or somebody else has ended or taken up the run
-/// meanwhile.
+/// Returns an error if the store cannot be read or written, or if another process has ended the run or
+/// taken it over in the meantime.
 pub async fn close(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
     end: RunEnd,
 ) -> Result<bool, StoreError> {
     let content = match store.open_run(key).await {
-        // A discard needs nothing of what is staged.
+        // A discard does not need the staged messages.
         Err(error) if error.is_damage() && end == RunEnd::Discard => {
             let head = store.head(key).await?;
             let open = head.open_run.clone();
@@ -72,8 +72,8 @@ pub async fn close(
     Ok(true)
 }
 
-/// Ends every open run of a scope that nobody works on and that was opened at least `age` before
-/// `now`; returns their conversations.
+/// Ends every open run of a scope that no process works on and that was opened at least `age` before
+/// `now`. Returns their conversations.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -102,8 +102,8 @@ pub async fn close(
 ///
 /// # Errors
 ///
-/// At the first run that could not be ended, because the store could not be read or written. A run
-/// that somebody took up meanwhile is left alone.
+/// Returns an error at the first run that could not be ended, because the store could not be read or
+/// written. A run that another process has taken over in the meantime is skipped.
 pub async fn sweep(
     store: &(impl HistoryStore + ?Sized),
     scope: &str,
@@ -134,7 +134,7 @@ pub async fn sweep(
     }
 }
 
-/// The same for a run that another one finds in its way.
+/// Ends an open run that blocks another run.
 pub(crate) async fn close_open_run(
     settings: &Settings,
     key: &ConversationKey,
@@ -174,7 +174,7 @@ fn discarding(
     last_write(store, key, content, Vec::new(), close)
 }
 
-/// The last write of an open run, under an attempt of its own.
+/// Returns the last write of an open run, with its own attempt number.
 fn last_write(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,

@@ -1,4 +1,4 @@
-//! How far an open run came.
+//! Reports the state of an open run.
 
 use std::{
     sync::Arc,
@@ -15,7 +15,7 @@ use tower_chat_core::{
 
 use crate::PersistenceMode;
 
-/// An open run and how far it came.
+/// The state of an open run.
 ///
 /// ```
 /// use tower_chat::{prelude::*, recovery::open_run};
@@ -45,11 +45,11 @@ use crate::PersistenceMode;
 pub struct OpenRunReport {
     /// The conversation.
     pub key: ConversationKey,
-    /// The run, who holds it, and since when it is open.
+    /// The run, its lease, and the time at which it was opened.
     pub open: OpenRun,
-    /// What is staged of it, oldest first.
+    /// The staged messages of the run, the oldest first.
     pub messages: Vec<Arc<Message>>,
-    /// Its tool calls, in order.
+    /// The tool calls of the run, in order.
     pub calls: Vec<ReportedCall>,
 }
 
@@ -57,37 +57,37 @@ pub struct OpenRunReport {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReportedCall {
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
-    /// The id by which the model knows the call.
+    /// The id of the call, as the model knows it.
     pub call_id: String,
-    /// How it stands.
+    /// The state of the call.
     pub state: CallState,
-    /// When it was started, if it was.
+    /// When the call was started, if it was.
     pub started_at: Option<SystemTime>,
 }
 
-/// A request extension: there is nothing to do but what an open run has left.
+/// A request extension of a request that only resumes an open run.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ResumesRun {
-    /// How long the run waits for the lease of another process to end, if the request says so.
+    /// How long the run waits for the end of another process's lease, if the request sets a time.
     pub(crate) lease_wait: Option<Duration>,
 }
 
-/// How a tool call of an open run stands.
+/// The state of a tool call of an open run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CallState {
-    /// It has run; its result is staged.
+    /// The call has run, and its result is staged.
     Done,
-    /// It has run and failed; its result is staged.
+    /// The call has run and failed, and its result is staged.
     Failed,
-    /// It was not started.
+    /// The call was not started.
     NeverStarted,
-    /// It was started, and nobody knows what came out: it may or may not have run.
+    /// The call was started and has no recorded outcome. It may or may not have run.
     Unknown,
 }
 
-/// The open run of a conversation; `None` if there is none.
+/// Returns the open run of a conversation, or `None` if there is none.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -100,7 +100,7 @@ pub enum CallState {
 ///
 /// # Errors
 ///
-/// If the store cannot be read.
+/// Returns an error if the store cannot be read.
 pub async fn open_run(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -112,12 +112,12 @@ pub async fn open_run(
 }
 
 impl OpenRunReport {
-    /// A request that resumes the run, to be sent through the stack with the options it needs: the
-    /// journal does not keep them.
+    /// Returns a request that resumes the run. Send it through the stack with the options that the run
+    /// needs, because the journal does not store them.
     ///
-    /// If the run has come to its end meanwhile, the answer is the stored one; if it was discarded,
-    /// the request fails with [`PersistenceError::RunGone`](crate::PersistenceError::RunGone). The
-    /// model is called in neither case.
+    /// If the run has ended in the meantime, the answer is the stored one. If it was discarded, the
+    /// request fails with [`PersistenceError::RunGone`](crate::PersistenceError::RunGone). The model is
+    /// called in neither case.
     pub fn resume(&self) -> ChatRequest {
         let conversation = Conversation { key: self.key.clone(), run: self.open.run };
         ChatRequest::new(Messages::new())
@@ -139,7 +139,7 @@ impl ReportedCall {
 }
 
 impl CallState {
-    /// How a call stands by its row of the record.
+    /// Returns the state of a call from its row in the record.
     pub fn of(row: &ToolRecord) -> Self {
         use tower_chat_core::ToolStatus;
         match &row.result {

@@ -1,4 +1,4 @@
-//! Ending an open run in one call.
+//! Recovers an open run in one call.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use tower_service::Service;
 
 use super::{ResumesRun, RunEnd, UnknownCalls, close, open_run};
 
-/// What [`recover`] does with an open run.
+/// How [`recover`] handles an open run.
 ///
 /// ```
 /// use tower_chat::recovery::{RecoveryPolicy, RunEnd, UnknownCalls};
@@ -25,48 +25,50 @@ pub struct RecoveryPolicy {
     wait: Duration,
 }
 
-/// What became of the open run of a conversation.
+/// The outcome of a recovery.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Recovered {
-    /// There was none.
+    /// The conversation had no open run.
     NothingOpen,
-    /// It was resumed to its end: the whole answer, with what earlier attempts had added.
+    /// The run was resumed until its end. Contains the whole answer, including the messages of earlier
+    /// attempts.
     Resumed(Box<Answer>),
-    /// It was ended without going on.
+    /// The run was ended without being resumed.
     Ended(RunEnd),
 }
 
 impl RecoveryPolicy {
-    /// Goes on with the run, to its end.
+    /// Resumes the run until its end.
     pub fn resume() -> Self {
         Self::default()
     }
 
-    /// Ends the run where it is.
+    /// Ends the run in its current state.
     pub fn end(end: RunEnd) -> Self {
         Self { end: Some(end), ..Self::default() }
     }
 
-    /// What becomes of calls that may or may not have run, in place of what the stack's
-    /// [`JournalPolicy`](super::JournalPolicy) says.
+    /// Sets the handling of calls that may or may not have run, in place of the stack's
+    /// [`JournalPolicy`](super::JournalPolicy).
     #[must_use]
     pub fn with_unknown_calls(mut self, unknown_calls: UnknownCalls) -> Self {
         self.unknown_calls = Some(unknown_calls);
         self
     }
 
-    /// How long to wait for the lease of another process to end, where the run is resumed; not at
-    /// all by default. Where the lease does not end in this time,
-    /// [`PersistenceError::RunHeld`](crate::PersistenceError::RunHeld) says who holds the run and
-    /// until when.
+    /// Sets how long a resumed run waits for the end of another process's lease. Without a call of this
+    /// method, it does not wait. If the lease does not end in this time,
+    /// [`PersistenceError::RunHeld`](crate::PersistenceError::RunHeld) contains the process and the end
+    /// of its lease.
     #[must_use]
     pub fn with_max_wait(mut self, most: Duration) -> Self {
         self.wait = most;
         self
     }
 
-    /// The options with which the run goes on: the journal does not keep those it was begun with.
+    /// Sets the options with which the run is resumed, because the journal does not store its first
+    /// options.
     #[must_use]
     pub fn with_options(mut self, options: impl Into<Arc<ChatOptions>>) -> Self {
         self.options = options.into();
@@ -74,8 +76,8 @@ impl RecoveryPolicy {
     }
 }
 
-/// Recovers the open run of a conversation: resumes it through a stack over the same store, or ends
-/// it where it is. If the future is dropped while the run is resumed, it is left open again.
+/// Recovers the open run of a conversation: resumes it through a stack over the same store, or ends it
+/// in its current state. If the future is dropped during the resumption, the run remains open.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -94,8 +96,8 @@ impl RecoveryPolicy {
 ///
 /// # Errors
 ///
-/// If the store cannot be read or written; those of the stack, where the run is resumed: it stays
-/// open then.
+/// Returns an error if the store cannot be read or written. If the run is resumed, returns the errors
+/// of the stack, after which the run remains open.
 pub async fn recover<S>(
     client: &mut S,
     store: &(impl HistoryStore + ?Sized),
