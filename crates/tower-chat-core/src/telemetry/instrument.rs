@@ -70,8 +70,8 @@ pub fn is_recorded() -> bool {
     with_recorder(|recorder| mem::size_of_val(recorder) > 0) || IS_DESCRIBED.load(Ordering::Relaxed)
 }
 
-/// Registers the units and descriptions of all metrics with the installed recorder. Call it once,
-/// after installing the recorder.
+/// Registers the units and descriptions of all metrics with the installed recorder. Call this function
+/// once, after the installation of the recorder.
 ///
 /// ```
 /// // metrics_exporter_prometheus::PrometheusBuilder::new().install()?;

@@ -1,9 +1,9 @@
 //! Telemetry of stores and layers: metrics of the facade [`metrics`](https://docs.rs/metrics) and
 //! events of `tracing`.
 //!
-//! [`metric`] has all metrics. They are recorded by the recorder that the program has installed.
-//! Without a recorder, nothing is measured. [`describe`] registers the units and descriptions with
-//! the recorder.
+//! [`metric`] contains all metrics. The recorder that the program has installed records them. Without a
+//! recorder, nothing is measured. [`describe`] registers the units and descriptions of the metrics with the
+//! recorder.
 //!
 //! Events have the target `tower_chat::store` or `tower_chat::run` and the level `debug`. Events
 //! for operators have the level `warn` or `error` and the target of their module. The functions of
@@ -23,19 +23,19 @@ pub use self::{
     traced_store::{TracedStore, store_error_type},
 };
 
-/// How an operation has ended: what its span and its metrics say.
+/// The outcome of an operation, as its span and its metrics report it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// With what it was to return.
+    /// The operation returned a result.
     Completed,
-    /// With an error.
+    /// The operation returned an error.
     Failed,
-    /// Its reader dropped it before its end.
+    /// The future or the stream of the operation was dropped before its end.
     Dropped,
 }
 
 impl Outcome {
-    /// `completed`, `failed` or `dropped`.
+    /// Returns `completed`, `failed` or `dropped`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Completed => "completed",

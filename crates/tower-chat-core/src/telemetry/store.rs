@@ -127,15 +127,15 @@ impl StoreTelemetry {
 }
 
 impl Queued {
-    /// Records that the execution of the submission begins. If it waits and begins again, the last
-    /// begin counts.
+    /// Records that the execution of the submission begins. If the execution begins several times, the last
+    /// time counts.
     pub fn begin(&mut self) {
         if let Some(entry) = &mut self.0 {
             entry.begun = Some(Instant::now());
         }
     }
 
-    /// Records that the submission has an outcome. Call it before the outcome is sent to the
+    /// Records that the submission has an outcome. Call this function before the outcome is sent to the
     /// caller.
     pub fn end(self) {
         let Some(entry) = self.0 else { return };

@@ -1,4 +1,4 @@
-//! A store whose operations have spans.
+//! Wraps a store with a span for each operation.
 
 use std::time::Instant;
 
@@ -20,12 +20,12 @@ use crate::{
     },
 };
 
-/// A store around another one: each operation is a span, which has how many messages were read or
-/// written, and whether it failed.
+/// A store that wraps another store and creates a span for each operation. The span contains the number of
+/// messages that were read or written, and the outcome.
 ///
-/// The span of an `append` ends when its ticket says that the writes are durable, and as `dropped` if
-/// the ticket is dropped before: the store writes all the same. The span of a `reserve` is the wait for
-/// a slot in the store's queue.
+/// The span of an `append` ends when the ticket has an outcome. If the ticket is dropped before, the
+/// outcome in the span is `dropped`, although the store still stores the writes. The span of a `reserve`
+/// contains the time of the wait for a slot in the queue of the store.
 #[derive(Debug, Clone)]
 pub struct TracedStore<S> {
     inner: S,
@@ -33,13 +33,13 @@ pub struct TracedStore<S> {
 }
 
 impl<S> TracedStore<S> {
-    /// Around a store.
+    /// Wraps a store.
     pub fn new(inner: S) -> Self {
         Self { inner, system: None }
     }
 
-    /// What the store is, `db.system.name`, instead of what its
-    /// [handle](crate::store::StoreHandle::system) says.
+    /// Sets `db.system.name`, the kind of the store. The default is the kind in the
+    /// [handle](crate::store::StoreHandle::system) of the store.
     #[must_use]
     pub fn with_system(mut self, name: &'static str) -> Self {
         self.system = Some(name);
@@ -227,7 +227,7 @@ impl<S: HistoryStore> StoreWrapper for TracedStore<S> {
     }
 }
 
-/// Runs an operation inside its span.
+/// Executes an operation inside its span.
 async fn traced<T>(
     mut open: Operation,
     operation: impl Future<Output = Result<T, StoreError>>,
@@ -246,13 +246,13 @@ async fn traced<T>(
     result
 }
 
-/// An operation that is under way: its span, and what is measured of it. One that is dropped before its end
-/// ends here.
+/// An operation in progress, with its span and its measurements. Dropping the value before the end of the
+/// operation records the outcome `dropped`.
 struct Operation {
     span: Span,
     name: &'static str,
     system: Option<&'static str>,
-    /// Only where a recorder is installed.
+    /// The start of the operation, if a recorder is installed.
     since: Option<Instant>,
     is_ended: bool,
 }
@@ -283,7 +283,7 @@ impl Operation {
         Self { span, name, system, since, is_ended: false }
     }
 
-    /// Whether the span or a metric has a recipient.
+    /// Returns whether the span or a metric is recorded.
     fn is_recorded(&self) -> bool {
         !self.span.is_disabled() || self.since.is_some()
     }
@@ -331,8 +331,8 @@ impl Drop for Operation {
     }
 }
 
-/// The type of an error, as spans and metrics have it. An error without a name of its own has `_OTHER`, by the
-/// conventions for errors.
+/// Returns the type of an error for spans and metrics. The type of an error without a name is `_OTHER`, as
+/// in OpenTelemetry's conventions for errors.
 pub fn store_error_type(error: &StoreError) -> &'static str {
     match error {
         StoreError::Conflict(_) => "conflict",

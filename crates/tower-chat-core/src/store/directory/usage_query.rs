@@ -11,8 +11,8 @@ use crate::{ConversationKey, RunId, store::author::milliseconds};
 
 /// A query of usage, and the grouping of its sums.
 ///
-/// All usage of a model by a run counts at the time at which the run began, to the millisecond.
-/// That time is taken from the first write with usage of the model.
+/// All usage of a model by a run counts at the time at which the run began, to the millisecond. The first
+/// write of the run with usage of the model determines this time.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
