@@ -6,7 +6,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::playback::{PlayError, Player, Recording};
 
-/// Plays conversations, at most this many at the same time.
+/// Plays conversations, at most `concurrency` at the same time.
 pub(super) struct Conversations {
     player: Player,
     waiting: Fuse<vec::IntoIter<Recording>>,
@@ -35,7 +35,8 @@ impl Conversations {
         }
     }
 
-    /// Waits for the next conversation that ends; `None` after all have ended. Cancel safe.
+    /// Waits until a conversation ends, and returns its outcome. Returns `None` after all conversations
+    /// have ended. Cancel safe.
     pub(super) async fn next(&mut self) -> Option<Result<(), NotPlayed>> {
         while self.playing.len() < self.concurrency
             && let Some(recording) = self.waiting.next()
@@ -57,8 +58,8 @@ impl Conversations {
         })
     }
 
-    /// Cancels the conversations that are being played, and begins no others. After it returns, every
-    /// cancelled run has submitted its writes to the store.
+    /// Cancels the conversations that are being played, and starts no others. When this function returns,
+    /// each cancelled run has submitted its writes to the store.
     pub(super) async fn stop(&mut self) {
         self.playing.shutdown().await;
     }

@@ -1,4 +1,4 @@
-//! What stops a play.
+//! The errors of `play`.
 
 use std::{error::Error, io, path::PathBuf, str::Utf8Error};
 
@@ -6,7 +6,7 @@ use tower_chat::{BoxError, is_verdict};
 
 use crate::playback::{PlayError, RecordingError};
 
-/// Why conversations cannot be played.
+/// The error of a play as a whole.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CannotPlay {
     #[error("`{}` cannot be read", file.display())]
@@ -32,13 +32,13 @@ pub(super) enum CannotPlay {
     Runtime(#[source] io::Error),
 }
 
-/// An error with its causes, in one line.
+/// Formats an error and its causes in one line.
 pub(super) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
         let cause_text = cause.to_string();
-        // Transparent errors repeat the text of what they wrap.
+        // A transparent error has the same text as its source.
         if !is_verdict(cause) && !text.ends_with(&cause_text) {
             text = format!("{text}: {cause_text}");
         }

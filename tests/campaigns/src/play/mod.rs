@@ -1,4 +1,4 @@
-//! Recorded conversations, played through the real stack into a store.
+//! Plays recorded conversations through the real stack into a store.
 
 mod arguments;
 mod conversations;
@@ -21,7 +21,7 @@ use self::{
 };
 use crate::playback::{Player, Recording};
 
-/// Plays the conversations of a file, and prints how they went. Returns the exit code.
+/// Plays the conversations of a file, and prints divergences, errors and a summary. Returns the exit code.
 pub fn run(arguments: Arguments) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let done =
@@ -93,7 +93,7 @@ async fn play(arguments: Arguments) -> Result<ExitCode, CannotPlay> {
     }))
 }
 
-/// Waits for Ctrl-C, or forever if the signal cannot be received.
+/// Waits for Ctrl-C. Never returns if the signal cannot be received.
 async fn interruption() {
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending().await
@@ -148,7 +148,7 @@ fn read(file: &Path) -> Result<Vec<Recording>, CannotPlay> {
     Recording::read_lines(text).map_err(|source| CannotPlay::Recording { file: named(), source })
 }
 
-/// Refuses to begin if the store already has one of the conversations.
+/// Returns an error if the store already has one of the conversations.
 async fn check_absent(player: &Player, recordings: &[Recording]) -> Result<(), CannotPlay> {
     let mut stored = Vec::new();
     for recording in recordings {

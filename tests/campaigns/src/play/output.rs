@@ -1,4 +1,4 @@
-//! Standard output and error, of which the reader may go away.
+//! Writes to standard output and standard error, whose reader may close them.
 
 use std::{
     error::Error,
@@ -9,7 +9,7 @@ use tower_chat::visible_text;
 
 use super::error::chain;
 
-/// Standard output, line by line. Once it cannot be written any more, the rest is dropped, so that the
+/// Writes lines to standard output. After the first failed write, all further lines are dropped, and the
 /// conversations are still played.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
@@ -17,13 +17,13 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Writes a line to be read: ids and texts in it are chosen by the file, so characters that a terminal obeys are
-    /// escapes.
+    /// Writes a line for a terminal. Control characters are escaped, because the line contains ids and
+    /// texts from the recording.
     pub(super) fn write(&mut self, line: &str) {
         self.write_exactly(&visible_text(line, &[]));
     }
 
-    /// Writes a line as it is.
+    /// Writes a line unchanged.
     pub(super) fn write_exactly(&mut self, line: &str) {
         if self.failed.is_none() {
             let mut stdout = io::stdout().lock();
@@ -32,8 +32,7 @@ impl Lines {
         }
     }
 
-    /// Writes what is still buffered, and returns whether everything was written. A reader that has closed the pipe is
-    /// no error.
+    /// Flushes the output, and returns the error of the first failed write. A closed pipe is not an error.
     pub(super) fn finish(self) -> io::Result<()> {
         let finished = self.failed.map_or_else(|| io::stdout().lock().flush(), Err);
         finished.or_else(|error| match error.kind() {

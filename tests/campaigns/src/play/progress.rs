@@ -4,7 +4,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::playback::PlayCounters;
 
-/// A progress bar if standard error is a terminal; otherwise nothing.
+/// A progress bar, which is hidden unless standard error is a terminal.
 pub(super) struct Progress(ProgressBar);
 
 impl Progress {
@@ -20,13 +20,13 @@ impl Progress {
         Self(bar)
     }
 
-    /// Reports that another conversation has ended.
+    /// Advances the bar by one conversation.
     pub(super) fn played_one(&self, counters: PlayCounters) {
         self.0.set_message(format!("{} service calls", counters.service_calls));
         self.0.inc(1);
     }
 
-    /// Calls a function that prints while the bar is hidden.
+    /// Hides the bar while a function prints.
     pub(super) fn aside<R>(&self, print: impl FnOnce() -> R) -> R {
         self.0.suspend(print)
     }

@@ -1,4 +1,4 @@
-//! The store in which conversations are played.
+//! Opens the store into which conversations are played.
 
 use std::{path::PathBuf, str::FromStr, sync::Arc};
 
@@ -7,18 +7,19 @@ use tower_chat_postgres::PostgresStore;
 use tower_chat_redis::{OpenError, RedisStore};
 use tower_chat_sqlite::SqliteStore;
 
-/// A store, as the command line names it.
+/// A store on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum StoreLocation {
     Memory,
     Sqlite(PathBuf),
-    /// An address, and the schema of the tables, if it is not the default one.
+    /// The address, and the schema of the tables if it is not the default.
     Postgres(String, Option<String>),
-    /// An address, and the prefix of all keys, if it is not the default one.
+    /// The address, and the prefix of all keys if it is not the default.
     Redis(String, Option<String>),
 }
 
-/// A text names no store. It is not repeated, since it may have a password.
+/// The error of a text that is not a store. The error does not contain the text, because an address may
+/// contain a password.
 #[derive(Debug, thiserror::Error)]
 #[error("it must be memory:, or begin with sqlite:, postgres:// or redis://, as in sqlite:chat.db")]
 pub(super) struct NoStore;
@@ -43,7 +44,8 @@ impl FromStr for StoreLocation {
     }
 }
 
-/// The address without a parameter that the server does not know, and the value of the parameter.
+/// Removes a parameter that the server does not know from an address. Returns the address and the value of
+/// the parameter.
 fn without_parameter(address: &str, name: &str) -> (String, Option<String>) {
     let Some((base, query)) = address.split_once('?') else { return (address.to_owned(), None) };
     let is_it = |parameter: &&str| parameter.split_once('=').is_some_and(|(it, _)| it == name);
@@ -57,7 +59,7 @@ fn without_parameter(address: &str, name: &str) -> (String, Option<String>) {
 }
 
 impl StoreLocation {
-    /// Opens the store; what is missing is made.
+    /// Opens the store, and creates it if it is missing.
     pub(super) async fn open(&self) -> Result<Arc<dyn HistoryStore>, BoxError> {
         Ok(match self {
             Self::Memory => Arc::new(MemoryStore::new()),
@@ -86,7 +88,7 @@ impl StoreLocation {
         })
     }
 
-    /// The path of a file beside the store's, if it has one.
+    /// Returns the path of a file next to the file of the store, if the store has one.
     pub(super) fn beside(&self, extension: &str) -> Option<PathBuf> {
         let Self::Sqlite(path) = self else { return None };
         let mut beside = path.clone().into_os_string();

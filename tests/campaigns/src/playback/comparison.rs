@@ -6,9 +6,9 @@ use serde_json::{Map, Value};
 
 use super::{divergence::Difference, expected_messages::ExpectedMessage};
 
-/// Returns every difference between two lists of messages from a position on, each with its position in
-/// the second list. The messages before are known to be equal. Messages are matched from both ends, so
-/// that a missing or additional message is one difference, and not a difference of all later messages.
+/// Returns every difference between two lists of messages from a position on, each with its position in the
+/// second list. The messages before this position are known to be equal. Messages are matched from both
+/// ends: a missing or additional message is one difference, and not a difference of all later messages.
 pub(super) fn differences(
     expected: &[ExpectedMessage],
     found: &[Value],
@@ -124,7 +124,7 @@ fn take(value: &mut Value, field: &str) -> Option<Value> {
     value.as_object_mut()?.remove(field)
 }
 
-/// Whether a value is an id that a provider has given.
+/// Returns whether a value is an id of a provider.
 pub(super) fn is_id(value: &Value) -> bool {
     value.as_str().is_some_and(|id| !id.is_empty())
 }

@@ -50,7 +50,8 @@ impl Counters {
         }
     }
 
-    /// Creates counters that continue those in a file, or empty the file.
+    /// Creates counters with a file. If `goes_on` is set, the counts in the file are included. Otherwise
+    /// the file is emptied.
     pub(super) fn in_file(path: &Path, goes_on: bool) -> io::Result<Self> {
         let mut counters = Self::default();
         if goes_on {

@@ -1,4 +1,4 @@
-//! Differences between the recording and the messages that the model is sent or that are stored.
+//! The differences between a recording and its play, in requests to the model or in stored messages.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// A difference between a recording and a play.
 ///
-/// Its text is one line.
+/// Its `Display` text is one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Divergence {
     /// The id of the conversation.

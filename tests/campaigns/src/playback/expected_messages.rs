@@ -22,7 +22,7 @@ pub(super) struct ExpectedMessage {
 #[derive(Default)]
 pub(super) struct ExpectedMessages {
     messages: Vec<ExpectedMessage>,
-    /// Calls that were left out because they have no results, with the recorded ids.
+    /// The calls that were removed because they have no results, with their recorded ids.
     left_out: Vec<(String, Value)>,
 }
 
@@ -82,7 +82,7 @@ impl ExpectedMessages {
                 self.left_out.push((id, json));
             }
         }
-        // A second result of a call is left out.
+        // A second result of a call is removed.
         let is_repeat = |other: &RecordedMessage| {
             let names = other.names();
             names.is_some()
@@ -98,8 +98,8 @@ impl ExpectedMessages {
         }
     }
 
-    /// Adds results outside of their round. If such a result answers a call that was left out, the call
-    /// is added again before it.
+    /// Adds results outside of their round. If a result answers a call that was removed from its round, the
+    /// call is added before the result.
     fn add_late_results(&mut self, results: &[&RecordedMessage]) {
         let mut calls = Vec::new();
         let mut answers = Vec::new();
@@ -150,13 +150,13 @@ fn take_calls(message: &mut Value, is_taken: impl Fn(usize) -> bool) -> Vec<(usi
     taken
 }
 
-/// Whether an answer is empty.
+/// Returns whether an answer is empty.
 fn is_empty_answer(recorded: &RecordedMessage) -> bool {
     let parts = &recorded.message.parts;
     recorded.role() == Role::Assistant && parts.iter().all(|part| part.as_text() == Some(""))
 }
 
-/// Whether a message without its calls still has content.
+/// Returns whether a message without its calls has content.
 fn has_content(message: &Value) -> bool {
     match message.get("content") {
         None | Some(Value::Null) => false,

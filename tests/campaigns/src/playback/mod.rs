@@ -1,11 +1,11 @@
 //! Plays recorded conversations through a real stack.
 //!
-//! A [`Recording`] is a recorded conversation: one line of a JSON-lines file, `{"id": …, "messages":
-//! [OpenAI chat format]}`. A [`Player`] plays it through tool loop and persistence layers into a store.
-//! The recorded assistant messages are the answers of a scripted model client, and the recorded tool
-//! results are the results of scripted tools. A run is given only its own input, so all earlier messages
-//! must come from the store. The model client compares each request with the recording; each difference
-//! is a [`Divergence`].
+//! A [`Recording`] is one line of a JSON-lines file, `{"id": …, "messages": [OpenAI chat format]}`. A
+//! [`Player`] plays a recording through the tool loop and the persistence layers into a store. A scripted
+//! model client returns the recorded assistant messages, and scripted tools return the recorded tool
+//! results. The request of a run contains only the input of this run: all earlier messages must come from
+//! the store. The model client compares each request with the recording, and each difference is a
+//! [`Divergence`].
 //!
 //! # The runs of a recording
 //!
@@ -17,7 +17,7 @@
 //!   of the calls. If every call has a result and an assistant message follows, the run continues.
 //!   Otherwise the last tool of the batch ends the run, and the results are the beginning of the next
 //!   run's input, if there is a next run.
-//! - A call without a recorded result is only declared: the loop returns its whole batch.
+//! - A tool whose call has no recorded result is only declared. The loop then returns the whole batch.
 
 mod alignment;
 mod comparison;

@@ -32,7 +32,7 @@ impl Service<ChatRequest> for RecordedModel {
     fn call(&mut self, request: ChatRequest) -> Self::Future {
         let script = self.0.clone();
         Box::pin(async move {
-            // A real model never answers immediately; other tasks run here.
+            // Other tasks run here, as during a request to a real model.
             tokio::task::yield_now().await;
             request.service_id()?;
             let message = script.answer(&request)?;

@@ -3,7 +3,7 @@
 use tower_chat::{ToolCall, ToolResult};
 use tower_chat_core::pairing::{Answers, Candidate, Ids, Matcher, Target};
 
-/// Returns, for each result, the position of its call among the calls; `None` if it answers none.
+/// Returns the position of the call of each result, and `None` for a result without a call.
 pub(super) fn pair(calls: &[ToolCall], results: &[ToolResult]) -> Vec<Option<usize>> {
     let candidate = |call| Candidate::new(call, None, call.id.as_deref().unwrap_or_default());
     let mut calls = Matcher::new(calls.iter().map(candidate).collect(), Ids::MayBeMissing);
@@ -14,7 +14,7 @@ pub(super) fn pair(calls: &[ToolCall], results: &[ToolResult]) -> Vec<Option<usi
     results.iter().map(answered).collect()
 }
 
-/// Whether there is an id that is not empty.
+/// Returns whether there is an id that is not empty.
 pub(super) fn has_text(id: &Option<String>) -> bool {
     id.as_deref().is_some_and(|id| !id.is_empty())
 }

@@ -36,10 +36,9 @@ pub(super) struct PlannedAnswer {
 /// The execution of the calls of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Calls {
-    /// The calls run, if there are any. Their results directly follow the answer. The last one may
-    /// end the run.
+    /// The tools run. The results directly follow the answer. With `terminate`, the last tool ends the run.
     Run { results: Range<usize>, terminate: bool },
-    /// The calls are only declared.
+    /// The tools are only declared, and the loop returns the calls.
     Return,
 }
 
@@ -79,8 +78,8 @@ impl PlannedRun {
         Some(run)
     }
 
-    /// Returns the number of stored messages after the run. Results that have ended the run, and those
-    /// of a returned batch, are the next run's input.
+    /// Returns the number of recorded messages that are stored when the run has ended. Results of a batch
+    /// that ended the run, or that the loop returned, are the input of the next run.
     pub(super) fn end(&self) -> usize {
         self.answers.last().map_or(self.input.end, |answer| answer.message + 1)
     }

@@ -31,11 +31,11 @@ use super::{
     tools::RecordedTools,
 };
 
-/// Plays recordings through tool loop and persistence layers into a store.
+/// Plays recordings through the tool loop and the persistence layers into a store.
 ///
-/// Clones share one [`PlayCounters`]. Dropping the future of a play cancels the current run. The store
-/// then has the messages that the persistence mode guarantees, and a [`resumed`](Self::resumed) player
-/// continues from there.
+/// Clones share their counters. Dropping the future of a play cancels the current run. The store then has
+/// the messages that the persistence mode guarantees, and a [`resumed`](Self::resumed) player continues
+/// after these messages.
 #[derive(Clone)]
 pub(crate) struct Player {
     store: Arc<dyn HistoryStore>,
@@ -46,7 +46,7 @@ pub(crate) struct Player {
     counters: Arc<Counters>,
 }
 
-/// Why a conversation could not be played to its end.
+/// The error of a conversation that was not played to its end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlayError {
     /// The store already has the conversation.
@@ -57,7 +57,7 @@ pub(crate) enum PlayError {
         /// The id of the conversation.
         conversation: String,
     },
-    /// The messages that the store has for this id are not the beginning of the recording.
+    /// The stored messages of the conversation differ from the beginning of the recording.
     #[error(
         "what is stored of conversation {conversation:?} is another conversation \
          from message {message} on: it cannot be resumed"
@@ -65,7 +65,7 @@ pub(crate) enum PlayError {
     OtherRecording {
         /// The id of the conversation.
         conversation: String,
-        /// The first message, from 0, that differs.
+        /// The position of the first message that differs, from 0.
         message: usize,
     },
     /// The stored part of the conversation could not be read.
@@ -100,7 +100,7 @@ pub(crate) enum PlayError {
 type Pipeline = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
 impl Player {
-    /// Creates a player that stores per run, requests whole answers, and compares.
+    /// Creates a player with the default mode, whole answers, and comparison.
     pub(crate) fn new(store: impl HistoryStore) -> Self {
         Self {
             store: Arc::new(store),
@@ -140,13 +140,13 @@ impl Player {
         self
     }
 
-    /// Also counts service calls and tool executions in a file, when they happen. The counts of earlier
-    /// players in the file are included, even if a player was killed. The file is emptied unless this
-    /// player [resumes](Self::resumed).
+    /// Also counts service calls and tool executions in a file. The counts are written when a call or
+    /// execution begins, and include those of earlier players, even of killed ones. The file is emptied
+    /// unless this player [resumes](Self::resumed).
     ///
     /// # Errors
     ///
-    /// If the file cannot be read or written.
+    /// The error of the file, if it cannot be read or written.
     pub(crate) fn counters_in(mut self, file: impl AsRef<Path>) -> io::Result<Self> {
         self.counters = Arc::new(Counters::in_file(file.as_ref(), self.resumes)?);
         Ok(self)
@@ -162,7 +162,7 @@ impl Player {
         self.counters.take_divergences()
     }
 
-    /// Whether the store has the conversation of a recording, or its beginning.
+    /// Returns whether the store has the conversation of a recording, or a part of it.
     ///
     /// # Errors
     ///
@@ -173,12 +173,12 @@ impl Player {
         Ok(head.revision != Revision::ABSENT)
     }
 
-    /// Plays one recording to its end, or to the first point from which the stack no longer follows it.
+    /// Plays one recording to its end, or until the stack makes other service calls than the recording.
     /// Divergences are not errors: see [`take_divergences`](Self::take_divergences).
     ///
     /// # Errors
     ///
-    /// [`PlayError`]. Stored messages are not deleted.
+    /// [`PlayError`]. The messages that were stored before the error are not deleted.
     pub(crate) async fn play(&self, recording: &Recording) -> Result<(), PlayError> {
         let Some(covered) = self.covered(recording).await? else { return Ok(()) };
         let plan = Plan::new(recording.messages(), covered.messages);
@@ -217,7 +217,7 @@ impl Player {
         Ok(())
     }
 
-    /// Returns the stored part of a recording; `None` if it must not be continued.
+    /// Returns the stored part of a recording, or `None` if the stored messages diverge from the recording.
     async fn covered(&self, recording: &Recording) -> Result<Option<Covered>, PlayError> {
         if !self.resumes {
             if self.is_stored(recording).await? {
@@ -245,7 +245,7 @@ impl Player {
         let mut covered =
             Covered { messages: alignment.covered, revision: history.head.revision, resume: None };
         if let Some(open) = open {
-            // The run is planned from its last answer on, whose tools run first.
+            // The plan of the run begins with its last answer, whose tools run first.
             let goes_on_with_tools =
                 history.messages.last().is_some_and(|message| message.calls().next().is_some());
             covered.messages -= usize::from(goes_on_with_tools);
@@ -363,8 +363,8 @@ fn request(recording: &Recording, run: &PlannedRun) -> ChatRequest {
     ChatRequest::new(input).with_extension(Conversation { key: recording.key(), run })
 }
 
-/// Returns the id of a run that begins at a position in a recording. It is the same in every play, so
-/// that generated call ids are the same too. It is a UUID of version 7 (RFC 9562) whose time is the
+/// Returns the id of a run that begins at a position in a recording. The id is the same in every play,
+/// because generated call ids depend on it. The id is a UUID of version 7 (RFC 9562) whose time is the
 /// position, because later runs must have later ids.
 fn run_id(recording: &Recording, position: usize) -> RunId {
     let hash = |salt: u8| {

@@ -1,5 +1,5 @@
-//! The state that the model client and the tools of one conversation share: the recording, and the
-//! position in it.
+//! The script of one conversation: the recording, and the position in it. The model client and the tools
+//! share the script.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -40,14 +40,14 @@ struct State {
     verification: Verification,
 }
 
-/// The model was called more often than the recording has answers for the run.
+/// The error of a model call for which the run has no recorded answer.
 #[derive(Debug, thiserror::Error)]
 #[error("the recording of conversation {conversation:?} has no further answer for this run")]
 pub(super) struct NoFurtherAnswer {
     conversation: String,
 }
 
-/// A tool ran for a call that has no recorded result.
+/// The error of a tool execution without a recorded result.
 #[derive(Debug, thiserror::Error)]
 #[error("no result is recorded for call {position} of the batch")]
 pub(super) struct NoRecordedResult {
@@ -70,23 +70,23 @@ impl Script {
         }))
     }
 
-    /// Begins a run with this many recorded answers.
+    /// Begins a run with this number of recorded answers.
     pub(super) fn begin_run(&self, answers: usize) {
         self.0.counters.count_run();
         let mut state = self.state();
         state.allowed = state.given + answers;
     }
 
-    /// Marks the first answer of the run as already stored, by an attempt that was interrupted while its
-    /// tools ran.
+    /// Marks the first answer of the run as stored, because an attempt was interrupted while the tools of
+    /// this answer ran.
     pub(super) fn go_on_with_tools(&self) {
         let mut state = self.state();
         state.given += 1;
         state.goes_on_with_tools = true;
     }
 
-    /// Whether the run has ended as recorded: with a service call for every answer, and no other.
-    /// Otherwise adds a divergence.
+    /// Returns whether the run has made exactly the recorded service calls. Adds a divergence if a call is
+    /// missing.
     pub(super) fn ended_as_recorded(&self) -> bool {
         let state = self.state();
         if state.given < state.allowed {
@@ -99,7 +99,7 @@ impl Script {
         !state.is_overrun
     }
 
-    /// Whether the model was called more often than in the recording.
+    /// Returns whether the model was called more often than in the recording.
     pub(super) fn is_overrun(&self) -> bool {
         self.state().is_overrun
     }
@@ -130,8 +130,8 @@ impl Script {
         Ok(recorded)
     }
 
-    /// Returns the message with the calls of the next answer, or of the answer to continue, and whether
-    /// the calls run.
+    /// Returns the message with the calls of the next answer, or of the answer whose tools run again, and
+    /// whether the tools run.
     pub(super) fn next_calls(&self) -> Option<(Arc<Message>, bool)> {
         let position = {
             let mut state = self.state();

@@ -14,7 +14,7 @@ use super::{Difference, PlayError, Player, Recording};
 
 const MODES: [PersistenceMode; 2] = [PersistenceMode::PerRun, PersistenceMode::PerServiceCall];
 
-/// A store that changes its messages whenever they are loaded.
+/// A store that changes messages when they are loaded.
 struct AlteringStore<F> {
     inner: MemoryStore,
     alter: F,
@@ -37,7 +37,7 @@ impl<F: Fn(&mut Vec<Message>) + Send + Sync + 'static> store::StoreWrapper for A
     }
 }
 
-/// Two runs, the first with two calls.
+/// Returns a recording of two runs, the first with two calls.
 fn recording() -> Recording {
     let call = |id: &str, name: &str, arguments: &str| {
         serde_json::json!({"id": id, "type": "function",

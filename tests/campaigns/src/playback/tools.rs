@@ -6,7 +6,7 @@ use tower_chat::{BoxError, Tool, ToolContext, ToolDefinition, ToolOutput, ToolSo
 
 use super::script::Script;
 
-/// The tools of the next answer: those that its calls name, which run or are only declared.
+/// The tools that the calls of the next answer name. The tools run, or are only declared.
 pub(super) struct RecordedTools(pub(super) Script);
 
 struct RecordedTool {
@@ -42,7 +42,8 @@ impl Tool for RecordedTool {
     }
 }
 
-/// The tool returns the same result in every execution.
+/// Returns the definition of a recorded tool. It is safe to retry, because each execution of a call returns
+/// the same result.
 fn recorded(name: &str) -> ToolDefinition {
     ToolDefinition::new(name, "recorded", json!({})).safe_to_retry()
 }

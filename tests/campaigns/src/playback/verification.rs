@@ -14,8 +14,9 @@ use super::{
 
 /// The state of the comparison of a conversation's requests.
 ///
-/// Most messages of a request were in the request before. A message that was equal there and has not
-/// changed is not compared again, so that the time is linear in the length of the conversation.
+/// Most messages of a request are also in the previous request. A message that was equal to its recording
+/// there, and has not changed, is not compared again. The total time is therefore linear in the length of
+/// the conversation.
 #[derive(Default)]
 pub(super) struct Verification {
     expected: ExpectedMessages,
