@@ -131,8 +131,8 @@ fn results_are_what_happened(case: &Case, index: &TraceIndex<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Checks that in a mode that resumes runs, every later service call is shown a durable answer. No
-/// answer is then generated and paid for twice.
+/// Checks that in a mode that resumes runs, each service call after a durable answer of the run sends this
+/// answer. The model therefore never generates an answer again that was paid for.
 pub(crate) fn answers_are_paid_once(case: &Case, index: &TraceIndex<'_>) -> Result<(), String> {
     if case.mode != PersistenceMode::Journaled {
         return Ok(());

@@ -46,7 +46,8 @@ impl Default for RequestLimits {
     }
 }
 
-/// The highest possible depth: `serde_json` parses no more than 127 levels.
+/// The maximum of [`RequestLimits::max_depth`]. It is below 127, the maximum number of levels that
+/// `serde_json` parses.
 const MOST_LEVELS: usize = 120;
 
 impl RequestLimits {

@@ -35,7 +35,8 @@ use crate::output::EscapedStderr;
 /// The longest time in which a server must begin a session.
 const SESSION_TIME: Duration = Duration::from_secs(30);
 
-/// The number of bytes of a server's standard error that are kept for an error message.
+/// The maximum number of bytes at the beginning of a server's standard error that an error message
+/// contains.
 const OUTPUT_LIMIT: usize = 4096;
 
 /// Which calls of tools run without a question to the user.

@@ -47,7 +47,8 @@ impl<S: HistoryStore> FaultyStore<S> {
         yield_times(yields_before).await;
         let is_waited_for = |key: &ConversationKey| self.injector.is_some() || concerns(key);
         let is_released = |unreleased: &Unreleased| !unreleased.keys.iter().any(&is_waited_for);
-        // If nothing is held back, the operation must not consume the budget of its task.
+        // Waiting on a channel uses up tokio's cooperative budget of the task. An operation that need not
+        // wait must not use it.
         if !is_released(&self.shared.unreleased.borrow()) {
             let _ = self.shared.unreleased.subscribe().wait_for(is_released).await;
         }

@@ -1,7 +1,7 @@
 //! Tests with OpenAI's own packages.
 //!
-//! The packages are installed once, from PyPI and npm, into cargo's target folder. If they cannot be
-//! installed, a test prints the name of what it skips.
+//! The packages are installed once, from PyPI and npm, into cargo's target folder. If a package cannot be
+//! installed, each of its tests is skipped and prints its subject and the reason.
 
 mod conversation;
 mod install;
