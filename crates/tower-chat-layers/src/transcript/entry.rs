@@ -1,4 +1,4 @@
-//! Messages reduced to what identifies them when a client repeats them.
+//! Reduces messages to the content that identifies them when a client repeats them.
 
 use std::{borrow::Cow, collections::HashSet};
 
@@ -7,19 +7,19 @@ use tower_chat_core::{
     pairing::{AnswerIds, AnswerKey, CallLog, ResultPosition, ids_of_calls},
 };
 
-/// One entry of a conversation, as far as a client can repeat it. Two entries are the same if they
-/// are equal.
+/// The part of a message that a client can repeat. Two messages are the same if their entries are
+/// equal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Entry {
-    /// What set the conversation up.
+    /// The text of a system message.
     System(String),
-    /// What the user says.
+    /// The text and media of a user message.
     User { text: String, media: Vec<MediaSource> },
-    /// What the model says, and the calls it asks for.
+    /// The text and the calls of an assistant message.
     Assistant { text: String, calls: Vec<Call> },
-    /// The results in one message, by what they answer.
+    /// The results in one message, by the ids of the calls that they answer.
     Results(Vec<String>),
-    /// Answers to approval requests: the id of each, and whether it was approved.
+    /// The answers to approval requests: the id of each request, and whether it was approved.
     Approvals(Vec<(String, bool)>),
 }
 
@@ -28,7 +28,7 @@ pub(super) enum Entry {
 pub(super) struct Call {
     id: Option<String>,
     name: String,
-    /// What identifies a call that came without an id.
+    /// The arguments, which identify a call without an id.
     arguments: Option<String>,
 }
 
@@ -41,14 +41,14 @@ impl Entry {
         matches!(self, Self::Assistant { .. })
     }
 
-    /// Whether it is something that the model said: an assistant message of which only reasoning
-    /// or a provider's own items are left says nothing by which it is known again.
+    /// Returns whether the entry has text or calls of the model. An assistant message that only
+    /// contains reasoning or a provider's own items has no content by which it can be recognised.
     pub(super) fn is_statement(&self) -> bool {
         matches!(self, Self::Assistant { text, calls } if !(text.is_empty() && calls.is_empty()))
     }
 
-    /// A message as it is. Both lists of a comparison are made so where a client repeats the
-    /// messages that an answer gave it, one by one.
+    /// Returns the entry of a message without changes. Both lists of a comparison use this form if a
+    /// client repeats the messages of an answer one by one.
     pub(super) fn verbatim(message: &Message) -> Self {
         match message.role {
             Role::System | Role::Developer => Self::system(message),
@@ -80,7 +80,7 @@ impl Entry {
         }
     }
 
-    /// A message of a request whose client was shown each answer as one message.
+    /// Returns the entry of a message from a client that received each answer as one message.
     pub(super) fn sent_by_client(message: &Message) -> Self {
         match message.role {
             Role::System | Role::Developer => Self::system(message),
@@ -108,8 +108,8 @@ impl Entry {
     }
 }
 
-/// The names of the tools whose calls a client repeats: the others ran in the stack, and the client
-/// does not know of them.
+/// Returns the names of the tools whose calls a client repeats. Other tools ran in the stack, and the
+/// client does not know their calls.
 pub(super) fn names_of_calls(sent: &[Entry]) -> HashSet<&str> {
     let calls = sent.iter().filter_map(|entry| match entry {
         Entry::Assistant { calls, .. } => Some(calls),
@@ -118,9 +118,9 @@ pub(super) fn names_of_calls(sent: &[Entry]) -> HashSet<&str> {
     calls.flatten().map(|call| &*call.name).collect()
 }
 
-/// A stored conversation as a client knows it that was shown each answer as one message: without
-/// the calls that ran in the stack and their results, and without calls of tools that are not
-/// among `names`.
+/// Returns a stored conversation as a client knows it that received each answer as one message: without
+/// the calls that ran in the stack and their results, and without calls of tools that are not in
+/// `names`.
 pub(super) fn as_client_knows(messages: &Messages, names: &HashSet<&str>) -> Vec<Entry> {
     let answers = Answers::of(messages);
     let mut known = Vec::new();
@@ -143,7 +143,7 @@ pub(super) fn as_client_knows(messages: &Messages, names: &HashSet<&str>) -> Vec
                             text.push_str("\n\n");
                         }
                         text.push_str(&own_text);
-                        // The calls of all messages of the last answer are shown.
+                        // The client received the calls of all messages of the last answer.
                         if !before.is_some_and(|before| AnswerKey::is_shared(before, message)) {
                             calls.clear();
                         }
@@ -161,7 +161,7 @@ pub(super) fn as_client_knows(messages: &Messages, names: &HashSet<&str>) -> Vec
                 let ids = results.filter_map(|(_, result)| result.call_id.clone());
                 known.extend(ids.map(|id| Entry::Results(vec![id])));
             }
-            // What was queued for a run under way did not come from its client.
+            // Messages that were queued during a run did not come from its client.
             _ if run.is_some() && run == answering => {}
             _ if is_about_approval(message) => {}
             _ => known.push(Entry::user(message)),
@@ -179,13 +179,13 @@ pub(super) fn as_client_knows(messages: &Messages, names: &HashSet<&str>) -> Vec
     known
 }
 
-/// Where the results of calls come from.
+/// The origin of the results of calls.
 #[derive(Default)]
 struct Answers {
-    /// The calls that were answered in the run that asked for them, by tools of the stack: the number
-    /// of the message and the index among its calls.
+    /// The calls that tools of the stack answered in the run of the call: the number of the message and
+    /// the index among its calls.
     within_run: HashSet<(u64, u32)>,
-    /// The results that a client gave in a later run. Those of calls that had to be approved are none.
+    /// The results that a client sent in a later run, without results of calls that had to be approved.
     from_client: HashSet<ResultPosition>,
 }
 
@@ -209,8 +209,8 @@ impl Answers {
     }
 }
 
-/// The calls of a message under the ids by which a client answers them, but for those that wait for
-/// approval, in an order of their own.
+/// Returns the calls of a message with the ids that a client uses to answer them, sorted, without calls
+/// that wait for approval.
 fn client_calls(
     message: &Message,
     ids: Vec<Cow<'_, str>>,

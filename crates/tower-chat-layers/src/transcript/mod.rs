@@ -1,7 +1,7 @@
-//! Transcripts that a client keeps itself, and sends again with each request.
+//! Transcripts that a client stores itself, and sends again with each request.
 //!
-//! Many clients send the whole conversation each time, often without the ids under which it is
-//! stored. [`RepeatedTranscript`] says what a persistence layer does with such a request.
+//! Many clients send the whole conversation each time, often without the ids under which it is stored.
+//! [`RepeatedTranscript`] sets how a persistence layer handles such a request.
 
 mod entry;
 mod observe;
@@ -22,14 +22,15 @@ pub use self::{
 };
 use crate::PersistenceError;
 
-/// What happens to a request of a new run that brings messages which are stored already, without
-/// their ids.
+/// How a persistence layer handles the request of a new run that contains stored messages without their
+/// ids.
 ///
-/// Set by [`PersistencePolicy::with_repeated_transcript`](crate::PersistencePolicy::with_repeated_transcript),
-/// and for one request by a request extension of this type. Messages that carry the id of a stored
-/// message of an earlier run are left out in every case, and the request of a run that is sent again
-/// is compared with what was stored before that run. Nothing is compared where the service keeps the
-/// history, since the store may not have it.
+/// Set by
+/// [`PersistencePolicy::with_repeated_transcript`](crate::PersistencePolicy::with_repeated_transcript),
+/// and for one request by a request extension of this type. Messages with the id of a stored message of
+/// an earlier run are always removed. The request of a run that is sent again is compared with the
+/// messages that were stored before that run. If the service stores the history, nothing is compared,
+/// because the store may not have it.
 ///
 /// ```
 /// use tower_chat::{PersistencePolicy, RepeatedTranscript};
@@ -41,59 +42,60 @@ use crate::PersistenceError;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RepeatedTranscript {
-    /// All messages are new: what is stored already is stored, and shown to the model, again.
+    /// All messages are new. Messages that are already stored are stored again, and sent to the model
+    /// again.
     Append,
-    /// Only what follows the stored conversation is new, see [`recognise`]. A request that repeats
-    /// all but the last answer is given the stored answer.
+    /// Only the messages after the stored conversation are new, see [`recognise`]. A request that
+    /// repeats all messages except the last answer receives the stored answer.
     ///
-    /// A history that goes another way is
-    /// [`PersistenceError::TranscriptDiverged`], and one that adds nothing
-    /// [`PersistenceError::NothingNew`]; the model is not called.
+    /// A request with a different history fails with [`PersistenceError::TranscriptDiverged`], and a
+    /// request without a new message with [`PersistenceError::NothingNew`]. The model is not called
+    /// then.
     Recognise,
-    /// A request with an assistant message that says what a stored one says is
-    /// [`PersistenceError::TranscriptRepeated`]; the model is not called. Requests without assistant
-    /// messages cost nothing.
+    /// A request with an assistant message that has the content of a stored one fails with
+    /// [`PersistenceError::TranscriptRepeated`]. The model is not called then. Requests without
+    /// assistant messages are not compared.
     #[default]
     Refuse,
 }
 
-/// What of a transcript is new.
+/// The new part of a transcript.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Recognised {
-    /// These messages, which are not stored yet, are to be answered. If there are none, the stored
-    /// question that was never answered is.
+    /// These messages are not stored yet, and the model must answer them. If there are none, the model
+    /// must answer the stored question without an answer.
     New(Messages),
-    /// The stored answer is wanted, which the client did not get.
+    /// The client needs the stored answer, because it has not received it.
     LastAnswer,
 }
 
-/// A transcript that a conversation cannot go on from.
+/// The error for a transcript that cannot continue the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TranscriptError {
-    /// Everything in it is stored, and answered.
+    /// All messages are stored and answered.
     #[error("the transcript holds no message that is new")]
     NothingNew,
-    /// It has answers that are not how the stored conversation goes.
+    /// The transcript contains answers that differ from the stored conversation.
     #[error("from message {position} on the transcript is not how the stored conversation goes")]
     Diverged {
-        /// The position of the first message, from 0, that is not.
+        /// The position of the first message that differs, from 0.
         position: usize,
     },
 }
 
-/// What a run takes of its request.
+/// The part of its request that a run uses.
 pub(crate) enum NewInput {
-    /// The request as it is.
+    /// The whole request.
     All,
     /// These messages, instead of the request's own.
     Only(Messages),
-    /// Nothing: this stored answer is returned.
+    /// No message. This stored answer is returned.
     LastAnswer(Vec<Arc<Message>>),
 }
 
 impl RepeatedTranscript {
-    /// Whether the stored messages have to be looked at for a request with these messages.
+    /// Returns whether a request with these messages must be compared with the stored messages.
     pub(crate) fn compares(self, own: &[Arc<Message>]) -> bool {
         match self {
             Self::Append => false,
@@ -102,12 +104,12 @@ impl RepeatedTranscript {
         }
     }
 
-    /// What of a request's own messages a run takes, by what was stored before the run, of which
-    /// so many older messages were pruned.
+    /// Returns which of a request's own messages a run uses. `stored` are the messages that were stored
+    /// before the run, and `pruned` is the number of messages that were pruned before them.
     ///
     /// # Errors
     ///
-    /// By the choice.
+    /// Returns the errors of the selected variant.
     pub(crate) fn new_input(
         self,
         key: &ConversationKey,
@@ -155,7 +157,7 @@ impl RepeatedTranscript {
     }
 }
 
-/// The messages with their positions, without those that carry the id of a stored message of
+/// Returns the messages with their positions, without those that have the id of a stored message of
 /// another run.
 fn without_ids_of(
     stored: &Messages,
@@ -173,7 +175,7 @@ fn without_ids_of(
     own.iter().cloned().enumerate().filter(|(_, message)| !is_known(message)).collect()
 }
 
-/// What the last run of a conversation has answered.
+/// Returns the answer of the last run of a conversation.
 fn last_answer(stored: &Messages) -> Vec<Arc<Message>> {
     let run = stored.last().and_then(|last| Some(last.id?.run));
     let is_of_run = |message: &&Arc<Message>| message.id.map(|id| id.run) == run;

@@ -1,24 +1,24 @@
-//! Where two lists overlap, in time linear in their lengths.
+//! Finds where two lists overlap, in time linear in their lengths.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
     hash::Hash,
 };
 
-/// How the beginning of one list repeats another.
+/// How the beginning of one list repeats another list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Overlap {
-    /// How many items at the beginning of the one are the last items of the other; the most there
-    /// are.
+    /// The maximum number of items that are both the first items of `sent` and the last items of
+    /// `known`.
     pub(super) at_end: usize,
-    /// The longest beginning of the one that stands anywhere in the other.
+    /// The length of the longest beginning of `sent` that occurs anywhere in `known`.
     pub(super) anywhere: usize,
 }
 
-/// How the beginning of `sent` repeats `known`.
+/// Returns how the beginning of `sent` repeats `known`.
 ///
-/// Equal items get equal numbers, so each item is hashed and compared once; then the search of
-/// Knuth, Morris and Pratt looks at each number of both lists at most twice.
+/// Equal items get equal numbers, so that each item is hashed and compared once. The search of Knuth,
+/// Morris and Pratt then reads each number of both lists at most twice.
 pub(super) fn overlap<T: Eq + Hash>(known: &[&T], sent: &[&T]) -> Overlap {
     let mut numbers = HashMap::with_capacity(sent.len());
     let sent: Vec<usize> = sent
@@ -43,14 +43,14 @@ pub(super) fn overlap<T: Eq + Hash>(known: &[&T], sent: &[&T]) -> Overlap {
     overlap
 }
 
-/// Where all of `known` stands in `sent` for the last time.
+/// Returns the position of the last occurrence of the whole of `known` in `sent`.
 pub(super) fn last_occurrence<T: Eq + Hash>(known: &[&T], sent: &[&T]) -> Option<usize> {
     let mut numbers = HashMap::with_capacity(known.len());
     let mut number = |item| {
         let next = numbers.len();
         *numbers.entry(item).or_insert(next)
     };
-    // Reversed, so that the first occurrence is the last.
+    // Reversed, because the first occurrence in the reversed list is the last one.
     let pattern: Vec<usize> = known.iter().rev().map(|item| number(*item)).collect();
     let text: Vec<usize> = sent.iter().rev().map(|item| number(*item)).collect();
     let borders = borders(&pattern);
@@ -64,7 +64,8 @@ pub(super) fn last_occurrence<T: Eq + Hash>(known: &[&T], sent: &[&T]) -> Option
     None
 }
 
-/// For each beginning of a list, the length of the longest shorter one that it also ends with.
+/// Returns, for each beginning of a list, the length of the longest shorter beginning that it also ends
+/// with.
 fn borders(list: &[usize]) -> Vec<usize> {
     let mut borders: Vec<usize> = Vec::with_capacity(list.len());
     for (position, item) in list.iter().enumerate() {
@@ -77,8 +78,8 @@ fn borders(list: &[usize]) -> Vec<usize> {
     borders
 }
 
-/// The longest beginning of a list that what was read so far ends with, when one more item is read.
-/// Before it, that was a beginning of length `matched`.
+/// Returns the length of the longest beginning of `list` that the text ends with, after `item` was
+/// read. `matched` is that length before `item`.
 fn longer(list: &[usize], borders: &[usize], mut matched: usize, item: usize) -> usize {
     while list.get(matched) != Some(&item) {
         let Some(last) = matched.checked_sub(1) else { return 0 };

@@ -1,4 +1,4 @@
-//! What of a client's transcript is new in its conversation.
+//! Finds the new messages of a client's transcript.
 
 use std::collections::HashSet;
 
@@ -10,17 +10,17 @@ use super::{
     overlap::{Overlap, last_occurrence, overlap},
 };
 
-/// What a request asks for, by what of its messages is stored already.
+/// Returns the new messages of a request, by comparison with the stored messages.
 ///
 /// Messages count as repeated if they are the last of the stored conversation and the first of the
-/// request. They are compared by what they say, and calls and results by their ids where they have
-/// some, in two forms: message by message, and as a client knows the conversation that is shown each
-/// answer as one message, without the calls that ran in the stack. The time it takes is linear in
-/// both lists.
+/// request. Messages are compared by their content, and calls and results by their ids if they have
+/// any. Two forms are compared: message by message, and the form of a client that receives each answer
+/// as one message without the calls that ran in the stack. The time is linear in the lengths of both
+/// lists.
 ///
-/// `is_retry` says that the client sends the request again. So does one that repeats everything up
-/// to the last question, earlier answers included: had it got the last answer, it would repeat that
-/// too.
+/// `is_retry` marks a request that the client sends again. A request that repeats everything up to the
+/// last question, earlier answers included, is also treated as a retry, because a client that had
+/// received the last answer would repeat it too.
 ///
 /// ```
 /// use tower_chat::{Message, Messages, transcript::{Recognised, recognise}};
@@ -35,7 +35,7 @@ use super::{
 ///
 /// # Errors
 ///
-/// If the messages contradict what is stored, or there is nothing to answer.
+/// Returns an error if the messages contradict the stored messages, or if there is nothing to answer.
 pub fn recognise(
     stored: &Messages,
     sent: &Messages,
@@ -44,12 +44,12 @@ pub fn recognise(
     recognise_after_cut(stored, 0, sent, is_retry)
 }
 
-/// As [`recognise`], with the history as a store has it: where older messages were pruned, what a
-/// request repeats of them is left out, if the rest of it begins as the history does.
+/// Like [`recognise`], with the history of a store. If older messages were pruned, the request may
+/// repeat them. They are removed if the rest of the request begins like the history.
 ///
 /// # Errors
 ///
-/// If the messages contradict what is stored, or there is nothing to answer.
+/// Returns an error if the messages contradict the stored messages, or if there is nothing to answer.
 pub fn recognise_in(
     stored: &History,
     sent: &Messages,
@@ -58,7 +58,8 @@ pub fn recognise_in(
     recognise_after_cut(&stored.messages, stored.head.pruned, sent, is_retry)
 }
 
-/// As [`recognise`], where so many messages were pruned before those that are stored.
+/// Like [`recognise`], for a conversation of which `pruned` messages were pruned before the stored
+/// ones.
 pub(super) fn recognise_after_cut(
     stored: &Messages,
     pruned: u64,
@@ -82,7 +83,8 @@ pub(super) fn recognise_after_cut(
     }
 }
 
-/// Where in a request the stored messages begin, of which the first ones were pruned.
+/// Returns the position in a request at which the stored messages begin, if the first messages were
+/// pruned.
 fn cut_in(stored: &Messages, sent: &Messages) -> Option<usize> {
     let end = StoredEnd::of(stored);
     let views = [View::verbatim(stored, sent, &end), View::of_client(stored, sent)];
@@ -135,7 +137,7 @@ fn recognise_from(
     if new.is_empty() { Err(TranscriptError::NothingNew) } else { Ok(Recognised::New(new)) }
 }
 
-/// The position of the first message of a request that repeats a stored statement of the model.
+/// Returns the position of the first message of a request that repeats a stored statement of the model.
 pub(crate) fn first_repeated_answer(
     stored: &Messages,
     sent: impl IntoIterator<Item = (usize, Entry)>,
@@ -156,13 +158,13 @@ fn is_system(message: &Message) -> bool {
     matches!(message.role, Role::System | Role::Developer)
 }
 
-/// How a stored conversation ends.
+/// The end of a stored conversation.
 struct StoredEnd {
-    /// Its last run asked for tools and broke off: the client may not have seen that.
+    /// The last run requested tools and was interrupted. The client may not have received this part.
     may_be_unseen: bool,
-    /// Its last message is the model's, or belongs to a run that the model has answered in.
+    /// The last message is the model's, or belongs to a run with an answer of the model.
     ends_with_answer: bool,
-    /// How many messages stand before what the last run has answered.
+    /// The number of messages before the answer of the last run.
     before_answer: usize,
 }
 
@@ -185,7 +187,7 @@ impl StoredEnd {
                 _ => false,
             };
         }
-        // Without ids, as after an import, the last message alone says it.
+        // Messages may have no ids, for example after an import. Then only the last message decides.
         let last_is_answer = stored.last().is_some_and(is_answer);
         let before_answer = match answer {
             Some(answer) => first + answer,
@@ -203,14 +205,14 @@ impl StoredEnd {
     }
 }
 
-/// A stored conversation and a request in one of the forms in which they are compared.
+/// A stored conversation and a request, in one of the forms that are compared.
 struct View {
     known: Vec<Entry>,
-    /// How many of the entries stand before the last answer.
+    /// The number of entries before the last answer.
     before_answer: Option<usize>,
-    /// One for each message of the request.
+    /// One entry for each message of the request.
     entries: Vec<Entry>,
-    /// How many system messages stand before all others.
+    /// The number of system messages before all other messages.
     leading: usize,
 }
 
@@ -241,21 +243,21 @@ impl View {
         self.known.get(..self.before_answer?)
     }
 
-    /// What follows the repetition of what is known, if the messages begin with one.
+    /// Returns the messages after the repetition of `known`, if the messages begin with one.
     fn beyond(&self, known: &[Entry], sent: &Messages) -> Option<Messages> {
         let whole =
             overlap(&known.iter().collect::<Vec<_>>(), &self.entries.iter().collect::<Vec<_>>());
         if whole.at_end > self.leading {
             return Some(sent.skip(whole.at_end));
         }
-        // System messages may have changed since, or stand elsewhere.
+        // System messages may have changed since, or may be in other positions.
         let (positions, overlap) = self.spoken(known);
         let last = positions.get(overlap.at_end.checked_sub(1)?)?;
         Some(self.from(known, sent, last + 1))
     }
 
-    /// The positions of the messages that are no system messages, and how they repeat the known
-    /// ones.
+    /// Returns the positions of the messages that are not system messages, and how they repeat the
+    /// known ones.
     fn spoken(&self, known: &[Entry]) -> (Vec<usize>, Overlap) {
         let known: Vec<&Entry> = known.iter().filter(|known| !known.is_system()).collect();
         let (positions, entries): (Vec<usize>, Vec<&Entry>) =
@@ -264,8 +266,8 @@ impl View {
         (positions, overlap)
     }
 
-    /// The messages from a position on, after the leading system messages if those are not in
-    /// force.
+    /// Returns the messages from a position on, preceded by the leading system messages if these differ
+    /// from the last stored ones.
     fn from(&self, known: &[Entry], sent: &Messages, position: usize) -> Messages {
         let system = known.iter().rev().skip_while(|known| !known.is_system());
         let mut in_force: Vec<&Entry> = system.take_while(|known| known.is_system()).collect();
@@ -276,8 +278,8 @@ impl View {
         new
     }
 
-    /// The position of the message from which on the request repeats all of these; the last, if there
-    /// are several. Without a statement of the model among them nothing says that they are the same.
+    /// Returns the last position at which the request repeats all of `known`. Returns `None` if `known`
+    /// contains no statement of the model, because the messages cannot be identified then.
     fn position_of(&self, known: &[Entry]) -> Option<usize> {
         let known: Vec<&Entry> = known.iter().filter(|known| !known.is_system()).collect();
         if !known.iter().any(|known| known.is_statement()) {
@@ -293,7 +295,7 @@ impl View {
         self.entries.iter().any(Entry::is_assistant)
     }
 
-    /// The position of the first message that is not how the stored conversation goes.
+    /// Returns the position of the first message that differs from the stored conversation.
     fn diverges_at(&self) -> usize {
         let (positions, overlap) = self.spoken(&self.known);
         positions.get(overlap.anywhere).copied().unwrap_or(self.entries.len())

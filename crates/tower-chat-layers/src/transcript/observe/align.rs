@@ -1,34 +1,33 @@
-//! Where a request repeats what is stored.
+//! Finds where a request repeats stored messages.
 
 use super::atom::{Atom, Atoms, Content};
 
 /// How the beginning of a request repeats stored atoms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Alignment {
-    /// How many atoms of the request repeat the last stored ones; the most there are, and not 0.
+    /// The maximum number of atoms of the request that repeat the last stored ones. Never 0.
     pub(super) at_end: Option<usize>,
-    /// How many stored atoms stand before an answer which the whole request leads to; the most
-    /// there are.
+    /// The maximum number of stored atoms before an answer, if the whole request repeats messages up to
+    /// that answer.
     pub(super) covered_before: Option<usize>,
     pub(super) furthest: Furthest,
 }
 
-/// How far a request goes with what is stored before it goes another way.
+/// The furthest point at which a request and the stored atoms differ.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Furthest {
-    /// How many atoms of the request are as they are stored.
+    /// The number of atoms of the request that equal the stored ones.
     pub(super) sent: usize,
-    /// The position of the stored atom that is not how the request goes on.
+    /// The position of the stored atom that differs from the next atom of the request.
     pub(super) stored: usize,
 }
 
-/// Compares a request with what is stored. The request may begin with any stored atom, and leave out
-/// optional ones. `by_id` says that messages whose ids are stored repeat no other messages.
-/// `begins_at_cut` says that what was stored before was pruned, so that the request may begin with
-/// messages from there.
+/// Compares a request with the stored atoms. The request may begin with any stored atom, and may omit
+/// optional ones. With `by_id`, a message with the id of a stored message only repeats that message.
+/// With `begins_at_cut`, older messages were pruned, and the request may begin with pruned messages.
 ///
-/// It keeps every number of atoms that the request may have repeated when a stored atom is reached,
-/// as it is done for a pattern with optional parts.
+/// The function tracks, for each stored atom, all numbers of atoms that the request may have repeated
+/// until that atom, as a matcher does for a pattern with optional parts.
 pub(super) fn align(
     stored: &Atoms<'_>,
     request: &Atoms<'_>,
@@ -79,7 +78,7 @@ pub(super) fn align(
     alignment
 }
 
-/// Adds the numbers that leave out results whose calls a hook has not kept.
+/// Adds the numbers that skip results whose calls a hook has removed.
 fn skip_unknown_results(repeated: &mut Vec<usize>, answer: &Atom<'_>, request: &Atoms<'_>) {
     let mut position = 0;
     while let Some(count) = repeated.get(position).copied() {
@@ -91,15 +90,15 @@ fn skip_unknown_results(repeated: &mut Vec<usize>, answer: &Atom<'_>, request: &
     }
 }
 
-/// Whether the next stored atom after this one that a loop would repeat is an answer.
+/// Returns whether the next stored atom that a loop would repeat is an answer.
 fn is_before_answer(stored: &Atoms<'_>, position: usize) -> bool {
     let mut after = stored.all.iter().skip(position + 1);
     let after = after.find(|atom| !atom.is_optional || atom.is_statement());
     after.is_some_and(Atom::is_statement)
 }
 
-/// The positions of the atom of a request that is not as it is stored, and of the stored atom that
-/// it should repeat, if one can be named.
+/// Returns the position of the request's atom that differs from the stored ones, and the position of
+/// the stored atom that it should repeat, if there is one.
 pub(super) fn where_it_differs(
     stored: &Atoms<'_>,
     request: &Atoms<'_>,
@@ -108,7 +107,7 @@ pub(super) fn where_it_differs(
     if furthest.sent > 0 {
         return (furthest.sent, Some(furthest.stored));
     }
-    // From the last answer that both have back to where they part.
+    // Compares backwards from the last answer that both lists contain.
     let mut pairs = request.all.iter().enumerate().rev().filter(|(_, sent)| sent.is_statement());
     let last = pairs.find_map(|(sent, atom)| {
         let repeated = stored.all.iter().rposition(|stored| stored.is_repeated_by(atom))?;

@@ -1,4 +1,4 @@
-//! Messages reduced to what a tool loop repeats of them, whatever types it keeps them in.
+//! Reduces messages to the parts that a tool loop repeats, independently of the loop's message types.
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
@@ -12,21 +12,21 @@ use crate::run::{has_asked_hooks, is_marked_interrupted};
 /// A list of messages as atoms, in their order.
 pub(super) struct Atoms<'m> {
     pub(super) all: Vec<Atom<'m>>,
-    /// The calls of the last answer that have no result.
+    /// The calls of the last answer without a result.
     open_calls: Vec<Call<'m>>,
-    /// Whether the last answer says that its run ended with it, or waits for approval.
+    /// Whether the last answer is marked as the end of its run, or waits for approval.
     pub(super) is_ended: bool,
 }
 
-/// A part of a transcript that a loop repeats, or sends, as one.
+/// The smallest part of a transcript that a loop sends or repeats as a unit.
 pub(super) struct Atom<'m> {
-    /// The position of its first message.
+    /// The position of the atom's first message.
     pub(super) message: usize,
-    /// The position of its last message.
+    /// The position of the atom's last message.
     pub(super) last: usize,
     ids: Vec<MessageId>,
     pub(super) content: Content<'m>,
-    /// Whether a loop may leave it out when it repeats what is stored.
+    /// Whether a loop may omit the atom when it repeats stored messages.
     pub(super) is_optional: bool,
 }
 
@@ -36,11 +36,12 @@ pub(super) enum Content<'m> {
         text: &'m Message,
         media: Vec<&'m MediaSource>,
     },
-    /// Answers to approval requests: the id of each, and whether it was approved.
+    /// The answers to approval requests: the id of each request, and whether it was approved.
     Approvals(Vec<(&'m str, bool)>),
     /// The messages of one answer. A loop may have joined them.
     Answer(Vec<Utterance<'m>>),
-    /// One result, by the id of its call. A loop may send several in a message, or each in its own.
+    /// One result, by the id of its call. A loop may send several results in one message, or each in a
+    /// separate message.
     Result(Option<&'m str>),
 }
 
@@ -48,24 +49,24 @@ pub(super) enum Content<'m> {
 pub(super) struct Utterance<'m> {
     message: &'m Message,
     calls: Vec<Call<'m>>,
-    /// Whether a hook may have left calls of it out.
+    /// Whether a hook may have removed calls of the message.
     lacks_calls: bool,
-    /// Whether it is what was left of a response that was cut off.
+    /// Whether the message is a partial response.
     is_partial: bool,
 }
 
 /// A tool call.
 #[derive(Debug, Clone)]
 pub(super) struct Call<'m> {
-    /// The id that it came with.
+    /// The id of the call in the message.
     id: Option<&'m str>,
-    /// The id by which it is known where several have the same.
+    /// The id that identifies the call if several calls have the same id.
     effective: Cow<'m, str>,
     name: &'m str,
 }
 
 impl<'m> Atoms<'m> {
-    /// The atoms of a request, without messages of the model that say nothing.
+    /// Returns the atoms of a request, without assistant messages that have neither text nor calls.
     pub(super) fn of_request(messages: &[&'m Arc<Message>]) -> Self {
         let mut atoms = Self::of(messages);
         atoms.all.retain(|atom| !matches!(atom.content, Content::Answer(_)) || atom.is_statement());
@@ -83,8 +84,8 @@ impl<'m> Atoms<'m> {
         Self { all, open_calls, is_ended }
     }
 
-    /// The atoms of stored messages, with those marked that a loop may leave out: system messages,
-    /// messages that say nothing, and what was stored of requests and answers that were cut off.
+    /// Returns the atoms of stored messages, and marks those that a loop may omit: system messages,
+    /// messages without content, and stored parts of requests and answers that were interrupted.
     pub(super) fn of_stored(messages: &[&'m Arc<Message>]) -> Self {
         let mut atoms = Self::of(messages);
         let mut is_before_user = false;
@@ -112,7 +113,7 @@ impl<'m> Atoms<'m> {
         atoms
     }
 
-    /// Whether a message of a request has the id of a stored one.
+    /// Returns whether a message of a request has the id of a stored one.
     pub(super) fn names_some_of(&self, stored: &Atoms<'_>) -> bool {
         let mut ids = self.all.iter().flat_map(|atom| &atom.ids).peekable();
         ids.peek().is_some() && {
@@ -121,13 +122,13 @@ impl<'m> Atoms<'m> {
         }
     }
 
-    /// The ids of all messages.
+    /// Returns the ids of all messages.
     pub(super) fn ids(&self) -> HashSet<MessageId> {
         self.all.iter().flat_map(|atom| &atom.ids).copied().collect()
     }
 
-    /// Whether the atoms begin with results, contain nothing of the model, and each of the results
-    /// answers another one of the open calls.
+    /// Returns whether the atoms begin with results, contain no answer of the model, and each of the
+    /// results answers a different open call.
     pub(super) fn has_open_calls_for(&self, atoms: &[Atom<'_>]) -> bool {
         let results = atoms.iter().take_while(|atom| atom.is_result());
         let mut open: Vec<&Call<'_>> = self.open_calls.iter().collect();
@@ -143,7 +144,7 @@ impl<'m> Atoms<'m> {
         count > 0 && atoms.iter().skip(count).all(Atom::is_of_caller)
     }
 
-    /// The position of the first atom that has a message of a run.
+    /// Returns the position of the first atom with a message of a run.
     pub(super) fn first_of(&self, run: RunId) -> Option<usize> {
         self.all.iter().position(|atom| atom.ids.iter().any(|id| id.run == run))
     }
@@ -152,13 +153,13 @@ impl<'m> Atoms<'m> {
         self.all.iter().rposition(|atom| matches!(atom.content, Content::User { .. }))
     }
 
-    /// Whether the conversation ends with an answer that asks for nothing.
+    /// Returns whether the conversation ends with an answer that has no open calls.
     pub(super) fn is_answered(&self) -> bool {
         let last = self.all.iter().rev().find(|atom| !atom.is_optional);
         last.is_some_and(Atom::is_statement) && (self.open_calls.is_empty() || self.is_ended)
     }
 
-    /// Whether one of the answers of a request is stored.
+    /// Returns whether one of the answers of a request is stored.
     pub(super) fn has_statement_of(&self, request: &Atoms<'_>) -> bool {
         let mut sent = request.all.iter().filter(|atom| atom.is_statement());
         sent.any(|sent| self.all.iter().any(|stored| stored.is_repeated_by(sent)))
@@ -203,7 +204,7 @@ fn push_atoms<'m>(all: &mut Vec<Atom<'m>>, position: usize, message: &'m Message
     }
 }
 
-/// The calls of the last answer that have no result behind it.
+/// Returns the calls of the last answer that have no result after it.
 fn open_calls<'m>(all: &[Atom<'m>]) -> Vec<Call<'m>> {
     let Some(last) = all.iter().rposition(|atom| matches!(atom.content, Content::Answer(_))) else {
         return Vec::new();
@@ -211,7 +212,7 @@ fn open_calls<'m>(all: &[Atom<'m>]) -> Vec<Call<'m>> {
     let Some(Content::Answer(uttered)) = all.get(last).map(|atom| &atom.content) else {
         return Vec::new();
     };
-    // An answer before it, whose calls have no results, was interrupted.
+    // An earlier answer whose calls have no results was interrupted.
     let is_shared = |pair: &&[Utterance<'m>]| match pair {
         [before, uttered] => AnswerKey::is_shared(before.message, uttered.message),
         _ => false,
@@ -235,7 +236,7 @@ impl Atom<'_> {
         matches!(self.content, Content::Result(_))
     }
 
-    /// Whether the model uttered or asked for something.
+    /// Returns whether the atom contains text or calls of the model.
     pub(super) fn is_statement(&self) -> bool {
         match &self.content {
             Content::Answer(uttered) => uttered.iter().any(|uttered| is_statement(uttered.message)),
@@ -246,18 +247,18 @@ impl Atom<'_> {
         }
     }
 
-    /// Whether it says nothing about answers that the caller has received.
+    /// Returns whether the atom does not depend on answers that the caller has received.
     pub(super) fn is_of_caller(&self) -> bool {
         !self.is_result() && !matches!(self.content, Content::Answer(_))
     }
 
-    /// Whether the ids of a repetition name these messages, or none of the stored ones.
+    /// Returns whether the ids of `sent` belong to this atom's messages, or to no stored message.
     pub(super) fn is_named_by(&self, sent: &Atom<'_>, stored: &HashSet<MessageId>) -> bool {
         let mut named = sent.ids.iter().filter(|id| stored.contains(id));
         named.all(|id| self.ids.contains(id))
     }
 
-    /// Whether a request that has `sent` repeats this stored atom.
+    /// Returns whether `sent`, an atom of a request, repeats this stored atom.
     pub(super) fn is_repeated_by(&self, sent: &Atom<'_>) -> bool {
         match (&self.content, &sent.content) {
             (Content::System(stored), Content::System(sent)) => have_same_text(stored, sent),
@@ -275,7 +276,7 @@ impl Atom<'_> {
         }
     }
 
-    /// Whether a result of a request answers a call that a hook has left out of this answer.
+    /// Returns whether a result of a request answers a call that a hook has removed from this answer.
     pub(super) fn lacks_call_of(&self, sent: &Atom<'_>) -> bool {
         let (Content::Answer(uttered), Content::Result(id)) = (&self.content, &sent.content) else {
             return false;
@@ -326,8 +327,8 @@ impl Call<'_> {
     }
 }
 
-/// Whether a loop that knows `sent` may have got this answer: all of it, or its last messages, where
-/// the loop was started again after the others.
+/// Returns whether a loop that sends `sent` may have received this answer: all of it, or its last
+/// messages if the loop was restarted after the others.
 fn is_same_answer(stored: &[Utterance<'_>], sent: &[Utterance<'_>]) -> bool {
     let whole: Vec<&Utterance<'_>> = stored.iter().filter(|uttered| !uttered.is_partial).collect();
     let is_sent = |stored: &[&Utterance<'_>]| {
@@ -358,13 +359,13 @@ fn texts(message: &Message) -> impl Iterator<Item = &str> {
     message.parts.iter().filter_map(Part::as_text).filter(|text| !text.trim().is_empty())
 }
 
-/// Whether two messages have the same text, in however many parts.
+/// Returns whether two messages have the same text, independently of the number of parts.
 pub(super) fn have_same_text(one: &Message, other: &Message) -> bool {
     is_same_text(texts(one), texts(other))
 }
 
-/// Whether two texts are the same. White space around each of their parts does not count, since
-/// types that keep one text join the parts in ways of their own.
+/// Returns whether two texts are equal, without the white space around each of their parts. Types with
+/// a single text join the parts differently.
 fn is_same_text<'t>(
     one: impl Iterator<Item = &'t str>,
     other: impl Iterator<Item = &'t str>,
@@ -416,8 +417,8 @@ pub(super) fn is_answer(message: &Message) -> bool {
     message.role == Role::Assistant
 }
 
-/// Whether a message is one of the model that says or asks for something: a loop may leave the
-/// others out, since its types may keep neither reasoning nor provider items.
+/// Returns whether an assistant message has text or calls. A loop may omit other assistant messages,
+/// because its types may contain neither reasoning nor provider items.
 pub(super) fn is_statement(message: &Message) -> bool {
     is_answer(message)
         && (texts(message).next().is_some() || message.asked_calls().next().is_some())
@@ -428,7 +429,7 @@ fn is_ended(message: &Message) -> bool {
     is_marked_ended(message) || message.parts.iter().any(is_request)
 }
 
-/// The message without the first of its results, which are stored.
+/// Returns the message without its first `stored` results, which are already stored.
 pub(super) fn without_results(message: &Message, stored: usize) -> Arc<Message> {
     let mut left = stored;
     let mut parts = message.parts.clone();

@@ -1,32 +1,32 @@
-//! What is different in a request that should repeat what is stored.
+//! The difference between a request and the stored messages that it repeats.
 
 use std::fmt;
 
 use super::atom::{Atom, Content};
 
-/// Where a request differs from what is stored, and in what.
+/// The position and kind of the difference between a request and the stored messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TranscriptDifference {
     /// The position of the message among the request's own, from 0.
     pub position: usize,
-    /// What of it differs.
+    /// The kind of the difference.
     pub kind: DifferenceKind,
 }
 
-/// What of a message differs from the stored one.
+/// The part of a message that differs from the stored one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DifferenceKind {
-    /// Another role than that of the stored message has its place.
+    /// The role differs from that of the stored message in this position.
     Role,
-    /// The text, or the media beside it.
+    /// The text or the media.
     Text,
-    /// The ids or names of the tool calls, or how many there are.
+    /// The ids or names of the tool calls, or their number.
     Calls,
     /// The call that a result answers.
     Result,
-    /// It is a message that is not stored.
+    /// The message is not stored.
     NotStored,
 }
 

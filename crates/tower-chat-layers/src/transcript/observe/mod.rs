@@ -1,11 +1,11 @@
-//! What of a service call's request is stored already, where the tool loop is not one of this crate.
+//! Finds the stored messages in a service call's request, for a tool loop of another crate.
 //!
-//! Such a loop has message types of its own. It sends the whole transcript of its run with each
-//! call, or what is new alone, and its types may lose ids, reasoning and provider items. The request
-//! is compared with the stored messages: roles, texts, media, the ids and names of calls, and which
-//! calls results answer. Arguments and the contents of results are not compared, because hooks and
-//! truncation may have changed what is stored. Nothing but the two lists is read, so another
-//! process comes to the same result.
+//! Such a loop has its own message types. It sends the whole transcript of its run with each call, or
+//! only new messages, and its types may lose ids, reasoning and provider items. The request is compared
+//! with the stored messages: roles, texts, media, the ids and names of calls, and the calls that
+//! results answer. Arguments and the contents of results are not compared, because hooks and truncation
+//! may have changed the stored ones. Only the two lists are read, so that every process gets the same
+//! result.
 
 mod align;
 mod atom;
@@ -21,9 +21,9 @@ use self::{
     atom::{Atom, Atoms, have_same_text, is_answer, is_statement, is_system, without_results},
 };
 
-/// What is stored when a request arrives.
+/// The stored messages when a request arrives.
 pub(crate) struct StoredTranscript<'m> {
-    /// The messages before those of `added`.
+    /// The messages before `added`.
     pub(crate) before: Messages,
     pub(crate) added: &'m [Arc<Message>],
     /// Whether older messages were pruned.
@@ -31,12 +31,12 @@ pub(crate) struct StoredTranscript<'m> {
     pub(crate) run: StoredRun,
 }
 
-/// What is stored of the run that a request names.
+/// The stored state of the run that a request names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StoredRun {
-    /// Nothing: the run is new, or the types of the loop lose the ids of runs.
+    /// Nothing is stored: the run is new, or the types of the loop lose the ids of runs.
     Unknown,
-    /// Messages of this run.
+    /// Messages of this run are stored.
     Known {
         run: RunId,
         /// Whether a service call of this attempt at the run was answered.
@@ -44,37 +44,37 @@ pub(crate) enum StoredRun {
     },
 }
 
-/// What a request adds to what is stored.
+/// The part of a request that is not stored.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Observed {
-    /// The system messages at the beginning of the request, if they are not those in force.
+    /// The system messages at the beginning of the request, if they differ from the last stored ones.
     pub(crate) instructions: Vec<Arc<Message>>,
     /// The messages that are not stored yet.
     pub(crate) new: Vec<Arc<Message>>,
     pub(crate) step: Step,
 }
 
-/// Which service call of the stored conversation a request makes.
+/// The service call that a request makes, relative to the stored conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The first one of a turn.
+    /// The first service call of a turn.
     Begin,
-    /// The one that follows the last stored message.
+    /// The service call after the last stored message.
     Continue,
-    /// One that was made before: all of the request is stored, and more behind it.
+    /// A service call that was made before: the whole request is stored, and further messages follow.
     Repeat,
 }
 
-/// How many system messages a request begins with.
+/// Returns the number of system messages at the beginning of a request.
 pub(crate) fn leading_system(sent: &[Arc<Message>]) -> usize {
     sent.iter().take_while(|message| is_system(message)).count()
 }
 
-/// Compares a request with what is stored.
+/// Compares a request with the stored messages.
 ///
 /// # Errors
 ///
-/// If the request repeats stored messages, but not as they are stored.
+/// Returns an error if the request repeats stored messages with differences.
 pub(crate) fn observe(
     stored: &StoredTranscript<'_>,
     sent: &[Arc<Message>],
@@ -100,7 +100,7 @@ impl StoredTranscript<'_> {
         self.before.len() + self.added.len()
     }
 
-    /// As many of the last messages as a request of these messages can repeat.
+    /// Returns the last stored messages, as many as a request with the messages `sent` can repeat.
     fn tail(&self, sent: &[Arc<Message>]) -> Vec<&Arc<Message>> {
         let answers = sent.iter().filter(|message| is_answer(message)).count();
         let mut tail: Vec<&Arc<Message>> = Vec::new();
@@ -108,7 +108,7 @@ impl StoredTranscript<'_> {
         for message in self.iter().rev() {
             let after = tail.last();
             let ends_answer = is_statement(message) && !after.is_some_and(|after| is_answer(after));
-            // An answer whose calls have no results may be one that the loop never received.
+            // The loop may not have received an answer whose calls have no results.
             let is_cut_off = message.asked_calls().next().is_some()
                 && after.is_some_and(|after| after.results().next().is_none());
             ends_of_answers += usize::from(ends_answer && !is_cut_off);
@@ -121,7 +121,7 @@ impl StoredTranscript<'_> {
         tail
     }
 
-    /// Whether these are the system messages that were stored last.
+    /// Returns whether these are the last stored system messages.
     fn is_in_force(&self, system: &[Arc<Message>]) -> bool {
         let stored = self.iter().rev().skip_while(|message| !is_system(message));
         let stored = stored.take_while(|message| is_system(message));
@@ -138,11 +138,11 @@ impl StoredTranscript<'_> {
     }
 }
 
-/// A request beside what is stored.
+/// A request and the stored messages that it is compared with.
 struct Comparison<'c> {
     stored: &'c StoredTranscript<'c>,
     sent: &'c [Arc<Message>],
-    /// How many system messages the request begins with.
+    /// The number of system messages at the beginning of the request.
     leading: usize,
     known: Atoms<'c>,
     request: Atoms<'c>,
@@ -167,7 +167,8 @@ impl<'c> Comparison<'c> {
         }
     }
 
-    /// What the request adds; `None` if it does not repeat how the stored conversation ends.
+    /// Returns the new part of the request, or `None` if the request does not repeat the end of the
+    /// stored conversation.
     fn observe(&self) -> Option<Result<Observed, TranscriptDifference>> {
         let request = &*self.request.all;
         if request.is_empty() {
@@ -192,11 +193,12 @@ impl<'c> Comparison<'c> {
         Some(self.beyond(alignment.at_end?))
     }
 
-    /// Whether the request was made before: all of it is stored, and more behind it.
+    /// Returns whether the request was made before: all of it is stored, and further messages follow.
     fn repeats(&self, alignment: &Alignment, has_ids: bool) -> bool {
         let Some(covered) = alignment.covered_before else { return false };
         let request = &*self.request.all;
-        // With an answer that is not stored, the other way to read the request is the wrong one.
+        // If the rest of the request contains an answer that is not stored, the alignment at the end is
+        // wrong.
         let beyond = alignment.at_end.and_then(|end| request.get(end..));
         let beyond = beyond.filter(|beyond| !beyond.iter().any(Atom::is_statement));
         if beyond.is_some_and(|beyond| self.known.has_open_calls_for(beyond)) {
@@ -208,7 +210,7 @@ impl<'c> Comparison<'c> {
                 self.known.first_of(run).is_some_and(|first| covered > first)
                     && (shows_answers || !has_answered)
             }
-            // A user may say the same thing twice.
+            // A user may send the same text twice.
             StoredRun::Unknown => {
                 beyond.is_none()
                     && self.known.last_user().is_none_or(|last| covered > last)
@@ -217,7 +219,7 @@ impl<'c> Comparison<'c> {
         }
     }
 
-    /// What follows the repetition of what is stored.
+    /// Returns the part of the request after the repetition of stored messages.
     fn beyond(&self, end: usize) -> Result<Observed, TranscriptDifference> {
         let rest = self.request.all.get(end..).unwrap_or_default();
         let is_known = matches!(self.stored.run, StoredRun::Known { .. });
@@ -227,7 +229,7 @@ impl<'c> Comparison<'c> {
         }
     }
 
-    /// Which service call a request makes that adds these atoms.
+    /// Returns which service call a request makes that adds these atoms.
     fn step_of_new(&self, new: &[Atom<'_>]) -> Step {
         let is_known = matches!(self.stored.run, StoredRun::Known { .. });
         let adds_input = new.first().is_some_and(|first| !first.is_result());
@@ -235,7 +237,7 @@ impl<'c> Comparison<'c> {
         if is_known || (is_open && !adds_input) { Step::Continue } else { Step::Begin }
     }
 
-    /// What a request is that does not repeat how the stored conversation ends.
+    /// Returns the new part of a request that does not repeat the end of the stored conversation.
     fn unaligned(&self) -> Result<Observed, TranscriptDifference> {
         let request = &*self.request.all;
         let is_known = matches!(self.stored.run, StoredRun::Known { .. });
@@ -253,7 +255,7 @@ impl<'c> Comparison<'c> {
         Err(self.difference(sent, stored))
     }
 
-    /// The messages from an atom of the request on.
+    /// Returns the messages from an atom of the request on.
     fn new_from(&self, end: usize, step: Step) -> Observed {
         let request = &*self.request.all;
         let mut new = Vec::new();
@@ -264,7 +266,7 @@ impl<'c> Comparison<'c> {
             if let Some(message) = self.sent.get(from)
                 && let Some(before) = before.filter(|before| before.last == first.message)
             {
-                // The beginning of the message is stored.
+                // The first results of the message are stored.
                 let results = request.iter().take(end).rev();
                 let results = results.take_while(|it| it.message == before.message).count();
                 new.push(without_results(message, results));
