@@ -1,4 +1,4 @@
-//! Which calls the results of further messages answer.
+//! Finds the calls that the results of further messages answer.
 
 use std::sync::Arc;
 
@@ -6,25 +6,25 @@ use tower_chat_core::{Message, MessageId, Role, ToolCall, ToolResult, pairing::A
 
 use super::{Replay, round::Unanswered};
 
-/// A call that was asked for, with the id by which its result names it.
+/// A tool call, with the id that its result uses.
 #[derive(Debug, Clone)]
 pub(crate) struct AskedCall {
-    /// The message that holds it, and its place among the calls of that message.
+    /// The message that contains the call, and the index among the calls of that message.
     pub(crate) call_position: (MessageId, usize),
     pub(crate) call: ToolCall,
-    /// It waited for approval.
+    /// The call waited for approval.
     pub(crate) needed_approval: bool,
-    /// The result must name its call by position: it does not stand behind the only message of the
-    /// answer that asked.
+    /// The result must name its call by position, because it does not follow an answer that consists of
+    /// one message.
     pub(crate) must_be_named: bool,
 }
 
 impl Replay {
-    /// Takes messages, and gives for each of them the open calls that its results answer, result by
-    /// result.
+    /// Pushes messages, and returns for each of them the open calls that its results answer, one for
+    /// each result.
     ///
-    /// Messages of results that follow each other are looked at together: whether results without
-    /// ids fit the calls of a round is seen from all of them.
+    /// Consecutive messages of results are processed together, because results without ids can only be
+    /// matched with the calls of a round from all of them.
     pub(crate) fn push_answering(
         &mut self,
         messages: &[Arc<Message>],
@@ -44,7 +44,7 @@ impl Replay {
                 answered.push(found);
                 self.push(message);
                 if self.open.is_none() {
-                    // What comes next answers calls from before the round.
+                    // The next message answers calls from before the round.
                     break;
                 }
             }
@@ -52,8 +52,8 @@ impl Replay {
         answered
     }
 
-    /// The open calls that messages of results answer, which follow each other directly; without an
-    /// open round, those that the first of them answers.
+    /// Returns the open calls that consecutive messages of results answer. Without an open round,
+    /// returns those that the first message answers.
     pub(super) fn calls_answered_by(
         &self,
         messages: &[Arc<Message>],
@@ -78,7 +78,8 @@ impl Replay {
         messages.iter().map(asked).collect()
     }
 
-    /// The calls that the results of a message answer, by what they are to those of the open round.
+    /// Returns the calls that the results of a message answer. `found` are the matches of the results
+    /// with the calls of the open round.
     pub(super) fn asked_calls(
         &self,
         message: &Message,

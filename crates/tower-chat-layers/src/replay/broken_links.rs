@@ -1,9 +1,9 @@
-//! Reasoning whose call was left out.
+//! Reasoning whose call is left out of the replay.
 //!
-//! OpenAI Responses links an item of reasoning by its id with the item that followed it, and refuses
-//! an input in which either of them stands without the other. Where a call is left out, the reasoning
-//! before it and the calls after it lose their ids: the service takes reasoning by its encrypted
-//! content, and calls by their `call_id`.
+//! OpenAI Responses links an item of reasoning by its id with the item that followed it, and refuses an
+//! input that contains only one of the two. If a call is left out, the reasoning before it and the
+//! calls after it lose their ids. The service identifies reasoning by its encrypted content, and calls
+//! by their `call_id`.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -14,13 +14,13 @@ mod tests;
 
 const WIRE: &str = "openai-responses";
 
-/// Takes the ids from what was linked with calls that are left out. `gaps` are the positions, among
-/// the parts that stay, at which the calls stood.
+/// Removes the ids of items that were linked with calls that are left out. `gaps` are the positions of
+/// these calls among the remaining parts.
 pub(super) fn unlink(parts: &mut Vec<Part>, gaps: &[usize]) {
     let mut broken = Vec::new();
     let mut last_gap = 0;
     for gap in gaps {
-        // What stands before the last gap was looked at with it.
+        // The items before the last gap were processed with that gap.
         let since = parts.get(last_gap..*gap).unwrap_or_default();
         let before = since.iter().rposition(|part| !is_reasoning(part));
         let first = before.map_or(last_gap, |last| last_gap + last + 1);
@@ -45,7 +45,7 @@ fn is_reasoning(part: &Part) -> bool {
         if reasoning.native.as_ref().is_some_and(|native| &*native.wire == WIRE))
 }
 
-/// Takes the id from a part; `false` if nothing is left of it.
+/// Removes the id from a part. Returns `false` if the part has no content without the id.
 fn unlink_part(part: &mut Part) -> bool {
     match part {
         Part::Reasoning(reasoning) => {
@@ -68,7 +68,7 @@ fn unlink_part(part: &mut Part) -> bool {
     }
 }
 
-/// Takes the id from a native item of the wire, and gives its other fields.
+/// Removes the id from a native item of the wire, and returns its other fields.
 fn without_id(native: &mut Native) -> Option<BTreeMap<String, RawJson>> {
     if &*native.wire != WIRE {
         return None;

@@ -6,24 +6,25 @@ use tower_chat_core::{Message, MessageId, Retryability, RunId};
 
 use super::{DanglingCalls, Replay, policy::Strictness, round::Unanswered};
 
-/// A stored call without a stored result, as a replay treats it.
+/// A stored call without a stored result, as a replay handles it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DanglingCall {
-    /// The run that asked for it, if its message has an id.
+    /// The run of the call, if its message has an id.
     pub(crate) run: Option<RunId>,
     pub(crate) tool: String,
     pub(crate) call_id: String,
-    /// It is shown, with a result that says it was interrupted; else it is left out.
+    /// The replay contains the call, with a result that says that it was interrupted. Otherwise the
+    /// call is left out.
     pub(crate) is_visible: bool,
 }
 
-/// A stored tool call has no stored result, and the policy is to fail.
+/// The error for a stored tool call without a stored result, if the policy is to fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DanglingCallError {
-    /// The tool that was called.
+    /// The name of the tool.
     pub tool: String,
-    /// The call's id, as replays show it.
+    /// The id of the call, as replays contain it.
     pub call_id: String,
 }
 
@@ -45,12 +46,12 @@ impl Error for DanglingCallError {
 }
 
 impl Replay {
-    /// The dangling call that the policy [`DanglingCalls::Fail`] objects to, if the messages
-    /// ended here.
+    /// Checks that the messages until now contain no dangling call, under the policy
+    /// [`DanglingCalls::Fail`].
     ///
     /// # Errors
     ///
-    /// The first dangling call.
+    /// Returns the first dangling call.
     pub fn check(&self) -> Result<(), DanglingCallError> {
         if self.strictness != Strictness::Repair(DanglingCalls::Fail) {
             return Ok(());
@@ -60,16 +61,16 @@ impl Replay {
         ended.first_dangling.map_or(Ok(()), |dangling| Err(Arc::unwrap_or_clone(dangling)))
     }
 
-    /// The positions of the calls that nothing has answered and that need no approval.
+    /// Returns the positions of the calls without a result that need no approval.
     pub(crate) fn dangling_calls(&self) -> Vec<(MessageId, usize)> {
-        // The open round may hold results that answer calls before it.
+        // The open round may contain results for calls before it.
         let mut ended = self.clone();
         ended.close_round();
         let dangling = ended.left_out.iter().filter(|call| call.approval.is_none());
         dangling.filter_map(|call| call.call_position).collect()
     }
 
-    /// Those of the calls that nothing has answered yet which further messages answer.
+    /// Returns the positions of the unanswered calls that further messages answer.
     pub(crate) fn dangling_calls_answered_by(
         &self,
         further: &[Arc<Message>],
@@ -81,8 +82,8 @@ impl Replay {
         answered.into_iter().flatten().flatten().map(|call| call.call_position).collect()
     }
 
-    /// What becomes of the calls that nothing has answered and that need no approval, if
-    /// the messages ended here.
+    /// Returns how the replay would handle the calls without a result that need no approval, if the
+    /// messages ended here.
     pub(crate) fn dangling(&self) -> Vec<DanglingCall> {
         let mut ended = self.clone();
         ended.close_round();

@@ -1,4 +1,4 @@
-//! The fold: how each message changes what is shown.
+//! The fold: how each message changes the replay.
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
@@ -17,7 +17,7 @@ use super::{
 };
 
 impl Replay {
-    /// Takes the next message.
+    /// Adds the next message.
     pub fn push(&mut self, message: &Arc<Message>) {
         self.pushed += 1;
         if RefusalMark::is_stored_in(message) {
@@ -31,9 +31,9 @@ impl Replay {
         }
     }
 
-    /// Takes the next message, as [`push`](Self::push) does, with a mark by which it is known again in the
-    /// [`view`](Self::view). A message with calls and results together becomes several, and `mark` is given
-    /// each of them.
+    /// Adds the next message, as [`push`](Self::push) does, with a mark that identifies it in the
+    /// [`view`](Self::view). A message with calls and results is split into several messages, and
+    /// `mark` is called for each of them.
     pub fn push_marked(&mut self, message: &Arc<Message>, mark: impl Fn(&mut Message)) {
         let marked = |message: &Arc<Message>| {
             let mut message = Message::clone(message);
@@ -49,9 +49,9 @@ impl Replay {
         }
     }
 
-    /// Takes all messages of a sequence from a position on.
+    /// Adds all messages of a sequence from a position on.
     ///
-    /// Stretches that stand as a provider wants them already are shared, not copied.
+    /// Ranges that are already well-formed are shared, not copied.
     pub fn push_from(&mut self, messages: &Messages, from: usize) {
         let mut from = from;
         while from < messages.len() {
@@ -62,7 +62,7 @@ impl Replay {
                 self.position += well_formed;
                 from += well_formed;
             }
-            // Whatever ended the stretch is looked at up to the end of its round.
+            // The message after the range is processed until the end of its round.
             for message in messages.iter_from(from) {
                 self.push(message);
                 from += 1;
@@ -73,8 +73,8 @@ impl Replay {
         }
     }
 
-    /// Takes the next message where it is part of a model's answer: whatever the messages before
-    /// it lack, its own calls are answered after it or nowhere, so from here on the replay repairs.
+    /// Adds the next message, as a part of a model's answer. Its own calls are answered after it or
+    /// never, so a lenient replay repairs from here on.
     pub(crate) fn push_answer(&mut self, message: &Arc<Message>) {
         if self.strictness == Strictness::Lenient && message.role == Role::Assistant {
             self.close_round();
@@ -85,7 +85,7 @@ impl Replay {
 
     fn push_piece(&mut self, message: &Arc<Message>) {
         if message.parts.is_empty() && message.role != Role::Tool {
-            // It held calls alone, and they are left out; it ends a round as any input does.
+            // The message contained only calls, which are left out. Like any input, it ends a round.
             self.position += 1;
             return self.close_round();
         }
@@ -100,7 +100,8 @@ impl Replay {
             && !holds_marks
             && matches!(message.role, Role::Assistant | Role::Tool)
         {
-            // All it held was not to be stored, or it only says that its run has ended.
+            // The whole content was not allowed to be stored, or the message only marks the end of its
+            // run.
             if let Some(round) = &mut self.open {
                 if message.role == Role::Tool {
                     round.end_answer();
@@ -120,7 +121,7 @@ impl Replay {
             return;
         }
         if message.role == Role::Assistant {
-            // The results so far may answer what was decided.
+            // The results before this message may answer calls that were decided about.
             self.settle();
             self.decided.clear();
         }
@@ -141,7 +142,7 @@ impl Replay {
     }
 
     pub(super) fn push_results(&mut self, message: &Arc<Message>) {
-        // Its results have the ids of its calls, so none of them would be named.
+        // The results use the ids of the calls, and none of them needs a position.
         if let Some(round) = self.open.take_if(|round| round.is_answered_in_order_at_once(message))
         {
             round.append_to(&mut self.closed);
@@ -167,8 +168,8 @@ impl Replay {
         }
     }
 
-    /// Answers to approval requests leave the replay; what stands beside them is shown after the
-    /// results of the round they belong to. A call beside them opens no round, so it leaves too.
+    /// Removes answers to approval requests from the replay. Their message's other parts follow the
+    /// results of the round. Calls in the message open no round and are removed too.
     pub(super) fn push_approvals(&mut self, message: &Arc<Message>) {
         self.settle();
         let mut rest = (**message).clone();
@@ -180,7 +181,7 @@ impl Replay {
             part => asked_call(part).is_none(),
         });
         match &mut self.open {
-            // They belong to a round before it.
+            // The answers belong to an earlier round.
             Some(round) if round.unanswered().is_empty() => self.close_round(),
             Some(round) => round.end_answer(),
             None => {}
@@ -212,7 +213,7 @@ impl Replay {
         }
     }
 
-    /// Takes the call that a late result answers from those that are not shown.
+    /// Removes and returns the call that a late result answers from the calls that are left out.
     pub(super) fn take_answered_by(&mut self, result: &ToolResult) -> Option<Arc<Unanswered>> {
         let number = self.left_out.find(result)?;
         let call = self.left_out.remove(number)?;
@@ -222,8 +223,8 @@ impl Replay {
         Some(call)
     }
 
-    /// Results that answer no call of the open round: they may answer one that was left out
-    /// before, which then stands again right in front of its result.
+    /// Adds results that answer no call of the open round. They may answer a call that was left out
+    /// before. Such a call is added directly before its result.
     pub(super) fn push_late_results(&mut self, results: Vec<ToolResult>, message: &Arc<Message>) {
         let mut calls: Vec<ToolCall> = Vec::new();
         let mut ids: HashSet<Option<String>> = HashSet::new();
@@ -234,7 +235,8 @@ impl Replay {
                 Some(unanswered) => {
                     let result = unanswered.answer(result);
                     if !ids.insert(result.call_id.clone()) {
-                        // Calls of different messages, which may share an id as those of one may not.
+                        // Calls of different messages may share an id, but calls of one message may
+                        // not.
                         ids = HashSet::from([result.call_id.clone()]);
                         self.push_round(std::mem::take(&mut calls), std::mem::take(&mut answers));
                     }
@@ -259,8 +261,8 @@ impl Replay {
         self.closed.push(Message::tool_results(results));
     }
 
-    /// The messages, of which the results name the calls that they answer where the open round would
-    /// take them for those of its own calls.
+    /// Returns the messages. Results name their calls by position if the open round would otherwise
+    /// match them with its own calls.
     pub(super) fn named(&self, messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
         if messages.is_empty() || (self.decided.is_empty() && self.left_out.is_empty()) {
             return messages.to_vec();
@@ -272,7 +274,7 @@ impl Replay {
         messages.iter().map(|message| naming.name(message)).collect()
     }
 
-    /// Names the calls in the results that came since this was last done.
+    /// Names the calls in the results that were added since the last call of this method.
     pub(super) fn settle(&mut self) {
         let Some(round) = self.open.as_mut().filter(|round| round.has_unnamed()) else { return };
         let unnamed = round.take_unnamed();
@@ -282,7 +284,7 @@ impl Replay {
         }
     }
 
-    /// This replay, with all results of the open round named.
+    /// Returns this replay, with the calls of all results in the open round named.
     pub(super) fn settled(&self) -> Cow<'_, Self> {
         if !self.open.as_ref().is_some_and(Round::has_unnamed) {
             return Cow::Borrowed(self);
@@ -298,7 +300,7 @@ impl Replay {
     }
 }
 
-/// Whether a message of the model says nothing at all: no provider takes such a message.
+/// Returns whether an assistant message has no content. No provider accepts such a message.
 fn is_empty_answer(message: &Message) -> bool {
     message.role == Role::Assistant && message.parts.iter().all(|part| part.as_text() == Some(""))
 }

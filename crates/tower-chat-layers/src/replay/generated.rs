@@ -1,4 +1,4 @@
-//! What must hold of every step over histories of every odd shape.
+//! Properties that every step must satisfy for damaged histories.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -9,10 +9,10 @@ pub(super) use tower_chat_testkit::{
 
 use super::{DanglingCalls, Replay};
 
-/// How many histories each step is tried on.
+/// The number of histories that each step is tested with.
 pub(super) const SEEDS: u64 = 400;
 
-/// A generator of the same numbers at every run (xorshift, by Marsaglia).
+/// A random number generator with a fixed seed (xorshift, by Marsaglia).
 pub(super) struct Rng(u64);
 
 impl Rng {
@@ -32,16 +32,15 @@ impl Rng {
     }
 }
 
-/// What the fold shows of a history.
+/// Returns the view of the fold for a history.
 pub(super) fn output_of(history: &Messages) -> Messages {
     let mut replay = Replay::new(DanglingCalls::Drop);
     replay.push_from(history, 0);
     replay.view()
 }
 
-/// What must hold of a step: it gives the same at every time, changes nothing the second time, is
-/// valid, shares what it leaves as it is, and says nothing that was not there but what the policy
-/// says.
+/// Asserts the properties of a step: it is deterministic and idempotent, its output is valid, it shares
+/// messages that it does not change, and it adds no text except that of the policy.
 pub(super) fn check_step(step: impl Fn(&Messages, u64) -> Messages, policy_says: &[&str]) {
     let mut changed = 0;
     for seed in 1..=SEEDS {

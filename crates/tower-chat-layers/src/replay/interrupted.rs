@@ -1,4 +1,4 @@
-//! Calls that are shown as interrupted: where they stand, and what is shown without them.
+//! Calls that the replay contains as interrupted: their positions, and the messages without them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -9,17 +9,18 @@ use tower_chat_core::{Message, MessageId, Messages, Role, pairing::asked_call};
 
 use super::round::{Unanswered, drop_trailing_reasoning, has_content, interrupted_id};
 
-/// A call that is shown as interrupted, although its real result has arrived.
+/// A call that the replay contains as interrupted, although its real result has arrived.
 ///
-/// Looking for it takes a walk over what is shown, so many are taken out together.
+/// Finding the call requires a walk over the messages, so several calls are removed together.
 #[derive(Debug, Clone)]
 pub(super) struct Retracted {
     pub(super) call: Arc<Unanswered>,
-    /// It stands among so many of the first messages.
+    /// The call is within this number of first messages.
     pub(super) within: usize,
 }
 
-/// What is shown without these calls and the results that say they were interrupted.
+/// Returns the messages without these calls and without the results that say that they were
+/// interrupted.
 pub(super) fn without(output: &Messages, retracted: &[Retracted]) -> Messages {
     let calls = retracted.iter().map(|retracted| (&*retracted.call, retracted.within));
     let mut rest = Messages::new();
@@ -45,7 +46,7 @@ pub(super) fn without(output: &Messages, retracted: &[Retracted]) -> Messages {
     rest
 }
 
-/// The position of the first message that holds one of the calls.
+/// Returns the position of the first message that contains one of the calls.
 pub(super) fn first_position<'a>(
     output: &Messages,
     calls: impl Iterator<Item = &'a Unanswered>,
@@ -53,11 +54,11 @@ pub(super) fn first_position<'a>(
     find(output, calls.map(|call| (call, output.len()))).last().map(|(position, _)| *position)
 }
 
-/// The positions of the messages that hold the calls, right before the results that say they were
-/// interrupted, with the ids of the calls; last position first. Each call comes with the number of
-/// messages among which it stands.
+/// Returns the positions of the messages that contain the calls, directly before the results that say
+/// that they were interrupted, and the ids of the calls. The last position is first. Each call has the
+/// number of messages within which it is.
 ///
-/// This is one walk from the end, which stops at the first of the calls.
+/// The function walks once from the end, and stops at the first of the calls.
 fn find<'a>(
     output: &Messages,
     calls: impl Iterator<Item = (&'a Unanswered, usize)>,

@@ -1,4 +1,4 @@
-//! The calls that nothing has answered yet.
+//! The calls without a result.
 
 use std::sync::Arc;
 
@@ -7,11 +7,12 @@ use tower_chat_core::{ToolResult, pairing::UnansweredCalls};
 
 use super::round::Unanswered;
 
-/// The calls that nothing answered: they are not shown, or with a result that says so. Late results
-/// find them by position or id. A clone shares everything with its original.
+/// The calls without a result. The replay leaves them out, or contains them with a result that says
+/// that they were interrupted. Late results find them by position or id. A clone shares all data with
+/// its original.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LeftOut {
-    /// In the order in which they were left out, which is that of their messages.
+    /// In the order in which they were left out, which is the order of their messages.
     calls: OrdMap<usize, Arc<Unanswered>>,
     next: usize,
     named: UnansweredCalls,
@@ -33,8 +34,8 @@ impl LeftOut {
         self.calls.insert(number, Arc::new(call));
     }
 
-    /// The number of the call that a late result answers: of the last message that it names a call
-    /// of, the first.
+    /// Returns the number of the call that a late result answers. If several calls match, it is the
+    /// first call of the last message with a matching call.
     pub(super) fn find(&self, result: &ToolResult) -> Option<usize> {
         self.named.find(result).map(|(_, number)| number)
     }

@@ -1,24 +1,24 @@
-//! Replay: what the model is shown of what is stored.
+//! Replay: the part of the stored history that the model receives.
 //!
-//! The record is complete and append-only; the replay is a pure projection of it, and always valid:
+//! The record is complete and append-only. The replay is a pure function of the record, and always
+//! valid:
 //!
-//! 1. **order**: a row that holds calls and their results is split into one message per kind, and
-//!    calls in messages that are not the assistant's are left out;
-//! 2. **pairing**: every call stands in front of its result; dangling calls, orphan results and
+//! 1. **order**: a row with calls and their results is split into one message per kind, and calls in
+//!    messages with another role than assistant are left out;
+//! 2. **pairing**: every call is directly before its result; dangling calls, orphan results and
 //!    duplicates are repaired; calls that wait for approval are left out until they are answered;
-//! 3. **freshness**: results that are too old leave, with their calls ([`Freshness`]);
-//! 4. **tools**: calls that no tool of today could have answered leave ([`OutdatedCalls`]);
-//! 5. **citations**: sources that were found and not cited leave ([`Citations`]);
-//! 6. **window**: only the newest turns stay ([`Window`]).
+//! 3. **freshness**: results that are too old are left out with their calls ([`Freshness`]);
+//! 4. **tools**: calls that no current tool could have answered are left out ([`OutdatedCalls`]);
+//! 5. **citations**: sources that were found and not cited are left out ([`Citations`]);
+//! 6. **window**: only the newest turns are sent ([`Window`]).
 //!
-//! The first two always run, as the fold [`Replay`]; the others run where a [`ReplayPolicy`] asks
-//! for them, over what the fold shows.
+//! The first two steps always run, in the fold [`Replay`]. The other steps run on the view of the fold
+//! if a [`ReplayPolicy`] enables them.
 //!
-//! A result that names the stored call which it answers
-//! ([`ToolResult::call`](tower_chat_core::ToolResult::call)) answers that call.
-//! Other results are paired with calls by occurrence within their round, never by id alone: real
-//! traffic has calls without ids, with empty ids, and with ids that come back later. A round is
-//! everything that one answer of the model asks for, in however many messages.
+//! A result that names its stored call ([`ToolResult::call`](tower_chat_core::ToolResult::call))
+//! answers that call. Other results are paired with calls by occurrence within their round, and never
+//! only by id: recorded conversations contain calls without ids, with empty ids, and with repeated ids.
+//! A round is all calls of one answer of the model, in one or more messages.
 
 mod asked;
 mod broken_links;
@@ -78,11 +78,11 @@ pub use self::{
 use self::{interrupted::Retracted, left_out::LeftOut, policy::Strictness, round::Round};
 use crate::yielding::LARGE;
 
-/// A fold over the messages of a conversation, oldest first, whose [`view`](Self::view) is what a
-/// provider accepts.
+/// A fold over the messages of a conversation, the oldest first, whose [`view`](Self::view) is valid
+/// for every provider.
 ///
-/// The fold only ever adds at the end, so it can be kept beside a history and continued: the cost
-/// of a message does not depend on how many came before it.
+/// The fold only adds messages at the end, so it can be stored beside a history and continued. The cost
+/// of a message does not depend on the number of earlier messages.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -99,32 +99,32 @@ pub struct Replay {
     open: Option<Round>,
     pushed: usize,
     position: usize,
-    /// The calls that nothing answered.
+    /// The calls without a result.
     left_out: LeftOut,
-    /// Calls in `closed` that are not shown any more.
+    /// Calls in `closed` that the view no longer contains.
     retracted: Vec<Retracted>,
-    /// What the policy [`DanglingCalls::Fail`] objects to.
+    /// The first dangling call, for the policy [`DanglingCalls::Fail`].
     first_dangling: Option<Arc<DanglingCallError>>,
-    /// The requests for approval that were answered since the model spoke last: the results that
-    /// come next are those of their calls.
+    /// The ids of the approval requests that were answered since the model's last answer. The next
+    /// results answer their calls.
     decided: Vec<String>,
     /// The marks of content that services have refused.
     refused: Arc<Vec<RefusalMark>>,
 }
 
 impl Replay {
-    /// A replay of a stored history, from its first message on.
+    /// Creates a replay of a stored history, from its first message on.
     pub fn new(dangling: DanglingCalls) -> Self {
         Self::with_strictness(Strictness::Repair(dangling))
     }
 
-    /// A replay of messages whose other half may be stored below: it fills in ids and resolves
-    /// approvals, but leaves dangling calls and orphan results alone.
+    /// Creates a replay of messages that may refer to stored calls and results. It fills in ids and
+    /// resolves approvals, but does not change dangling calls and orphan results.
     pub fn lenient() -> Self {
         Self::with_strictness(Strictness::Lenient)
     }
 
-    /// This replay with messages before everything it shows.
+    /// Returns this replay with messages added before all others.
     #[must_use]
     pub(crate) fn after(mut self, prefix: &Messages) -> Self {
         self.take_retracted_out();
@@ -133,9 +133,9 @@ impl Replay {
         self
     }
 
-    /// The replay of a stored history. Where the store keeps histories in memory, only the
-    /// messages since the last replay are looked at, and at the first only those that are not
-    /// known to be sound.
+    /// Returns the replay of a stored history. If the store has the history in memory, only the
+    /// messages since the last replay are processed. The first replay of such a history skips its
+    /// well-formed prefix.
     pub(crate) fn of_history(history: &History, dangling: DanglingCalls) -> Self {
         let mut replay = Self::known_of(history, dangling);
         if replay.pushed < history.messages.len() {
@@ -146,7 +146,7 @@ impl Replay {
         replay
     }
 
-    /// The same, yielding between stretches of many messages.
+    /// Like `of_history`, but yields to the runtime between ranges of many messages.
     pub(crate) async fn of_long_history(history: &History, dangling: DanglingCalls) -> Self {
         let mut replay = Self::known_of(history, dangling);
         let all = history.messages.len();
@@ -163,7 +163,7 @@ impl Replay {
         replay
     }
 
-    /// What is known of the replay of a history: its beginning, or all of it.
+    /// Returns the cached replay of a history, which may only cover its beginning.
     fn known_of(history: &History, dangling: DanglingCalls) -> Self {
         let strictness = Strictness::Repair(dangling);
         let known = history.memo().get::<Self>().filter(|known| {
@@ -175,7 +175,7 @@ impl Replay {
         }
     }
 
-    /// The replay after the messages that are shown as they are.
+    /// Returns the replay after the well-formed prefix, which is not changed.
     fn after_well_formed(strictness: Strictness, history: &History) -> Self {
         let well_formed = history.well_formed_messages();
         Self {
@@ -201,17 +201,17 @@ impl Replay {
         }
     }
 
-    /// The marks of content that services have refused, in the messages so far.
+    /// Returns the marks of content that services have refused, in the messages until now.
     pub(crate) fn refused(&self) -> &[RefusalMark] {
         &self.refused
     }
 
-    /// How many messages were taken.
+    /// Returns the number of pushed messages.
     pub fn pushed(&self) -> usize {
         self.pushed
     }
 
-    /// What a provider accepts of the messages so far.
+    /// Returns the messages until now in a form that every provider accepts.
     pub fn view(&self) -> Messages {
         if self.open.is_none() && self.retracted.is_empty() {
             return self.closed.clone();

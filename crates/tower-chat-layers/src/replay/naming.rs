@@ -1,5 +1,4 @@
-//! Results that name the calls that they answer, where the open round would take them for those of
-//! its own calls.
+//! Adds call positions to results that the open round would otherwise match with its own calls.
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
@@ -10,32 +9,33 @@ use tower_chat_core::{
 
 use super::{left_out::LeftOut, round::Unanswered};
 
-/// Names the calls in messages of results that follow each other.
+/// Adds call positions to the results in consecutive messages.
 pub(super) struct Naming<'a> {
     earlier: &'a LeftOut,
-    /// The calls of the open round, and the results that it has so far.
+    /// The calls of the open round and its results until now.
     round: Option<RoundMatcher<&'a str>>,
     decided: Option<Decided<'a>>,
 }
 
-/// The calls of the open round, where those of its last message begin, and its results so far.
+/// The calls of the open round, the index of the first call of its last message, and its results until
+/// now.
 type RoundSoFar<'a, 'r> = (&'a [Unanswered], usize, &'r [Arc<Message>]);
 
-/// The calls that were approved or rejected since the model spoke last.
+/// The calls that were approved or rejected since the model's last answer.
 struct Decided<'a> {
     calls: Matcher<&'a str>,
-    /// Where those of the open round begin among them; before are calls that were left out.
+    /// The index of the first call that belongs to the open round. Calls before it were left out.
     of_round: usize,
-    /// Which calls of the open round they are.
+    /// The indices of these calls in the open round.
     calls_of_round: Vec<usize>,
-    /// Which of them a call of the open round is, if it is one.
+    /// For each call of the open round, its index among these calls, if it is one of them.
     by_call: Vec<Option<usize>>,
 }
 
 impl<'a> Naming<'a> {
-    /// `round` are the calls of the open round, where those of its last message begin, and its
-    /// results so far; `decided` are the requests for approval that were answered since the model
-    /// spoke last.
+    /// Creates the value. `round` are the calls of the open round, the index of the first call of its
+    /// last message, and its results until now. `decided` are the ids of the approval requests that
+    /// were answered since the model's last answer.
     pub(super) fn new(
         earlier: &'a LeftOut,
         round: Option<RoundSoFar<'a, '_>>,
@@ -54,7 +54,7 @@ impl<'a> Naming<'a> {
         Self { earlier, round, decided }
     }
 
-    /// The next message of results.
+    /// Names the calls in the next message of results.
     pub(super) fn name(&mut self, message: &Arc<Message>) -> Arc<Message> {
         let mut named = Cow::Borrowed(message);
         if let Some(decided) = &mut self.decided {
@@ -67,8 +67,8 @@ impl<'a> Naming<'a> {
         named.into_owned()
     }
 
-    /// Results name earlier calls that were left out: those whose ids say so, where the open round
-    /// could take them for calls of its own that have no ids.
+    /// Names earlier calls that were left out in results with their ids, because the open round could
+    /// match these results with its own calls without ids.
     fn name_earlier(&mut self, message: &mut Cow<'_, Arc<Message>>) {
         let Some(round) = &mut self.round else { return };
         let mut is_late =
@@ -127,8 +127,7 @@ impl<'a> Decided<'a> {
         decided
     }
 
-    /// The open round takes the results of a message: a call that has its result does not wait any
-    /// more.
+    /// Adds the results of a message to the open round. A call with a result is no longer pending.
     fn follow(&mut self, round: &mut RoundMatcher<&'a str>, message: &Message) {
         let before = round.answers().len();
         if !round.extend(message.results().map(Target::from)) {
@@ -149,8 +148,8 @@ impl<'a> Decided<'a> {
         }
     }
 
-    /// The results of a message name the calls that were approved or rejected right before it,
-    /// where they would be taken for those of other calls with the same ids.
+    /// Names the calls that were approved or rejected directly before the message, in results that
+    /// would otherwise be matched with other calls with the same ids.
     fn name(
         &mut self,
         message: &mut Cow<'_, Arc<Message>>,
@@ -168,7 +167,8 @@ impl<'a> Decided<'a> {
                 && (round.as_mut().is_some_and(|round| round.has_id(id))
                     || earlier.find(result).is_some());
             if is_of_other {
-                // Its id says so; by order it might be taken for a decided call without an id.
+                // The id identifies an earlier call. By order, the result could be matched with a
+                // decided call without an id.
                 continue;
             }
             if let Answers::Call(call) = self.calls.answer(&*result) {
@@ -176,7 +176,7 @@ impl<'a> Decided<'a> {
                 result.call = self.calls.calls().get(call).and_then(|call| call.position);
             }
         }
-        // A call that was left out goes on waiting until its result is paired with it.
+        // A call that was left out remains pending until its result is paired with it.
         answered.into_iter().for_each(|call| self.calls.set_answered(call, false));
     }
 }

@@ -1,11 +1,12 @@
-//! Step 1: one kind of thing per message.
+//! Step 1: splits messages, so that each contains either results or other parts.
 //!
-//! A row of an older system may hold a whole turn: text, calls, their results and the final text.
-//! It is split into assistant messages with calls, tool messages with results, and what follows.
+//! A row of an older system may contain a whole turn: text, calls, their results and the final text. It
+//! is split into assistant messages with calls, tool messages with results, and the parts after them.
 //!
-//! Calls and approval requests of messages that are not the assistant's are left out: only the
-//! model calls tools, no provider takes a call of anybody else, and to show it as the model's own
-//! would let a user put words into the model's mouth. Their results answer no call then.
+//! Calls and approval requests in messages with another role than assistant are left out. Only the
+//! model calls tools, and no provider accepts a call of another role. If such a call were converted to
+//! the model's own, a user could forge statements of the model. The results of these calls answer no
+//! call then.
 
 use std::sync::Arc;
 
@@ -14,10 +15,10 @@ use tower_chat_core::{
     pairing::{Piece, foreign_results, pieces},
 };
 
-/// The message as one or more messages of which each holds either results or anything else.
+/// Returns the message as one or more messages that contain either results or other parts.
 ///
-/// A message that is in order already comes back as it is, at no cost. A piece that is empty held
-/// nothing but calls that are left out.
+/// A message that is already in order is returned unchanged, without a copy. An empty piece contained
+/// only calls that are left out.
 pub(super) fn in_order(message: &Arc<Message>) -> Ordered {
     let stays = |part: &&Part| !is_misplaced_call(message.role, part);
     if message.role == Role::Tool || foreign_results(message).is_empty() {
@@ -45,7 +46,7 @@ pub(super) enum Ordered {
     Split(Vec<Arc<Message>>),
 }
 
-/// A call, or a request to approve one, in a message that is not the assistant's.
+/// Returns whether a part is a call or an approval request in a message that is not the assistant's.
 fn is_misplaced_call(role: Role, part: &Part) -> bool {
     role != Role::Assistant && matches!(part, Part::ToolCall(_) | Part::ApprovalRequest(_))
 }

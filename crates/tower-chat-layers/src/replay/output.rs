@@ -1,4 +1,4 @@
-//! Messages on their way through the steps, and what the steps put out.
+//! Messages between the replay steps, and the output of the steps.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -6,15 +6,15 @@ use tower_chat_core::{Message, Messages};
 
 use super::window::{Boundary, Window};
 
-/// A message on its way through the steps: one of the original sequence, or what a step has made of
-/// it. The original's are borrowed, so that no pointer is copied whose message a later step leaves
-/// out.
+/// A message between the steps: a message of the original sequence, or the output of a step. Original
+/// messages are borrowed, because the reference count of a message that a later step leaves out must
+/// not be changed.
 pub(super) type MessageRef<'a> = Cow<'a, Arc<Message>>;
 
-/// What the steps put out of a sequence of messages, oldest first.
+/// The output of the steps for a sequence of messages, the oldest first.
 ///
-/// A step makes at most one message of each, and each goes through all steps before the next does:
-/// on a long history the walk costs more than what is done on it.
+/// A step returns at most one message for each message. Each message passes through all steps before
+/// the next one, because the walk over a long history costs more than the steps.
 #[derive(Debug)]
 pub(super) struct ReplayOutput<'a> {
     original: &'a Messages,
@@ -27,13 +27,13 @@ impl<'a> ReplayOutput<'a> {
         Self { original, messages: Vec::with_capacity(original.len()), boundary: None }
     }
 
-    /// Only what is inside a window.
+    /// Limits the output to the messages inside a window.
     pub(super) fn inside(mut self, window: &Window) -> Self {
         self.boundary = Some(Boundary::of(window));
         self
     }
 
-    /// Takes the next message that has gone through all steps.
+    /// Adds the next message that has passed through all steps.
     pub(super) fn push(&mut self, message: MessageRef<'a>) {
         if let Some(boundary) = &mut self.boundary {
             boundary.push(&message);
@@ -41,7 +41,7 @@ impl<'a> ReplayOutput<'a> {
         self.messages.push(message);
     }
 
-    /// The messages that were taken; if they are all of the original sequence, nothing is copied.
+    /// Returns the added messages. If these are the whole original sequence, no message is copied.
     pub(super) fn finish(mut self) -> Messages {
         if self.is_original() {
             let original = self.original;
@@ -60,7 +60,7 @@ impl<'a> ReplayOutput<'a> {
     }
 }
 
-/// The messages after one step, which is asked what becomes of each.
+/// Returns the output of one step, which is called for each message.
 pub(super) fn after_step<'a>(
     messages: &'a Messages,
     step: impl FnMut(&'a Arc<Message>) -> Option<MessageRef<'a>>,
@@ -70,7 +70,7 @@ pub(super) fn after_step<'a>(
     output.finish()
 }
 
-/// What a step has made of a message, on its way to the next.
+/// Returns a message that a step has changed.
 pub(super) fn changed<'a>(message: Message) -> MessageRef<'a> {
     Cow::Owned(Arc::new(message))
 }

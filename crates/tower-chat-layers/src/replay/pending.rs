@@ -1,4 +1,4 @@
-//! Calls that wait for approval, as a replay finds them.
+//! Finds the calls in a replay that wait for approval.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,44 +12,45 @@ use super::{Replay, round::Unanswered};
 /// A call that waits for approval.
 #[derive(Debug, Clone)]
 pub(crate) struct PendingApproval {
-    /// The message that holds the call, if it has an id, and the call's place in it.
+    /// The message that contains the call, if it has an id, and the index of the call in it.
     pub(crate) call_position: Option<(MessageId, usize)>,
     pub(crate) request: ApprovalRequest,
-    /// The id by which its result names it.
+    /// The id that the result of the call uses.
     pub(crate) call_id: String,
 }
 
-/// The calls of one answer of which some wait for approval.
+/// The calls of one answer, some of which wait for approval.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PendingBatch {
     pub(crate) waiting: Vec<PendingApproval>,
-    /// The tools and ids of those that need no approval and have no result.
+    /// The tools and ids of the calls that need no approval and have no result.
     pub(crate) returned: Vec<(String, String)>,
-    /// The caller executes a part of it, answered or not.
+    /// The caller executes a part of the batch, whether or not it has results.
     pub(crate) has_returned: bool,
 }
 
 impl Replay {
-    /// The approval requests that nobody has answered yet, oldest first; those of one answer are
-    /// one batch.
+    /// Returns the approval requests without an answer, the oldest first. The requests of one answer
+    /// are one batch.
     pub fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
         let batches = self.approvals_in_order().into_iter();
         batches.map(|batch| batch.into_iter().map(|call| call.request).collect()).collect()
     }
 
-    /// The same with the positions of the calls, where their messages have ids.
+    /// Returns the approval requests without an answer, with the positions of the calls if their
+    /// messages have ids.
     pub(crate) fn approvals_in_order(&self) -> Vec<Vec<PendingApproval>> {
         self.pending_batches().into_iter().map(|batch| batch.waiting).collect()
     }
 
-    /// The batches of calls of which some wait for approval, oldest first, with those of their
-    /// calls that the caller executes.
+    /// Returns the batches of calls with calls that wait for approval, the oldest first, and the calls
+    /// in them that the caller executes.
     pub(crate) fn pending_batches(&self) -> Vec<PendingBatch> {
-        // The open round may hold results that answer calls before it.
+        // The open round may contain results for calls before it.
         let mut ended = self.clone();
         ended.close_round();
         let mut calls: Vec<Arc<Unanswered>> = ended.left_out.iter().cloned().collect();
-        // Dangling calls of the open round are left out, or shown, by policy.
+        // The policy decides whether dangling calls of the open round are left out.
         let left_out: HashSet<CallPosition> = calls.iter().map(|call| call.named_by).collect();
         let open = self.unanswered_of_open().into_iter();
         calls.extend(open.filter(|call| !left_out.contains(&call.named_by)));

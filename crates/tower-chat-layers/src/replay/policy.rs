@@ -1,8 +1,8 @@
-//! What replay does where the record is incomplete.
+//! The policy of the replay for an incomplete record.
 
-/// What becomes of a dangling call: a stored tool call with no stored result.
+/// How the replay handles a dangling call: a stored tool call without a stored result.
 ///
-/// Every provider refuses a request that holds one. The record keeps it in any case.
+/// Every provider refuses a request with a dangling call. The call remains in the record in every case.
 ///
 /// ```
 /// use tower_chat::{PersistencePolicy, replay::DanglingCalls};
@@ -13,37 +13,37 @@
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DanglingCalls {
-    /// Leave the call out, whatever its run has come to: the model does not know that it has asked
-    /// for it. A round in which no call was answered disappears; its text stays.
+    /// Leaves the call out, regardless of the state of its run. The model does not receive its own
+    /// call. A round without any answered call is left out, except its text.
     Drop,
-    /// As [`Interrupted`](Self::Interrupted), but a call of a run that ended on purpose is shown
-    /// with the result in the record of tool calls, where it has one.
+    /// Like [`Interrupted`](Self::Interrupted), but a call of a run that ended intentionally is sent
+    /// with its recorded result, if there is one.
     FromRecord,
-    /// Keep a call whose run was interrupted, with the result in the record of tool calls, or with
-    /// an error result that says it may or may not have run. A call of a run that ended on purpose
-    /// (a tool ended it, or the call was returned to the caller and never answered) is left out.
+    /// Sends a call whose run was interrupted with its recorded result, or with an error result that
+    /// says that the call may or may not have run. A call of a run that ended intentionally (a tool
+    /// ended the run, or the call was returned to the caller and never answered) is left out.
     ///
-    /// The replay knows that a run ended on purpose by what was stored with its end. Without such
-    /// a mark, as in histories of earlier versions, a run counts as interrupted.
+    /// The intentional end of a run is recognised by the mark that was stored with it. A run without a
+    /// mark, as in histories of earlier versions, counts as interrupted.
     #[default]
     Interrupted,
-    /// Fail the request with [`DanglingCallError`](super::DanglingCallError).
+    /// Fails the request with [`DanglingCallError`](super::DanglingCallError).
     Fail,
 }
 
 impl DanglingCalls {
-    /// Whether the replay depends on what the record of tool calls knows of dangling calls.
+    /// Returns whether the replay depends on the recorded results of dangling calls.
     pub(crate) fn needs_record(self) -> bool {
         matches!(self, Self::FromRecord | Self::Interrupted)
     }
 }
 
-/// Whether a replay repairs what it is given, or only completes it.
+/// Whether a replay repairs its messages, or only completes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Strictness {
     /// Stored history: the output is valid for every provider.
     Repair(DanglingCalls),
-    /// A caller's own messages, whose other half may be stored below: dangling calls and orphan
-    /// results stay.
+    /// A caller's own messages, which may refer to stored calls and results. Dangling calls and orphan
+    /// results remain.
     Lenient,
 }

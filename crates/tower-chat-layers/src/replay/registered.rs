@@ -1,4 +1,4 @@
-//! Step 4: calls that no tool of today could have answered.
+//! Step 4: removes calls of tools that are not registered any more, and unreadable calls.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,10 @@ use tower_chat_core::{Messages, ToolCall};
 
 use super::without_calls::without_calls;
 
-/// Which calls leave the replay because the tools have changed since. Off unless asked for.
+/// Which calls the replay leaves out because the tools have changed. Off by default.
 ///
-/// The record keeps them. A call goes together with its result; a round that loses all its calls
-/// disappears, and its text stays.
+/// These calls remain in the record. A call is left out together with its result. A round without any
+/// remaining call is left out, except its text.
 ///
 /// ```
 /// use tower_chat::{Message, Messages, ToolCall, ToolResult, replay::OutdatedCalls};
@@ -31,7 +31,7 @@ pub struct OutdatedCalls {
 }
 
 impl OutdatedCalls {
-    /// All calls stay.
+    /// Keeps all calls.
     pub fn keep() -> Self {
         Self::default()
     }
@@ -43,31 +43,31 @@ impl OutdatedCalls {
         self
     }
 
-    /// Drops calls whose arguments are no JSON object. Empty arguments count as `{}`.
+    /// Drops calls whose arguments are not a JSON object. Empty arguments count as `{}`.
     #[must_use]
     pub fn drop_unreadable_arguments(mut self) -> Self {
         self.unreadable = true;
         self
     }
 
-    /// Whether every call stays.
+    /// Returns whether every call is kept.
     pub fn is_off(&self) -> bool {
         !self.unregistered && !self.unreadable
     }
 
-    /// Whether the names of the registered tools are needed.
+    /// Returns whether the names of the registered tools are needed.
     pub fn needs_tools(&self) -> bool {
         self.unregistered
     }
 
-    /// The messages without outdated calls. Where it is not known which tools are registered,
-    /// none counts as unregistered.
+    /// Returns the messages without outdated calls. If the registered tools are not known, no call
+    /// counts as unregistered.
     pub fn apply<N: AsRef<str>>(&self, messages: &Messages, tools: Option<&[N]>) -> Messages {
         let is_outdated = self.test(tools);
         without_calls(messages, |_, _, call| is_outdated(call))
     }
 
-    /// Whether a call is outdated.
+    /// Returns a test for outdated calls.
     pub(super) fn test<'t, N: AsRef<str>>(
         &self,
         tools: Option<&'t [N]>,

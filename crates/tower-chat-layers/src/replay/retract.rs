@@ -1,4 +1,5 @@
-//! Calls that were shown as interrupted and are answered after all, and what may still change.
+//! Removes interrupted calls that were answered later, and splits off the part of a replay that may
+//! still change.
 
 use std::sync::Arc;
 
@@ -12,11 +13,11 @@ use super::{
 
 impl Replay {
     /// Hides the interrupted calls that the open round's results or these messages answer. The view
-    /// shows each of them with its result once that is pushed, after a
-    /// [split](Self::split_open_round) too.
+    /// contains each of these calls with its result after the result is pushed, also after a
+    /// [split](Self::split_open_round).
     pub(crate) fn retract_answered_by(&mut self, messages: &[Arc<Message>]) {
-        // Only pushing a result tells whether it answers a call of the open round. If it does, a
-        // call with the same id before the round stays interrupted.
+        // Whether a result answers a call of the open round is only known after it is pushed. If it
+        // does, a call with the same id before the round remains interrupted.
         let mut followed = self.clone();
         messages.iter().for_each(|message| followed.push(message));
         followed.close_round();
@@ -28,7 +29,7 @@ impl Replay {
         }
     }
 
-    /// Marks a call that was shown as interrupted: the next view is without it.
+    /// Marks a call that the replay contains as interrupted. The next view does not contain it.
     pub(super) fn retract(&mut self, call: Arc<Unanswered>) {
         self.retracted.push(Retracted { call, within: self.closed.len() });
     }
@@ -40,14 +41,14 @@ impl Replay {
         }
     }
 
-    /// Changes what the model is sent of the rounds that are complete; the round that is still open, if there is
-    /// one, follows them. What `edit` returns must be in order and paired, as what it is given.
+    /// Changes the messages of the complete rounds. The open round, if there is one, follows them. The
+    /// messages that `edit` returns must be in order and paired, like its input.
     pub fn edit_closed(&mut self, edit: impl FnOnce(&Messages) -> Messages) {
         self.take_retracted_out();
         self.closed = edit(&self.closed);
     }
 
-    /// Changes what is shown of the round that is still open, if there is one.
+    /// Changes the open round, if there is one.
     pub(super) fn edit_open(&mut self, edit: impl FnOnce(&mut Round)) {
         self.settle();
         if let Some(round) = &mut self.open {
@@ -55,12 +56,12 @@ impl Replay {
         }
     }
 
-    /// Splits off what may still change: `self` keeps what is closed, and the returned replay
-    /// starts with the open round, or before it with the first call that is shown as interrupted
-    /// and may still be answered.
+    /// Splits off the part that may still change: `self` keeps the closed part. The returned replay
+    /// starts with the open round, or before it with the first call that the view contains as
+    /// interrupted and that may still be answered.
     ///
-    /// The view of the first followed by that of the second is the view of the whole, whatever is
-    /// pushed to the second.
+    /// The view of the first replay followed by the view of the second is the view of the whole, for
+    /// all messages that are pushed to the second.
     #[must_use]
     pub fn split_open(&mut self) -> Self {
         self.take_retracted_out();
@@ -74,9 +75,9 @@ impl Replay {
         open
     }
 
-    /// The same, but `self` keeps everything before the open round: what is pushed to the returned
-    /// replay must not answer a call that is shown as interrupted, unless it was
-    /// [retracted](Self::retract_answered_by).
+    /// Like [`split_open`](Self::split_open), but `self` keeps everything before the open round.
+    /// Messages that are pushed to the returned replay must not answer a call that the view contains as
+    /// interrupted, unless it was [retracted](Self::retract_answered_by).
     #[must_use]
     pub(crate) fn split_open_round(&mut self) -> Self {
         Self {

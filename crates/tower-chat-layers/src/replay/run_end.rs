@@ -1,8 +1,8 @@
-//! What stored messages say of how their run ended.
+//! Reads and writes the marks in stored messages about the end of their run.
 //!
-//! A plain final answer says by itself that its run is complete. A run that ends on purpose in
-//! another way says so in what its last write stores: in the metadata of the answer whose calls are
-//! returned to the caller or not run any more, or in the result of the tool that ended it.
+//! A plain final answer shows that its run is complete. If a run ends intentionally in another way, its
+//! last write stores a mark: in the metadata of the answer whose calls are returned to the caller or
+//! not run any more, or in the result of the tool that ended the run.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use tower_chat_core::{
     pairing::{RUN_ENDED, is_marked_ended},
 };
 
-/// The key of the metadata of stored messages of results under which the ids of the calls stand
-/// whose results hooks did not let be stored: they were answered, and not interrupted.
+/// The metadata key of stored messages of results for the ids of calls whose results hooks did not
+/// allow to be stored. These calls were answered, and not interrupted.
 const RESULTS_NOT_KEPT: &str = "results_not_kept";
 
-/// Says in a message of results that it held results of these calls, which were not to be stored.
+/// Marks a message of results from which the results of these calls were removed.
 pub(crate) fn mark_not_kept(message: &mut Arc<Message>, call_ids: Vec<Value>) {
     if !call_ids.is_empty() {
         let metadata = &mut Arc::make_mut(message).metadata;
@@ -24,41 +24,41 @@ pub(crate) fn mark_not_kept(message: &mut Arc<Message>, call_ids: Vec<Value>) {
     }
 }
 
-/// The ids of the calls of which a message of results held one that was not to be stored.
+/// Returns the ids of the calls whose results were removed from a message of results.
 pub(crate) fn forgotten_ids(message: &Message) -> impl Iterator<Item = &str> {
     let ids = message.metadata.get(RESULTS_NOT_KEPT).and_then(Value::as_array);
     ids.into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// Whether something of a message of results was not to be stored.
+/// Returns whether results were removed from a message.
 pub(crate) fn has_results_not_kept(message: &Message) -> bool {
     message.metadata.contains_key(RESULTS_NOT_KEPT)
 }
 
-/// Says in a message that its run ended with it.
+/// Marks a message as the last one of its run.
 pub(crate) fn mark_ended(message: &mut Arc<Message>) {
     Arc::make_mut(message).metadata.insert(RUN_ENDED.to_owned(), Value::Bool(true));
 }
 
-/// The key of the metadata of the last stored message of a run that says what has ended the run,
-/// where the message itself does not show it.
+/// The metadata key of the last stored message of a run for the reason of its end, if the message
+/// itself does not show the reason.
 const ENDED_BY: &str = "ended_by";
 
 const STOP: &str = "stop";
 const ROUND_LIMIT: &str = "round_limit";
 
-/// Says in the last message of a run what has ended the run.
+/// Marks the last message of a run with the reason of its end.
 pub(crate) fn mark_ended_by(message: &mut Arc<Message>, ended_by: EndedBy) {
     let name = match ended_by {
         EndedBy::Stop => STOP,
         EndedBy::RoundLimit => ROUND_LIMIT,
-        // Its result says so.
+        // The result of the tool shows the reason.
         _ => return,
     };
     Arc::make_mut(message).metadata.insert(ENDED_BY.to_owned(), Value::from(name));
 }
 
-/// What has ended the run of which this is the last stored message, as far as it says so.
+/// Returns the reason of a run's end from its last stored message, if the message contains it.
 pub(crate) fn ended_by(message: &Message) -> Option<EndedBy> {
     match message.metadata.get(ENDED_BY).and_then(Value::as_str) {
         Some(STOP) => Some(EndedBy::Stop),
@@ -67,7 +67,7 @@ pub(crate) fn ended_by(message: &Message) -> Option<EndedBy> {
     }
 }
 
-/// The message as the caller of the run got it.
+/// Returns the message as the caller of the run received it.
 pub(crate) fn without_mark(message: &Arc<Message>) -> Arc<Message> {
     let mut message = message.clone();
     if is_marked_ended(&message) {
@@ -79,20 +79,20 @@ pub(crate) fn without_mark(message: &Arc<Message>) -> Arc<Message> {
     message
 }
 
-/// A message without parts, for a run whose end nothing else in the store would show. Replays
-/// leave it out.
+/// Returns a message without parts, for a run whose end no other stored message shows. Replays leave it
+/// out.
 pub(crate) fn end_marker() -> Message {
     let mut marker = Arc::new(Message::new(Role::Assistant, Vec::new()));
     mark_ended(&mut marker);
     Arc::unwrap_or_clone(marker)
 }
 
-/// Whether a message is nothing but an [`end_marker`].
+/// Returns whether a message is only an [`end_marker`].
 pub(crate) fn is_end_marker(message: &Message) -> bool {
     message.parts.is_empty() && is_marked_ended(message)
 }
 
-/// Whether a message shows that the run ended on purpose with calls that it left without results.
+/// Returns whether a message shows that the run ended intentionally with calls without results.
 pub(super) fn ends_with_open_calls(message: &Message) -> bool {
     is_marked_ended(message)
         || message.results().any(|result| result.ends_run)

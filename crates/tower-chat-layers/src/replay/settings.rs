@@ -1,4 +1,4 @@
-//! A replay policy, read from settings.
+//! Reads a replay policy from settings.
 
 use serde::{Deserialize, de::Error as _};
 use serde_json::Value;
@@ -8,13 +8,13 @@ use super::{
     Uncited, Window,
 };
 
-/// Settings of a [`ReplayPolicy`] that cannot be meant: an unknown key or a wrong type.
+/// The error for invalid settings of a [`ReplayPolicy`]: an unknown key or a wrong type.
 #[derive(Debug, thiserror::Error)]
 #[error("these are no settings of a replay policy")]
 pub struct ReplaySettingsError(#[source] serde_json::Error);
 
 impl ReplayPolicy {
-    /// Reads a policy from JSON. What is not named is as in the default policy.
+    /// Reads a policy from JSON. Keys that are missing have the value of the default policy.
     ///
     /// | key | value |
     /// |---|---|
@@ -35,7 +35,7 @@ impl ReplayPolicy {
     ///
     /// # Errors
     ///
-    /// [`ReplaySettingsError`], at the first unknown key or wrong type.
+    /// Returns [`ReplaySettingsError`] at the first unknown key or wrong type.
     pub fn from_settings(settings: &Value) -> Result<Self, ReplaySettingsError> {
         if !settings.is_object() {
             let not_an_object = serde_json::Error::custom("they are not an object");

@@ -1,4 +1,4 @@
-//! Steps 3 to 6, in their order.
+//! Steps 3 to 6, in order.
 
 use std::{borrow::Cow, time::SystemTime};
 
@@ -12,8 +12,8 @@ use super::{
     without_calls::WithoutCalls,
 };
 
-/// What the model is shown of a stored history. Everything but the repair of dangling calls is
-/// off unless asked for, and what is off costs nothing.
+/// Which part of a stored history the model receives. All steps except the repair of dangling calls are
+/// off by default, and a step that is off has no cost.
 ///
 /// ```
 /// use tower_chat::replay::{Freshness, ReplayPolicy, Window};
@@ -25,42 +25,42 @@ use super::{
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ReplayPolicy {
-    /// What becomes of calls without a result.
+    /// How calls without a result are handled.
     pub dangling_calls: DanglingCalls,
-    /// Whether calls and results are replayed at all.
+    /// Whether calls and results are replayed.
     pub tool_history: ToolHistory,
-    /// How long results are replayed.
+    /// For how long results are replayed.
     pub freshness: Option<Freshness>,
-    /// Which calls leave because the tools have changed.
+    /// Which calls are left out because the tools have changed.
     pub outdated_calls: OutdatedCalls,
-    /// Whether sources that were not cited leave.
+    /// Whether sources that were not cited are left out.
     pub citations: Option<Citations>,
-    /// How much is replayed.
+    /// The limit of the replay's length.
     pub window: Option<Window>,
 }
 
-/// What replay has to know besides the messages. Read once, when a run starts, so that every
-/// service call of the run is shown the same.
+/// The input of the replay besides the messages. Read once when a run starts, because every service
+/// call of the run must send the same history.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct ReplayContext<'a> {
-    /// The time.
+    /// The current time.
     pub now: SystemTime,
-    /// Where the request comes from.
+    /// The channel of the request.
     pub channel: Option<&'a Channel>,
-    /// The names of the tools that are registered; `None` if they are not known.
+    /// The names of the registered tools. `None` if they are not known.
     pub tools: Option<&'a [&'a str]>,
-    /// When tools had finished; `None` if it is not known of any call.
+    /// The times at which tools finished. `None` if no time is known.
     pub finished: Option<&'a FinishTimes>,
 }
 
 impl<'a> ReplayContext<'a> {
-    /// Nothing is known but the time.
+    /// Creates a context that only contains the time.
     pub fn at(now: SystemTime) -> Self {
         Self { now, channel: None, tools: None, finished: None }
     }
 
-    /// Adds where the request comes from.
+    /// Adds the channel of the request.
     #[must_use]
     pub fn with_channel(mut self, channel: Option<&'a Channel>) -> Self {
         self.channel = channel;
@@ -74,7 +74,7 @@ impl<'a> ReplayContext<'a> {
         self
     }
 
-    /// Adds when tools had finished.
+    /// Adds the times at which tools finished.
     #[must_use]
     pub fn with_finish_times(mut self, times: &'a FinishTimes) -> Self {
         self.finished = Some(times);
@@ -83,49 +83,49 @@ impl<'a> ReplayContext<'a> {
 }
 
 impl ReplayPolicy {
-    /// What to do with calls without a result.
+    /// Sets how calls without a result are handled.
     #[must_use]
     pub fn with_dangling_calls(mut self, policy: DanglingCalls) -> Self {
         self.dangling_calls = policy;
         self
     }
 
-    /// Whether to replay calls and results at all.
+    /// Sets whether calls and results are replayed.
     #[must_use]
     pub fn with_tool_history(mut self, policy: ToolHistory) -> Self {
         self.tool_history = policy;
         self
     }
 
-    /// Leave out results that are too old.
+    /// Leaves out results that are too old.
     #[must_use]
     pub fn with_freshness(mut self, policy: impl Into<Option<Freshness>>) -> Self {
         self.freshness = policy.into();
         self
     }
 
-    /// Leave out calls of tools that have changed since.
+    /// Leaves out calls of tools that have changed.
     #[must_use]
     pub fn with_outdated_calls(mut self, policy: OutdatedCalls) -> Self {
         self.outdated_calls = policy;
         self
     }
 
-    /// Leave out sources that were not cited.
+    /// Leaves out sources that were not cited.
     #[must_use]
     pub fn with_citations(mut self, policy: impl Into<Option<Citations>>) -> Self {
         self.citations = policy.into();
         self
     }
 
-    /// Show the newest turns alone.
+    /// Limits the replay to the newest turns.
     #[must_use]
     pub fn with_window(mut self, policy: impl Into<Option<Window>>) -> Self {
         self.window = policy.into();
         self
     }
 
-    /// Whether steps 3 to 6 change nothing, whatever the messages are.
+    /// Returns whether steps 3 to 6 change nothing, for all messages.
     pub fn is_off(&self) -> bool {
         self.tool_history == ToolHistory::Replay
             && self.freshness.is_none()
@@ -134,23 +134,25 @@ impl ReplayPolicy {
             && self.window.is_none()
     }
 
-    /// Whether the record of tool calls has to be read.
+    /// Returns whether the record of tool calls must be read.
     pub fn needs_finish_times(&self) -> bool {
         self.freshness.is_some() && self.tool_history == ToolHistory::Replay
     }
 
-    /// Whether the names of the registered tools have to be known.
+    /// Returns whether the names of the registered tools are needed.
     pub fn needs_tools(&self) -> bool {
         self.outdated_calls.needs_tools() && self.tool_history == ToolHistory::Replay
     }
 
-    /// The compaction to run before a run is stored, if it is to be run then.
+    /// Returns the compaction of citations before a run is stored, if the policy requires it at that
+    /// time.
     pub fn citations_at_save(&self) -> Option<&Citations> {
         self.citations.as_ref().filter(|citations| citations.time() == CompactionTime::AtSave)
     }
 
-    /// What is shown of messages that are in order and paired, as [`Replay::view`] gives them.
-    /// Messages that stay as they are are shared; if all do, so is the whole sequence.
+    /// Returns the remaining messages of a sequence that is in order and paired, as [`Replay::view`]
+    /// returns it. Unchanged messages are shared. If no message is changed, the whole sequence is
+    /// shared.
     ///
     /// [`Replay::view`]: super::Replay::view
     pub fn apply(&self, messages: &Messages, context: &ReplayContext<'_>) -> Messages {
@@ -169,11 +171,11 @@ impl ReplayPolicy {
         output.finish()
     }
 
-    /// Changes a replay of a stored history as [`apply`](Self::apply) changes messages. Of a round that is
-    /// still open, calls without a result stay: the input may answer them.
+    /// Changes a replay of a stored history as [`apply`](Self::apply) changes messages. Calls without a
+    /// result in an open round remain, because the input may answer them.
     pub fn edit(&self, replay: &mut Replay, context: &ReplayContext<'_>) {
         replay.edit_closed(|closed| self.apply(closed, context));
-        // No answer has cited anything yet of what an open round has found.
+        // No answer can have cited the sources of an open round yet.
         replay.edit_open(|round| match self.tool_history {
             ToolHistory::Omit => {
                 round.retain_beside_calls(|part| !is_of_tools(part));
@@ -188,8 +190,8 @@ impl ReplayPolicy {
         });
     }
 
-    /// Which calls leave, if any may. Freshness and outdated tools leave out whole calls both, so
-    /// they are one step.
+    /// Returns a test for calls that are left out, or `None` if no call can be. Freshness and outdated
+    /// tools both remove whole calls, and are applied in one step.
     fn leaving_calls<'a>(
         &'a self,
         context: &ReplayContext<'a>,
@@ -207,7 +209,7 @@ impl ReplayPolicy {
         })
     }
 
-    /// Takes the steps that look at what tools did.
+    /// Applies the steps that depend on calls and results.
     fn pass_tools<'a>(
         &self,
         messages: &'a Messages,

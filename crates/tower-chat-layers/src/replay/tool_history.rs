@@ -1,4 +1,4 @@
-//! Replays with tools, and replays of text alone.
+//! Replays with calls and results, or only text.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -9,7 +9,7 @@ use super::{
     round::{drop_trailing_reasoning, has_content},
 };
 
-/// Whether the model is shown what its tools did in earlier runs.
+/// Whether the model receives the calls and results of earlier runs.
 ///
 /// ```
 /// use tower_chat::{Message, Messages, ToolCall, ToolResult, replay::ToolHistory};
@@ -27,13 +27,13 @@ pub enum ToolHistory {
     /// Calls and results are replayed.
     #[default]
     Replay,
-    /// Only what was said is replayed. Calls and results go, those of the provider's own tools
-    /// too; a message that held nothing else disappears.
+    /// Only text and media are replayed. Calls and results are left out, including those of the
+    /// provider's own tools. A message without other parts is left out.
     Omit,
 }
 
 impl ToolHistory {
-    /// The messages, with or without what tools did.
+    /// Returns the messages, with or without calls and results.
     pub fn apply(self, messages: &Messages) -> Messages {
         match self {
             Self::Replay => messages.clone(),
@@ -42,7 +42,7 @@ impl ToolHistory {
     }
 }
 
-/// What becomes of a message where only what was said is shown.
+/// Returns a message without its calls and results, or `None` if nothing remains.
 pub(super) fn without_tool_parts(message: &Arc<Message>) -> Option<MessageRef<'_>> {
     if message.role == Role::Tool {
         return None;

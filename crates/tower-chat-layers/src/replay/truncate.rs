@@ -1,15 +1,14 @@
-//! At save: results that are too long.
+//! Truncates results that are too long, before they are stored.
 
 use std::sync::Arc;
 
 use tower_chat_core::{Message, Part, Role, ToolResult, pairing::foreign_results};
 
-/// How much of a tool's result is stored: 256 KiB, unless another limit is set.
+/// The maximum stored size of a tool's result: 256 KiB, unless another limit is set.
 ///
-/// The limit is for the text of a result, all its text parts together; images and files are not
-/// counted, and arguments never cut. What is over the limit is cut between two characters, and a
-/// marker says so, within the limit. Where not even the marker fits, as much of it is left as
-/// does.
+/// The limit applies to the text of a result, in all its text parts together. Images and files do not
+/// count, and arguments are never truncated. The text is cut between two characters, and a marker is
+/// added within the limit. If the limit is shorter than the marker, the marker is cut too.
 ///
 /// ```
 /// use tower_chat::{ToolResult, replay::Truncation};
@@ -30,21 +29,21 @@ impl Default for Truncation {
 }
 
 impl Truncation {
-    /// What stands at the end of a result that was cut.
+    /// The text at the end of a truncated result.
     pub const MARKER: &str = "\n[truncated]";
 
-    /// At most so many bytes.
+    /// Limits results to this number of bytes.
     pub fn to(bytes: usize) -> Self {
         Self { limit: Some(bytes) }
     }
 
-    /// Everything is stored, however long it is.
+    /// Stores results of any length.
     pub fn off() -> Self {
         Self { limit: None }
     }
 
-    /// Cuts a result; says whether it had to. Its provider's items go then, since they hold
-    /// what was cut off.
+    /// Truncates a result. Returns whether it was truncated. The native items of a truncated result are
+    /// removed, because they contain the whole text.
     pub fn apply(&self, result: &mut ToolResult) -> bool {
         let Some(limit) = self.limit.filter(|&limit| text_len(result) > limit) else {
             return false;
@@ -55,14 +54,15 @@ impl Truncation {
         true
     }
 
-    /// The message with the results of tools cut where they have to be; shared, if none has to.
-    /// Results of the provider's own tools stay whole: they are replayed as the provider's items.
+    /// Returns the message with long results of tools truncated. The message is shared if no result is
+    /// truncated. Results of the provider's own tools are not truncated, because they are replayed as
+    /// the provider's items.
     pub fn apply_to(&self, mut message: Arc<Message>) -> Arc<Message> {
         self.apply_within(&mut message);
         message
     }
 
-    /// The same in place.
+    /// Truncates the long results of tools in a message in place.
     pub(crate) fn apply_within(&self, message: &mut Arc<Message>) {
         let Some(limit) = self.limit else { return };
         let is_long = |result: &ToolResult| text_len(result) > limit;
@@ -93,8 +93,8 @@ fn text_len(result: &ToolResult) -> usize {
     result.content.iter().filter_map(Part::as_text).map(str::len).sum()
 }
 
-/// Keeps `limit` bytes of text and puts the marker after them. A marker from before is cut off,
-/// as the limit leaves room for one and the text is longer.
+/// Keeps `limit` bytes of text and adds the marker after them. An earlier marker is cut off, because
+/// the text is longer than the limit plus one marker.
 fn cut(content: &mut Vec<Part>, limit: usize, marker: &str) {
     let mut left = limit;
     let mut is_cut = false;

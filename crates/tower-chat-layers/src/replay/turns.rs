@@ -1,13 +1,12 @@
-//! Where turns begin.
+//! Finds where turns begin.
 
 use tower_chat_core::{Message, Role, RunId, pairing::asked_call};
 
-/// Finds the beginnings of turns in messages that are given one after the other, oldest first.
+/// Finds the beginnings of turns in messages that are given in order.
 ///
-/// A turn begins with an input (a user, system or developer message) that follows a final answer,
-/// or that another run brought than the input before. Messages that were queued while a run was
-/// under way stay in its turn. Where messages have no ids, several inputs in a row are one
-/// turn's.
+/// A turn begins with an input (a user, system or developer message) that follows a final answer, or
+/// that belongs to another run than the input before. Messages that were queued during a run belong to
+/// its turn. If messages have no ids, consecutive inputs belong to one turn.
 ///
 /// ```
 /// use tower_chat::{Message, replay::Turns};
@@ -24,7 +23,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Whether the next message begins a turn; the first always does.
+    /// Returns whether the next message begins a turn. The first message always does.
     pub fn begins_with(&mut self, message: &Message) -> bool {
         let is_first = !std::mem::replace(&mut self.after_any, true);
         let after_answer = std::mem::replace(&mut self.after_answer, is_answer(message));
@@ -41,12 +40,12 @@ impl Turns {
     }
 }
 
-/// Whether a message is said to the model, rather than by it or by its tools.
+/// Returns whether a message is an input of the model, and neither its answer nor a result.
 pub(super) fn is_input(message: &Message) -> bool {
     !matches!(message.role, Role::Assistant | Role::Tool)
 }
 
-/// Whether a message is one of the model that asks for nothing more.
+/// Returns whether a message is an answer of the model without calls.
 pub(super) fn is_answer(message: &Message) -> bool {
     message.role == Role::Assistant && !message.parts.iter().any(|part| asked_call(part).is_some())
 }

@@ -1,4 +1,4 @@
-//! Step 6: only the newest turns.
+//! Step 6: limits the replay to the newest turns.
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
@@ -6,16 +6,16 @@ use tower_chat_core::{Message, Messages, Part, Role};
 
 use super::turns::Turns;
 
-/// Keeps a replay short: only the newest turns are shown, whole ones alone, and never a result
+/// Limits the length of a replay: only the newest turns are sent, only whole turns, and no result
 /// without its call.
 ///
-/// When the limit is exceeded, the oldest turns leave until the rest is down to a low-water mark,
-/// three quarters of the limit unless another is set. Up to the next such move the replay only
-/// grows at its end, so that the prompt caches of providers keep hitting. Where the boundary
-/// stands follows from the messages alone.
+/// When the limit is exceeded, the oldest turns are removed until the rest is at most a low-water mark,
+/// three quarters of the limit unless another is set. Until the next removal the replay only grows at
+/// its end, and the prompt caches of providers remain valid. The position of the boundary depends only
+/// on the messages.
 ///
-/// System and developer messages at the beginning of the conversation always stay, and count. The
-/// newest turn always stays, however long it is: a single turn over the limit is shown whole.
+/// System and developer messages at the beginning of the conversation are never removed, but count. The
+/// newest turn is never removed, even if it exceeds the limit.
 ///
 /// ```
 /// use tower_chat::{Message, Messages, replay::Window};
@@ -37,7 +37,7 @@ enum Unit {
     Tokens(Arc<dyn TokenCounter>),
 }
 
-/// Says how many tokens a message costs. Implemented by closures.
+/// Counts the tokens of a message. Implemented by closures.
 ///
 /// ```
 /// use tower_chat::{Message, replay::{TokenCounter, Window}};
@@ -49,7 +49,7 @@ enum Unit {
 /// # let _ = window;
 /// ```
 pub trait TokenCounter: Send + Sync {
-    /// The tokens of a message; the same at every call.
+    /// Returns the number of tokens of a message, the same at every call.
     fn tokens(&self, message: &Message) -> usize;
 }
 
@@ -59,10 +59,10 @@ impl<F: Fn(&Message) -> usize + Send + Sync> TokenCounter for F {
     }
 }
 
-/// A rough estimate for when no tokenizer is at hand: one token for four bytes of text, names,
-/// arguments and results, and four for each message and each part. English text comes out about
-/// right, code and other languages too high; an image or a file counts as a thousand, as its size
-/// says little.
+/// A rough estimate for use without a tokenizer: one token for four bytes of text, names, arguments and
+/// results, and four for each message and each part. The estimate is about right for English text, and
+/// too high for code and other languages. An image or a file counts as a thousand tokens, because its
+/// size is not related to its tokens.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EstimatedTokens;
 
@@ -81,29 +81,29 @@ fn tokens_of(part: &Part) -> usize {
         Part::Media(_) => 4 * 1000,
         Part::Error(error) => error.message.len(),
         Part::Native(native) => native.item.get().len(),
-        // Never sent to a model.
+        // These parts are never sent to a model.
         _ => 0,
     };
     bytes.div_ceil(4)
 }
 
 impl Window {
-    /// At most so many messages.
+    /// Limits the replay to this number of messages.
     pub fn messages(limit: usize) -> Self {
         Self::of(Unit::Messages, limit)
     }
 
-    /// At most so many turns.
+    /// Limits the replay to this number of turns.
     pub fn turns(limit: usize) -> Self {
         Self::of(Unit::Turns, limit)
     }
 
-    /// At most so many tokens, as [`EstimatedTokens`] counts them.
+    /// Limits the replay to this number of tokens, as [`EstimatedTokens`] counts them.
     pub fn tokens(limit: usize) -> Self {
         Self::tokens_counted_by(limit, EstimatedTokens)
     }
 
-    /// At most so many tokens, as somebody else counts them.
+    /// Limits the replay to this number of tokens, as `counter` counts them.
     ///
     /// ```
     /// use tower_chat::{Message, replay::Window};
@@ -113,14 +113,15 @@ impl Window {
         Self::of(Unit::Tokens(Arc::new(counter)), limit)
     }
 
-    /// What is left when turns leave, in the unit of the limit; no more than the limit counts.
+    /// Sets the low-water mark, in the unit of the limit. A value above the limit is reduced to the
+    /// limit.
     #[must_use]
     pub fn with_low_water(mut self, low_water: usize) -> Self {
         self.low_water = low_water.min(self.limit);
         self
     }
 
-    /// The messages inside the window.
+    /// Returns the messages inside the window.
     pub fn apply(&self, messages: &Messages) -> Messages {
         let mut boundary = Boundary::of(self);
         messages.iter().for_each(|message| boundary.push(message));
@@ -147,19 +148,19 @@ impl fmt::Debug for Window {
     }
 }
 
-/// Where the window of a conversation begins, found out message by message.
+/// The beginning of a conversation's window, updated message by message.
 ///
-/// Kept beside a conversation that grows, it costs the same for every message, however many came
-/// before.
+/// If it is stored beside a growing conversation, the cost per message does not depend on the number of
+/// earlier messages.
 #[derive(Debug, Clone)]
 pub(crate) struct Boundary {
     window: Window,
     turns: Turns,
-    /// How many messages at the beginning always stay, and what they cost.
+    /// The number of messages at the beginning that are never removed, and their cost.
     head: usize,
     head_cost: usize,
     pushed: usize,
-    /// The turns inside the window, oldest first.
+    /// The turns inside the window, the oldest first.
     visible: VecDeque<Turn>,
     cost: usize,
 }
@@ -171,7 +172,7 @@ struct Turn {
 }
 
 impl Boundary {
-    /// The boundary of a conversation without messages.
+    /// Returns the boundary of a conversation without messages.
     pub(crate) fn of(window: &Window) -> Self {
         Self {
             window: window.clone(),
@@ -184,7 +185,7 @@ impl Boundary {
         }
     }
 
-    /// Takes the next message.
+    /// Adds the next message.
     pub(crate) fn push(&mut self, message: &Message) {
         let position = self.pushed;
         self.pushed += 1;
@@ -213,7 +214,7 @@ impl Boundary {
         }
     }
 
-    /// The messages inside the window, out of those that were pushed.
+    /// Returns the pushed messages inside the window.
     pub(crate) fn cut(&self, messages: &Messages) -> Messages {
         let begin = self.begin();
         if begin <= self.head {
@@ -224,12 +225,13 @@ impl Boundary {
         cut
     }
 
-    /// How many messages at the beginning always stay.
+    /// Returns the number of messages at the beginning that are never removed.
     pub(super) fn head(&self) -> usize {
         self.head
     }
 
-    /// The position of the oldest message that is shown, apart from those that always stay.
+    /// Returns the position of the oldest message in the window, after the messages that are never
+    /// removed.
     pub(crate) fn begin(&self) -> usize {
         self.visible.front().map_or(self.head, |turn| turn.begin)
     }

@@ -1,4 +1,4 @@
-//! Leaving calls out of a replay together with their results.
+//! Removes calls from a replay together with their results.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -12,7 +12,7 @@ use super::{
     round::{drop_trailing_reasoning, has_content},
 };
 
-/// The messages without some of their calls; see [`WithoutCalls`].
+/// Returns the messages without some of their calls; see [`WithoutCalls`].
 pub(super) fn without_calls(
     messages: &Messages,
     goes: impl FnMut(&Message, usize, &ToolCall) -> bool,
@@ -21,25 +21,25 @@ pub(super) fn without_calls(
     after_step(messages, |message| step.pass(message))
 }
 
-/// A step that leaves some calls out, and the results of those. A round that loses all its calls
-/// disappears; its text stays.
+/// A step that removes some calls and their results. A round without any remaining call is removed,
+/// except its text.
 pub(super) struct WithoutCalls<G> {
     goes: G,
-    /// What becomes of the results that come next.
+    /// How the next results are handled.
     open: Round,
     position: usize,
-    /// Which calls of a message go, in its order.
+    /// Whether each call of a message is removed, in order.
     going: Vec<bool>,
 }
 
 impl<G: FnMut(&Message, usize, &ToolCall) -> bool> WithoutCalls<G> {
-    /// `goes` is asked about each call without a result, with its message and its position among
-    /// the calls of that message.
+    /// Creates the step. `goes` is called for each call without a result, with its message and its
+    /// index among the calls of that message.
     pub(super) fn new(goes: G) -> Self {
         Self { goes, open: Round::Whole, position: 0, going: Vec::new() }
     }
 
-    /// What becomes of the next message.
+    /// Returns the next message without the removed calls and results.
     pub(super) fn pass<'a>(&mut self, message: &'a Arc<Message>) -> Option<MessageRef<'a>> {
         let position = self.position;
         self.position += 1;
@@ -69,19 +69,19 @@ impl<G: FnMut(&Message, usize, &ToolCall) -> bool> WithoutCalls<G> {
     }
 }
 
-/// What becomes of the results of a round.
+/// How the results of a round are handled.
 enum Round {
-    /// They stay.
+    /// All results are kept.
     Whole,
-    /// Those of some of its calls go.
+    /// The results of some calls are removed.
     Parted(PartedRound),
-    /// They all go.
+    /// All results are removed.
     Gone,
 }
 
 struct PartedRound {
     calls: Matcher<String>,
-    /// Which of them go.
+    /// Whether each of the calls is removed.
     going: Vec<bool>,
 }
 
@@ -89,7 +89,7 @@ impl PartedRound {
     fn of(message: &Message, position: usize, going: &[bool]) -> Self {
         let (key, base) = (AnswerKey::of(message), IdBase::of(message, position));
         let ids = AnswerIds::default().next_calls(key, message.asked_calls(), base, 0);
-        // Results in a replay name no call by position.
+        // Results in a replay do not name calls by position.
         let candidate =
             |(call, id): (_, Cow<'_, str>)| Candidate::new(call, None, &id).into_owned();
         let candidates = message.asked_calls().zip(ids).map(candidate).collect();
@@ -130,7 +130,7 @@ fn staying_results<'a>(
     (!rest.is_empty()).then(|| changed(message.with_parts(rest)))
 }
 
-/// A message of results of a round that goes: what else it holds stays.
+/// Returns a message of results of a removed round, without the results.
 fn without_results(message: &Message) -> Option<Message> {
     let rest = message.parts.iter().filter(|part| part.as_tool_result().is_none());
     let rest: Vec<Part> = rest.cloned().collect();

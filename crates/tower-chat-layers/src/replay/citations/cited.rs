@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-/// Adds the numbers that a text cites. A number too large for any source cites nothing.
+/// Adds the numbers that a text cites. A number that is too large for a source is ignored.
 pub(super) fn cite(text: &str, cited: &mut BTreeSet<u64>) {
     for (at, _) in text.match_indices('[') {
         cited.extend(text.get(at + 1..).and_then(citation));
     }
 }
 
-/// The number of the citation that the text after a bracket is.
+/// Returns the number of the citation, if the text after a bracket is one.
 fn citation(text: &str) -> Option<u64> {
     let (word, rest) = text.split_at_checked("source".len())?;
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();

@@ -1,4 +1,4 @@
-//! Leaving uncited sources out, turn by turn.
+//! Removes uncited sources, turn by turn.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,8 @@ use crate::replay::{
     turns::{Turns, is_answer},
 };
 
-/// The step: holds the messages of a turn back until its end, for only then is it known what the
-/// turn cites.
+/// The step that removes uncited sources. It buffers the messages of a turn until its end, because the
+/// citations of the turn are only known then.
 #[derive(Debug)]
 pub(in crate::replay) struct Compaction<'c, 'a> {
     citations: &'c Citations,
@@ -28,7 +28,8 @@ impl<'c, 'a> Compaction<'c, 'a> {
         Self { citations, turns: Turns::default(), turn: Vec::new() }
     }
 
-    /// Takes the next message, and hands on those of the turn that it ends, if it begins another.
+    /// Adds the next message. If the message begins a turn, passes the messages of the previous turn
+    /// on.
     pub(in crate::replay) fn pass(
         &mut self,
         message: MessageRef<'a>,
@@ -40,7 +41,7 @@ impl<'c, 'a> Compaction<'c, 'a> {
         self.turn.push(message);
     }
 
-    /// Hands the messages of the last turn on.
+    /// Passes the messages of the last turn on.
     pub(in crate::replay) fn finish(mut self, next: &mut impl FnMut(MessageRef<'a>)) {
         self.end_turn(next);
     }
@@ -56,7 +57,7 @@ impl<'c, 'a> Compaction<'c, 'a> {
         self.turn.drain(..).for_each(next);
     }
 
-    /// The numbers that the turn cites; `None` if it is to be left alone.
+    /// Returns the numbers that the turn cites, or `None` if the turn must not be changed.
     fn cited(&self) -> Option<BTreeSet<u64>> {
         let has_sources =
             |message: &MessageRef<'a>| texts_of_results(message).any(looks_like_sources);
@@ -66,7 +67,7 @@ impl<'c, 'a> Compaction<'c, 'a> {
         let mut cited = BTreeSet::new();
         let answers = self.turn.iter().filter(|message| message.role == Role::Assistant);
         for message in answers {
-            // A citation may go over the border between two texts.
+            // A citation may cross the border between two texts.
             cite(&message.text(), &mut cited);
         }
         (!cited.is_empty() || self.citations.uncited != Uncited::LeaveAlone).then_some(cited)
@@ -87,7 +88,7 @@ impl<'c, 'a> Compaction<'c, 'a> {
 }
 
 impl Citations {
-    /// The message with its results compacted, if that changes anything.
+    /// Returns the message with its results compacted, or `None` if nothing changes.
     fn compact_results(&self, message: &Message, cited: &BTreeSet<u64>) -> Option<Message> {
         let changed = changed(&message.parts, |part| {
             let Part::ToolResult(result) = part else { return None };
@@ -101,7 +102,7 @@ impl Citations {
     }
 }
 
-/// The parts, with some of them changed, if any is.
+/// Returns the parts with some of them changed, or `None` if nothing changes.
 fn changed(parts: &[Part], change: impl Fn(&Part) -> Option<Part>) -> Option<Vec<Part>> {
     let mut changed: Option<Vec<Part>> = None;
     for (index, part) in parts.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Step 5: sources that the answer did not cite.
+//! Step 5: removes sources that the answer did not cite.
 
 mod cited;
 mod compaction;
@@ -12,21 +12,21 @@ use self::{compaction::Compaction, sources::items};
 use super::output::ReplayOutput;
 pub use sources::Source;
 
-/// Leaves out of the results of tools what the answer of their turn did not cite.
+/// Removes the sources from results of tools that the answer of their turn did not cite.
 ///
-/// A tool that finds sources answers with a JSON array of objects, each with a number of its own:
-/// `[{"source_number": 0, "content": "..."}, ...]`. The model cites them as `[source0]`, in upper
-/// or lower case; `[source 0]` and `[source0, source1]` are no citations. Only text that is such
-/// an array from beginning to end is touched, and of the items that stay every byte stays: numbers
-/// never change, and a result of which nothing was cited while others were becomes `[]`.
+/// A tool that finds sources returns a JSON array of objects, each with its own number:
+/// `[{"source_number": 0, "content": "..."}, ...]`. The model cites them as `[source0]`, in upper or
+/// lower case; `[source 0]` and `[source0, source1]` are no citations. Only text that is such an array
+/// from beginning to end is changed. The bytes of the remaining items are not changed, and numbers
+/// never change. If only sources of other results were cited, a result becomes `[]`.
 ///
-/// A turn that has no final answer yet, or one without text, is left alone. All of the model's
-/// text in the turn counts as citing, so that the model is never shown a citation of something it
-/// is not shown.
+/// A turn without a final answer, or with a final answer without text, is not changed. Citations in all
+/// of the model's text in the turn count, because the model must not receive a citation without its
+/// source.
 ///
-/// Every turn is looked at by itself, so it does not matter whether this is done when a turn is
-/// saved or when it is replayed. Results must not have been truncated before: what is cut is no
-/// whole array, and stays as it is.
+/// Every turn is processed separately, so the result is the same when a turn is saved and when it is
+/// replayed. Results must not have been truncated before, because a truncated text is not a whole array
+/// and is not changed.
 ///
 /// ```
 /// use tower_chat::{Message, Messages, ToolCall, ToolResult, replay::Citations};
@@ -51,27 +51,27 @@ pub struct Citations {
     content_key: Arc<str>,
 }
 
-/// When uncited sources are left out.
+/// When uncited sources are removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CompactionTime {
-    /// At every replay; the record keeps them.
+    /// At every replay. The sources remain in the record.
     #[default]
     AtReplay,
-    /// With the append of a whole run, in per-run mode. The other modes store results before the
-    /// final text is known, and refuse it
+    /// With the write of a whole run, in per-run mode. The other modes store results before the final
+    /// text is known, and refuse this setting
     /// ([`PersistenceError::CitationsAtSave`](crate::PersistenceError::CitationsAtSave)).
     AtSave,
 }
 
-/// What becomes of the sources of a turn whose answer cites nothing at all.
+/// How the sources of a turn without any citation are handled.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Uncited {
-    /// They stay.
+    /// The sources are kept.
     #[default]
     LeaveAlone,
-    /// A sentence stands instead.
+    /// A sentence replaces the sources.
     Replace(String),
 }
 
@@ -87,38 +87,38 @@ impl Default for Citations {
 }
 
 impl Citations {
-    /// Compaction at a time.
+    /// Creates a value that removes uncited sources at this time.
     pub fn when(when: CompactionTime) -> Self {
         Self { when, ..Self::default() }
     }
 
-    /// What to do with a turn that cites nothing.
+    /// Sets how a turn without any citation is handled.
     #[must_use]
     pub fn on_uncited(mut self, uncited: Uncited) -> Self {
         self.uncited = uncited;
         self
     }
 
-    /// The key of a source's number; `source_number` if nothing else is said.
+    /// Sets the key of a source's number, `source_number` by default.
     #[must_use]
     pub fn with_number_key(mut self, key: impl Into<Arc<str>>) -> Self {
         self.number_key = key.into();
         self
     }
 
-    /// The key of a source's content; `content` if nothing else is said.
+    /// Sets the key of a source's content, `content` by default.
     #[must_use]
     pub fn with_content_key(mut self, key: impl Into<Arc<str>>) -> Self {
         self.content_key = key.into();
         self
     }
 
-    /// When uncited sources are left out.
+    /// Returns when uncited sources are removed.
     pub fn time(&self) -> CompactionTime {
         self.when
     }
 
-    /// The messages without uncited sources.
+    /// Returns the messages without uncited sources.
     pub fn apply(&self, messages: &Messages) -> Messages {
         let mut output = ReplayOutput::of(messages);
         let mut next = |message| output.push(message);
@@ -132,20 +132,20 @@ impl Citations {
         Compaction::of(self)
     }
 
-    /// The highest number of a source in the conversation. Items of any array count that have a
-    /// number, those before the position where a result was cut included.
+    /// Returns the highest number of a source in the conversation. All items with a number count, in
+    /// any array, including items before the position where a result was cut.
     pub fn highest_number(&self, messages: &Messages) -> Option<u64> {
         let items = self.items(messages);
         items.filter_map(|item| sources::number_of(item, &self.number_key)).max()
     }
 
-    /// The number with which the next turn goes on counting.
+    /// Returns the first number for the sources of the next turn.
     pub fn next_number(&self, messages: &Messages) -> u64 {
         self.highest_number(messages).map_or(0, |highest| highest.saturating_add(1))
     }
 
-    /// The sources of the conversation by their numbers. Where a number came twice, the last one
-    /// counts; items whose content is no text are left out.
+    /// Returns the sources of the conversation by their numbers. If a number occurs twice, the last
+    /// source counts. Items whose content is not a text are left out.
     pub fn source_map(&self, messages: &Messages) -> BTreeMap<u64, Source> {
         let items = self.items(messages);
         items.filter_map(|item| Source::read(item, &self.number_key, &self.content_key)).collect()

@@ -1,4 +1,4 @@
-//! JSON arrays of numbered sources, read without changing a byte.
+//! Reads JSON arrays of numbered sources without changing a byte.
 
 use std::{borrow::Cow, collections::BTreeSet, fmt};
 
@@ -14,14 +14,14 @@ use super::Uncited;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Source {
-    /// Its text.
+    /// The text of the source.
     pub content: String,
-    /// The name of its content, under the key `content_id`; empty if it has none.
+    /// The name of the content, under the key `content_id`. Empty if there is none.
     pub content_id: String,
 }
 
 impl Source {
-    /// A source with its number, if the item is one.
+    /// Reads a source with its number, if the item is one.
     pub(super) fn read(item: &str, number_key: &str, content_key: &str) -> Option<(u64, Self)> {
         let number = number_of(item, number_key)?;
         let fields: Map<String, Value> = serde_json::from_str(item).ok()?;
@@ -31,12 +31,12 @@ impl Source {
     }
 }
 
-/// Whether a text can be an array of objects, at the cost of a look at its beginning.
+/// Returns whether the beginning of a text allows it to be an array of objects.
 pub(super) fn looks_like_sources(text: &str) -> bool {
     text.trim_start().strip_prefix('[').is_some_and(|rest| rest.trim_start().starts_with('{'))
 }
 
-/// The text without the sources that are not cited; `None` if it stays as it is.
+/// Returns the text without the sources that are not cited, or `None` if it is not changed.
 pub(super) fn compact(
     text: &str,
     number_key: &str,
@@ -58,8 +58,8 @@ pub(super) fn compact(
     }
 }
 
-/// The number of an item: a JSON integer from 0 on, under this key of an object. Of a key that
-/// comes twice the first one counts.
+/// Returns the number of an item: a JSON integer from 0 on, under this key of an object. If the key
+/// occurs twice, the first value counts.
 pub(super) fn number_of(item: &str, key: &str) -> Option<u64> {
     let members = Members { key, first: None };
     let mut json = Deserializer::from_str(item);
@@ -95,10 +95,10 @@ impl<'j> Visitor<'j> for Members<'_, 'j> {
     }
 }
 
-/// The items of an array, up to its end or to the position where it was cut.
+/// Returns the items of an array until its end or until the position where it was cut.
 pub(super) fn items(text: &str) -> Vec<&str> {
     let mut items = Vec::new();
-    // Where the text is cut, what was read before it counts all the same.
+    // If the text was cut, the items before the cut count.
     let _cut = Deserializer::from_str(text).deserialize_seq(Items(&mut items));
     items
 }
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use crate::replay::generated::Rng;
 
-    /// What a whole reader of JSON finds, among members of which the first of a key counts.
+    /// Returns the number that a complete JSON reader finds, if the first value of a key counts.
     fn number_in_value(members: &[String], key: &str) -> Option<u64> {
         let read = |member: &String| -> Map<String, Value> {
             serde_json::from_str(&format!("{{{member}}}")).unwrap()

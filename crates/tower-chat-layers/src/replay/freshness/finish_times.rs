@@ -1,4 +1,4 @@
-//! When tools had finished.
+//! The times at which tools finished.
 
 use std::{collections::HashMap, mem, ptr, sync::OnceLock, time::SystemTime};
 
@@ -7,11 +7,11 @@ use tower_chat_core::{
     store::{HistoryStore, InvocationQuery},
 };
 
-/// When the tool calls of a conversation had finished, as the record has it.
+/// The times at which the tool calls of a conversation finished, from the record.
 ///
-/// Replay may have left out siblings of a call, so a call is found again by the id by which the
-/// model knows it, and calls of one message that share an id by their order among those; where
-/// some of these were left out, the latest of their times counts.
+/// The replay may have left out calls of a message, so a call is identified by its id, as the model
+/// knows it. Calls of one message with the same id are identified by their order. If some of these were
+/// left out, the latest of their times counts.
 ///
 /// ```
 /// use std::time::SystemTime;
@@ -25,32 +25,33 @@ use tower_chat_core::{
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct FinishTimes {
-    /// In the order of their positions, which is nearly that of the conversation.
+    /// In the order of their positions, which is nearly the order of the conversation.
     calls: Vec<FinishedCall>,
-    /// By the call's id alone, where only one call has it: for messages without an id.
+    /// The times by call id, for ids that only one call has. Used for messages without an id.
     alone: OnceLock<HashMap<String, Option<SystemTime>>>,
 }
 
 #[derive(Debug, Clone)]
 struct FinishedCall {
     message: MessageId,
-    /// Its position among the calls of the message.
+    /// The index among the calls of the message.
     index: u32,
     call_id: String,
     finished_at: Option<SystemTime>,
 }
 
 impl FinishTimes {
-    /// Nothing is known of any call.
+    /// Creates a value without any times.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// When the tools of a conversation had finished: what the record says, else when their results
-    /// were added to the conversation. If the record cannot be read, the latter counts for all.
+    /// Reads the times at which the tools of a conversation finished: from the record, or else the
+    /// times at which their results were added to the conversation. If the record cannot be read, the
+    /// latter are used for all calls.
     ///
-    /// The messages are those of the conversation, as [`Replay::view`](crate::replay::Replay::view) gives
-    /// them.
+    /// `messages` are those of the conversation, as [`Replay::view`](crate::replay::Replay::view)
+    /// returns them.
     pub async fn of_conversation(
         store: &(impl HistoryStore + ?Sized),
         key: &ConversationKey,
@@ -77,11 +78,11 @@ impl FinishTimes {
         times
     }
 
-    /// Adds a call: its message, its position among the calls of that message from 0, the id by
-    /// which the model knows it, and when its tool had finished, if it has.
+    /// Adds a call: its message, its index among the calls of that message from 0, its id as the model
+    /// knows it, and the time at which its tool finished, if it has.
     ///
-    /// Calls that have not finished belong here too, or siblings that share their id are taken
-    /// for them.
+    /// Calls that have not finished must be added too. Otherwise, other calls of the message with the
+    /// same id would be mistaken for them.
     pub fn insert(
         &mut self,
         message: MessageId,
@@ -91,7 +92,7 @@ impl FinishTimes {
     ) {
         self.alone.take();
         let call = FinishedCall { message, index, call_id: call_id.into(), finished_at };
-        // As a rule calls are added in their order.
+        // Calls are usually added in order.
         if self.calls.last().is_none_or(|last| last.position() < call.position()) {
             return self.calls.push(call);
         }
@@ -101,12 +102,12 @@ impl FinishTimes {
         }
     }
 
-    /// Fills in the times of results of which it is not known when their tool had finished: the
-    /// time at which the result was [added](Message::time) counts. Such are results that the caller
-    /// has brought, that a foreign tool loop has made, and imported ones.
+    /// Adds the times of results whose tool has no recorded time: the time at which the result was
+    /// [added](Message::time). This applies to results from the caller, from a tool loop of another
+    /// crate, and from an import.
     ///
-    /// The messages are in order and paired, as [`Replay::view`](crate::replay::Replay::view) gives
-    /// them.
+    /// The messages must be in order and paired, as [`Replay::view`](crate::replay::Replay::view)
+    /// returns them.
     pub fn complete(&mut self, messages: &Messages) {
         let mut walk = self.walk();
         let mut found = Vec::new();
@@ -129,7 +130,7 @@ impl FinishTimes {
         self.extend(found);
     }
 
-    /// Adds calls in any order. Of several of one place the last counts.
+    /// Adds calls in any order. If a position occurs several times, the last call counts.
     fn extend(&mut self, calls: impl IntoIterator<Item = FinishedCall>) {
         self.alone.take();
         self.calls.extend(calls);
@@ -143,13 +144,13 @@ impl FinishTimes {
         });
     }
 
-    /// When the call at a position among those of a replayed message had finished, if it is known.
+    /// Returns the time at which the call at an index of a replayed message finished, if it is known.
     pub fn of(&self, message: &Message, index: usize) -> Option<SystemTime> {
         let call = message.asked_calls().nth(index)?;
         self.walk().of(message, index, call)
     }
 
-    /// Looks calls up one after the other, in the order of their messages.
+    /// Returns a cursor for lookups of calls in the order of their messages.
     pub(super) fn walk(&self) -> FinishTimesWalk<'_> {
         FinishTimesWalk { times: self, at: 0, known: None, ranks: None }
     }
@@ -187,25 +188,25 @@ impl FinishedCall {
     }
 }
 
-/// More calls than a message has as a rule. So few are looked through; more are indexed once for all
-/// of their message.
+/// The maximum number of calls of a message that are searched linearly. The calls of a message with
+/// more are indexed once.
 const FEW: usize = 8;
 
-/// A walk over the times along with one over messages: as long as the two go in step, nothing has
-/// to be searched.
+/// A cursor over the times, for a walk over the messages. As long as both are in the same order, no
+/// lookup needs a search.
 #[derive(Debug)]
 pub(super) struct FinishTimesWalk<'a> {
     times: &'a FinishTimes,
-    /// Where the calls of a message begin.
+    /// The index at which the calls of a message begin.
     at: usize,
-    /// The known calls of the message that was asked about last.
+    /// The known calls of the message of the most recent lookup.
     known: Option<KnownCalls<'a>>,
-    /// Of the last message with many calls.
+    /// The ranks of the last message with many calls.
     ranks: Option<Ranks>,
 }
 
 impl<'a> FinishTimesWalk<'a> {
-    /// When a call, at its position among those of a replayed message, had finished, if it is known.
+    /// Returns the time at which a call, at its index in a replayed message, finished, if it is known.
     pub(super) fn of(
         &mut self,
         message: &Message,
@@ -225,13 +226,13 @@ impl<'a> FinishTimesWalk<'a> {
             OfId { count: 0 | 1, latest, .. } => latest,
             of_id => {
                 let rank = rank(&mut self.ranks, message, message_id, index, call_id);
-                // Where some were left out, it cannot be told which.
+                // If some calls were left out, the order does not identify the call.
                 if of_id.count == rank.of { of_id.nth(rank.before) } else { of_id.latest }
             }
         }
     }
 
-    /// The known calls of a message, in their order.
+    /// Returns the known calls of a message, in order.
     fn calls_of(&mut self, message: MessageId) -> &'a [FinishedCall] {
         let calls = &self.times.calls;
         let is_before = |call: &&FinishedCall| call.message < message;
@@ -251,13 +252,13 @@ impl<'a> FinishTimesWalk<'a> {
 #[derive(Debug)]
 struct KnownCalls<'a> {
     message: MessageId,
-    /// In the order of their indexes.
+    /// In the order of their indices.
     calls: &'a [FinishedCall],
-    /// By their ids, if there are many.
+    /// The times by call id, if there are many calls.
     by_id: HashMap<&'a str, (Vec<Option<SystemTime>>, Option<SystemTime>)>,
 }
 
-/// The known calls of one id.
+/// The known calls with one id.
 struct OfId<'k> {
     count: usize,
     latest: Option<SystemTime>,
@@ -315,17 +316,18 @@ impl OfId<'_> {
     }
 }
 
-/// A call among those of its message with the same id.
+/// The position of a call among the calls of its message with the same id.
 #[derive(Debug, Clone, Copy, Default)]
 struct Rank {
     before: usize,
     of: usize,
 }
 
-/// The ranks of all calls of a message, in their order.
+/// The ranks of all calls of a message, in order.
 #[derive(Debug)]
 struct Ranks {
-    /// Replay may have made two messages of one, which have the same id.
+    /// The address of the message, because the replay may have split a message into two with the same
+    /// id.
     address: usize,
     message: MessageId,
     ranks: Vec<Rank>,

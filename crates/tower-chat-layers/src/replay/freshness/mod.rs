@@ -1,4 +1,4 @@
-//! Step 3: results that are too old to be believed.
+//! Step 3: removes results that are too old.
 
 mod finish_times;
 mod settings;
@@ -15,8 +15,8 @@ use tower_chat_core::{Message, Messages, ToolCall};
 pub use self::{finish_times::FinishTimes, settings::FreshnessError};
 use super::without_calls::without_calls;
 
-/// Where a request comes from, such as `web`, `sms` or `voice`: a request extension of this type
-/// chooses among the windows of a [`Freshness`].
+/// The channel of a request, such as `web`, `sms` or `voice`. A request extension of this type selects
+/// among the windows of a [`Freshness`].
 ///
 /// ```
 /// use tower_chat::{ChatRequest, replay::Channel};
@@ -26,12 +26,12 @@ use super::without_calls::without_calls;
 pub struct Channel(Arc<str>);
 
 impl Channel {
-    /// The channel of this name.
+    /// Creates the channel with this name.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self(name.into())
     }
 
-    /// Its name.
+    /// Returns the name of the channel.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -43,18 +43,18 @@ impl fmt::Display for Channel {
     }
 }
 
-/// How long the results of tools are shown to the model after the tool had finished.
+/// For how long the model receives the results of tools after the tool has finished.
 ///
-/// A result that is older leaves the replay together with its call, so that the model asks again;
-/// both stay in the record. A round that loses all its calls disappears, and its text stays. Plain
-/// text is replayed at any age.
+/// An older result is left out together with its call, and the model can call the tool again. Both
+/// remain in the record. A round without any remaining call is left out, except its text. Plain text is
+/// replayed at any age.
 ///
-/// The window given for the request's [`Channel`] and the tool together counts; where there is none,
-/// the shorter of the channel's and the tool's; where there is neither, the general one. A result is
-/// fresh up to and including the age of its window, and one from the future is fresh. Where it is not
-/// known when the tool had finished, the time at which the result was added to the conversation
-/// counts; a result of which neither is known is fresh. In a window of zero nothing is fresh, and in
-/// one of [`Duration::MAX`] everything is.
+/// The window for the request's [`Channel`] and the tool together applies first. Without one, the
+/// shorter window of the channel's and the tool's applies. Without either, the general window applies.
+/// A result is fresh up to and including the age of its window, and a result from the future is fresh.
+/// If the finish time of the tool is not known, the time at which the result was added to the
+/// conversation counts. A result without either time is fresh. With a window of zero no result is
+/// fresh, and with a window of [`Duration::MAX`] every result is.
 ///
 /// ```
 /// use std::time::Duration;
@@ -72,8 +72,8 @@ impl fmt::Display for Channel {
 /// assert_eq!(freshness.window_for(None, "weather"), Duration::from_secs(300));
 /// ```
 ///
-/// It can be read from settings: windows are in seconds, and `null` means for ever. Wrong types
-/// and unknown keys are refused.
+/// The value can be read from settings, with windows in seconds and `null` for an unlimited window.
+/// Wrong types and unknown keys are refused.
 ///
 /// ```
 /// use serde_json::json;
@@ -103,34 +103,35 @@ impl Default for Freshness {
 }
 
 impl Freshness {
-    /// A general window.
+    /// Creates a value with a general window.
     pub fn within(window: Duration) -> Self {
         let (channels, tools) = (BTreeMap::new(), BTreeMap::new());
         Self { window, channels, tools, channels_and_tools: BTreeMap::new() }
     }
 
-    /// Changes the general window.
+    /// Sets the general window.
     #[must_use]
     pub fn with_window(mut self, window: Duration) -> Self {
         self.window = window;
         self
     }
 
-    /// A window for requests from one channel.
+    /// Sets the window for requests from one channel.
     #[must_use]
     pub fn with_channel(mut self, channel: impl Into<String>, window: Duration) -> Self {
         self.channels.insert(channel.into(), window);
         self
     }
 
-    /// A window for the results of one tool. A channel's window may shorten it.
+    /// Sets the window for the results of one tool. A channel's window may shorten it.
     #[must_use]
     pub fn with_tool(mut self, tool: impl Into<String>, window: Duration) -> Self {
         self.tools.insert(tool.into(), window);
         self
     }
 
-    /// A window for the results of one tool in requests from one channel, whatever their own are.
+    /// Sets the window for the results of one tool in requests from one channel, in place of the
+    /// windows of both.
     #[must_use]
     pub fn with_channel_and_tool(
         mut self,
@@ -143,7 +144,7 @@ impl Freshness {
         self
     }
 
-    /// The window that counts for a tool's results in a request from a channel.
+    /// Returns the window for a tool's results in a request from a channel.
     pub fn window_for(&self, channel: Option<&Channel>, tool: &str) -> Duration {
         let channel = channel.map(Channel::as_str);
         let of_both = channel.and_then(|channel| self.channels_and_tools.get(channel)?.get(tool));
@@ -155,8 +156,8 @@ impl Freshness {
         shorter.copied().unwrap_or(self.window)
     }
 
-    /// The messages without stale results and their calls, as a request from a channel sees them
-    /// at a time.
+    /// Returns the messages without stale results and their calls, for a request from a channel at the
+    /// time `now`.
     pub fn apply(
         &self,
         messages: &Messages,
@@ -167,8 +168,8 @@ impl Freshness {
         without_calls(messages, self.test(now, channel, finished))
     }
 
-    /// Whether a call's result is stale, and leaves with the call. To be asked in the order of
-    /// the messages, with each call's position among those of its message.
+    /// Returns a test for calls with stale results. The test must be called in the order of the
+    /// messages, with each call's index in its message.
     pub(super) fn test<'a>(
         &'a self,
         now: SystemTime,
@@ -186,7 +187,7 @@ impl Freshness {
     }
 }
 
-/// A time after now is no older than anything.
+/// Returns whether a time is older than the window. A time after `now` is not.
 fn is_older(at: SystemTime, now: SystemTime, window: Duration) -> bool {
     now.duration_since(at).is_ok_and(|age| age > window)
 }

@@ -1,4 +1,4 @@
-//! Freshness, read from settings.
+//! Reads freshness from settings.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,11 +6,11 @@ use serde_json::{Map, Value};
 
 use super::Freshness;
 
-/// Settings of [`Freshness`] that cannot be meant.
+/// The error for invalid settings of [`Freshness`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FreshnessError {
-    /// A key that means nothing.
+    /// An unknown key.
     #[error(
         "freshness has no setting {key:?}: \
          it takes \"window\", \"channels\", \"tools\" and \"channels_and_tools\""
@@ -24,21 +24,21 @@ pub enum FreshnessError {
     WrongType {
         /// The setting, such as `channels.voice`.
         path: String,
-        /// What it takes.
+        /// The expected type.
         expected: &'static str,
-        /// What was there, as JSON.
+        /// The value in the settings, as JSON.
         found: String,
     },
 }
 
 impl Freshness {
     /// Reads the windows from JSON: `window`, `channels` (by name), `tools` (by name) and
-    /// `channels_and_tools` (by the channel's name, then by the tool's), all of them optional, each
-    /// window in seconds or `null` for ever.
+    /// `channels_and_tools` (by the channel's name, then by the tool's). All keys are optional. Each
+    /// window is in seconds, or `null` for an unlimited window.
     ///
     /// # Errors
     ///
-    /// [`FreshnessError`], at the first unknown key or wrong type.
+    /// Returns [`FreshnessError`] at the first unknown key or wrong type.
     pub fn from_settings(settings: &Value) -> Result<Self, FreshnessError> {
         let mut freshness = Self::default();
         for (key, value) in object("freshness", settings)? {

@@ -1,4 +1,4 @@
-//! What is shown of a round that is not answered in order.
+//! Builds the messages of a round whose calls are not answered in order.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -7,26 +7,26 @@ use tower_chat_core::{Message, Part, Role, ToolResult, pairing::asked_call};
 use super::{After, Following, Leftover, Round, Unanswered};
 use crate::replay::{DanglingCalls, broken_links, policy::Strictness};
 
-/// What a round comes to when nothing more can belong to it.
+/// The messages of a round that is complete.
 #[derive(Debug)]
 pub(in crate::replay) struct Closed {
     pub(in crate::replay) messages: Vec<Arc<Message>>,
     pub(in crate::replay) unanswered: Vec<Unanswered>,
-    /// What stands after the round, in the order in which it came.
+    /// The messages and results after the round, in order.
     pub(in crate::replay) after: Vec<AfterRound>,
 }
 
-/// What stands after a closed round.
+/// A message or results after a closed round.
 #[derive(Debug)]
 pub(in crate::replay) enum AfterRound {
-    /// Results that answer none of its calls, with the last message they came in.
+    /// Results that answer none of the round's calls, with their last message.
     Leftover(Vec<ToolResult>, Arc<Message>),
     Message(Arc<Message>),
 }
 
 impl Round {
-    /// What a round comes to that is not answered in order. Each message of the answer is followed
-    /// by the results of its own calls.
+    /// Closes a round whose calls are not answered in order. Each message of the answer is followed by
+    /// the results of its own calls.
     pub(in crate::replay) fn close(self, strictness: Strictness) -> Closed {
         let (calls, leftover) = self.pair();
         let shows_interrupted = match strictness {
@@ -50,8 +50,8 @@ impl Round {
             output.push(output_message(message, &mut calls, strictness, &mut unanswered));
         }
         if let Some(last) = output.iter().rposition(|message| message.is_answered) {
-            // No provider takes a request that ends with words of the model: those behind the last
-            // calls that were answered go before them, in their order.
+            // No provider accepts a request that ends with text of the model. The text after the last
+            // answered calls is moved before these calls, in order.
             let from_last = output.split_off(last).into_iter();
             let (words, asking): (Vec<_>, Vec<_>) =
                 from_last.partition(|message| message.results.is_empty());
@@ -69,8 +69,8 @@ impl Round {
         Closed { messages, unanswered, after }
     }
 
-    /// What stands after the round: each message after the results of its own run, and before those
-    /// of a later one.
+    /// Returns the messages and results after the round: each message after the results of its own run,
+    /// and before those of a later run.
     fn after(self, leftover: Vec<Leftover>) -> Vec<AfterRound> {
         let Some(After { results, following, .. }) = self.after.map(|after| *after) else {
             return Vec::new();
@@ -100,7 +100,7 @@ impl Round {
         all
     }
 
-    /// One tool message with all results, under the name of the first that brought one.
+    /// Returns one tool message with all results, based on the first message of results.
     fn results_message(&self, results: Vec<Part>) -> Message {
         let mut message = match self.results().first() {
             Some(first) => (**first).clone(),
@@ -111,25 +111,25 @@ impl Round {
     }
 }
 
-/// A call of a round with what answers it.
+/// A call of a round with its result.
 struct PairedCall {
     call: Unanswered,
     result: Option<ToolResult>,
     is_hidden: bool,
-    /// Without a result it is shown with one that says so: its run was interrupted.
+    /// If the call has no result, it gets a result that says that its run was interrupted.
     is_interrupted: bool,
 }
 
-/// What is shown of a message of the answer.
+/// The output for a message of the answer.
 struct OutputMessage {
-    /// `None` if nothing of it is left.
+    /// `None` if no part of the message remains.
     message: Option<Arc<Message>>,
     results: Vec<Part>,
-    /// A result of its calls has come, and is shown.
+    /// A call of the message has a result that is sent.
     is_answered: bool,
 }
 
-/// What is shown of a message of the answer, which takes its own from the calls of the round.
+/// Returns the output for a message of the answer, and consumes its calls from the calls of the round.
 fn output_message(
     message: &Arc<Message>,
     calls: &mut impl Iterator<Item = PairedCall>,
@@ -186,14 +186,15 @@ fn output_message(
     OutputMessage { message, results, is_answered }
 }
 
-/// Reasoning belongs to the part after it; where that was dropped, it goes too.
+/// Removes reasoning at the end of the parts, because reasoning belongs to the part after it, which was
+/// removed.
 pub(in crate::replay) fn drop_trailing_reasoning(parts: &mut Vec<Part>) {
     while matches!(parts.last(), Some(Part::Reasoning(_) | Part::Native(_))) {
         parts.pop();
     }
 }
 
-/// Whether a message says something. What a provider keeps beside its words says nothing by itself.
+/// Returns whether a message has content. A provider's items beside the text are not content.
 pub(in crate::replay) fn has_content(message: &Message) -> bool {
     message.parts.iter().any(|part| match part {
         Part::Text(text) => !text.text.is_empty(),

@@ -1,4 +1,4 @@
-//! Step 2: one assistant message with calls, and the results that answer them.
+//! Step 2: pairs assistant messages with the results that answer their calls.
 
 mod close;
 mod unanswered;
@@ -17,50 +17,49 @@ pub(in crate::replay) use self::{
 };
 use super::run_end::{ends_with_open_calls, forgotten_ids};
 
-/// A round that may still get results.
+/// A round that may still receive results.
 #[derive(Debug, Clone)]
 pub(in crate::replay) struct Round {
-    /// The first message of the answer that asks for something.
+    /// The first message of the answer with a call.
     message: Arc<Message>,
     position: usize,
-    /// `None` until the first: most rounds are whole with their first results, and are not kept.
+    /// `None` until the first message after `message`. Most rounds are complete with their first
+    /// results, and need no allocation.
     after: Option<Box<After>>,
 }
 
-/// What came after a round's message.
+/// The messages after a round's first message.
 #[derive(Debug, Clone, Default)]
 struct After {
     /// The other messages of the same answer, with their positions.
     answer: Vec<(Arc<Message>, usize)>,
-    /// The answer is complete: what the model says next is another one.
+    /// The answer is complete. The next message of the model belongs to another answer.
     is_answered: bool,
     results: Vec<Arc<Message>>,
-    /// Messages after those of `results` of which it was not looked at yet which calls their results
-    /// name. That is done for many messages at once, since it takes a look at all calls.
+    /// Messages after `results` whose results were not matched with calls yet. Many messages are
+    /// matched together, because each match reads all calls.
     unnamed: Vec<Arc<Message>>,
     in_order: InOrder,
     following: Vec<Following>,
-    /// The calls that are not shown any more, although they are answered, by their places among
-    /// all calls of the answer.
+    /// The answered calls that are left out, by their indices among all calls of the answer.
     hidden: Vec<usize>,
-    /// A message after the round says that its run ended on purpose.
+    /// A message after the round marks the intentional end of its run.
     run_ended: bool,
 }
 
-/// A message that is shown after the results of its own run.
+/// A message that follows the results of its own run.
 #[derive(Debug, Clone)]
 struct Following {
     message: Arc<Message>,
-    /// How many messages of results came before it.
+    /// The number of messages of results before it.
     results_before: usize,
 }
 
-/// A result that answers no call of the round, with the position of its message among those of
-/// results.
+/// A result that answers no call of the round, and the position of its message in `results`.
 type Leftover = (usize, ToolResult);
 
 impl Round {
-    /// Whether a message owes results.
+    /// Returns whether a message contains calls that need results.
     pub(in crate::replay) fn opens_with(message: &Message) -> bool {
         message.parts.iter().any(|part| asked_call(part).is_some())
     }
@@ -69,30 +68,30 @@ impl Round {
         Self { message, position, after: None }
     }
 
-    /// The position of its first message.
+    /// Returns the position of the round's first message.
     pub(in crate::replay) fn position(&self) -> usize {
         self.position
     }
 
-    /// Whether a message belongs to the answer that opened the round: no result or decision stands
-    /// between them, the same run has added both, and it does not end with one of them alone.
+    /// Returns whether a message belongs to the answer that opened the round: no result or decision is
+    /// between them, the same run has added both, and none of the messages before ended the run.
     pub(in crate::replay) fn is_continued_by(&self, message: &Message) -> bool {
         AnswerKey::is_shared(&self.message, message)
             && self.after.as_ref().is_none_or(|after| !after.is_answered)
     }
 
-    /// Takes another message of the same answer.
+    /// Adds another message of the same answer.
     pub(in crate::replay) fn push_answer(&mut self, message: Arc<Message>, position: usize) {
         self.after.get_or_insert_default().answer.push((message, position));
     }
 
-    /// The answer is complete, although nothing is shown after it yet.
+    /// Marks the answer as complete.
     pub(in crate::replay) fn end_answer(&mut self) {
         self.after.get_or_insert_default().is_answered = true;
     }
 
-    /// Takes a message of results. Those that it holds are [to be named](Self::take_unnamed) before
-    /// anything is asked of the round.
+    /// Adds a message of results. Its results must be [named](Self::take_unnamed) before other methods
+    /// read the round.
     pub(in crate::replay) fn push_results(&mut self, message: &Arc<Message>) {
         let after = self.after.get_or_insert_default();
         after.is_answered = true;
@@ -100,13 +99,13 @@ impl Round {
         after.unnamed.push(message.clone());
     }
 
-    /// The messages of results that came since this was last called; they are to be given
-    /// [back](Self::push_named).
+    /// Removes and returns the messages of results whose calls were not named yet. The caller must
+    /// return them with [`push_named`](Self::push_named).
     pub(in crate::replay) fn take_unnamed(&mut self) -> Vec<Arc<Message>> {
         self.after.as_mut().map(|after| std::mem::take(&mut after.unnamed)).unwrap_or_default()
     }
 
-    /// Whether there are messages of results that were not named yet.
+    /// Returns whether the calls of some results were not named yet.
     pub(in crate::replay) fn has_unnamed(&self) -> bool {
         self.after.as_ref().is_some_and(|after| !after.unnamed.is_empty())
     }
@@ -115,7 +114,8 @@ impl Round {
         self.after.get_or_insert_default().results.extend(messages);
     }
 
-    /// Whether the results, as they came, have answered all calls of the only message in order.
+    /// Returns whether the results, in the order of their arrival, answer all calls of the only
+    /// message.
     pub(in crate::replay) fn may_be_answered_in_order(&self) -> bool {
         self.after.as_ref().is_some_and(|after| {
             after.in_order.is_complete(&self.message)
@@ -124,13 +124,13 @@ impl Round {
         })
     }
 
-    /// Does not look any more whether the calls are answered in order: they are not. Each look
-    /// names the results again, which takes time by the size of the round.
+    /// Stops the check whether the calls are answered in order, because they are not. Each check would
+    /// name the results again, in time proportional to the size of the round.
     pub(in crate::replay) fn set_out_of_order(&mut self) {
         self.after.get_or_insert_default().in_order.set_broken();
     }
 
-    /// Shows a message after the round's results, which are all named.
+    /// Adds a message after the round's results, which must all be named.
     pub(in crate::replay) fn follow_with(&mut self, message: Arc<Message>) {
         self.end_answer();
         let after = self.after.get_or_insert_default();
@@ -138,26 +138,26 @@ impl Round {
         after.following.push(Following { message, results_before });
     }
 
-    /// The run of this round ended on purpose after it.
+    /// Records that the run of this round ended intentionally.
     pub(in crate::replay) fn end_run(&mut self) {
         self.after.get_or_insert_default().run_ended = true;
     }
 
-    /// Whether the run of this round ended on purpose: its calls without results were returned to
-    /// the caller, or not run because the run had ended.
+    /// Returns whether the run of this round ended intentionally. Its calls without results were then
+    /// returned to the caller, or not run because the run had ended.
     fn is_of_ended_run(&self) -> bool {
         self.after.as_ref().is_some_and(|after| after.run_ended)
             || self.answer().any(|(message, _)| ends_with_open_calls(message))
             || self.results().iter().any(|message| ends_with_open_calls(message))
     }
 
-    /// The ids of the calls that were answered by results that were not to be stored.
+    /// Returns the ids of the calls whose results were not allowed to be stored.
     fn forgotten(&self) -> HashSet<&str> {
         self.results().iter().flat_map(|message| forgotten_ids(message)).collect()
     }
 
-    /// Leaves out those of the answered calls that go, with their results. The others stay: what
-    /// comes may still answer them.
+    /// Leaves out the answered calls that `goes` selects, with their results. Other calls are kept,
+    /// because later messages may answer them.
     pub(in crate::replay) fn hide_answered(
         &mut self,
         mut goes: impl FnMut(&Message, usize, &ToolCall) -> bool,
@@ -179,7 +179,7 @@ impl Round {
         self.after.get_or_insert_default().hidden = hidden;
     }
 
-    /// Leaves out parts of the message other than calls that wait for a result.
+    /// Keeps only the calls that need results, and the other parts that `stays` selects.
     pub(in crate::replay) fn retain_beside_calls(&mut self, stays: impl Fn(&Part) -> bool) {
         let stays = |part: &Part| asked_call(part).is_some() || stays(part);
         let others = self.after.iter_mut().flat_map(|after| &mut after.answer);
@@ -200,19 +200,19 @@ impl Round {
         }
     }
 
-    /// The messages of the answer from the first on that asks for something, with their positions.
+    /// Returns the messages of the answer, from the first one with a call, with their positions.
     fn answer(&self) -> impl Iterator<Item = (&Arc<Message>, usize)> {
         let others = self.after.iter().flat_map(|after| &after.answer);
         std::iter::once((&self.message, self.position))
             .chain(others.map(|(message, position)| (message, *position)))
     }
 
-    /// Whether one message of the answer alone asks for something.
+    /// Returns whether only one message of the answer contains calls.
     pub(in crate::replay) fn is_one_message(&self) -> bool {
         self.last_asking() == 0
     }
 
-    /// Where the calls of the last message that asks for something begin among all calls.
+    /// Returns the index, among all calls, of the first call of the last message with calls.
     pub(in crate::replay) fn last_asking(&self) -> usize {
         let mut before = 0;
         let mut last = 0;
@@ -230,8 +230,8 @@ impl Round {
         self.after.as_ref().map_or(&[], |after| &after.results)
     }
 
-    /// Whether the round stands as a provider wants it already: each call with an id of its own
-    /// and answered once, in order. Nothing has to be copied then.
+    /// Returns whether the round is already well-formed: each call has its own id and is answered once,
+    /// in order. Such a round is not copied.
     pub(in crate::replay) fn is_answered_in_order(&self) -> bool {
         let has_more = |after: &After| {
             !after.answer.is_empty() || !after.following.is_empty() || !after.hidden.is_empty()
@@ -240,12 +240,13 @@ impl Round {
         !self.after.as_deref().is_some_and(has_more) && InOrder::answers_all(&self.message, results)
     }
 
-    /// The same with one message of results, for a round that has nothing else yet.
+    /// Returns whether one message of results answers all calls in order, for a round without other
+    /// messages.
     pub(in crate::replay) fn is_answered_in_order_at_once(&self, results: &Message) -> bool {
         self.after.is_none() && InOrder::answers_all(&self.message, [results])
     }
 
-    /// The calls that nothing answers so far.
+    /// Returns the calls without a result.
     pub(in crate::replay) fn unanswered(&self) -> Vec<Unanswered> {
         self.pair()
             .0
@@ -255,7 +256,8 @@ impl Round {
             .collect()
     }
 
-    /// Shows a round that [is answered in order](Self::is_answered_in_order) as it is.
+    /// Adds a round that [is answered in order](Self::is_answered_in_order) to the output without
+    /// changes.
     pub(in crate::replay) fn append_to(self, output: &mut Messages) {
         output.push(self.message);
         if let Some(after) = self.after {
@@ -263,7 +265,7 @@ impl Round {
         }
     }
 
-    /// All calls of the answer.
+    /// Returns all calls of the answer.
     pub(in crate::replay) fn asked(&self) -> Vec<Unanswered> {
         let is_call = |part: &Part| matches!(part, Part::ToolCall(call) if !call.provider_executed);
         let is_beside_calls = self.answer().any(|(message, _)| message.parts.iter().any(is_call));
@@ -293,8 +295,8 @@ impl Round {
         calls
     }
 
-    /// The calls of the round that messages of results, after those it has, answer: for each of
-    /// their results what it is to the calls.
+    /// Returns the calls of the round, and for each result of further messages how it matches these
+    /// calls.
     pub(in crate::replay) fn answered_by(
         &self,
         further: &[Arc<Message>],
@@ -314,7 +316,7 @@ impl Round {
         round.answers().to_vec()
     }
 
-    /// Each call of the round with its result, in call order, and the results of no call.
+    /// Returns each call of the round with its result, in call order, and the results without a call.
     fn pair(&self) -> (Vec<(Unanswered, Option<ToolResult>)>, Vec<Leftover>) {
         let calls = self.asked();
         let messages = self.results().iter().enumerate();

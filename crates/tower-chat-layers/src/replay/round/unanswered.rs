@@ -1,26 +1,26 @@
-//! A call of a round, as results name it.
+//! A call of a round, with the ids by which results refer to it.
 
 use tower_chat_core::{
     ApprovalRequest, CallPosition, MessageId, Part, ToolCall, ToolResult, pairing::Candidate,
 };
 
-/// A call that was left out because nothing answered it.
+/// A call without a result.
 #[derive(Debug, Clone)]
 pub(in crate::replay) struct Unanswered {
-    /// Where the first message of its answer stood; the same for all calls of a batch.
+    /// The position of the first message of its answer, which is the same for all calls of a batch.
     pub(in crate::replay) position: usize,
-    /// The message that holds the call, and the call's place in it.
+    /// The message that contains the call, and the index of the call in it.
     pub(in crate::replay) call_position: Option<(MessageId, usize)>,
-    /// The same for results that name the call, also where its message has no id.
+    /// The position by which results name the call, also if its message has no id.
     pub(in crate::replay) named_by: CallPosition,
     pub(in crate::replay) call: ToolCall,
-    /// Its answer holds calls too that need no approval.
+    /// The answer also contains calls that need no approval.
     pub(in crate::replay) is_beside_calls: bool,
-    /// The request for approval that it waits for, if it does.
+    /// The approval request, if the call waits for approval.
     pub(in crate::replay) approval: Option<ApprovalRequest>,
-    /// The call is shown, with a result that says it was interrupted.
+    /// The replay contains the call, with a result that says that it was interrupted.
     pub(in crate::replay) is_visible: bool,
-    /// The id by which results name it.
+    /// The id by which results refer to the call.
     pub(super) id: String,
 }
 
@@ -29,27 +29,27 @@ impl Unanswered {
         Candidate::new(&self.call, Some(self.named_by), &self.id)
     }
 
-    /// The id by which results name it, as replays show it.
+    /// Returns the id by which results refer to the call in replays.
     pub(in crate::replay) fn id(&self) -> &str {
         &self.id
     }
 
-    /// The result, naming the call as the replay shows it: it stands right behind the call, which
-    /// no position has to say.
+    /// Returns the result with the id of the call in replays. The result directly follows its call, and
+    /// needs no position.
     pub(in crate::replay) fn answer(&self, mut result: ToolResult) -> ToolResult {
         result.call_id = Some(self.id.clone());
         result.call = None;
         result
     }
 
-    /// The call, named as its result names it.
+    /// Returns the call with the id that its result uses.
     pub(in crate::replay) fn into_call(self) -> ToolCall {
         let mut call = self.call;
         call.id = Some(self.id);
         call
     }
 
-    /// The tool and the id of a call that is dangling: not one that waits for approval.
+    /// Returns the tool and the id of a dangling call, or `None` for a call that waits for approval.
     pub(in crate::replay) fn dangling(&self) -> Option<(String, String)> {
         (!self.is_pending_approval()).then(|| (self.call.name.clone(), self.id.clone()))
     }
@@ -65,11 +65,11 @@ impl Unanswered {
     }
 }
 
-/// What the model is told of a call whose outcome is unknown.
+/// The result text of a call with an unknown outcome.
 pub const INTERRUPTED: &str =
     "The call was interrupted. It may or may not have taken effect; its result is unknown.";
 
-/// The id of the call of which a part says that it was interrupted.
+/// Returns the id of the call if a part is a result that says that the call was interrupted.
 pub(in crate::replay) fn interrupted_id(part: &Part) -> Option<&str> {
     let result = part.as_tool_result().filter(|it| it.is_error && it.text() == INTERRUPTED)?;
     result.call_id.as_deref().filter(|id| !id.is_empty())
