@@ -1,4 +1,4 @@
-//! What a tool knows about the call it answers.
+//! The context of a tool call.
 
 use std::{fmt, ops::Range, sync::Arc};
 
@@ -8,18 +8,18 @@ use tower_chat_core::{
 };
 
 use super::{CallOfRun, PendingCall, RunAncestry, source_numbers::SourceNumbers};
-/// What a tool knows about the call it answers, and how it talks to the run around it.
+/// The context of a tool call, with access to the run of the call.
 #[derive(Clone)]
 pub struct ToolContext {
     run: Arc<RunContext>,
-    /// Of this call.
+    /// The handle of this call.
     handle: RunHandle,
     pending: PendingCall,
     round_index: usize,
     sequence_index: usize,
 }
 
-/// What all calls of a run share.
+/// The state that all calls of a run share.
 pub(crate) struct RunContext {
     pub(crate) run: RunId,
     pub(crate) handle: RunHandle,
@@ -43,90 +43,91 @@ impl ToolContext {
         Self { run, handle, pending, round_index, sequence_index }
     }
 
-    /// The call as the model made it.
+    /// Returns the call as the model made it.
     pub fn call(&self) -> &ToolCall {
         self.pending.call()
     }
 
-    /// The id that the call and its result carry in what the model is shown: the provider's, or a
-    /// generated one where the provider gave none. Not unique: some providers repeat their ids.
+    /// Returns the id of the call and its result in the messages that the model receives: the
+    /// provider's id, or a generated id if the provider set none. The id is not unique, because some
+    /// providers repeat their ids.
     pub fn call_id(&self) -> &str {
         self.pending.id()
     }
 
-    /// Names the call, the same at every attempt to run it and different from every other call's:
-    /// for the systems a tool talks to, so that they know a repetition. It is made of the run's id
-    /// and the call's position in it, in characters that fit a header.
+    /// Returns a key that is the same at every attempt to run the call, and different for every other
+    /// call. External systems can use the key to recognise a repetition. The key consists of the run's
+    /// id and the call's position in the run, in characters that are valid in a header.
     pub fn idempotency_key(&self) -> String {
         match self.pending.position() {
             Some(position) => idempotency_key(position),
-            // A loop without a history has nothing that outlives the run.
+            // Without a history, no state of the loop outlives the run.
             None => format!("{}-r{}-{}", self.run.run, self.round_index, self.sequence_index),
         }
     }
 
-    /// The arguments' text, as the model wrote it.
+    /// Returns the text of the arguments, as the model wrote it.
     pub fn arguments(&self) -> &str {
         &self.call().arguments
     }
 
-    /// The arguments' text, `{}` where the model wrote none.
+    /// Returns the text of the arguments, or `{}` if it is empty.
     pub(crate) fn arguments_or_empty(&self) -> &str {
         let text = self.arguments();
         if text.trim().is_empty() { "{}" } else { text }
     }
 
-    /// Parses the arguments; empty text parses as `{}`.
+    /// Parses the arguments. Empty text parses as `{}`.
     ///
     /// # Errors
     ///
-    /// If the text is not JSON, has a key twice in one object at any level, or does not have the shape
-    /// of `T`.
+    /// Returns an error if the text is not JSON, has a key twice in one object at any level, or does
+    /// not have the shape of `T`.
     pub fn parse_arguments<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         self.call().parse_arguments()
     }
 
-    /// The run. One without a conversation has an id too, for this run alone.
+    /// Returns the id of the run. A run without a conversation also has an id.
     pub fn run(&self) -> RunId {
         self.run.run
     }
 
-    /// The conversation the run belongs to, if the request said.
+    /// Returns the conversation of the run, if the request named one.
     pub fn conversation(&self) -> Option<&ConversationKey> {
         self.run.conversation()
     }
 
-    /// Which batch of the run this is, from 0; calls approved before the first service call are a
-    /// batch too.
+    /// Returns the number of the batch in the run, from 0. Calls that were approved before the first
+    /// service call are a batch too.
     pub fn round_index(&self) -> usize {
         self.round_index
     }
 
-    /// The call's position in its batch, from 0.
+    /// Returns the call's position in its batch, from 0.
     pub fn sequence_index(&self) -> usize {
         self.sequence_index
     }
 
-    /// What callers and layers put on the run's request: credentials, tenants, trace ids.
+    /// Returns the extensions of the run's request, such as credentials, tenants and trace ids.
     pub fn extensions(&self) -> &http::Extensions {
         &self.run.extensions
     }
 
-    /// Adds a message for the run's next service call, where it comes after the results of the
-    /// round. It is stored with the outcome of the call: if that service call fails, the message is
-    /// part of what is stored as the result is. If the tool ends the run, no service call follows,
-    /// and the message stays in the run's handle.
+    /// Adds a message to the run's next service call, after the results of the round. The message is
+    /// stored with the outcome of the call, also if that service call fails. If the tool ends the run,
+    /// no service call follows, and the message remains in the run's handle.
     pub fn queue(&self, message: Message) {
         self.handle.queue(message);
     }
 
-    /// Takes the next `count` numbers for sources that the tool has found, so that no two sources
-    /// of the conversation share one. See [`Citations`](crate::replay::Citations), whose key of a source's number is the one
-    /// that is looked for in the results of the conversation.
+    /// Returns the next `count` numbers for sources that the tool has found. No two sources of the
+    /// conversation have the same number. [`Citations`](crate::replay::Citations) defines the key of a
+    /// source's number, under which the existing numbers are searched in the results of the
+    /// conversation.
     ///
-    /// The history that the run has loaded is read for it once a run; the store is not asked. Where
-    /// a service keeps the history, the numbers begin after those of the request's own messages.
-    /// Calls that run at the same time get different numbers.
+    /// The run's loaded history is searched once per run, without access to the store. If a service
+    /// stores the history, the numbers begin after those of the request's own messages. Calls that run
+    /// concurrently get different numbers.
     ///
     /// ```
     /// use tower_chat::{Tool, ToolContext, tool_fn, ToolDefinition};
@@ -145,13 +146,13 @@ impl ToolContext {
         self.run.source_numbers.take(count)
     }
 
-    /// The handle by which messages can be queued after the tool has returned.
+    /// Returns the handle by which messages can be queued after the tool has returned.
     pub fn run_handle(&self) -> &RunHandle {
         &self.handle
     }
 
-    /// Marks a request as a run inside this run, so that one on this conversation, or on an
-    /// ancestor's, is refused instead of writing into the middle of this round.
+    /// Marks a request as a run inside this run. A nested run on this conversation, or on an
+    /// ancestor's, is refused, because it would write into the middle of this round.
     #[must_use]
     pub fn nest(&self, mut request: ChatRequest) -> ChatRequest {
         let mut ancestry = self.run.extensions.get::<RunAncestry>().cloned().unwrap_or_default();
@@ -163,7 +164,7 @@ impl ToolContext {
     }
 }
 
-/// The idempotency key of a call, from where it stands.
+/// Returns the idempotency key of the call at a position.
 pub(crate) fn idempotency_key((message, index): CallOfRun) -> String {
     format!("{}-{}-{index}", message.run, message.index)
 }

@@ -1,14 +1,14 @@
-//! Errors that a tool shows to the model, or that fail the run.
+//! Errors whose text a tool sends to the model, or that fail the run.
 
 use std::{error::Error, fmt};
 
 use tower_chat_core::BoxError;
 
-/// An error of a tool that the model is shown in its own words, or that fails the run.
+/// An error of a tool whose text the model receives, or that fails the run.
 ///
-/// Of any other error the model is told no more than that the tool failed, unless
+/// For any other error the model only receives that the tool failed, unless
 /// [`ToolLoop::include_error_details`](crate::ToolLoop::include_error_details) is set, and the run
-/// goes on.
+/// continues.
 ///
 /// ```
 /// use tower_chat::{BoxError, tool::ToolError};
@@ -23,43 +23,43 @@ use tower_chat_core::BoxError;
 /// # assert!(charge(0).is_err());
 /// ```
 ///
-/// It can be wrapped in other errors: in those of `anyhow`, with and without a context, and in every
-/// error whose [`source`](Error::source) leads to it.
+/// A `ToolError` can be wrapped in other errors: in those of `anyhow`, with and without a context, and
+/// in every error whose chain of [`source`](Error::source) contains it.
 #[derive(Debug)]
 pub struct ToolError(Effect);
 
-/// What a tool's error does.
+/// The effect of a tool's error.
 ///
-/// It stands behind a [`ToolError`] in the chain of sources, since a wrapper may hide the type of what
-/// it wraps and pass on its source alone: `anyhow::Error` does, once it is a `BoxError`.
+/// The effect is the source of a [`ToolError`], because a wrapper may hide the type of the wrapped
+/// error and only pass on its source, as `anyhow::Error` does after its conversion into a `BoxError`.
 #[derive(Debug)]
 pub(crate) enum Effect {
-    /// The model is told exactly this, as an error result.
+    /// The model receives exactly this text, as an error result.
     ForModel(String),
-    /// The run fails with this.
+    /// The run fails with this error.
     FailRun(BoxError),
 }
 
 impl ToolError {
-    /// The model is told exactly this, as an error result, and the run goes on.
+    /// Creates an error whose text the model receives as an error result. The run continues.
     pub fn for_model(text: impl Into<String>) -> Self {
         Self(Effect::ForModel(text.into()))
     }
 
-    /// The run fails with
+    /// Creates an error that fails the run with
     /// [`ToolLoopError::ToolFailedRun`](crate::ToolLoopError::ToolFailedRun). No further call of the
-    /// answer is started, except where the loop runs calls concurrently. A journaled run stays open: an
-    /// attempt that resumes it takes the error for the call's result, and runs the calls that are left.
+    /// answer is started, except in a loop that runs calls concurrently. A journaled run remains open.
+    /// An attempt that resumes it uses the error as the call's result, and runs the remaining calls.
     pub fn fail_run(source: impl Into<BoxError>) -> Self {
         Self(Effect::FailRun(source.into()))
     }
 
-    /// Whether it fails the run, instead of being told to the model.
+    /// Returns whether the error fails the run. Otherwise the model receives its text.
     pub fn fails_run(&self) -> bool {
         matches!(self.0, Effect::FailRun(_))
     }
 
-    /// What the error of this type does that stands in a chain of errors.
+    /// Returns the effect of the `ToolError` in a chain of errors.
     pub(crate) fn effect_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Effect> {
         error.downcast_ref().or_else(|| Self::effect_of(error.source()?))
     }

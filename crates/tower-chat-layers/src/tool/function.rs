@@ -1,4 +1,4 @@
-//! Tools made of closures that read their arguments themselves.
+//! Tools made of closures that parse their arguments themselves.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use tower_chat_core::{BoxError, ToolDefinition};
 
 use super::{IntoToolOutput, Tool, ToolContext, ToolOutput};
 
-/// A tool made of an async closure that reads its arguments from the context. Where they are a type,
-/// a [`TypedTool`](super::TypedTool) reads them, and makes their schema.
+/// Creates a tool from an async closure that parses its arguments from the context. For typed
+/// arguments, a [`TypedTool`](super::TypedTool) parses them and generates their schema.
 ///
-/// See the [module](super) for an example.
+/// The [module](super) has another example.
 ///
 /// ```
 /// use serde_json::json;
@@ -42,7 +42,7 @@ where
     FnTool { definition, function }
 }
 
-/// A tool made by [`tool_fn`].
+/// A tool that [`tool_fn`] has created.
 #[derive(Clone)]
 pub struct FnTool<F> {
     definition: ToolDefinition,

@@ -1,4 +1,4 @@
-//! Tools: what the model may ask for, and the sets they come in.
+//! Tools that the model may call, and sets of tools.
 //!
 //! A [`Tool`] is a definition and an async function. A plain closure is enough:
 //!
@@ -57,9 +57,9 @@ pub(crate) use self::{
     source_numbers::SourceNumbers,
 };
 
-/// Something the model may ask to be run.
+/// A tool that the model may call.
 ///
-/// The future may be dropped at any await: when the run is cancelled, so are its tools. A panic is
+/// The future may be dropped at any await, because a cancelled run cancels its tools. A panic becomes
 /// an error result for the model, like a returned error.
 ///
 /// ```
@@ -80,29 +80,31 @@ pub(crate) use self::{
 /// ```
 #[async_trait]
 pub trait Tool: Send + Sync + 'static {
-    /// What the model is told about it. Its name is what the model calls it by.
+    /// Returns the definition that the model receives. The model calls the tool by its name.
     fn definition(&self) -> &ToolDefinition;
 
-    /// Runs it for one call.
+    /// Runs the tool for one call.
     ///
     /// # Errors
     ///
-    /// An error becomes an error result that says no more than that the tool failed, unless
-    /// [`ToolLoop::include_error_details`](crate::tool_loop::ToolLoop::include_error_details) is set. To
-    /// choose the words the model is shown, return [`ToolOutput::error`].
+    /// An error becomes an error result that only says that the tool failed, unless
+    /// [`ToolLoop::include_error_details`](crate::tool_loop::ToolLoop::include_error_details) is set.
+    /// To choose the text that the model receives, return [`ToolOutput::error`].
     async fn call(&self, context: ToolContext) -> Result<ToolOutput, BoxError>;
 
-    /// Decides what of a call is stored. By default everything is, as it is.
+    /// Decides what is stored of a call. By default everything is stored without changes.
     ///
-    /// It is asked when the model's answer is stored, without a result, and again when the result
-    /// is. A call keeps its tool, and so its hook, until its result is stored, whatever becomes of
-    /// the set meanwhile. A later run asks the tool that is registered then; if there is none, and
-    /// the call had a tool with a hook, a fixed text is stored instead of the result. It must be quick and must not block: it runs while the write is put together.
+    /// The hook is called without a result when the model's answer is stored, and again when the result
+    /// is stored. Until its result is stored, a call uses the hook of its tool, also if the set of
+    /// tools changes in the meantime. A later run calls the hook of the currently registered tool. If
+    /// there is none, and the call had a tool with a hook, a fixed text is stored instead of the
+    /// result. The hook must be fast and must not block, because it runs while the write is built.
     ///
     /// # Errors
     ///
-    /// An error, like a panic, stores nothing of the call; the run goes on with the raw values. Of a
-    /// call that waits for approval it fails the run, before approval is asked for.
+    /// After an error or a panic nothing of the call is stored, and the run continues with the
+    /// unchanged values. For a call that waits for approval, the error fails the run before approval is
+    /// requested.
     fn persist(&self, call: &mut StoredCall<'_>) -> Result<Retention, BoxError> {
         call.note_no_hook();
         Ok(Retention::Keep)

@@ -1,13 +1,13 @@
-//! Runs that tools start inside a run.
+//! Runs that tools start inside another run.
 
 use std::sync::Arc;
 
 use tower_chat_core::{ChatRequest, ConversationKey};
 
-/// The request extension that says inside which conversations' runs a run was started.
+/// The request extension with the conversations of the outer runs of a nested run.
 ///
-/// [`ToolContext::nest`](super::ToolContext::nest) puts it on a request. A run inside a run on the
-/// same conversation would write into the middle of a round of its ancestor, so persistence
+/// [`ToolContext::nest`](super::ToolContext::nest) adds this extension to a request. A run inside a run
+/// on the same conversation would write into the middle of a round of its ancestor, so persistence
 /// layers refuse it with [`check`](Self::check).
 ///
 /// ```
@@ -33,34 +33,34 @@ struct Ancestor {
 }
 
 impl RunAncestry {
-    /// The ancestry of a run that no tool started.
+    /// Creates the ancestry of a run that no tool started.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The ancestry a request carries; empty if it carries none.
+    /// Returns the ancestry of a request, which is empty by default.
     pub fn of(request: &ChatRequest) -> Self {
         request.extensions.get::<Self>().cloned().unwrap_or_default()
     }
 
-    /// The ancestry of a run started inside a run on this conversation.
+    /// Returns the ancestry of a run started inside a run on this conversation.
     #[must_use]
     pub fn inside(&self, key: ConversationKey) -> Self {
         Self { innermost: Some(Arc::new(Ancestor { key, parent: self.innermost.clone() })) }
     }
 
-    /// Whether a run on this conversation is among the ancestors.
+    /// Returns whether a run on this conversation is among the ancestors.
     pub fn contains(&self, key: &ConversationKey) -> bool {
         self.conversations().any(|ancestor| ancestor == key)
     }
 
-    /// The ancestors' conversations, the innermost first.
+    /// Returns the ancestors' conversations, the innermost first.
     pub fn conversations(&self) -> impl Iterator<Item = &ConversationKey> {
         std::iter::successors(self.innermost.as_deref(), |ancestor| ancestor.parent.as_deref())
             .map(|ancestor| &ancestor.key)
     }
 
-    /// Whether a request is for a run inside of another.
+    /// Returns whether a request is for a nested run.
     pub(crate) fn is_nested(request: &ChatRequest) -> bool {
         request.extensions.get::<Self>().is_some_and(|ancestry| ancestry.innermost.is_some())
     }
@@ -69,7 +69,7 @@ impl RunAncestry {
     ///
     /// # Errors
     ///
-    /// [`NestedInAncestor`], if the request's conversation is among its ancestors'.
+    /// Returns [`NestedInAncestor`] if the request's conversation is among its ancestors'.
     pub fn check(request: &ChatRequest) -> Result<(), NestedInAncestor> {
         let ancestry = request.extensions.get::<Self>();
         match (ancestry, request.conversation()) {
@@ -81,7 +81,7 @@ impl RunAncestry {
     }
 }
 
-/// A tool started a run on the conversation of a run it belongs to.
+/// The error for a tool that started a run on the conversation of an outer run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a tool of a run on conversation {key} started another run on the same conversation: \

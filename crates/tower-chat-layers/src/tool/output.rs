@@ -1,14 +1,14 @@
-//! What a tool gives back.
+//! The outputs of tools.
 
 use serde::Serialize;
 use serde_json::Value;
 use tower_chat_core::{BoxError, Media, Native, Part, ToolResult};
 
-/// What a tool gives back for one call.
+/// The output of a tool for one call.
 ///
-/// Text converts as it is; a JSON string converts to its text and any other JSON value to compact
-/// JSON; `()` converts to a short text that says the tool is done, since some providers refuse an
-/// empty result.
+/// Text converts without changes. A JSON string converts to its text, and any other JSON value to
+/// compact JSON. `()` converts to a short text that says that the tool is done, because some providers
+/// refuse an empty result.
 ///
 /// ```
 /// use serde_json::json;
@@ -21,29 +21,29 @@ use tower_chat_core::{BoxError, Media, Native, Part, ToolResult};
 pub struct ToolOutput {
     /// The answer: text, media or native parts.
     pub content: Vec<Part>,
-    /// The tool failed; the content says how, in exactly the words the model will see.
+    /// The tool failed. The model receives the content as the description of the failure.
     pub is_error: bool,
-    /// End the run after this batch: the results go to the caller, not to the model.
+    /// Ends the run after this batch. The caller receives the results, and the model does not.
     pub terminate: bool,
     /// The provider's item for the result.
     pub native: Option<Native>,
     pub(crate) name: ResultName,
-    /// The tool was not run, because the arguments are not what it takes.
+    /// The tool was not run because it does not accept the arguments.
     pub(crate) rejects_arguments: bool,
 }
 
-/// The name that a result carries.
+/// The name in a result.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) enum ResultName {
-    /// The name of the tool that gave it.
+    /// The name of the tool that returned the result.
     #[default]
     OfTool,
-    /// What the tool said itself.
+    /// The name that the tool has set.
     As(Option<String>),
 }
 
 impl ToolOutput {
-    /// An output of these parts.
+    /// Creates an output with these parts.
     pub fn new(content: Vec<Part>) -> Self {
         Self {
             content,
@@ -55,18 +55,18 @@ impl ToolOutput {
         }
     }
 
-    /// An error result with exactly this text.
+    /// Creates an error result with exactly this text.
     pub fn error(text: impl Into<String>) -> Self {
         Self { is_error: true, ..Self::new(vec![Part::text(text)]) }
     }
 
-    /// An error result that says the arguments are not what the tool takes; it was not run, and
-    /// the record says so.
+    /// Creates an error result that says that the tool does not accept the arguments. The call is
+    /// recorded as not run.
     pub fn rejected_arguments(text: impl Into<String>) -> Self {
         Self { rejects_arguments: true, ..Self::error(text) }
     }
 
-    /// Ends the run after this batch. In a serial batch the calls after this one are not run and
+    /// Ends the run after this batch. In a sequential batch the calls after this one are not run and
     /// get no result.
     #[must_use]
     pub fn terminate(mut self) -> Self {
@@ -74,13 +74,14 @@ impl ToolOutput {
         self
     }
 
-    /// The text of all text parts.
+    /// Returns the text of all text parts.
     pub fn text(&self) -> String {
         self.content.iter().filter_map(Part::as_text).collect()
     }
 }
 
-/// What a tool's function may return: whatever converts into a [`ToolOutput`], and [`Json`].
+/// The types that a tool's function may return: every type that converts into a [`ToolOutput`], and
+/// [`Json`].
 ///
 /// ```
 /// use tower_chat::{Part, ToolOutput};
@@ -105,11 +106,11 @@ impl ToolOutput {
             `tower_chat::serde` is; `#[tool]` puts `Json` around other types by itself"
 )]
 pub trait IntoToolOutput {
-    /// Makes the output.
+    /// Converts the value into an output.
     ///
     /// # Errors
     ///
-    /// If a value cannot be serialized.
+    /// Returns an error if a value cannot be serialized.
     fn into_tool_output(self) -> Result<ToolOutput, BoxError>;
 }
 
@@ -119,7 +120,7 @@ impl<T: Into<ToolOutput>> IntoToolOutput for T {
     }
 }
 
-/// A value that the model is given as JSON.
+/// A value that the model receives as JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
@@ -129,8 +130,8 @@ impl<T: Serialize> IntoToolOutput for Json<T> {
     }
 }
 
-/// A result that was made elsewhere is given back as it is: its content, its error flag, its name
-/// or the lack of one, its native item. Only the id is that of the call it answers now.
+/// Converts a result that was made elsewhere without changes: its content, its error flag, its name or
+/// the lack of one, and its native item. Only the id is replaced by that of the answered call.
 impl From<ToolResult> for ToolOutput {
     fn from(result: ToolResult) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! A call on its way from the model's message to its tool.
+//! A call between the model's message and its tool.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -7,34 +7,35 @@ use tower_chat_core::{
     pairing::{AnswerIds, asked_call},
 };
 
-/// Names a call of a run: the message that holds it, and its position among the calls of that message.
+/// The position of a call of a run: the message that contains the call, and the index among the calls
+/// of that message.
 pub(crate) type CallOfRun = (MessageId, usize);
 
-/// A call without a result. It is passed on without a copy of its arguments, through the
-/// futures of the loop and of the tool.
+/// A call without a result. The futures of the loop and of the tool share it without a copy of its
+/// arguments.
 #[derive(Clone)]
 pub(crate) struct PendingCall(Arc<Inner>);
 
 #[derive(Clone)]
 struct Inner {
     stands: Stands,
-    /// The id its result names, where it is not the one it came with.
+    /// The id that the result uses, if it differs from the id of the call.
     made_id: Option<String>,
     position: Option<CallOfRun>,
-    /// Its result names it by position: it will not stand behind the only message that asked.
+    /// The result must name the call by position, because it will not follow an answer that consists of
+    /// one message.
     is_named: bool,
 }
 
 #[derive(Clone)]
 enum Stands {
-    /// In a message, as the part of this number.
+    /// In a message, as the part with this index.
     In(Arc<Message>, usize),
     Alone(ToolCall),
 }
 
 impl PendingCall {
-    /// The calls of an answer that the provider did not run itself and that wait for nobody's
-    /// approval.
+    /// Returns the calls of an answer that the client executes and that need no approval.
     pub(crate) fn of_answer(messages: &[Arc<Message>]) -> Vec<Self> {
         let is_asking = |message: &&Arc<Message>| {
             message.role == Role::Assistant && message.asked_calls().next().is_some()
@@ -68,14 +69,14 @@ impl PendingCall {
         calls
     }
 
-    /// A call that is known by itself, with the id its result names: the result comes in a later
-    /// run.
+    /// Creates a call without its message, with the id that its result uses. The result is part of a
+    /// later run.
     pub(crate) fn alone(call: ToolCall, id: String, position: Option<CallOfRun>) -> Self {
         let (stands, made_id) = (Stands::Alone(call), Some(id));
         Self(Arc::new(Inner { stands, made_id, position, is_named: true }))
     }
 
-    /// The same call at another position.
+    /// Returns the same call at another position.
     pub(crate) fn at(&self, position: Option<CallOfRun>) -> Self {
         if self.0.position == position {
             return self.clone();
@@ -83,18 +84,18 @@ impl PendingCall {
         Self(Arc::new(Inner { position, ..(*self.0).clone() }))
     }
 
-    /// Where it stands in its run, if its message has an id.
+    /// Returns the position in the run, if the message of the call has an id.
     pub(crate) fn position(&self) -> Option<CallOfRun> {
         self.0.position
     }
 
-    /// How its result names it, if it has to.
+    /// Returns the position by which the result names the call, if it must.
     pub(crate) fn named_by(&self) -> Option<CallPosition> {
         let (message, index) = self.0.position.filter(|_| self.0.is_named)?;
         Some(CallPosition { message, index: u32::try_from(index).unwrap_or(u32::MAX) })
     }
 
-    /// The call as the model made it.
+    /// Returns the call as the model made it.
     pub(crate) fn call(&self) -> &ToolCall {
         match &self.0.stands {
             Stands::In(message, part) => match message.parts.get(*part) {
@@ -105,12 +106,12 @@ impl PendingCall {
         }
     }
 
-    /// The name of its tool.
+    /// Returns the name of the tool.
     pub(crate) fn name(&self) -> &str {
         &self.call().name
     }
 
-    /// The id its result names.
+    /// Returns the id that the result uses.
     pub(crate) fn id(&self) -> &str {
         self.0.made_id.as_deref().or(self.call().id.as_deref()).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! What of a tool's calls is stored.
+//! Decides what is stored of a tool's calls.
 
 use std::{
     fmt,
@@ -10,11 +10,11 @@ use tower_chat_core::{BoxError, Part, ToolCall, ToolDefinition, ToolResult};
 
 use super::{Tool, ToolContext, ToolOutput};
 
-/// A call on its way into the store: what a tool's [`persist`](Tool::persist) hook may change.
+/// A call that is about to be stored, which a tool's [`persist`](Tool::persist) hook may change.
 ///
-/// The hook sees it twice: without a result when the model's answer is stored, and with its result
-/// when that is. What it changes is what the message log and the record hold; the run under way
-/// goes on with the raw values.
+/// The hook is called twice: without a result when the model's answer is stored, and with the result
+/// when the result is stored. Its changes apply to the message log and the record. The active run
+/// continues with the unchanged values.
 #[derive(Debug)]
 pub struct StoredCall<'a> {
     call: &'a ToolCall,
@@ -23,7 +23,7 @@ pub struct StoredCall<'a> {
     new_arguments: Option<String>,
     new_result: Option<Box<ToolResult>>,
     new_error: Option<Option<String>>,
-    /// A hook was asked that is not the one every tool has by default.
+    /// The tool has its own hook, and not the default one.
     is_hooked: bool,
 }
 
@@ -42,15 +42,14 @@ pub struct StoredCall<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Retention {
-    /// As the hook left it.
+    /// Stores the call, with the changes of the hook.
     Keep,
-    /// Neither the call nor its result. A run that stops before the next answer, and of whose last
-    /// round no call is kept, asks the model again when it is resumed.
+    /// Stores neither the call nor its result. If hooks removed all calls of the last round, a run that
+    /// stops before the next answer calls the model again when it is resumed.
     ///
-    /// A call that waits for approval cannot be forgotten, since it has to run from the store: the
-    /// run fails with
-    /// [`PendingCallNotKept`](crate::PersistenceError::PendingCallNotKept) instead of asking for
-    /// approval, and so it does where the hook fails.
+    /// A call that waits for approval must be stored, because it runs from the store. If a hook forgets
+    /// such a call, or fails, the run fails with
+    /// [`PendingCallNotKept`](crate::PersistenceError::PendingCallNotKept) before it requests approval.
     Forget,
 }
 
@@ -71,22 +70,22 @@ impl<'a> StoredCall<'a> {
         }
     }
 
-    /// Notes that the tool has no hook of its own.
+    /// Records that the tool has no hook of its own.
     pub(super) fn note_no_hook(&mut self) {
         self.is_hooked = false;
     }
 
-    /// The call as the model made it.
+    /// Returns the call as the model made it.
     pub fn call(&self) -> &ToolCall {
         self.call
     }
 
-    /// What the tool answered; `None` while it has not been run.
+    /// Returns the result of the tool, or `None` if the tool has not run.
     pub fn result(&self) -> Option<&ToolResult> {
         self.new_result.as_deref().or(self.result)
     }
 
-    /// What went wrong, in words for people; the record keeps it.
+    /// Returns the description of the failure for people, which is stored in the record.
     pub fn error(&self) -> Option<&str> {
         match &self.new_error {
             Some(error) => error.as_deref(),
@@ -94,20 +93,19 @@ impl<'a> StoredCall<'a> {
         }
     }
 
-    /// Stores other arguments. The provider's own form of the call is not stored then.
+    /// Replaces the stored arguments. The provider's own form of the call is not stored then.
     ///
-    /// A call that is run from the store, because it waited for approval or because a journaled run
-    /// was interrupted, has no others. It does not run with them, whatever the policy for unknown
-    /// calls says, unless its tool declares
-    /// [`accepts_stored_arguments`](ToolDefinition::accepts_stored_arguments); the model is told so.
-    /// The run that approves such a call fails with
-    /// [`ArgumentsNotKept`](crate::ToolLoopError::ArgumentsNotKept) first.
+    /// A call that waited for approval, or whose journaled run was interrupted, runs with the stored
+    /// arguments. A call with replaced arguments does not run, for every policy for unknown calls,
+    /// unless its tool declares [`accepts_stored_arguments`](ToolDefinition::accepts_stored_arguments).
+    /// The model receives an error result. The run that approves such a call first fails with
+    /// [`ArgumentsNotKept`](crate::ToolLoopError::ArgumentsNotKept).
     pub fn redact_arguments(&mut self, arguments: impl Into<String>) {
         self.new_arguments = Some(arguments.into());
     }
 
-    /// Stores another text as the result, if there is one. Whether the tool failed stays as it
-    /// was; the provider's own form of the result is not stored.
+    /// Replaces the text of the stored result, if there is one. The error flag of the result does not
+    /// change. The provider's own form of the result is not stored.
     pub fn redact_result(&mut self, text: impl Into<String>) {
         let Some(mut result) = self.result().cloned() else { return };
         result.content = vec![Part::text(text)];
@@ -115,31 +113,31 @@ impl<'a> StoredCall<'a> {
         self.new_result = Some(Box::new(result));
     }
 
-    /// Records other words for what went wrong, or none.
+    /// Replaces or removes the recorded description of the failure.
     pub fn redact_error(&mut self, error: Option<String>) {
         self.new_error = Some(error);
     }
 }
 
-/// What of a call is stored.
+/// The part of a call that is stored.
 #[derive(Debug)]
 pub(crate) enum Retained {
-    /// All of it, as it is: there is no hook.
+    /// The whole call, because there is no hook.
     Whole,
-    /// What a hook has made of it, be it nothing.
+    /// The call with the changes of a hook, if it made any.
     Redacted(Box<Redaction>),
     Nothing(NotKept),
 }
 
-/// Why nothing of a call is stored.
+/// The reason why a call is not stored.
 #[derive(Debug, Clone)]
 pub(crate) enum NotKept {
     Forgotten,
-    /// The hook failed, and what it was to hide must not be stored.
+    /// The hook failed. The data that it should have removed must not be stored.
     HookFailed(String),
 }
 
-/// What a hook has decided; `None` in a field leaves it as it is.
+/// The changes of a hook. `None` in a field means no change.
 #[derive(Debug)]
 pub(crate) struct Redaction {
     pub(crate) arguments: Option<String>,
@@ -147,8 +145,8 @@ pub(crate) struct Redaction {
     pub(crate) error: Option<Option<String>>,
 }
 
-/// Asks a tool what of a call may be stored. A hook that fails, or panics, stores nothing: what it
-/// was to hide must not be.
+/// Calls the hook of a tool. If the hook fails or panics, nothing is stored, because the data that it
+/// should have removed must not be stored.
 pub(crate) fn retained(
     tool: &dyn Tool,
     call: &ToolCall,
@@ -192,7 +190,7 @@ pub(crate) fn retained(
     Retained::Nothing(NotKept::HookFailed(failure))
 }
 
-/// A tool with a [`persist`](Tool::persist) hook made of a closure.
+/// Returns a tool with a closure as its [`persist`](Tool::persist) hook.
 ///
 /// ```
 /// use tower_chat::{ToolDefinition, tool::{Retention, Tools, persist_with, tool_fn}};
@@ -213,7 +211,7 @@ where
     PersistWith { tool, hook }
 }
 
-/// A tool made by [`persist_with`].
+/// A tool that [`persist_with`] has created.
 #[derive(Clone)]
 pub struct PersistWith<T, F> {
     tool: T,

@@ -1,4 +1,4 @@
-//! What came out of a call, beside its result.
+//! The outcome of a call, in addition to its result.
 
 use std::time::SystemTime;
 
@@ -6,10 +6,10 @@ use tower_chat_core::{ToolResult, ToolStatus};
 
 use super::CallOfRun;
 
-/// What came out of a call.
+/// The outcome of a call.
 pub(crate) type ToolOutcome = (CallOfRun, ToolResult, ToolReport);
 
-/// What a tool loop knows of a result and the result does not say.
+/// The data of a tool loop about a result that the result itself does not contain.
 #[derive(Debug, Clone)]
 pub(crate) struct ToolReport {
     pub(crate) status: ToolStatus,
@@ -19,35 +19,35 @@ pub(crate) struct ToolReport {
     pub(crate) source: ResultSource,
 }
 
-/// Who has made a result: it decides whether a hook may have to change it.
+/// The origin of a result, which decides whether a hook must be called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResultSource {
-    /// A tool, or a caller instead of it.
+    /// A tool, or the caller in its place.
     Tool,
-    /// The tool loop, in words of its own.
+    /// The tool loop, with its own text.
     ToolLoop,
-    /// The record of an earlier attempt: it is in the form in which it may be stored.
+    /// The record of an earlier attempt. The result is already in the form in which it may be stored.
     Record,
 }
 
 impl ToolReport {
-    /// The report of a call whose tool was not run, or of which nothing more is known.
+    /// Returns the report of a call whose tool was not run, or about which nothing more is known.
     pub(crate) fn not_run(status: ToolStatus) -> Self {
         let source = ResultSource::ToolLoop;
         Self { status, error: None, started_at: None, finished_at: None, source }
     }
 
-    /// The same of a result that has another source.
+    /// Returns the report of a result with another source.
     pub(crate) fn from(source: ResultSource, status: ToolStatus) -> Self {
         Self { source, ..Self::not_run(status) }
     }
 
-    /// What a result alone says.
+    /// Returns the report that follows from a result.
     pub(crate) fn of(result: &ToolResult) -> Self {
         let status = if result.is_error { ToolStatus::Error } else { ToolStatus::Ok };
         Self::from(ResultSource::Tool, status)
     }
 }
 
-/// What is known of the results in a message, of which there mostly is one.
+/// The reports about the results in a message, usually one.
 pub(crate) type ToolReports = Vec<ToolReport>;

@@ -1,6 +1,7 @@
-//! What the attribute `#[tool]` makes of the value that a function returns. It depends on the type of the
-//! value, which a macro does not know, only its name: of two methods of one name, the compiler takes the
-//! inherent one where its bounds are met, and that of the trait otherwise.
+//! Converts the value that a function with the attribute `#[tool]` returns. The conversion depends on
+//! the type of the value, but a macro only knows the name of the type. Of two methods with the same
+//! name, the compiler selects the inherent method if its bounds are satisfied, and the trait method
+//! otherwise.
 
 use super::{IntoToolOutput, Json, ToolOutput};
 use crate::BoxError;
@@ -10,22 +11,22 @@ use crate::BoxError;
 pub struct Returned<'v, T>(pub &'v T);
 
 impl<T, E> Returned<'_, Result<T, E>> {
-    /// The function can fail.
+    /// Selects the conversion for a function that can fail.
     pub fn result(&self) -> OfResult {
         OfResult
     }
 }
 
 impl<T: IntoToolOutput> Returned<'_, T> {
-    /// The value is a result as it is.
+    /// Selects the conversion for a value that is already a valid result.
     pub fn output(&self) -> AsItIs {
         AsItIs
     }
 }
 
-/// For values of all other types.
+/// The fallback for values that are not a `Result`.
 pub trait ValueReturned {
-    /// The function cannot fail.
+    /// Selects the conversion for a function that cannot fail.
     fn result(&self) -> OfValue {
         OfValue
     }
@@ -33,9 +34,9 @@ pub trait ValueReturned {
 
 impl<T> ValueReturned for Returned<'_, T> {}
 
-/// For values that are no results as they are.
+/// The fallback for values that are not a valid result.
 pub trait JsonReturned {
-    /// The value is written as JSON.
+    /// Selects the conversion to JSON.
     fn output(&self) -> AsJson {
         AsJson
     }
@@ -43,22 +44,22 @@ pub trait JsonReturned {
 
 impl<T> JsonReturned for Returned<'_, T> {}
 
-/// How a `Result` is read.
+/// The conversion of a `Result`.
 #[derive(Debug)]
 pub struct OfResult;
 
 impl OfResult {
-    /// Returns what the function returned, or its error.
+    /// Returns the value of the function, or its error.
     ///
     /// # Errors
     ///
-    /// The function's.
+    /// Returns the error of the function.
     pub fn of<T, E: ToolFailure>(self, returned: Result<T, E>) -> Result<T, BoxError> {
         returned.map_err(ToolFailure::into_box)
     }
 }
 
-/// How every other value is read.
+/// The conversion of a value that is not a `Result`.
 #[derive(Debug)]
 pub struct OfValue;
 
@@ -67,53 +68,53 @@ impl OfValue {
     ///
     /// # Errors
     ///
-    /// None.
+    /// Never returns an error.
     pub fn of<T>(self, returned: T) -> Result<T, BoxError> {
         Ok(returned)
     }
 }
 
-/// How a value becomes an output that is one as it is.
+/// The conversion of a value that is already a valid result.
 #[derive(Debug)]
 pub struct AsItIs;
 
 impl AsItIs {
-    /// Makes the output.
+    /// Converts the value into an output.
     ///
     /// # Errors
     ///
-    /// As [`IntoToolOutput`].
+    /// Returns the errors of [`IntoToolOutput`].
     pub fn of<T: IntoToolOutput>(self, value: T) -> Result<ToolOutput, BoxError> {
         value.into_tool_output()
     }
 }
 
-/// How every other value becomes an output.
+/// The conversion of every other value, to JSON.
 #[derive(Debug)]
 pub struct AsJson;
 
 impl AsJson {
-    /// Makes the output.
+    /// Converts the value into an output.
     ///
     /// # Errors
     ///
-    /// If the value cannot be serialized.
+    /// Returns an error if the value cannot be serialized.
     pub fn of<T: JsonOutput>(self, value: T) -> Result<ToolOutput, BoxError> {
         value.into_json_output()
     }
 }
 
-/// A value that is written as JSON.
+/// A value that converts to JSON.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a tool",
     note = "a result is a `String`, a `ToolOutput`, `()`, or a type that derives `serde::Serialize`"
 )]
 pub trait JsonOutput {
-    /// Makes the output.
+    /// Converts the value into an output.
     ///
     /// # Errors
     ///
-    /// If the value cannot be serialized.
+    /// Returns an error if the value cannot be serialized.
     fn into_json_output(self) -> Result<ToolOutput, BoxError>;
 }
 
@@ -134,7 +135,7 @@ where
             `anyhow::Error`, a `BoxError` or a `String`"
 )]
 pub trait ToolFailure {
-    /// The error as layers pass it on.
+    /// Converts the error into the type that layers pass on.
     fn into_box(self) -> BoxError;
 }
 
@@ -145,7 +146,7 @@ impl<E: Into<BoxError>> ToolFailure for E {
     }
 }
 
-/// What a tool's function can take by reference.
+/// The types that a tool's function can take by reference.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the state of a tool",
     label = "not `Send + Sync + 'static`",

@@ -6,10 +6,10 @@ use tower_chat_core::ToolDefinition;
 
 use super::Tool;
 
-/// A set of tools, in the order in which the model is told about them. Cloning it is O(1).
+/// A set of tools, in the order in which they are declared to the model. Cloning it is O(1).
 ///
-/// Besides tools that run here it holds definitions that are only declared: a call of one of those
-/// goes back to the caller. Names are unique: [`with`](Self::with) replaces the tool of the same
+/// The set contains tools that run here, and definitions that are only declared. A call of a declared
+/// tool is returned to the caller. Names are unique: [`with`](Self::with) replaces the tool of the same
 /// name, at its index, and [`try_with`](Self::try_with) refuses it.
 ///
 /// ```
@@ -33,31 +33,31 @@ pub struct Tools(Arc<Set>);
 #[derive(Clone, Default)]
 struct Set {
     definitions: Vec<ToolDefinition>,
-    /// Beside each definition; `None` for one that is only declared.
+    /// The tool of each definition, or `None` for one that is only declared.
     tools: Vec<Option<Arc<dyn Tool>>>,
     indexes: HashMap<String, usize>,
     needs_approval: bool,
 }
 
 impl Tools {
-    /// No tools.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a tool; it replaces the one of its name.
+    /// Adds a tool. A tool with the same name is replaced.
     #[must_use]
     pub fn with(self, tool: impl Tool) -> Self {
         let definition = tool.definition().clone();
         self.put(definition, Some(Arc::new(tool)))
     }
 
-    /// Adds a tool.
+    /// Adds a tool. Use this method for tools from other sources, such as several MCP servers, where no
+    /// tool may replace another one.
     ///
     /// # Errors
     ///
-    /// [`DuplicateTool`], if the set has one of that name. Use it for tools that come from
-    /// elsewhere, such as several MCP servers, where one must not take another's name.
+    /// Returns [`DuplicateTool`] if the set has a tool of that name.
     pub fn try_with(self, tool: impl Tool) -> Result<Self, DuplicateTool> {
         let name = &tool.definition().name;
         if self.get(name).is_some() {
@@ -66,56 +66,56 @@ impl Tools {
         Ok(self.with(tool))
     }
 
-    /// Declares a tool that somebody else runs: its calls, and those beside them in the same
-    /// answer, go back to the caller unexecuted. Where one of those needs approval, only the calls of
-    /// declared tools go back: the others wait for approval and for the caller's results.
+    /// Declares a tool that the caller runs. Its calls, and the other calls of the same answer, are
+    /// returned to the caller unexecuted. If one of the other calls needs approval, only the calls of
+    /// declared tools are returned. The other calls wait for approval and for the caller's results.
     #[must_use]
     pub fn declare(self, definition: ToolDefinition) -> Self {
         self.put(definition, None)
     }
 
-    /// How many there are, declared ones included.
+    /// Returns the number of tools, including declared ones.
     pub fn len(&self) -> usize {
         self.0.definitions.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.definitions.is_empty()
     }
 
-    /// What the model is told, in order.
+    /// Returns the definitions that the model receives, in order.
     pub fn definitions(&self) -> &[ToolDefinition] {
         &self.0.definitions
     }
 
-    /// The definition of the tool with this name, declared or not.
+    /// Returns the definition of the tool with this name, declared or not.
     pub fn get(&self, name: &str) -> Option<&ToolDefinition> {
         Some(self.find(name)?.0)
     }
 
-    /// The tool with this name, if it runs here.
+    /// Returns the tool with this name, if it runs here.
     pub fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.find(name)?.1
     }
 
-    /// The definition of the tool with this name, and the tool if it runs here.
+    /// Returns the definition of the tool with this name, and the tool if it runs here.
     pub(crate) fn find(&self, name: &str) -> Option<(&ToolDefinition, Option<&Arc<dyn Tool>>)> {
         let index = self.index(name)?;
         Some((self.0.definitions.get(index)?, self.0.tools.get(index)?.as_ref()))
     }
 
-    /// The tools that run here.
+    /// Returns the tools that run here.
     pub(crate) fn runnable(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
         self.0.tools.iter().flatten()
     }
 
-    /// Whether a tool of the set needs approval.
+    /// Returns whether a tool of the set needs approval.
     pub fn any_needs_approval(&self) -> bool {
         self.0.needs_approval
     }
 
-    /// Whether both are the same set, not merely an equal one.
+    /// Returns whether both are the same set, and not only equal sets.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -165,12 +165,12 @@ impl fmt::Debug for Tools {
     }
 }
 
-/// A set of tools has one of that name already.
+/// The error for a set of tools that already has a tool of that name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is a tool named {name:?} already: rename one, or replace it with `Tools::with`")]
 #[non_exhaustive]
 pub struct DuplicateTool {
-    /// The name.
+    /// The name of the tool.
     pub name: String,
 }
 

@@ -1,4 +1,4 @@
-//! Sets of tools that change while runs are under way.
+//! Sets of tools that can change during runs.
 
 use std::{
     fmt,
@@ -7,13 +7,13 @@ use std::{
 
 use super::Tools;
 
-/// Where a tool loop takes its tools from. It asks again before each service call.
+/// The source of a tool loop's tools. The loop reads the source before each service call.
 ///
-/// [`Tools`] is the source that never changes, [`SharedTools`] one that can be changed from
-/// anywhere. Returning the same set (a clone) costs nothing; a set built anew for each call costs
-/// the copying of its definitions.
+/// [`Tools`] is a source that never changes, and [`SharedTools`] one that can be changed from any
+/// clone. Returning the same set (a clone) is free. A set that is built for each call costs a copy of
+/// its definitions.
 pub trait ToolSource: Send + Sync + 'static {
-    /// The tools as they are now.
+    /// Returns the current tools.
     fn tools(&self) -> Tools;
 }
 
@@ -31,8 +31,8 @@ impl<T: ToolSource + ?Sized> ToolSource for Arc<T> {
 
 /// A set of tools that all clones share and that can be changed at any time.
 ///
-/// A change is seen from the next service call on; the calls of an answer that is under way run
-/// with the tools its model was told about.
+/// A change takes effect at the next service call. The calls of the current answer run with the tools
+/// that were declared to the model.
 ///
 /// ```
 /// use serde_json::json;
@@ -51,7 +51,7 @@ impl<T: ToolSource + ?Sized> ToolSource for Arc<T> {
 pub struct SharedTools(Arc<RwLock<Tools>>);
 
 impl SharedTools {
-    /// Starts with these tools.
+    /// Creates a shared set with these tools.
     pub fn new(tools: Tools) -> Self {
         Self(Arc::new(RwLock::new(tools)))
     }
@@ -61,7 +61,7 @@ impl SharedTools {
         self.update(|_| tools);
     }
 
-    /// Replaces the set by one made of it. The function must not use this handle.
+    /// Replaces the set with the output of a function. The function must not use this handle.
     pub fn update(&self, change: impl FnOnce(Tools) -> Tools) {
         let mut tools = self.0.write().unwrap_or_else(PoisonError::into_inner);
         *tools = change(tools.clone());

@@ -6,21 +6,21 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Hands out the numbers of a run's sources, each once.
+/// Allocates the numbers of a run's sources.
 pub(crate) struct SourceNumbers {
-    /// The number after the highest that a source of the conversation has; asked once a run.
+    /// Returns the number after the highest source number of the conversation. Called once per run.
     first: Box<dyn Fn() -> u64 + Send + Sync>,
-    /// The next number; `None` until a tool has asked for one.
+    /// The next number. `None` until a tool has requested one.
     next: Mutex<Option<u64>>,
 }
 
 impl SourceNumbers {
-    /// Numbers from the one that a function finds, which is called for the first of them.
+    /// Creates an allocator. `first` is called once and returns the first number.
     pub(crate) fn from(first: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self { first: Box::new(first), next: Mutex::default() }
     }
 
-    /// The next `count` numbers.
+    /// Returns the next `count` numbers.
     pub(crate) fn take(&self, count: u64) -> Range<u64> {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let start = next.unwrap_or_else(&self.first);

@@ -1,4 +1,4 @@
-//! Tools whose arguments are a type.
+//! Tools with typed arguments.
 
 use std::{fmt, marker::PhantomData, time::Duration};
 
@@ -12,12 +12,12 @@ use tower_chat_schema::TypeSchema;
 
 use super::{IntoToolOutput, Tool, ToolContext, ToolError, ToolOutput};
 
-/// A tool made of an async closure whose arguments are a type: what the model is told of them, and
-/// what is read of its calls, comes from the type.
+/// A tool made of an async closure with typed arguments. The type defines the schema that the model
+/// receives, and how the arguments of calls are parsed.
 ///
-/// Arguments that are not of the type are an error result that names the field; the closure is not
-/// called. The documentation of the type's fields is their description. The schema is
-/// [portable](tower_chat_schema): every provider takes it.
+/// Arguments that do not match the type lead to an error result that names the field, and the closure
+/// is not called. The documentation of the type's fields becomes their description. The schema is
+/// [portable](tower_chat_schema): every provider accepts it.
 ///
 /// ```
 /// use schemars::JsonSchema;
@@ -57,10 +57,10 @@ where
     R: Future<Output = Result<O, BoxError>> + Send + 'static,
     O: IntoToolOutput,
 {
-    /// A tool that may run without approval. The description is for the model.
+    /// Creates a tool that runs without approval. The model receives the description.
     ///
     /// The error is a [`BoxError`], so that a closure can end with `Ok(...)` and use `?` on every other
-    /// error. For a function with an error type of its own there is [`of_fn`](TypedTool::of_fn).
+    /// error. For a function with its own error type, use [`of_fn`](TypedTool::of_fn).
     pub fn new(name: impl Into<String>, description: impl Into<String>, function: F) -> Self {
         let arguments = TypeSchema::of::<A>();
         let definition = ToolDefinition::new(name, description, arguments.portable().clone());
@@ -74,31 +74,31 @@ where
         self.define(ToolDefinition::needs_approval)
     }
 
-    /// Says that a call which may or may not have run can be run again: it only reads, or knows a
-    /// repetition by its [idempotency key](ToolContext::idempotency_key).
+    /// Declares that a call which may or may not have run can run again, because the tool only reads,
+    /// or recognises a repetition by its [idempotency key](ToolContext::idempotency_key).
     #[must_use]
     pub fn safe_to_retry(self) -> Self {
         self.define(ToolDefinition::safe_to_retry)
     }
 
-    /// Says that the tool can be run with what its `persist` hook stores of the arguments.
+    /// Declares that the tool can run with the arguments that its `persist` hook stores.
     #[must_use]
     pub fn accepts_stored_arguments(self) -> Self {
         self.define(ToolDefinition::accepts_stored_arguments)
     }
 
-    /// Asks providers that can to hold the model to the schema.
+    /// Requests that the model follows the schema strictly, from providers that support it.
     ///
-    /// It is not asked for where the type has a map in it, whose keys no schema names: providers
-    /// refuse the combination.
+    /// Has no effect if the type contains a map, because a schema does not name the keys of a map, and
+    /// providers refuse the combination.
     #[must_use]
     pub fn strict(self) -> Self {
         if self.arguments.is_closed() { self.define(ToolDefinition::strict) } else { self }
     }
 
-    /// Runs a call that fails again, up to `count` times, and makes the tool
-    /// [safe to retry](Self::safe_to_retry). The first time after `delay`, then after twice as long
-    /// each. A [`ToolError`] is final.
+    /// Repeats a call that fails up to `count` times, and makes the tool [safe to
+    /// retry](Self::safe_to_retry). The first repetition starts after `delay`, and each further one
+    /// after twice the previous delay. A [`ToolError`] is final.
     #[must_use]
     pub fn with_retries(mut self, count: u32, delay: Duration) -> Self {
         (self.retries, self.first_delay) = (count, delay);
