@@ -9,12 +9,14 @@ use tower_chat_core::{
 
 use crate::replay::ended_by;
 
-/// The messages of one response with their calls turned into approval requests, if any of the called
-/// tools needs approval; else the messages as they are. Calls that the response itself answers stay.
+/// Returns the messages of one response with their calls replaced by approval requests, if any of the
+/// called tools needs approval. Otherwise returns the messages unchanged. Calls that the response
+/// itself answers are not replaced.
 ///
-/// The whole batch waits together, because its results go back together: the requests of calls that
-/// need no approval are not `required`. The id of a request is made of the id of its message, so it is
-/// unique in the conversation. A message that was turned already comes back unchanged.
+/// The whole batch waits together, because its results are sent together: the requests of calls that
+/// need no approval are not `required`. The id of a request is generated from the id of its message,
+/// and is therefore unique in the conversation. A message whose calls were already replaced is returned
+/// unchanged.
 pub(crate) fn request_approvals_of(
     messages: Vec<Arc<Message>>,
     tools: &[ToolDefinition],
@@ -25,7 +27,7 @@ pub(crate) fn request_approvals_of(
     request_pending(messages, needs_approval(tools), |_| false)
 }
 
-/// The same where it is known which calls their caller executes: those stay calls.
+/// Like [`request_approvals_of`], but calls that the caller executes (`is_callers`) are not replaced.
 pub(crate) fn request_pending(
     messages: Vec<Arc<Message>>,
     needs_approval: impl Fn(&str) -> bool,
@@ -54,7 +56,7 @@ pub(crate) fn request_pending(
     messages.into_iter().map(&mut ask).collect()
 }
 
-/// The approval request of this id in a message, with the position of its call among the calls of
+/// Returns the approval request with this id in a message, and the index of its call among the calls of
 /// the message.
 pub(crate) fn find_request<'m>(
     message: &'m Message,
@@ -69,9 +71,9 @@ pub(crate) fn find_request<'m>(
     requests.find(|(_, request)| request.id == id)
 }
 
-/// The result of an approved call, if it stands behind everything that the model has said: the run
-/// that the call was approved for has not come to its end. `call` is the position of the call, if
-/// its message has an id.
+/// Returns the result of an approved call, if no answer of the model follows it. The run for which the
+/// call was approved is then incomplete. `call` is the position of the call, if its message has an id.
+/// `messages` are in reverse order.
 pub(crate) fn trailing_result_of<'m>(
     messages: impl Iterator<Item = &'m Arc<Message>>,
     call: Option<CallPosition>,
@@ -86,7 +88,7 @@ pub(crate) fn trailing_result_of<'m>(
     let parts = || answer.iter().flat_map(|message| &message.parts);
     let asks = parts()
         .any(|part| matches!(part, Part::ApprovalRequest(of_answer) if of_answer.id == request.id));
-    // A result without a position may answer a call of the last answer that has the same id.
+    // A result without a position may answer a call of the last answer with the same id.
     let is_of_other = !asks
         && parts().any(|part| matches!(part, Part::ToolCall(other) if other.id == request.call.id));
     let is_it = |result: &&ToolResult| match result.call {
@@ -95,7 +97,7 @@ pub(crate) fn trailing_result_of<'m>(
     };
     let mut found = trailing.iter().map(|message| (message, message.results().find(is_it)));
     let (message, result) = found.find_map(|(message, result)| Some((message, result?)))?;
-    // A run that was stopped is over. The messages of a run before it may be among these.
+    // A run that was stopped is complete. The trailing messages may include messages of an earlier run.
     let run_of = |message: &Message| message.id.map(|id| id.run);
     let mut of_run = trailing.iter().filter(|other| run_of(other) == run_of(message));
     let is_stopped = of_run.any(|other| ended_by(other) == Some(EndedBy::Stop));
@@ -108,7 +110,8 @@ fn needs_approval(tools: &[ToolDefinition]) -> impl Fn(&str) -> bool {
     |name| tools.iter().any(|tool| tool.needs_approval && tool.name == name)
 }
 
-/// `answered` says of each call whether the answer itself holds its result.
+/// Replaces the calls of a message. `answered` contains for each call whether the answer itself has its
+/// result.
 fn ask_for_all(
     message: Arc<Message>,
     answered: &mut impl Iterator<Item = bool>,

@@ -1,12 +1,13 @@
-//! Where the time comes from.
+//! The source of the time.
 
 use std::{fmt, sync::Arc, time::SystemTime};
 
 use tower_chat_core::store::author::milliseconds;
 
-/// Tells the time: when tools were started, when they had finished, and what is stale.
+/// Returns the current time, for the start and end of tools and for the freshness of results.
 ///
-/// Order never depends on it. The default is the system's clock; tests bring their own.
+/// The order of messages never depends on the clock. The default is the system's clock. Tests can set
+/// their own.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -18,17 +19,17 @@ use tower_chat_core::store::author::milliseconds;
 pub struct Clock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
 
 impl Clock {
-    /// A clock that asks a function.
+    /// Creates a clock that calls a function.
     pub fn new(now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
 
-    /// The time.
+    /// Returns the current time.
     pub fn now(&self) -> SystemTime {
         (self.0)()
     }
 
-    /// The time as it is stored; `None` if it is out of range.
+    /// Returns the current time in the stored precision, or `None` if it is out of range.
     pub(crate) fn whole_milliseconds(&self) -> Option<SystemTime> {
         milliseconds::time(milliseconds::of(self.now()))
     }

@@ -1,4 +1,4 @@
-//! What a persistence layer does at the end of a response, whole or streamed.
+//! The end of a response, whole or streamed, in a persistence layer.
 
 use std::{collections::VecDeque, future::Future, sync::Arc};
 
@@ -7,38 +7,40 @@ use tower_chat_core::{Answer, BoxError, ChatResponse, ChatUpdate, Message, Role,
 
 use crate::PersistenceError;
 
-/// The end of a response, as a persistence layer sees it. Dropping it means that the caller went
-/// away first.
+/// The handler of a persistence layer for the end of a response. Its drop before that end means that
+/// the caller has disconnected.
 pub(crate) trait Ending: Send + 'static {
-    /// Whether messages are shown while the answer is still coming. If not, they come with its
-    /// end, once they are durable. If so, a message that may be the last is held back until more
-    /// follows, and any other until there is nothing more for the moment: a caller who stops
-    /// reading at the last one must not lose it.
+    /// Whether messages are passed on before the end of the answer. If `false`, they are passed on at
+    /// its end, after they are durable. If `true`, a message that may be the last is held back until
+    /// another update arrives. Any other message is held back until no further update is available,
+    /// because a caller who stops reading at the last message must not lose the end of the run.
     const SHOWS_MESSAGES: bool;
 
-    /// More of the answer has come.
+    /// Handles an update of the answer.
     fn record_update(&mut self, _update: &ChatUpdate) {}
 
-    /// Whether the next message of the answer may be stored, with those before it.
+    /// Checks whether the next message of the answer may be stored, together with the messages before
+    /// it.
     ///
     /// # Errors
     ///
-    /// If it may not. The service call has failed with that, and nothing of the answer is stored.
+    /// Returns an error if it may not. The service call fails with this error, and nothing of the
+    /// answer is stored.
     fn check(&mut self, _message: &Message) -> Result<(), BoxError> {
         Ok(())
     }
 
-    /// The answer has come. Whatever is to be stored is submitted before the first await.
+    /// Handles the complete answer. All writes are submitted before the first await.
     fn complete(
         self,
         answer: Answer,
     ) -> impl Future<Output = Result<Answer, PersistenceError>> + Send;
 
-    /// The service failed.
+    /// Handles the failure of the service.
     fn fail(self, error: &BoxError) -> impl Future<Output = ()> + Send;
 }
 
-/// The response with the ending put between its last update and its caller.
+/// Returns the response, with the ending between its last update and its caller.
 pub(crate) async fn with_ending(
     response: Result<ChatResponse, BoxError>,
     mut ending: impl Ending,
@@ -61,10 +63,10 @@ pub(crate) async fn with_ending(
 
 struct Streamed<E> {
     response: ChatResponse,
-    /// Taken at the end of the response, whatever it is.
+    /// Taken at the end of the response, in every case.
     ending: Option<E>,
     messages: Vec<Arc<Message>>,
-    /// How many of the messages the caller was shown.
+    /// The number of messages that were passed on.
     released: usize,
     ready: VecDeque<ChatUpdate>,
 }
@@ -137,8 +139,8 @@ impl<E: Ending> Streamed<E> {
         self.released = self.messages.len();
     }
 
-    /// Whether a message is held back that is not the answer, and is shown as soon as nothing
-    /// more comes for the moment: its tools may be running.
+    /// Returns whether a message is held back that is not the final answer. Such a message is passed on
+    /// when no further update is available, because its tools may be running.
     fn shows_at_pause(&self) -> bool {
         let held = self.messages.get(self.released..).unwrap_or_default();
         E::SHOWS_MESSAGES && held.last().is_some_and(|message| !may_be_last(message))
@@ -156,7 +158,7 @@ impl<E: Ending> Streamed<E> {
     }
 }
 
-/// A message of the model that asks for nothing is the answer, unless something follows it.
+/// Returns whether a message may be the final answer: an assistant message without calls.
 fn may_be_last(message: &Message) -> bool {
     message.role == Role::Assistant && message.calls().next().is_none()
 }

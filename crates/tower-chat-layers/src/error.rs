@@ -1,4 +1,4 @@
-//! What the persistence layers report.
+//! The errors of the persistence layers.
 
 use std::{error::Error, fmt, sync::Arc, time::SystemTime};
 
@@ -12,10 +12,10 @@ use crate::{
     validate::InvalidMessages,
 };
 
-/// A persistence layer could not do its work.
+/// The error of a persistence layer.
 ///
-/// Layers report it as a boxed error; find it again with `downcast_ref`. Where the model had
-/// already answered, the error carries the answer.
+/// Layers return it as a boxed error, which `downcast_ref` finds. If the model had already answered,
+/// the error contains the answer.
 ///
 /// ```
 /// use tower_chat::{BoxError, PersistenceError};
@@ -38,71 +38,75 @@ use crate::{
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PersistenceError {
-    /// The request does not say which conversation it belongs to.
+    /// The request does not name its conversation.
     NoConversation {
-        /// The layer that needs one.
+        /// The layer that needs a conversation.
         layer: &'static str,
     },
     /// The stored history could not be read. The model was not called.
     NotLoaded {
         /// The conversation.
         key: ConversationKey,
-        /// Why.
+        /// The error of the store.
         source: StoreError,
     },
-    /// Something could not be stored.
+    /// A write could not be stored.
     NotStored(Box<NotStored>),
-    /// The service keeps the history itself, and so does a store.
+    /// The service stores the history, although a history store is configured.
     ServiceKeepsHistory {
         /// The conversation.
         key: ConversationKey,
-        /// The id the service returned.
+        /// The id that the service returned.
         service_id: Arc<str>,
-        /// What the service answered; nothing of it was stored. In per-run mode, where nothing of
-        /// the run is stored, what the run had added before comes first, results of tools included;
-        /// in the other modes those are stored, or in the record of tool calls.
+        /// The answer of the service, which is not stored. In per-run mode, where nothing of the run is
+        /// stored, the answer begins with the messages that the run had added before, results of tools
+        /// included. In the other modes those messages are stored, in the history or in the record of
+        /// tool calls.
         answer: Box<Answer>,
     },
-    /// The request names another service conversation than the one that is remembered.
+    /// The request names another service id than the stored one.
     ServiceIdMismatch {
         /// The conversation.
         key: ConversationKey,
         /// The id in the store.
         remembered: Arc<str>,
-        /// The id on the request.
+        /// The id in the request.
         requested: Arc<str>,
     },
-    /// The service returned no id for a conversation that it keeps.
+    /// The service returned no id for a conversation whose history it stores.
     ServiceIdMissing {
         /// The conversation.
         key: ConversationKey,
-        /// The id the request carried.
+        /// The id in the request.
         service_id: Arc<str>,
-        /// What the service answered; nothing of it was stored. In per-run mode, where nothing of
-        /// the run is stored, what the run had added before comes first, results of tools included;
-        /// in the other modes those are stored, or in the record of tool calls.
+        /// The answer of the service, which is not stored. In per-run mode, where nothing of the run is
+        /// stored, the answer begins with the messages that the run had added before, results of tools
+        /// included. In the other modes those messages are stored, in the history or in the record of
+        /// tool calls.
         answer: Box<Answer>,
     },
-    /// The service no longer has the history that the store refers to, and the record was not sent instead.
+    /// The service has lost the history that the store refers to, and the stored messages were not sent
+    /// instead.
     ServiceHistoryLost {
         /// The conversation.
         key: ConversationKey,
-        /// The id under which the service kept it.
+        /// The service id of the lost history.
         service_id: Arc<str>,
-        /// Whether the store has a record of the history.
+        /// Whether the store has recorded the history.
         is_recorded: bool,
-        /// How the service refused the request.
+        /// The error with which the service refused the request.
         source: BoxError,
     },
-    /// A service refuses a request for good, and content of its messages is likely at fault.
+    /// A service refuses a request for good, and content of its messages is probably the reason.
     ContentRefused {
         /// The conversation.
         key: ConversationKey,
         /// The service, the message and its content.
         mark: tower_chat_core::RefusalMark,
-        /// Whether the content is marked: later requests to the service have a sentence in its place.
+        /// Whether the content is marked. Later requests to the service then contain a sentence in its
+        /// place.
         is_marked: bool,
-        /// How the service refused the request.
+        /// The error with which the service refused the request.
         source: BoxError,
     },
     /// The mode needs a layer that is not in the stack.
@@ -110,129 +114,128 @@ pub enum PersistenceError {
         /// The conversation.
         key: ConversationKey,
     },
-    /// The model asked for a call that needs approval, and of which the tool's
-    /// [`persist`](crate::Tool::persist) hook keeps nothing, or of a call that waits with it: it
-    /// could not be run when it is approved. Approval was not asked for, nothing of the answer is
-    /// stored, and no tool of it was run.
+    /// The model requested a call that needs approval, but the tool's [`persist`](crate::Tool::persist)
+    /// hook does not allow the call, or another call of its batch, to be stored. The call could not be
+    /// run after its approval. Approval was not requested, nothing of the answer is stored, and none of
+    /// its tools was run.
     PendingCallNotKept {
         /// The conversation.
         key: ConversationKey,
-        /// The tool.
+        /// The name of the tool.
         tool: String,
-        /// The call's id, as the model is shown it.
+        /// The id of the call, as the model receives it.
         call_id: String,
-        /// What the hook did: it forgot the call, or failed, with the failure.
+        /// The outcome of the hook: it forgot the call, or failed, with the failure.
         reason: String,
-        /// What the service answered, with its calls as calls.
+        /// The answer of the service, with its calls as calls.
         answer: Box<Answer>,
     },
-    /// The layer stands below the tool loop, where each service call would be a run. The model was
-    /// not called.
+    /// The layer is below the tool loop, where each service call would be a run. The model was not
+    /// called.
     BelowToolLoop {
         /// The conversation.
         key: ConversationKey,
-        /// The layer.
+        /// The name of the layer.
         layer: &'static str,
     },
     /// The mode needs the layer above the tool loop.
     RunMissing {
         /// The conversation.
         key: ConversationKey,
-        /// The mode that was asked for.
+        /// The requested mode.
         mode: &'static str,
     },
-    /// Sources that were not cited are to be left out when a run is saved, and the run is saved bit
-    /// by bit. The model was not called.
+    /// Sources that were not cited should be removed when a run is saved, but the mode saves the run in
+    /// several writes. The model was not called.
     CitationsAtSave {
         /// The conversation.
         key: ConversationKey,
         /// The mode of the run.
         mode: PersistenceMode,
     },
-    /// Two layers of one kind are in the stack; both would store everything.
+    /// The stack contains two layers of the same kind, which would both store everything.
     LayerTwice {
-        /// The layer.
+        /// The name of the layer.
         layer: &'static str,
     },
-    /// The layers above and below the tool loop were given different stores.
+    /// The layers above and below the tool loop have different stores.
     DifferentStores {
         /// The conversation.
         key: ConversationKey,
     },
-    /// The tool loop sent stored messages again, but not as they are stored. The model was not called.
+    /// The tool loop sent stored messages again, but with differences. The model was not called.
     HistorySentAgain {
         /// The conversation.
         key: ConversationKey,
-        /// Where the request differs from what is stored, and in what.
+        /// The position and kind of the difference between the request and the stored messages.
         difference: TranscriptDifference,
     },
-    /// The request brings an answer that is stored already. The model was not called.
+    /// The request contains an answer that is already stored. The model was not called.
     TranscriptRepeated {
         /// The conversation.
         key: ConversationKey,
         /// The position of the message among the request's own, from 0.
         position: usize,
     },
-    /// The request repeats its conversation, and it goes another way than the stored one. The model
+    /// The request repeats its conversation with messages that differ from the stored ones. The model
     /// was not called.
     TranscriptDiverged {
         /// The conversation.
         key: ConversationKey,
-        /// The position of the first message, among the request's own and from 0, that is not in
-        /// the conversation after those before it.
+        /// The position of the first message that differs, among the request's own messages and from 0.
         position: usize,
     },
-    /// The request repeats its conversation and adds nothing. The model was not called.
+    /// The request repeats its conversation without a new message. The model was not called.
     NothingNew {
         /// The conversation.
         key: ConversationKey,
     },
-    /// The request belongs to a run that is stored in part, and another run has added to the
-    /// conversation since. The model was not called.
+    /// The request belongs to a run that is only partly stored, and another run has since added to the
+    /// conversation. The model was not called.
     RunOvertaken {
         /// The conversation.
         key: ConversationKey,
-        /// The run that was sent again.
+        /// The run of the request.
         run: RunId,
     },
-    /// A request goes on with a background answer and brings messages too.
+    /// A request continues a background answer, but also contains messages.
     MessagesWithContinuation {
-        /// How many it has.
+        /// The number of messages.
         messages: usize,
     },
-    /// Another run is under way on the conversation, in this process. The model was not called.
+    /// Another run is active on the conversation, in this process. The model was not called.
     RunUnderWay {
         /// The conversation.
         key: ConversationKey,
-        /// The run under way.
+        /// The active run.
         run: RunId,
     },
-    /// The conversation has an open run that another process holds: it is at work on the run, or
-    /// has died. The model was not called.
+    /// The conversation has an open run whose lease belongs to another process, which is working on the
+    /// run or has died. The model was not called.
     RunHeld {
         /// The conversation.
         key: ConversationKey,
-        /// The run.
+        /// The open run.
         run: RunId,
-        /// The [`StoreHandle::holder`](tower_chat_core::store::StoreHandle::holder) through which
-        /// it is written.
+        /// The [`StoreHandle::holder`](tower_chat_core::store::StoreHandle::holder) of the process with
+        /// the lease.
         holder: u64,
-        /// Until when it is held, by its process's clock, unless that renews it.
+        /// The end of the lease by that process's clock, unless the process renews it.
         until: SystemTime,
     },
-    /// The conversation has an open run, and the policy is to leave it alone.
+    /// The conversation has an open run, and the policy is to reject new runs.
     OpenRun {
         /// The conversation.
         key: ConversationKey,
         /// The open run.
         run: RunId,
     },
-    /// The request resumes a run that is open no more, and of which nothing is stored: it was
-    /// discarded meanwhile. The model was not called.
+    /// The request resumes a run that is no longer open and of which nothing is stored, because it was
+    /// discarded in the meantime. The model was not called.
     RunGone {
         /// The conversation.
         key: ConversationKey,
-        /// The run that was to be resumed.
+        /// The run of the request.
         run: RunId,
     },
     /// The open run of the conversation could not be ended.
@@ -241,19 +244,20 @@ pub enum PersistenceError {
         key: ConversationKey,
         /// The open run.
         run: RunId,
-        /// Why.
+        /// The error of the store.
         source: StoreError,
     },
-    /// The request says nothing that a model could answer to: neither it nor the history before it has
-    /// messages, or one of its messages has no content. The model was not called, and nothing is stored.
+    /// The request contains nothing that a model could answer: neither the request nor the history
+    /// before it has messages, or one of the request's messages has no content. The model was not
+    /// called, and nothing is stored.
     EmptyRequest {
         /// The conversation.
         key: ConversationKey,
-        /// What is empty.
+        /// The faults of the messages.
         source: InvalidMessages,
     },
-    /// The run is stored with other input than the request has: its id is an idempotency key, and
-    /// was used again. The model was not called, and nothing is stored.
+    /// The run is stored with an input that differs from that of the request. The id of a run is an
+    /// idempotency key, and was used again. The model was not called, and nothing is stored.
     RunIdReused {
         /// The conversation.
         key: ConversationKey,
@@ -441,7 +445,7 @@ impl Error for PersistenceError {
     }
 }
 
-/// The error of a service as the cause of one that is for good, whatever it says of retries itself.
+/// Returns the error of a service as a permanent error, regardless of its own retryability.
 pub(crate) fn for_good(source: BoxError) -> BoxError {
     match is_retryable(&*source) {
         Some(false) => source,
@@ -449,19 +453,20 @@ pub(crate) fn for_good(source: BoxError) -> BoxError {
     }
 }
 
-/// A write failed, and the policy is not to go on; or another run changed the conversation.
+/// The error for a write that failed under a policy that fails the call, or for a conversation that
+/// another run has changed.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", self.what_happened())]
 #[non_exhaustive]
 pub struct NotStored {
     /// The conversation.
     pub key: ConversationKey,
-    /// Why.
+    /// The error of the store.
     pub source: StoreError,
-    /// The messages that are neither in the store nor in its outbox: those of the failed write
-    /// and, at a conflict, those that were waiting in the outbox before it.
+    /// The messages that are neither in the store nor in its outbox: those of the failed write and,
+    /// after a conflict, those that were in the outbox before it.
     pub unsaved: Vec<Arc<Message>>,
-    /// The answer that the caller would have got.
+    /// The answer that the caller would have received.
     pub answer: Option<Answer>,
 }
 
@@ -479,7 +484,7 @@ impl NotStored {
         }
     }
 
-    /// The conflict with another run, if that is why.
+    /// Returns the conflict with another run, if a conflict is the reason.
     pub fn conflict(&self) -> Option<&Conflict> {
         match &self.source {
             StoreError::Conflict(conflict) => Some(conflict),
@@ -489,7 +494,7 @@ impl NotStored {
 }
 
 impl PersistenceError {
-    /// Whether sending the same request again may succeed.
+    /// Returns whether the same request may succeed if it is sent again.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::NotLoaded { source, .. } | Self::NotRecovered { source, .. } => {
@@ -511,7 +516,7 @@ impl PersistenceError {
         }
     }
 
-    /// What the model had answered, where it had.
+    /// Returns the answer of the model, if there is one.
     pub fn answer(&self) -> Option<&Answer> {
         match self {
             Self::NotStored(not_stored) => not_stored.answer.as_ref(),

@@ -10,9 +10,10 @@ use std::{
 use futures_core::future::BoxFuture;
 use tower_chat_core::{BoxError, ChatResponse};
 
-/// Resolves to the head of the response.
+/// The future of a response, which resolves to its head.
 ///
-/// Dropping it cancels the call; each layer's documentation says what is stored then.
+/// Dropping the future cancels the call. The documentation of each layer describes the stored messages
+/// in this case.
 pub struct ResponseFuture(BoxFuture<'static, Result<ChatResponse, BoxError>>);
 
 impl ResponseFuture {

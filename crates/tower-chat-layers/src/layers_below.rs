@@ -1,4 +1,4 @@
-//! Which layers of this crate stand below a layer: known before a request reaches any of them.
+//! Detects which layers of this crate are below a layer, before a request reaches any of them.
 
 use std::{
     cell::Cell,
@@ -8,7 +8,7 @@ use std::{
 
 use tower_service::Service;
 
-/// A layer of this crate that others have to know of.
+/// The layers of this crate that other layers detect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LayerKind {
     PerRunPersistence,
@@ -16,7 +16,7 @@ pub(crate) enum LayerKind {
     PerServiceCallPersistence,
 }
 
-/// How often services of each layer were polled for readiness on one thread.
+/// The numbers of readiness polls of the services of each layer on one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Polls {
     per_run: u64,
@@ -30,7 +30,7 @@ thread_local! {
     };
 }
 
-/// Notes that a service of this layer was polled for readiness.
+/// Records a readiness poll of a service of this layer.
 pub(crate) fn report_readiness_poll(layer: LayerKind) {
     let mut polls = POLLS.get();
     let count = match layer {
@@ -44,10 +44,10 @@ pub(crate) fn report_readiness_poll(layer: LayerKind) {
 
 /// The layers that were found below a service, shared by its clones.
 ///
-/// Readiness is the one question that tower passes down a stack before any request: a layer polls
-/// the service inside it, in the same call on the same thread. A layer of this crate counts that
-/// poll, so the layer above it finds the count changed. Nothing is sent, so a foreign service below
-/// cannot notice. What polls the service inside it elsewhere, such as tower's `Buffer`, hides it.
+/// tower passes only readiness polls down a stack before any request: a layer polls the inner service
+/// in the same call on the same thread. A layer of this crate counts each poll, and the layer above it
+/// compares the counts before and after. No data is sent, so other services below do not notice. A
+/// layer that polls its inner service elsewhere, such as tower's `Buffer`, hides the layers below it.
 #[derive(Debug, Default)]
 pub(crate) struct LayersBelow {
     per_run: AtomicBool,
@@ -56,7 +56,7 @@ pub(crate) struct LayersBelow {
 }
 
 impl LayersBelow {
-    /// Polls a service for readiness, and notes which layers were polled with it.
+    /// Polls a service for readiness, and records which layers were polled with it.
     pub(crate) fn poll_ready<S, R>(
         &self,
         service: &mut S,
@@ -80,7 +80,7 @@ impl LayersBelow {
         ready
     }
 
-    /// Whether a service of this layer was found.
+    /// Returns whether a service of this layer was found.
     pub(crate) fn holds(&self, layer: LayerKind) -> bool {
         match layer {
             LayerKind::PerRunPersistence => &self.per_run,

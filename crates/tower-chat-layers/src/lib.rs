@@ -80,7 +80,7 @@ mod utc;
 pub mod validate;
 mod yielding;
 
-/// What `#[tool]` expands to.
+/// The items that `#[tool]` expands to.
 #[doc(hidden)]
 pub mod __macro {
     pub use schemars;

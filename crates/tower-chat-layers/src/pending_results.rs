@@ -1,4 +1,4 @@
-//! Results that were left out of a history, for the run that goes on from there.
+//! Results that are only in the record, for the run that continues the conversation.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,11 +14,11 @@ use tower_chat_core::{
 
 use crate::replay::{DanglingCalls, Replay, mark_ended};
 
-/// The results of stored calls that the record holds and the history does not, as one message to
-/// give to the next run as its input; `None` if there are none.
+/// Returns the results of stored calls that are in the record and not in the history, as one message
+/// for the input of the next run. `None` if there are none.
 ///
-/// A run that ends with tool results which no service call has seen, because a tool ended it,
-/// leaves them in the record alone.
+/// If a tool ends a run, no service call sends the last tool results, and these results are only stored
+/// in the record.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -31,7 +31,7 @@ use crate::replay::{DanglingCalls, Replay, mark_ended};
 ///
 /// # Errors
 ///
-/// If the store cannot be read.
+/// Returns an error if the store cannot be read.
 pub async fn pending_results(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -45,12 +45,12 @@ pub async fn pending_results(
     Ok((!results.is_empty()).then(|| Message::tool_results(results)))
 }
 
-/// The messages of a history with the results that only the record of tool calls has, right after the calls that
-/// they answer, as the policy asks; `None` if there are none.
+/// Returns the messages of a history with the results that only the record of tool calls has, directly
+/// after their calls, by the policy. `None` if there are none.
 ///
 /// # Errors
 ///
-/// If the store cannot be read.
+/// Returns an error if the store cannot be read.
 pub async fn with_recorded_results(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -64,9 +64,9 @@ pub async fn with_recorded_results(
     completed_from_record(store, key, history, &replay, policy, &[]).await
 }
 
-/// The history with what the record knows of its dangling calls: their results right after them,
-/// as the policy asks and but for those that are `answered` otherwise, and marks on the answers of runs that a tool ended. `None` if the record
-/// knows nothing that changes the replay.
+/// Returns the history completed from the record: the results of its dangling calls directly after
+/// them, by the policy and without those in `answered`, and marks on the answers of runs that a tool
+/// ended. `None` if the record changes nothing in the replay.
 pub(crate) async fn completed_from_record(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -79,7 +79,7 @@ pub(crate) async fn completed_from_record(
     if dangling.is_empty() {
         return Ok(None);
     }
-    // A call beside a dangling one may have ended the run, and have its result by now.
+    // Another call of the same answer as a dangling one may have ended the run, and have its result.
     let asking = messages_of_answers_with(history, &dangling);
     let mut found = recorded_rows(store, key, history, &asking).await?;
     let ended = answers_that_ended(history, &found);
@@ -93,7 +93,8 @@ pub(crate) async fn completed_from_record(
     }
     let completes_all = policy == DanglingCalls::FromRecord;
     let mut completed = Messages::new();
-    // The results follow all messages of their answer, so that none of them is taken for another.
+    // The results follow all messages of their answer, so that each result is matched with the correct
+    // call.
     let mut results: Vec<ToolResult> = Vec::new();
     let mut before: Option<&Arc<Message>> = None;
     for message in history.messages.iter() {
@@ -120,7 +121,7 @@ pub(crate) async fn completed_from_record(
     Ok(Some(completed))
 }
 
-/// The messages of the answers with which a run ended on purpose.
+/// Returns the messages of the answers with which a run ended intentionally.
 fn answers_that_ended(
     history: &History,
     found: &HashMap<(MessageId, usize), ToolInvocation>,
@@ -133,7 +134,7 @@ fn answers_that_ended(
     messages_of_answers_with(history, &ending)
 }
 
-/// All messages of the answers that hold these calls.
+/// Returns all messages of the answers that contain these calls.
 fn messages_of_answers_with(history: &History, calls: &[(MessageId, usize)]) -> HashSet<MessageId> {
     let asking: HashSet<MessageId> = calls.iter().map(|(message, _)| *message).collect();
     if asking.is_empty() {
@@ -141,7 +142,7 @@ fn messages_of_answers_with(history: &History, calls: &[(MessageId, usize)]) -> 
     }
     let mut found = HashSet::new();
     let mut last: Option<&Arc<Message>> = None;
-    // The messages of one answer, and whether one of them holds such a call.
+    // The messages of one answer, and whether one of them contains such a call.
     let (mut answer, mut is_asking) = (Vec::new(), false);
     for message in history.messages.iter() {
         if !last.is_some_and(|last| AnswerKey::is_shared(last, message)) {
@@ -158,8 +159,8 @@ fn messages_of_answers_with(history: &History, calls: &[(MessageId, usize)]) -> 
     found
 }
 
-/// The results of calls that the record holds, in the order of the calls, if one of them has ended
-/// their run, or the calls were returned to the caller.
+/// Returns the recorded results of calls, in the order of the calls, if one of them has ended their
+/// run, or if the calls were returned to the caller.
 pub(crate) async fn results_of_ended_run(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -177,7 +178,7 @@ pub(crate) async fn results_of_ended_run(
     Ok(is_ended.then_some(results))
 }
 
-/// What the record knows of calls, those of unsaved writes included, by their positions.
+/// Returns the rows of calls by their positions, including those of unsaved writes.
 async fn recorded_calls(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -191,7 +192,8 @@ async fn recorded_calls(
     Ok(found)
 }
 
-/// The rows of all calls in these messages, those of unsaved writes included, by their positions.
+/// Returns the rows of all calls in these messages by their positions, including those of unsaved
+/// writes.
 async fn recorded_rows(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -216,9 +218,10 @@ async fn recorded_rows(
         .collect())
 }
 
-/// The result under the id by which the model knows the call, naming the call by position: a later
-/// run may have left a call with the same id without a result. It says that it has ended its run, so
-/// that later replays know why calls beside its own have no results.
+/// Returns the recorded result with the id by which the model knows the call and with the position of
+/// the call, because a later run may contain an unanswered call with the same id. The result is marked
+/// as the end of its run, so that later replays recognise why other calls of its answer have no
+/// results.
 fn named(invocation: &ToolInvocation) -> Option<ToolResult> {
     let mut result = named_as_stored(invocation)?;
     let (message, index) = (invocation.message, invocation.sequence_index);

@@ -1,4 +1,4 @@
-//! Whether an error ends a run for good.
+//! Decides whether an error ends a run for good.
 
 use std::error::Error;
 
@@ -8,14 +8,15 @@ use crate::{
 };
 
 impl JournalPolicy {
-    /// Whether a run that failed with this error, at this attempt, would fail again with the same
-    /// request.
+    /// Returns whether a run that failed with this error, at this attempt, would fail again with the
+    /// same request.
     pub(crate) fn is_refusal(&self, error: &(dyn Error + 'static), attempt: u32) -> bool {
         is_refusal(error).unwrap_or(attempt >= self.max_unclear_attempts)
     }
 }
 
-/// Whether a request failed before a service was asked: the stack, the store or a check has refused it.
+/// Returns whether a request failed before it reached a service, because the stack, the store or a
+/// check has refused it.
 pub(crate) fn is_before_service(error: &(dyn Error + 'static)) -> bool {
     match error.downcast_ref::<PersistenceError>() {
         Some(
@@ -26,17 +27,17 @@ pub(crate) fn is_before_service(error: &(dyn Error + 'static)) -> bool {
     }
 }
 
-/// The same of the error alone; `None` if nothing in its chain of sources says so.
+/// Returns whether the error is a refusal, or `None` if no error in its chain of sources decides it.
 fn is_refusal(error: &(dyn Error + 'static)) -> Option<bool> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(error) = error.downcast_ref::<ToolLoopError>() {
-            // A run whose calls are unknown waits for somebody who knows of them.
+            // A run with unknown calls waits for a decision of the application.
             let is_undecided = matches!(error, ToolLoopError::UnknownCalls { .. });
             return Some(!is_undecided && !error.is_retryable());
         }
         if let Some(error) = error.downcast_ref::<PersistenceError>() {
-            // What the store or the stack cannot do says nothing of the request.
+            // A failure of the store or the stack does not depend on the request.
             return Some(matches!(
                 error,
                 PersistenceError::Dangling { .. }

@@ -4,7 +4,7 @@ use std::{fmt, time::SystemTime};
 
 use tower_chat_core::store::{UtcDay, author::milliseconds};
 
-/// A time as RFC 3339 writes it, in UTC, to the second.
+/// Displays a time as RFC 3339 in UTC, with a precision of one second.
 pub(crate) struct Utc(pub(crate) SystemTime);
 
 impl fmt::Display for Utc {

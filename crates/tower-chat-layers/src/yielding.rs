@@ -1,17 +1,17 @@
-//! Long work between awaits lets the other tasks of its worker run.
+//! Yields during long work between awaits, so that the worker thread can run other tasks.
 //!
-//! A future that yields also ends there when its caller drops it. Small requests never yield.
+//! If the caller drops a future that has yielded, the future ends at that point. Small requests never
+//! yield.
 
 use std::sync::Arc;
 
 use tokio::task::yield_now;
 use tower_chat_core::Message;
 
-/// From so many parts on, one look at each of them takes a good part of a millisecond.
+/// The number of parts from which one pass over them takes a considerable part of a millisecond.
 pub(crate) const LARGE: usize = 512;
 
-/// Yields once, if these messages have so many parts that the next step of a request with them is
-/// long.
+/// Yields once if these messages have so many parts that the next step of a request takes long.
 pub(crate) async fn yield_if_large<'m>(messages: impl IntoIterator<Item = &'m Arc<Message>>) {
     if is_large(messages) {
         yield_now().await;

@@ -1,9 +1,9 @@
-//! How their types and ours become each other.
+//! Codecs between the types of other crates and those of this crate.
 
 use futures_core::future::BoxFuture;
 use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
 
-/// What a client of other types is asked, and what its answer means.
+/// The codec of a wrapped client: encodes requests for the client, and decodes its responses.
 ///
 /// ```
 /// use futures_util::{FutureExt, future::BoxFuture};
@@ -28,44 +28,48 @@ use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
 /// # assert_eq!(TextCodec.encode(ChatRequest::user("Hi.")).unwrap(), "Hi.");
 /// ```
 pub trait ClientCodec: Send + Sync + 'static {
-    /// What the client takes.
+    /// The request type of the client.
     type Request;
-    /// What it returns.
+    /// The response type of the client.
     type Response;
 
-    /// Their request for ours. The messages are complete: history first, every call answered. The
-    /// [options](ChatRequest::options) have the instructions and the tools: a model that is not told of
-    /// a tool never calls it. The guide's chapter about providers has a codec with all of it.
+    /// Encodes a `ChatRequest` as a request of the wrapped client. The messages are complete: history
+    /// first, every call answered. The [options](ChatRequest::options) contain the instructions and the
+    /// tools. A model that does not receive a tool never calls it. The guide's chapter about providers
+    /// has a codec with all of these fields.
     ///
     /// # Errors
     ///
-    /// If their type cannot say something of the request: what is left out without an error is missing
-    /// in every call.
+    /// Returns an error if the client's type cannot represent a part of the request. A part that is
+    /// omitted without an error is missing in every call.
     fn encode(&self, request: ChatRequest) -> Result<Self::Request, BoxError>;
 
-    /// Our response for theirs. Reading a body may wait; a stream of theirs becomes one of ours
-    /// with [`ChatResponse::stream`].
+    /// Decodes a response of the wrapped client. The future may wait for a body. A stream of the client
+    /// is converted with [`ChatResponse::stream`].
     fn decode(
         &self,
         response: Self::Response,
     ) -> BoxFuture<'static, Result<ChatResponse, BoxError>>;
 }
 
-/// What a stack is asked through other types, and how its answer is said in them.
+/// The codec of an exposed stack: decodes requests of the outer caller, and encodes the responses of
+/// the stack.
 pub trait ServerCodec: Send + Sync + 'static {
-    /// What callers send.
+    /// The request type of the callers.
     type Request;
-    /// What they get.
+    /// The response type of the callers.
     type Response: Send + 'static;
 
-    /// Our request for theirs; it names the conversation, if the stack keeps a history.
+    /// Decodes a request of the outer caller into a `ChatRequest`, which must name the conversation if
+    /// the stack stores a history.
     ///
     /// # Errors
     ///
-    /// If it is no request that makes sense here.
+    /// Returns an error if the request is not valid for the stack.
     fn decode(&self, request: Self::Request) -> Result<ChatRequest, BoxError>;
 
-    /// Their response for ours. A type for whole answers [collects](ChatResponse::collect) it.
+    /// Encodes a response for the outer caller. A codec for whole answers
+    /// [collects](ChatResponse::collect) the response.
     fn encode(
         &self,
         response: ChatResponse,

@@ -1,4 +1,4 @@
-//! A whole stack, as a service of other types.
+//! Exposes a whole stack as a service with other types.
 
 use std::{
     fmt,
@@ -13,8 +13,8 @@ use tower_service::Service;
 
 use super::ServerCodec;
 
-/// Turns a stack into a service of other types, by a [`ServerCodec`], so that it can stand where
-/// their client stood.
+/// Converts a stack into a service with other types, with a [`ServerCodec`]. The service can then
+/// replace a client with these types.
 ///
 /// ```
 /// use futures_util::{FutureExt, future::BoxFuture};
@@ -56,7 +56,7 @@ pub struct ExposeLayer<C> {
 }
 
 impl<C> ExposeLayer<C> {
-    /// A layer with a codec.
+    /// Creates a layer with a codec.
     pub fn new(codec: C) -> Self {
         Self { codec: Arc::new(codec) }
     }
@@ -82,7 +82,7 @@ impl<S, C> Layer<S> for ExposeLayer<C> {
     }
 }
 
-/// The service that [`ExposeLayer`] makes.
+/// The service that [`ExposeLayer`] creates.
 pub struct ExposeService<S, C> {
     stack: S,
     codec: Arc<C>,

@@ -1,4 +1,4 @@
-//! The layer that makes a model client.
+//! The layer that creates a model client.
 
 use std::{fmt, sync::Arc};
 
@@ -6,10 +6,10 @@ use tower_layer::Layer;
 
 use super::AdaptService;
 
-/// Turns a client of other types into a model client, by a [`ClientCodec`](super::ClientCodec).
+/// Converts a client with other types into a model client, with a [`ClientCodec`](super::ClientCodec).
 ///
-/// Like every model client it refuses a request that carries the sentinel. The client's own layers
-/// stay where they are, below it.
+/// Like every model client, the result refuses a request with the sentinel. The client's own layers
+/// remain below it.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -46,7 +46,7 @@ pub struct AdaptLayer<C> {
 }
 
 impl<C> AdaptLayer<C> {
-    /// A layer with a codec.
+    /// Creates a layer with a codec.
     pub fn new(codec: C) -> Self {
         Self { codec: Arc::new(codec) }
     }

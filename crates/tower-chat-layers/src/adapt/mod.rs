@@ -1,8 +1,8 @@
-//! Tower clients that exist already, with request and response types of their own.
+//! Adapters for existing tower clients with their own request and response types.
 //!
-//! A codec says how their types and ours become each other. [`AdaptLayer`] turns a service of
-//! their types into a model client; [`ExposeLayer`] turns a whole stack back into a service of
-//! their types. With both, these layers go into the middle of an existing stack of other types:
+//! A codec converts between their types and ours. [`AdaptLayer`] converts a service with their types
+//! into a model client. [`ExposeLayer`] converts a whole stack into a service with their types. With
+//! both, these layers can be in the middle of an existing stack with other types:
 //!
 //! ```text
 //! their layers
@@ -14,9 +14,9 @@
 //!             their client          Service<TheirRequest>
 //! ```
 //!
-//! The adapted client sees history, tools and all in their request type. What layers say to each
-//! other travels in [`ChatRequest::extensions`](crate::ChatRequest): a codec whose request
-//! type has extensions too carries them over, so that their layers below can see the run.
+//! The adapted client receives the history and the tools in its own request type. Layers exchange data
+//! in [`ChatRequest::extensions`](crate::ChatRequest). A codec whose request type also has extensions
+//! copies them, so that the client's layers below have access to the run.
 
 mod codec;
 mod expose;

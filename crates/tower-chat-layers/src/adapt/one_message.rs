@@ -1,4 +1,4 @@
-//! A whole run, for those who expect one message.
+//! Converts the answer of a whole run into one message.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use tower_chat_core::{
     pairing::{CallLog, LoggedCall},
 };
 
-/// What a caller sees of an answer where an answer is one message of the model.
+/// Returns an answer as one message, for a caller that expects one message of the model.
 ///
-/// It is the last message of the model. The texts of the messages before it, which the model wrote
-/// between calls of tools that ran in the stack, come first, a blank line between two. It has the
-/// calls of all messages of the model's last answer. Those that
-/// the answer itself answers are left out, and so are those that wait for approval; the others
-/// have the ids by which their results will be known, also where the model gave none.
+/// The message is the last message of the model. It begins with the texts of the earlier messages,
+/// which the model wrote between calls of tools that ran in the stack, separated by blank lines. It
+/// contains the calls of all messages of the model's last answer, without those that the answer itself
+/// answers and those that wait for approval. Each call has the id that its result must use, also if the
+/// model set none.
 ///
 /// ```
 /// use tower_chat::{adapt::as_one_message, *};
@@ -37,7 +37,7 @@ pub fn as_one_message(answer: &Answer) -> Message {
     let Some((last, earlier)) = last_answer.split_last() else {
         return Message::new(Role::Assistant, Vec::new());
     };
-    // Without the messages before it: an id may have been used before, by a call that was answered.
+    // Without the earlier messages, because a call that was answered may have used the same id.
     let log = CallLog::of(last_answer.iter().chain(results).map(|message| &**message));
     let mut calls = log.calls().iter();
     let mut earlier_calls = Vec::new();
@@ -67,8 +67,8 @@ fn is_pending(call: &ToolCall) -> bool {
     !call.provider_executed
 }
 
-/// The parts of a message of the last answer, without the calls that have a result or wait for
-/// approval. The others have the ids by which their results will be known.
+/// Returns the parts of a message of the last answer, without the calls that have a result or wait for
+/// approval. The other calls have the ids that their results must use.
 fn open_parts<'l>(
     message: &Message,
     logged: &mut impl Iterator<Item = &'l LoggedCall>,

@@ -12,7 +12,7 @@ use tower_service::Service;
 use super::ClientCodec;
 use crate::ResponseFuture;
 
-/// The model client that [`AdaptLayer`](super::AdaptLayer) makes.
+/// The model client that [`AdaptLayer`](super::AdaptLayer) creates.
 pub struct AdaptService<S, C> {
     client: S,
     codec: Arc<C>,

@@ -1,13 +1,13 @@
-//! What a caller of a stalled model client gets.
+//! The error of a stalled model client.
 
 use std::time::Duration;
 
 use tower_chat_core::Retryability;
 
-/// A model client sent nothing for too long.
+/// The error for a model client that sent nothing for too long.
 ///
-/// The same request may succeed: [`is_retryable`](crate::is_retryable) says so, and what is stored is
-/// what the persistence mode states for a service call that fails.
+/// The same request may succeed: [`is_retryable`](crate::is_retryable) returns `Some(true)`. The stored
+/// messages are those that the persistence mode defines for a failed service call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{} for {after:?}: the call was given up, and can be sent again",
@@ -16,7 +16,7 @@ use tower_chat_core::Retryability;
 )]
 #[non_exhaustive]
 pub struct IdleTimeoutExceeded {
-    /// How long nothing arrived.
+    /// The time without an update.
     pub after: Duration,
     /// Whether the answer had begun. A whole answer begins when it is complete.
     pub has_begun: bool,

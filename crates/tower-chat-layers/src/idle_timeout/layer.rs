@@ -1,4 +1,4 @@
-//! The layer.
+//! The layer that limits silence.
 
 use std::time::Duration;
 
@@ -6,20 +6,19 @@ use tower_layer::Layer;
 
 use super::IdleTimeoutService;
 
-/// Gives up a call whose model client sends nothing for too long.
+/// Fails a call whose model client sends nothing for too long.
 ///
-/// It bounds the time from the call to the head of the response, and in a streamed answer the time
-/// between two updates; the error is an [`IdleTimeoutExceeded`](super::IdleTimeoutExceeded), in the
-/// stream as its last item. The time runs only while the caller waits for the next update, so that a
-/// caller who reads slowly is not mistaken for a model that stalls. A caller who never reads is bounded
-/// by [`ChatPipelineBuilder::deadline`](crate::ChatPipelineBuilder::deadline), whose time runs without
-/// being polled. Only updates count: a service that
-/// keeps a connection open with pings, and sends no text, is silent. Limits by the byte are those of
-/// the transport (tower-http's `ResponseBodyTimeoutLayer`). The call is dropped at the limit, which
-/// hangs up.
+/// The layer limits the time from the call to the head of the response, and in a streamed answer the
+/// time between two updates. The error is an [`IdleTimeoutExceeded`](super::IdleTimeoutExceeded), which
+/// is the last item of a stream. The time is only measured while the caller waits for the next update,
+/// because a slow caller is not a stalled model. For a caller that never reads, use
+/// [`ChatPipelineBuilder::deadline`](crate::ChatPipelineBuilder::deadline), whose time does not depend
+/// on polls. Only updates count: a service that only sends pings is silent. The transport can limit the
+/// time between bytes (tower-http's `ResponseBodyTimeoutLayer`). At the limit the call is dropped,
+/// which closes the connection.
 ///
-/// See the [module](super) for its place in a stack. The timer is tokio's: it needs a runtime whose
-/// time is enabled, and obeys a paused clock in tests.
+/// The [module](super) describes the position in a stack. The timer is tokio's. It needs a runtime with
+/// time enabled, and follows a paused clock in tests.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
@@ -46,14 +45,14 @@ pub struct IdleTimeout {
 }
 
 impl IdleTimeout {
-    /// Bounds every wait by the same time.
+    /// Creates a layer with the same limit for every wait.
     pub fn new(limit: Duration) -> Self {
         Self { before_head: limit, between_updates: limit }
     }
 
-    /// Bounds the wait for the head by another time. An answer that is not streamed arrives with its
-    /// head, so it needs as long as the model takes for all of it; a streamed one needs as long as the
-    /// model thinks before its first word.
+    /// Sets another limit for the wait for the head. An answer that is not streamed arrives with its
+    /// head, so the limit must cover the whole answer. For a streamed answer, the limit must cover the
+    /// time until the first update.
     pub fn before_head(mut self, limit: Duration) -> Self {
         self.before_head = limit;
         self

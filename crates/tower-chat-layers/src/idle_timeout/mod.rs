@@ -1,10 +1,10 @@
-//! A limit on silence: how long a model client may send nothing, before its answer and within it.
+//! A limit on the silence of a model client, before its answer and within it.
 //!
-//! `tower::timeout` ends with the head of a response, so a streamed answer that stalls is never
-//! found by it. [`IdleTimeout`] bounds each wait: for the head, and for every update after it. An
-//! answer may take as long as it likes while more of it arrives.
+//! `tower::timeout` ends with the head of a response, and does not detect a streamed answer that
+//! stalls. [`IdleTimeout`] limits each wait: for the head, and for every update after it. The total
+//! time of an answer is not limited while updates arrive.
 //!
-//! # Where it stands
+//! # Position in a stack
 //!
 //! ```text
 //! PerRunPersistence
@@ -15,12 +15,13 @@
 //!           model client
 //! ```
 //!
-//! What is stored is what the persistence mode says for a service call that fails. A retry above it
-//! sends a call again whose head was late; an answer that had begun is not sent again by a retry,
-//! but the same request, sent again by its caller, goes on after what is stored.
+//! The stored messages are those that the persistence mode defines for a failed service call. A retry
+//! above this layer repeats a call whose head was late. It does not repeat a call whose answer had
+//! begun, but the same request, sent again by its caller, continues after the stored messages.
 //!
-//! Above `PerServiceCallPersistence` the persister sees a caller who goes away, instead of a service
-//! that failed. Above the tool loop the time that tools take counts as silence of the model.
+//! If this layer is above `PerServiceCallPersistence`, the persister sees a caller that disconnects,
+//! instead of a failed service. If it is above the tool loop, the time of tools counts as silence of
+//! the model.
 
 mod error;
 mod layer;

@@ -1,4 +1,4 @@
-//! The service.
+//! The service of the layer.
 
 use std::{
     task::{Context, Poll},
@@ -13,7 +13,7 @@ use tower_service::Service;
 use super::{IdleTimeout, IdleTimeoutExceeded};
 use crate::ResponseFuture;
 
-/// The service that [`IdleTimeout`] makes. The wait until it is ready is not bounded.
+/// The service that [`IdleTimeout`] creates. The wait for its readiness is not limited.
 #[derive(Debug, Clone)]
 pub struct IdleTimeoutService<S> {
     inner: S,
@@ -56,8 +56,8 @@ where
     }
 }
 
-/// The response, dropped when an update takes too long. A complete answer whose stream does not end in
-/// time ends without an error.
+/// Returns the response, which is dropped when an update takes too long. If the answer is complete but
+/// its stream does not end in time, the response ends without an error.
 fn bounded(response: ChatResponse, limit: Duration) -> ChatResponse {
     let unread = Some((response, false));
     ChatResponse::forward(stream::unfold(unread, move |unread| async move {

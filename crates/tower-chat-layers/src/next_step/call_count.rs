@@ -1,21 +1,21 @@
-//! How many calls one answer of the model may hold.
+//! Limits the number of calls in one answer of the model.
 
 use tower_chat_core::{Message, Part};
 
 /// Counts the calls of one answer as its messages arrive.
 ///
-/// The first layer that would store the answer counts, so that nothing of an answer over the limit
-/// is stored; the tool loop counts too, before any tool runs, for stacks without such a layer.
+/// The first layer that would store the answer counts, so that nothing of an answer over the limit is
+/// stored. The tool loop also counts before any tool runs, for stacks without such a layer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallCount {
     limit: Option<usize>,
     calls: usize,
 }
 
-/// An answer holds more calls than the tool loop allows.
+/// The error for an answer with more calls than the tool loop allows.
 #[derive(Debug)]
 pub(crate) struct TooManyCalls {
-    /// How many had arrived.
+    /// The number of calls that had arrived.
     pub(crate) calls: usize,
     pub(crate) limit: usize,
 }
@@ -25,11 +25,11 @@ impl CallCount {
         Self { limit, calls: 0 }
     }
 
-    /// Counts the calls of the next message of the answer, those that a provider ran included.
+    /// Counts the calls of the next message of the answer, including those that a provider ran.
     ///
     /// # Errors
     ///
-    /// If there are more than the limit allows.
+    /// Returns an error if there are more calls than the limit allows.
     pub(crate) fn take(&mut self, message: &Message) -> Result<(), TooManyCalls> {
         let Some(limit) = self.limit else { return Ok(()) };
         let is_call = |part: &&Part| matches!(part, Part::ToolCall(_) | Part::ApprovalRequest(_));

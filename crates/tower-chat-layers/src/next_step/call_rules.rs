@@ -1,4 +1,4 @@
-//! Who answers a call: a tool of the loop, or the caller.
+//! Decides who answers a call: a tool of the loop, or the caller.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{
     tool::{PendingCall, Tools},
 };
 
-/// What happens when the model calls a tool that nobody knows.
+/// How a tool loop handles a call of an unknown tool.
 ///
 /// ```
 /// use tower_chat::{ToolLoop, Tools, tool_loop::UnknownTools};
@@ -22,15 +22,15 @@ use crate::{
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum UnknownTools {
-    /// The call gets an error result that says so, and the run goes on.
+    /// The call gets an error result that names the unknown tool, and the run continues.
     #[default]
     ErrorResult,
-    /// All calls of the answer are returned to the caller, unexecuted; where one of them needs
-    /// approval, those of unknown tools.
+    /// Returns all calls of the answer to the caller, unexecuted. If one of them needs approval, only
+    /// the calls of unknown tools are returned.
     Return,
 }
 
-/// Who answers a call, by the name of its tool.
+/// The rules that decide who answers a call, by the name of its tool.
 #[derive(Clone, Copy)]
 pub(crate) struct CallRules<'a> {
     pub(crate) tools: &'a Tools,
@@ -40,7 +40,7 @@ pub(crate) struct CallRules<'a> {
 }
 
 impl CallRules<'_> {
-    /// Whether the caller of the loop executes it.
+    /// Returns whether the caller of the loop executes the tool.
     pub(crate) fn is_callers(&self, name: &str) -> bool {
         match self.tools.find(name) {
             Some((_, tool)) => tool.is_none(),
@@ -51,14 +51,14 @@ impl CallRules<'_> {
         }
     }
 
-    /// Whether it runs here, and only once somebody has approved it.
+    /// Returns whether the tool runs here and needs approval.
     fn needs_approval(&self, name: &str) -> bool {
         let found = self.tools.find(name);
         found.is_some_and(|(definition, tool)| tool.is_some() && definition.needs_approval)
     }
 
-    /// The messages of a response, its calls turned into requests for approval if one of them needs
-    /// it. What the caller executes stays a call.
+    /// Returns the messages of a response, with its calls replaced by approval requests if one of them
+    /// needs approval. Calls that the caller executes are not replaced.
     pub(crate) fn request_approvals(&self, messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
         if !self.tools.any_needs_approval() {
             return messages;
@@ -66,9 +66,9 @@ impl CallRules<'_> {
         request_pending(messages, |name| self.needs_approval(name), |name| self.is_callers(name))
     }
 
-    /// What follows an answer, as far as its calls say it: limits and queued messages are not looked
-    /// at. Calls that are `settled` have their results already, and need neither approval nor the
-    /// caller, whatever tools there are now.
+    /// Returns the step that follows from the calls of an answer, without limits and queued messages.
+    /// Calls that are `settled` already have their results, and need neither approval nor the caller,
+    /// regardless of the current tools.
     pub(crate) fn step_after(
         &self,
         answer: &[Arc<Message>],
@@ -76,7 +76,7 @@ impl CallRules<'_> {
     ) -> NextStep {
         let calls = pending_calls(answer);
         if calls.is_empty() {
-            // A persister below has turned the calls into requests for approval already.
+            // A persister below has already replaced the calls by approval requests.
             let is_asking = answer.iter().any(|message| asks_for_approval(message));
             return match (is_asking, is_paused(answer)) {
                 (true, _) => NextStep::ReturnCalls,
@@ -102,12 +102,12 @@ impl CallRules<'_> {
     }
 }
 
-/// Whether the service stopped in the middle of an answer, and goes on with it if it is sent the same
-/// messages again, with the answer so far as the last of them.
+/// Returns whether the service paused an answer, and continues it if it receives the same messages
+/// again, with the answer until now as the last of them.
 ///
-/// Anthropic does so when its own tools were called often in one answer
-/// (<https://docs.claude.com/en/docs/build-with-claude/handling-stop-reasons>: `pause_turn`), and when it has
-/// compacted the context (`compaction`).
+/// Anthropic pauses if its own tools were called often in one answer
+/// (<https://docs.claude.com/en/docs/build-with-claude/handling-stop-reasons>: `pause_turn`), and after
+/// a compaction of the context (`compaction`).
 pub(crate) fn is_paused(answer: &[Arc<Message>]) -> bool {
     let reason = answer.last().and_then(|last| last.finish_reason.as_ref());
     let Some(FinishReason::Other(reason)) = reason else { return false };

@@ -1,6 +1,6 @@
-//! What follows an answer of the model. It is decided once: by the layer that stores the answer, so
-//! that the start of a tool or the end of the run is stored with it, and by the tool loop where no
-//! such layer stands below.
+//! Decides the next step after an answer of the model. The layer that stores the answer decides once,
+//! so that the start of a tool or the end of the run is stored with the answer. Without such a layer
+//! below, the tool loop decides.
 
 mod call_count;
 mod call_rules;
@@ -20,29 +20,30 @@ pub(crate) use self::{
 };
 use crate::tool::{CallOfRun, Tools};
 
-/// How many paused answers of one run go on. Anthropic pauses an answer after 10 calls of its own tools by
-/// default; a run that pauses without end must end all the same.
+/// The maximum number of paused answers of one run that are continued. Anthropic pauses an answer after
+/// 10 calls of its own tools by default. The limit ends a run that would pause forever.
 pub(crate) const MAX_PAUSES: u32 = 16;
 
-/// What follows a complete answer of the model.
+/// The next step after a complete answer of the model.
 #[derive(Clone)]
 pub(crate) enum NextStep {
-    /// The calls get their results here, and the model is called again.
+    /// The loop answers the calls, and calls the model again.
     RunTools(Vec<PlannedCall>),
-    /// The model is called again, with a message that was queued.
+    /// The loop calls the model again, with a queued message.
     CallAgain,
-    /// The model is called again with the same messages: its answer is paused, and goes on with the next.
+    /// The loop calls the model again with the same messages, because the answer was paused and the
+    /// next one continues it.
     GoOn,
-    /// The run ends, and the calls of the answer become requests for approval.
+    /// The run ends, and the calls of the answer become approval requests.
     AskApproval,
-    /// The run ends, and the calls go back to the caller, as calls or as requests for approval.
+    /// The run ends, and the calls are returned to the caller, as calls or as approval requests.
     ReturnCalls,
     /// The run ends with this answer.
     Finish,
 }
 
 impl NextStep {
-    /// Whether the run ends with the answer.
+    /// Returns whether the run ends with the answer.
     pub(crate) fn ends_run(&self) -> bool {
         match self {
             Self::RunTools(_) | Self::CallAgain | Self::GoOn => false,
@@ -51,35 +52,35 @@ impl NextStep {
     }
 }
 
-/// How a tool loop decides what follows the answer to a service call: a request extension that it
-/// puts on the request of that call, for the layer below that stores the answer.
+/// How a tool loop decides the next step after a service call: a request extension of that call, for
+/// the layer below that stores the answer.
 #[derive(Clone)]
 pub(crate) struct LoopPolicy {
     pub(crate) tools: Tools,
-    /// The caller's options, for the tools they declare.
+    /// The caller's options, for the tools that they declare.
     pub(crate) options: Arc<ChatOptions>,
     pub(crate) unknown_tools: UnknownTools,
-    /// All rounds are used up: the model was given no tools.
+    /// The run has no round left, and the model received no tools.
     pub(crate) is_last_call: bool,
-    /// The calls of an answer run at the same time.
+    /// The calls of an answer run concurrently.
     pub(crate) concurrent: bool,
-    /// How many tool calls a run may make.
+    /// The maximum number of tool calls of a run.
     pub(crate) max_calls: Option<usize>,
-    /// How many the run has made.
+    /// The number of tool calls that the run has made.
     pub(crate) tool_calls: usize,
     pub(crate) max_calls_per_answer: Option<usize>,
-    /// How many more paused answers of the run go on.
+    /// The number of further paused answers of the run that are continued.
     pub(crate) pauses_left: u32,
     pub(crate) handle: RunHandle,
 }
 
 impl LoopPolicy {
-    /// A count of the calls of the answer.
+    /// Returns a counter for the calls of the answer.
     pub(crate) fn call_count(&self) -> CallCount {
         CallCount::up_to(self.max_calls_per_answer)
     }
 
-    /// Who answers the calls of the answer.
+    /// Returns the rules that decide who answers the calls of the answer.
     pub(crate) fn rules(&self) -> CallRules<'_> {
         CallRules {
             tools: &self.tools,
@@ -88,7 +89,7 @@ impl LoopPolicy {
         }
     }
 
-    /// What follows an answer.
+    /// Returns the next step after an answer.
     pub(crate) fn next_step(&self, answer: &[Arc<Message>]) -> NextStep {
         match self.rules().step_after(answer, |_| false) {
             NextStep::RunTools(_) if self.is_last_call => NextStep::Finish,
@@ -108,7 +109,7 @@ impl LoopPolicy {
         }
     }
 
-    /// The calls that start as soon as the answer is stored.
+    /// Returns the calls that start as soon as the answer is stored.
     pub(crate) fn first_calls(&self, step: &NextStep) -> Vec<CallOfRun> {
         let NextStep::RunTools(calls) = step else { return Vec::new() };
         let to_run = calls.iter().filter(|call| matches!(call.action, Action::Run(_)));

@@ -1,4 +1,4 @@
-//! The calls of an answer that wait for a result.
+//! Finds the calls of an answer that need a result.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use tower_chat_core::{Message, pairing::CallLog};
 
 use crate::tool::PendingCall;
 
-/// The calls that nothing in the answer itself answers.
+/// Returns the calls that the answer itself does not answer.
 pub(crate) fn pending_calls(messages: &[Arc<Message>]) -> Vec<PendingCall> {
     let calls = PendingCall::of_answer(messages);
     if calls.is_empty() || messages.iter().all(|message| message.results().next().is_none()) {

@@ -1,4 +1,4 @@
-//! A call, and where its result comes from.
+//! A call and the origin of its result.
 
 use std::sync::Arc;
 
@@ -13,16 +13,17 @@ pub(crate) struct PlannedCall {
     pub(crate) action: Action,
 }
 
-/// Where a call's result comes from.
+/// The origin of a call's result.
 #[derive(Clone)]
 pub(crate) enum Action {
     Run(Arc<dyn Tool>),
     Refuse(Refusal),
-    /// It was run by an earlier attempt at the run, or by an earlier run that it was approved for.
+    /// The call was run by an earlier attempt at the run, or by an earlier run for which it was
+    /// approved.
     Reuse(Box<(ToolResult, ToolReport)>),
 }
 
-/// Why a call is not run, although it gets a result.
+/// The reason why a call is not run, although it gets a result.
 #[derive(Debug, Clone)]
 pub(crate) enum Refusal {
     UnknownTool,
@@ -34,12 +35,12 @@ pub(crate) enum Refusal {
     },
     /// The run was stopped.
     Stopped,
-    /// A token limit or a filter ended the answer inside of the call.
+    /// A token limit or a filter ended the answer inside the call.
     CutOff,
 }
 
 impl PlannedCall {
-    /// A call that is run, if its tool is known and it is whole.
+    /// Creates a planned call, which is run if its tool is known and the call is complete.
     pub(crate) fn run(pending: PendingCall, tools: &Tools) -> Self {
         if pending.call().is_cut_off {
             return Self { pending, action: Action::Refuse(Refusal::CutOff) };
@@ -56,18 +57,18 @@ impl PlannedCall {
         Self { pending, action }
     }
 
-    /// Whether its tool is to run.
+    /// Returns whether the tool of the call will run.
     pub(crate) fn is_to_run(&self) -> bool {
         matches!(self.action, Action::Run(_))
     }
 
-    /// A call that somebody refused.
+    /// Creates a planned call that was rejected.
     pub(crate) fn rejected(pending: PendingCall, reason: Option<String>) -> Self {
         Self { pending, action: Action::Refuse(Refusal::Rejected { reason }) }
     }
 }
 
-/// Refuses those of the calls to run that are over the budget of a run which has made some already.
+/// Refuses the calls over the budget of a run that has already made `made` calls.
 pub(crate) fn charge(calls: &mut [PlannedCall], made: usize, budget: Option<usize>) {
     let Some(budget) = budget else { return };
     let to_run = calls.iter_mut().filter(|call| call.is_to_run());

@@ -1,4 +1,4 @@
-//! Puts the layers where they belong, and refuses what cannot work.
+//! Builds a stack with the layers in the correct order, and refuses configurations that cannot work.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -19,19 +19,20 @@ use crate::{
     validate::ValidateTranscript,
 };
 
-/// Collects what a [`ChatPipeline`] is made of.
+/// Builds a [`ChatPipeline`].
 ///
-/// The layers, from the outside in: `Telemetry` of runs, deadline, `PerRunPersistence`, `ToolLoop`,
-/// `PerServiceCallPersistence`, `Telemetry` of service calls, `ValidateTranscript`, the client.
+/// The layers, from the outermost to the innermost: `Telemetry` of runs, deadline, `PerRunPersistence`,
+/// `ToolLoop`, `PerServiceCallPersistence`, `Telemetry` of service calls, `ValidateTranscript`, the
+/// client.
 ///
 /// | `use_client_as_is` | mode | what is built |
 /// |---|---|---|
 /// | no | per run | tool loop; the run is appended at its end |
 /// | no | per service call | tool loop; the layer under it appends each service call |
-/// | yes | per run | nothing inside the client is touched; the run is appended at its end. Its tool rounds are stored where a layer sees them: in the messages of the answer, as a [`ToolLoop`] returns them, or by a `PerServiceCallPersistence` below the client's own loop. Else the first run warns |
-/// | yes | per service call | the client's own stack must hold `PerServiceCallPersistence`; if it does not, the run warns, or fails before the model is called ([`MissingPersister`](crate::MissingPersister)) |
+/// | yes | per run | the client is not changed; the run is appended at its end. Its tool rounds are stored if a layer sees them: in the messages of the answer, as a [`ToolLoop`] returns them, or by a `PerServiceCallPersistence` below the client's own loop. Otherwise the first run logs a warning |
+/// | yes | per service call | the client's own stack must contain `PerServiceCallPersistence`; otherwise the run logs a warning, or fails before the model is called ([`MissingPersister`](crate::MissingPersister)) |
 ///
-/// Without a store the pipeline keeps no history.
+/// Without a store the pipeline stores no history.
 #[must_use = "a builder does nothing until it is built"]
 pub struct ChatPipelineBuilder<S> {
     client: S,
@@ -70,8 +71,8 @@ impl<S> ChatPipelineBuilder<S> {
         }
     }
 
-    /// Instructions for every request that has none of its own: they are sent with each service
-    /// call and never stored.
+    /// Sets the instructions of every request without its own. The instructions are sent with each
+    /// service call and never stored.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -96,31 +97,32 @@ impl<S> ChatPipelineBuilder<S> {
         self
     }
 
-    /// The tools the model may ask for, with the tool loop's defaults.
+    /// Sets the tools that the model may call, with the tool loop's defaults.
     pub fn tools(mut self, tools: impl ToolSource) -> Self {
         self.tools = Some(Arc::new(tools));
         self
     }
 
-    /// A tool loop with settings of its own, instead of [`tools`](Self::tools).
+    /// Sets a tool loop with its own settings, in place of [`tools`](Self::tools).
     pub fn tool_loop(mut self, tool_loop: ToolLoop) -> Self {
         self.tool_loop = Some(tool_loop);
         self
     }
 
-    /// No tool loop: tool calls go back to the caller as they come.
+    /// Removes the tool loop. Tool calls are returned to the caller unchanged.
     pub fn without_tool_loop(mut self) -> Self {
         self.no_tool_loop = true;
         self
     }
 
-    /// Keeps the history of conversations in a store.
+    /// Stores the history of conversations in a store.
     pub fn history(mut self, store: impl HistoryStore) -> Self {
         self.store = Some(shared(TracedStore::new(store)));
         self
     }
 
-    /// When messages become durable. A request extension of the same type chooses for one request.
+    /// Sets when messages become durable. A request extension of the same type overrides the mode for
+    /// one request.
     ///
     /// ```
     /// use tower_chat::prelude::*;
@@ -149,57 +151,58 @@ impl<S> ChatPipelineBuilder<S> {
         self
     }
 
-    /// All other choices about persistence.
+    /// Sets all other policies of persistence.
     pub fn policy(mut self, policy: PersistencePolicy) -> Self {
         self.policy = Some(policy);
         self
     }
 
-    /// Takes the client with a tool loop and a `PerServiceCallPersistence` of its own, and adds
-    /// nothing between it and the run.
+    /// Uses a client with its own tool loop and its own `PerServiceCallPersistence`, and adds no layer
+    /// between the client and the run.
     pub fn use_client_as_is(mut self, as_is: bool) -> Self {
         self.client_as_is = as_is;
         self
     }
 
-    /// Takes the time from another clock than the system's, for the record of tool calls and for
-    /// what is stale.
+    /// Sets the clock for the record of tool calls and for the freshness of results, in place of the
+    /// system's clock.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Whether to check every request right before the client: one that every provider would
-    /// refuse fails before the model is paid. On by default in builds with debug assertions, off
-    /// in others. It costs some 30 ns a message, history included.
+    /// Sets whether every request is checked directly before the client. A request that every provider
+    /// would refuse then fails before the paid service call. On by default in builds with debug
+    /// assertions, off in others. The check costs about 30 ns per message, history included.
     pub fn validate_transcripts(mut self, validate: bool) -> Self {
         self.validator = validate.then(ValidateTranscript::new);
         self
     }
 
-    /// The name of the agent in the spans of its runs: see [`telemetry`](crate::telemetry).
+    /// Sets the name of the agent in the spans of its runs: see [`telemetry`](crate::telemetry).
     pub fn agent_name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.agent = self.agent.with_name(name);
         self
     }
 
-    /// The name of the provider in the spans of service calls. A client that is used as it is makes
-    /// these spans itself.
+    /// Sets the name of the provider in the spans of service calls. A client that is used as it is
+    /// creates these spans itself.
     pub fn provider_name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.chat = self.chat.with_name(name);
         self
     }
 
-    /// Whether spans have what users, models and tools write; by default they do not.
+    /// Sets whether spans contain the text of users, models and tools. Off by default.
     pub fn record_content(mut self, record: bool) -> Self {
         self.agent = self.agent.with_content(record);
         self
     }
 
-    /// Bounds the whole answer, streamed ones to their end. At the deadline the run is dropped,
-    /// and stored as for a caller who goes away, even if the caller does not read the response. The
-    /// time runs in a task of its own, from the first poll of the call on. A service call that stalls is found sooner by an
-    /// [`IdleTimeout`](crate::idle_timeout::IdleTimeout) over the client.
+    /// Limits the time of the whole answer, until the end of a streamed one. At the deadline the run is
+    /// dropped and stored as for a caller that disconnects, also if the caller does not read the
+    /// response. A separate task measures the time from the first poll of the call. An
+    /// [`IdleTimeout`](crate::idle_timeout::IdleTimeout) over the client detects a stalled service call
+    /// earlier.
     pub fn deadline(mut self, after: Duration) -> Self {
         self.deadline = Some(after);
         self
@@ -209,13 +212,14 @@ impl<S> ChatPipelineBuilder<S> {
 impl<S: ModelClient> ChatPipelineBuilder<S> {
     /// Builds the pipeline.
     ///
-    /// A persister in the client that the pipeline adds again is found by the first call, which it
-    /// refuses before the model is called: [`PersistenceError::LayerTwice`](crate::PersistenceError),
-    /// or a [`ToolLoopError`](crate::ToolLoopError) where a tool loop stands between them.
+    /// If the client already contains a persister that the pipeline adds again, the first call detects
+    /// it, and refuses the request before the model is called:
+    /// [`PersistenceError::LayerTwice`](crate::PersistenceError), or a
+    /// [`ToolLoopError`](crate::ToolLoopError) if a tool loop is between them.
     ///
     /// # Errors
     ///
-    /// [`BuildError`], where the configuration contradicts itself.
+    /// Returns [`BuildError`] if the configuration contradicts itself.
     pub fn build(self) -> Result<ChatPipeline, BuildError> {
         self.check()?;
         let Self { client, tools, tool_loop, no_tool_loop, client_as_is, .. } = self;
@@ -237,7 +241,7 @@ impl<S: ModelClient> ChatPipelineBuilder<S> {
         };
         let mut policy = self.policy.unwrap_or_default();
         if client_as_is {
-            // What the client's own stack holds is its owner's choice.
+            // The owner of the client decides which layers the client's own stack contains.
             policy.missing_persister.get_or_insert(MissingPersister::Warn);
         }
         let mut above = PerRunPersistence::new(store.clone())
@@ -289,7 +293,7 @@ fn maybe<S: ModelClient>(tool_loop: Option<ToolLoop>, inner: S) -> Boxed {
     }
 }
 
-/// Gives the instructions to a request that has none.
+/// Adds the instructions to a request without its own.
 fn instruct(instructions: Option<Arc<str>>) -> impl Fn(ChatRequest) -> ChatRequest + Clone {
     move |mut request| {
         if let (Some(instructions), None) = (&instructions, &request.options.instructions) {

@@ -1,13 +1,14 @@
-//! What a pipeline can be built over.
+//! The services that a pipeline can call.
 
 use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
 use tower_service::Service;
 
 /// A model client, or a stack over one, that a [`ChatPipeline`](super::ChatPipeline) can call.
 ///
-/// Every service is one that fits the bounds: the pipeline clones it for each run, and is itself
-/// shared between threads. A boxed service has to be a `tower::util::BoxCloneSyncService`, since a
-/// `BoxService` cannot be cloned and a `BoxCloneService` cannot be shared.
+/// Every service that satisfies the bounds implements this trait. The pipeline clones the service for
+/// each run, and is itself shared between threads. A boxed service must be a
+/// `tower::util::BoxCloneSyncService`, because a `BoxService` cannot be cloned and a `BoxCloneService`
+/// cannot be shared.
 ///
 /// ```
 /// use tower::{service_fn, util::BoxCloneSyncService};
@@ -38,7 +39,7 @@ pub trait ModelClient:
 {
 }
 
-// So that the compiler says what is written above, and not which bound failed first.
+// With this attribute the compiler prints the message above, and not the first bound that failed.
 #[diagnostic::do_not_recommend]
 impl<S> ModelClient for S where
     S: Service<ChatRequest, Response = ChatResponse, Error: Into<BoxError>, Future: Send>

@@ -1,4 +1,4 @@
-//! A deadline for the whole answer, to the end of its stream.
+//! A deadline for the whole answer, until the end of its stream.
 
 use std::{
     fmt,
@@ -21,21 +21,21 @@ use tracing::Instrument;
 
 use crate::ResponseFuture;
 
-/// The answer was not complete in time.
+/// The error for an answer that was not complete in time.
 ///
-/// What is stored then is what the persistence mode states for a caller who goes away.
+/// The stored messages are those that the persistence mode defines for a caller that disconnects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the answer was not complete after {after:?}")]
 #[non_exhaustive]
 pub struct DeadlineExceeded {
-    /// The time it was given.
+    /// The time limit.
     pub after: Duration,
 }
 
-/// Bounds a whole answer. tower's own timeout bounds a streamed one only up to its head, and
-/// `IdleTimeout` one service call.
+/// Limits the time of a whole answer. tower's own timeout limits a streamed answer only until its head,
+/// and `IdleTimeout` limits one service call.
 ///
-/// The time runs from the first poll of the call, whether or not the caller polls again: a task drops
+/// The time begins at the first poll of the call, whether or not the caller polls again. A task drops
 /// the call, or the response, at the deadline.
 #[derive(Debug, Clone)]
 pub(super) struct Deadline<S> {
@@ -78,7 +78,7 @@ where
     }
 }
 
-/// The response, with an error at its end if the deadline came before [`ChatUpdate::Finish`].
+/// Returns the response, with an error at its end if the deadline passed before [`ChatUpdate::Finish`].
 fn bounded(response: UntilDeadline<ChatResponse>, after: Duration) -> ChatResponse {
     let mut response = Some(response);
     let mut is_complete = false;
@@ -109,9 +109,9 @@ struct UntilDeadline<T> {
 }
 
 struct Polled<T> {
-    /// `None` once it was dropped.
+    /// `None` after the drop.
     value: Option<T>,
-    /// Of the last poll that was pending.
+    /// The waker of the last pending poll.
     waker: Option<Waker>,
 }
 
@@ -127,12 +127,12 @@ impl<T: Send + 'static> UntilDeadline<T> {
                 waker.wake();
             }
         };
-        // What is logged while the value is dropped belongs to the run.
+        // Events that are logged during the drop belong to the span of the run.
         let timer = tokio::spawn(timer.in_current_span()).abort_handle();
         Self { polled, timer }
     }
 
-    /// Polls the value; `None` after the deadline.
+    /// Polls the value. Returns `None` after the deadline.
     fn poll<R>(
         &self,
         cx: &mut Context<'_>,
@@ -155,7 +155,7 @@ impl<T> Drop for UntilDeadline<T> {
     }
 }
 
-/// Takes the value out, so that it is dropped while nothing is locked.
+/// Removes the value, because it must be dropped without the lock.
 fn take<T>(polled: &Mutex<Polled<T>>) -> Polled<T> {
     let mut polled = lock(polled);
     Polled { value: polled.value.take(), waker: polled.waker.take() }

@@ -1,22 +1,22 @@
-//! What cannot be built.
+//! The errors of the pipeline builder.
 
 use crate::PersistenceMode;
 
-/// A pipeline's configuration contradicts itself.
+/// The error for a pipeline whose configuration contradicts itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The client is used as it is, so nothing could call the tools.
+    /// The client is used as it is, and no layer could run the tools.
     #[error(
         "tools were given, but the client is used as it is and gets no tool loop: \
          put ToolLoop into the client's own stack, or drop use_client_as_is"
     )]
     ToolsForClientAsIs,
-    /// There is no tool loop that could call the tools.
+    /// The pipeline has no tool loop that could run the tools.
     #[error("tools were given, but the pipeline has no tool loop: drop without_tool_loop")]
     ToolsWithoutLoop,
-    /// Sources that were not cited are to be left out when a run is saved, in a mode that saves it
-    /// bit by bit.
+    /// Sources that were not cited should be removed when a run is saved, in a mode that saves the run
+    /// in several writes.
     #[error(
         "uncited sources cannot be left out when a run is saved, because {mode:?} mode stores \
          results before the answer cites them: choose CompactionTime::AtReplay, or another mode"
@@ -25,7 +25,7 @@ pub enum BuildError {
         /// The mode.
         mode: PersistenceMode,
     },
-    /// Nothing can be persisted without a store.
+    /// A persistence mode or policy was set without a store.
     #[error("a persistence mode or policy was chosen, but no store: add history(store)")]
     NoStore,
 }

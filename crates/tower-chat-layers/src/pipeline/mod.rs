@@ -1,4 +1,4 @@
-//! The whole stack from one builder.
+//! Builds the whole stack with one builder.
 
 mod builder;
 mod client;
@@ -41,8 +41,8 @@ use crate::ResponseFuture;
 /// # }).unwrap();
 /// ```
 ///
-/// A program that has one pipeline and many tasks clones it, which is cheap: a clone has the same
-/// tools and the same store. [`ServiceExt::oneshot`](tower::ServiceExt::oneshot) waits until a clone is
+/// A program with one pipeline and many tasks clones the pipeline. A clone is cheap, and shares the
+/// tools and the store. [`ServiceExt::oneshot`](tower::ServiceExt::oneshot) waits until a clone is
 /// ready and sends one request:
 ///
 /// ```
@@ -61,8 +61,8 @@ use crate::ResponseFuture;
 pub struct ChatPipeline(BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>);
 
 impl ChatPipeline {
-    /// Builds a pipeline over a client: a model client, or a model client below ordinary tower
-    /// layers (retry, [`IdleTimeout`](crate::idle_timeout::IdleTimeout), cache).
+    /// Creates the builder of a pipeline over a client: a model client, or a model client below
+    /// ordinary tower layers (retry, [`IdleTimeout`](crate::idle_timeout::IdleTimeout), cache).
     pub fn builder<S>(client: S) -> ChatPipelineBuilder<S>
     where
         S: ModelClient + Service<ChatRequest, Response = ChatResponse>,

@@ -1,4 +1,4 @@
-//! How journaled runs are written, and how they are taken up again.
+//! The policies for writing and resuming journaled runs.
 
 use std::{fmt, sync::Arc, time::Duration, time::SystemTime};
 
@@ -6,7 +6,7 @@ use tower_chat_core::{ConversationKey, RunId};
 
 use crate::ToolOutput;
 
-/// The choices about journaled runs.
+/// The policy for journaled runs.
 ///
 /// ```
 /// use std::time::Duration;
@@ -30,31 +30,31 @@ pub struct JournalPolicy {
 }
 
 impl JournalPolicy {
-    /// For how long after its last sign of life other processes leave a run alone, 15 seconds by
-    /// default. While it is under way it renews its lease by itself, three times in this time; a
-    /// run that failed or was dropped gives it back at once. With [`Duration::ZERO`] there is no
-    /// lease: an open run may be taken up right away. A store that one process at a time uses says
-    /// so itself, when it is opened, and no run in it takes a lease then
+    /// Sets how long a run's lease lasts after its last renewal, 15 seconds by default. An active run
+    /// renews its lease automatically, three times in this period. A run that failed or was dropped
+    /// returns it immediately. With [`Duration::ZERO`] there is no lease, and an open run may be taken
+    /// over immediately. A store that only one process at a time can use declares this when it is
+    /// opened, and its runs take no lease
     /// ([`StoreHandle::exclusive`](tower_chat_core::store::StoreHandle::exclusive)).
     ///
-    /// In the other modes a run holds the approved calls whose tools it runs for so long, and renews that in
-    /// the same way.
+    /// In the other modes, the claims of a run on approved calls last for the same time, and are
+    /// renewed in the same way.
     ///
-    /// A run whose lease was taken over cannot write, however long it sleeps; the lease only says
-    /// when that is polite. It is compared with the clock of the process that asks.
+    /// A run whose lease was taken over can never write again. The lease only defines from when another
+    /// process may take the run over. It is compared with the clock of the process that reads it.
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// How long a run waits for the lease of another process to end, 60 seconds by default. It
-    /// waits only where it was told to: under
-    /// [`ConcurrentRuns::Queue`](crate::ConcurrentRuns::Queue), or by
-    /// [`RecoveryPolicy::with_max_wait`](crate::recovery::RecoveryPolicy::with_max_wait), which has its own limit. Past the
-    /// limit it fails with [`PersistenceError::RunHeld`](crate::PersistenceError::RunHeld).
+    /// Sets how long a run waits for the end of another process's lease, 60 seconds by default. A run
+    /// only waits under [`ConcurrentRuns::Queue`](crate::ConcurrentRuns::Queue), or with
+    /// [`RecoveryPolicy::with_max_wait`](crate::recovery::RecoveryPolicy::with_max_wait), which has its
+    /// own limit. After the limit the run fails with
+    /// [`PersistenceError::RunHeld`](crate::PersistenceError::RunHeld).
     ///
-    /// The wait is counted by tokio's clock; whether the lease has ended, by the layer's
+    /// The wait is measured with tokio's clock, and the end of the lease with the layer's
     /// [`Clock`](crate::Clock).
     #[must_use]
     pub fn with_max_lease_wait(mut self, most: Duration) -> Self {
@@ -62,40 +62,40 @@ impl JournalPolicy {
         self
     }
 
-    /// What becomes of a run whose caller disconnects before its end.
+    /// Sets how a run is handled whose caller disconnects before its end.
     #[must_use]
     pub fn on_disconnect(mut self, on_disconnect: OnDisconnect) -> Self {
         self.on_disconnect = on_disconnect;
         self
     }
 
-    /// What becomes of a run that the service refuses for good.
+    /// Sets how a run is handled that the service refuses for good.
     #[must_use]
     pub fn on_refusal(mut self, on_refusal: OnRefusal) -> Self {
         self.on_refusal = on_refusal;
         self
     }
 
-    /// How often a run may fail with errors that do not say whether they are for good
-    /// ([`is_retryable`](tower_chat_core::is_retryable) gives `None`) before the next of them counts
-    /// as a refusal; 3 attempts by default, at least 1. Every attempt at the run counts, one that
-    /// ended with its process too.
+    /// Sets how often a run may fail with errors of unknown retryability
+    /// ([`is_retryable`](tower_chat_core::is_retryable) returns `None`) before the next such error
+    /// counts as a refusal. The default is 3 attempts, the minimum 1. Every attempt at the run counts,
+    /// including attempts that ended with their process.
     #[must_use]
     pub fn with_max_unclear_attempts(mut self, attempts: u32) -> Self {
         self.max_unclear_attempts = attempts.max(1);
         self
     }
 
-    /// What a new run does with an open one on its conversation.
+    /// Sets how a new run handles an open run on its conversation.
     #[must_use]
     pub fn on_open_run(mut self, on_open_run: OnOpenRun) -> Self {
         self.on_open_run = on_open_run;
         self
     }
 
-    /// What becomes of calls that may or may not have run, where their tool does not say that it
-    /// is [safe to retry](tower_chat_core::ToolDefinition::safe_to_retry). A request extension of
-    /// the same type chooses for one run.
+    /// Sets how calls are handled that may or may not have run, unless their tool is declared [safe to
+    /// retry](tower_chat_core::ToolDefinition::safe_to_retry). A request extension of the same type
+    /// overrides the setting for one run.
     #[must_use]
     pub fn with_unknown_calls(mut self, unknown_calls: UnknownCalls) -> Self {
         self.unknown_calls = unknown_calls;
@@ -117,80 +117,80 @@ impl Default for JournalPolicy {
     }
 }
 
-/// What a new run does with an open run on its conversation that nobody works on.
+/// How a new run handles an open run on its conversation on which no process works.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnOpenRun {
-    /// Resumes it to its end first, with the new request's options, then begins; what that came
-    /// to is in [`Finish::recovered`](crate::Finish::recovered). A run whose caller has
-    /// disconnected is not resumed, because that caller no longer waits for its answer: it is
-    /// committed as it is, as by [`Commit`](Self::Commit), and no service call is made for it.
+    /// Resumes the open run to its end first, with the new request's options, and then begins.
+    /// [`Finish::recovered`](crate::Finish::recovered) contains the answer of the open run. If the
+    /// caller of the open run has disconnected, it no longer waits for the answer. Such a run is
+    /// committed in its current state, as by [`Commit`](Self::Commit), without a service call.
     #[default]
     Recover,
-    /// Commits what is there, repaired so that it is valid, then begins.
+    /// Commits the open run in its current state, repaired to be valid, and then begins.
     Commit,
-    /// Discards it, then begins.
+    /// Discards the open run, and then begins.
     Discard,
     /// Fails with [`PersistenceError::OpenRun`](crate::PersistenceError::OpenRun).
     Reject,
 }
 
-/// What becomes of a journaled run whose caller disconnects before its end: the response or the
-/// future of the call is dropped, the task is aborted, or a timeout above the layers fires.
+/// How a journaled run is handled whose caller disconnects before its end: the response or the future
+/// of the call is dropped, the task is aborted, or a timeout above the layers fires.
 ///
-/// The process that has the run carries this out, so it does not hold for a run whose process died:
-/// such a run stays open, and [`OnOpenRun`] says what becomes of it.
+/// The process of the run applies this policy. A run whose process died remains open, and [`OnOpenRun`]
+/// applies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnDisconnect {
-    /// It stays open, with a mark that its caller is gone. The same request sent again and
-    /// [`recover`](crate::recovery::recover) go on with it. A new request commits it as it is before it
-    /// begins, under [`OnOpenRun::Recover`] too, and pays nothing for it.
+    /// The run remains open, with a mark that its caller has disconnected. The same request sent again
+    /// and [`recover`](crate::recovery::recover) continue it. A new request commits it in its current
+    /// state before it begins, also under [`OnOpenRun::Recover`], without a paid service call.
     #[default]
     LeaveOpen,
-    /// It is committed as it is, with a result for every call that has none.
+    /// The run is committed in its current state, with a result for every call without one.
     Commit,
-    /// It is discarded.
+    /// The run is discarded.
     Discard,
 }
 
-/// What becomes of a journaled run that fails for good: its service, or a layer below, reports an
-/// error of which [`is_retryable`](tower_chat_core::is_retryable) says that the same request would
-/// fail again, or which says nothing of itself for the
-/// [last attempt](JournalPolicy::with_max_unclear_attempts).
+/// How a journaled run is handled that fails for good. The service, or a layer below, reports an error
+/// for which [`is_retryable`](tower_chat_core::is_retryable) returns that the same request would fail
+/// again, or an error of unknown retryability at the [last
+/// attempt](JournalPolicy::with_max_unclear_attempts).
 ///
-/// It is decided when the run fails before the model has answered anything, and when a new request
-/// fails to resume it. A run that fails later stays open: its own caller may know better.
+/// The policy applies when the run fails before any answer of the model, and when a new request fails
+/// to resume it. A run that fails later remains open, and its own caller can decide.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnRefusal {
-    /// It is committed as it is, its input too: the model knows what its tools have done, and a reader
-    /// sees the question.
+    /// The run is committed in its current state, including its input. The model then knows the effects
+    /// of its tools, and a reader sees the question.
     #[default]
     Commit,
-    /// A run that nothing was answered in is discarded, its input with it. One that has answers is
-    /// committed as it is.
+    /// A run without an answer is discarded, including its input. A run with answers is committed in
+    /// its current state.
     KeepAnswers,
-    /// It is discarded.
+    /// The run is discarded.
     Discard,
-    /// It stays open, and every later request fails as it did, until somebody ends it.
+    /// The run remains open, and every later request fails in the same way until the application ends
+    /// the run.
     LeaveOpen,
 }
 
-/// How an open run ends if it is not resumed.
+/// How an open run ends without being resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunEnd {
-    /// What is staged becomes part of the history, with an answer to every call that has none: its
-    /// recorded result, or that it may or may not have run, or that it was not run.
+    /// The staged messages become part of the history, with a result for every call without one: its
+    /// recorded result, or an error that the call may or may not have run, or that it was not run.
     Commit,
-    /// Nothing of it is left, but for what the record says of calls that earlier runs had asked
-    /// for and that were approved.
+    /// Everything of the run is removed, except the record of approved calls of earlier runs.
     Discard,
 }
 
 impl OnRefusal {
-    /// How a run ends; `None` if it stays open.
+    /// Returns how a run ends, or `None` if it remains open.
     pub(crate) fn end(self, has_answers: bool) -> Option<RunEnd> {
         match (self, has_answers) {
             (Self::KeepAnswers, true) | (Self::Commit, _) => Some(RunEnd::Commit),
@@ -200,7 +200,7 @@ impl OnRefusal {
     }
 }
 
-/// What becomes of a call that was started and has no outcome, when its run is resumed.
+/// How a call without an outcome is handled when its run is resumed.
 ///
 /// ```
 /// use tower_chat::{ToolOutput, recovery::{JournalPolicy, UnknownAnswer, UnknownCalls}};
@@ -223,18 +223,18 @@ impl OnRefusal {
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum UnknownCalls {
-    /// The model is told that the call may or may not have taken effect.
+    /// The model receives an error result that says that the call may or may not have taken effect.
     #[default]
     Answer,
     /// The run fails with [`ToolLoopError::UnknownCalls`](crate::ToolLoopError::UnknownCalls), and
-    /// stays open.
+    /// remains open.
     Fail,
-    /// Somebody is asked, once a call.
+    /// A function decides, once for each call.
     Ask(Arc<dyn Fn(&UnknownCall) -> UnknownAnswer + Send + Sync>),
 }
 
 impl UnknownCalls {
-    /// Asks a function.
+    /// Creates a policy that calls a function.
     pub fn ask(ask: impl Fn(&UnknownCall) -> UnknownAnswer + Send + Sync + 'static) -> Self {
         Self::Ask(Arc::new(ask))
     }
@@ -250,7 +250,7 @@ impl fmt::Debug for UnknownCalls {
     }
 }
 
-/// A call that was started and has no outcome: it may or may not have run.
+/// A call that was started and has no outcome. It may or may not have run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownCall {
@@ -258,29 +258,29 @@ pub struct UnknownCall {
     pub key: ConversationKey,
     /// The run.
     pub run: RunId,
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
-    /// The id by which the model knows the call.
+    /// The id of the call, as the model knows it.
     pub call_id: String,
-    /// The arguments' text, as it is stored.
+    /// The text of the stored arguments.
     pub arguments: String,
-    /// What the tool was given to know a repetition by.
+    /// The key by which the tool can recognise a repetition of the call.
     pub idempotency_key: String,
-    /// When it was started.
+    /// When the call was started.
     pub started_at: Option<SystemTime>,
 }
 
-/// What somebody knows of an [`UnknownCall`].
+/// The application's decision about an [`UnknownCall`].
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum UnknownAnswer {
-    /// It is to run again. If its arguments were not kept, the model is told that it may or may
-    /// not have run.
+    /// The call runs again. If its arguments were not stored, the model receives that the call may or
+    /// may not have run.
     RunAgain,
-    /// Nothing: the model is told so.
+    /// The outcome is unknown. The model receives an error result that says so.
     Unknown,
-    /// It has run, and this came out.
+    /// The call has run, with this output.
     Output(Box<ToolOutput>),
-    /// The run cannot go on; it stays open.
+    /// The run fails, and remains open.
     Fail,
 }

@@ -1,4 +1,4 @@
-//! When and how a run is persisted, and what happens where that fails.
+//! When and how a run is persisted, and how failures are handled.
 
 mod journal;
 mod prices;
@@ -18,25 +18,24 @@ use crate::{
     transcript::RepeatedTranscript,
 };
 
-/// What happens when a service keeps the history itself, under a service id, although a history store is
-/// configured: everything would be kept twice.
+/// How a conflict between two history owners is handled: a service stores the history under a service
+/// id, although a history store is configured. Everything would be stored twice.
 ///
-/// All three are on by default and looked at in this order. With `throw` off and `clear` off the
-/// store is kept as a record that is only written, and the service's id is adopted.
+/// All three settings are on by default, and are applied in this order. With `throw` and `clear` off,
+/// the service's id is used, and the store is only written as a record.
 ///
-/// What is not read cannot say that a run is complete: a request that is sent again in a
-/// conversation which the service keeps goes to the service again, which has its first answer in the
-/// history, and such a record then holds both.
+/// A record that is not read cannot show that a run is complete. If a request of such a conversation is
+/// sent again, it is sent to the service again, whose history contains the first answer. The record
+/// then contains both answers.
 ///
-/// The answer of each service call is compared before a tool that it asks for runs and before the
-/// next service call is made, in every mode, by the tool loop and by `PerServiceCallPersistence`. An
-/// id in one answer and none in a later one of the same run is
-/// [`ServiceIdMissing`](crate::PersistenceError::ServiceIdMissing). Under a foreign tool loop
-/// with no layer of this crate below it, per-run persistence sees the run's last answer alone: an id
-/// that only an earlier answer had is not noticed there.
+/// In every mode, the tool loop and `PerServiceCallPersistence` compare the service id of each answer
+/// before its tools run and before the next service call. If a later answer of the same run has no id,
+/// the run fails with [`ServiceIdMissing`](crate::PersistenceError::ServiceIdMissing). Under a tool
+/// loop of another crate without a layer of this crate below it, per-run persistence only sees the
+/// run's last answer, and does not detect an id that only an earlier answer had.
 ///
-/// A conversation that is already kept by the service (the request or the store names its id)
-/// is no conflict; whether its messages are recorded too follows `clear` alone.
+/// A conversation whose history the service already stores (the request or the store names its id) is
+/// not a conflict. Only `clear` decides whether its messages are recorded too.
 ///
 /// ```
 /// use tower_chat::{ConflictPolicy, PersistencePolicy};
@@ -48,14 +47,14 @@ use crate::{
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConflictPolicy {
-    /// Log a warning.
+    /// Logs a warning.
     pub warn: bool,
-    /// Fail the call, before anything of it is written.
+    /// Fails the call before anything of it is written.
     pub throw: bool,
-    /// Stop recording this conversation, and adopt the service's id.
+    /// Stops recording this conversation, and uses the service's id.
     ///
-    /// A journaled run has staged its input before the service names an id. The run in which the
-    /// first id comes is recorded whole; later runs are not.
+    /// A journaled run stages its input before the service returns an id. The run in which the first id
+    /// is returned is recorded completely. Later runs are not.
     pub clear: bool,
 }
 
@@ -65,10 +64,10 @@ impl Default for ConflictPolicy {
     }
 }
 
-/// What happens when a service that keeps the history no longer has it: the response or the conversation
-/// that the store refers to was deleted there, or has expired.
+/// How the loss of a history in the service is handled: the response or the conversation that the store
+/// refers to was deleted there, or has expired.
 ///
-/// It is looked at by `PerRunPersistence`, when the first service call of a run fails with
+/// `PerRunPersistence` applies the policy when the first service call of a run fails with
 /// [`HistoryLost`](tower_chat_core::HistoryLost).
 ///
 /// ```
@@ -79,9 +78,9 @@ impl Default for ConflictPolicy {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LostHistory {
-    /// The recorded history is sent instead, in one more service call. If the answer names a new service
-    /// id, the service keeps the history under that id, else the store keeps it. If nothing was recorded
-    /// ([`ConflictPolicy::clear`]), the run fails as with [`Fail`](Self::Fail).
+    /// Sends the stored messages instead, in one more service call. If the answer names a new service
+    /// id, the service stores the history under that id. Otherwise the store is the history owner. If
+    /// nothing was recorded ([`ConflictPolicy::clear`]), the run fails as with [`Fail`](Self::Fail).
     #[default]
     SendRecord,
     /// The run fails with
@@ -89,17 +88,18 @@ pub enum LostHistory {
     Fail,
 }
 
-/// What happens when a service refuses a request for good, with the status 400, 413 or 422, and the content
-/// of its messages may be why: an image that the service cannot read, a text that a filter has refused.
+/// How a request is handled that a service refuses for good, with the status 400, 413 or 422, if the
+/// content of its messages may be the reason: an image that the service cannot read, or a text that a
+/// filter has refused.
 ///
-/// Without a mark, every later request of the conversation has the same content, and is refused. A
-/// [mark](tower_chat_core::RefusalMark) is stored with the messages. Later requests to that service have a
-/// sentence in the place of the content; requests to other services have the content.
+/// Without a mark, every later request of the conversation contains the same content, and is refused. A
+/// [mark](tower_chat_core::RefusalMark) is stored with the messages. Later requests to that service
+/// contain a sentence in place of the content, and requests to other services contain the content.
 /// [`lift_refusals`](crate::lift_refusals) removes marks.
 ///
-/// It is looked at by `PerServiceCallPersistence`, in every mode, when a service call fails with
-/// [`ContentRefused`](tower_chat_core::ContentRefused). Text and media that the user adds with the request
-/// itself are never left out of that request: it fails.
+/// `PerServiceCallPersistence` applies the policy in every mode, when a service call fails with
+/// [`ContentRefused`](tower_chat_core::ContentRefused). Text and media of the user in the request
+/// itself are never removed. Such a request fails.
 ///
 /// ```
 /// use tower_chat::{PersistencePolicy, RefusedContent};
@@ -110,54 +110,54 @@ pub enum LostHistory {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RefusedContent {
-    /// The same request is sent once more, without the content that may be refused. If the service accepts
-    /// it, the content is marked and the run goes on with the answer. Content that the error names is
-    /// marked in any case.
+    /// Sends the same request once more, without the content that may be refused. If the service
+    /// accepts it, the content is marked and the run continues with the answer. Content that the error
+    /// names is always marked.
     #[default]
     AskAgain,
-    /// Content that the error names is marked, and the run fails.
+    /// Marks the content that the error names, and fails the run.
     MarkNamed,
-    /// Nothing is marked, and the run fails.
+    /// Marks nothing, and fails the run.
     Fail,
 }
 
-/// What happens when the store fails to take a write.
+/// How a failed write is handled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreFailure {
-    /// Log it, keep the write in the store handle's outbox, submit it again with the next write
-    /// to its conversation, and report it in [`Finish::saved`](crate::Finish::saved).
+    /// Logs the failure, adds the write to the store handle's outbox, submits it again with the next
+    /// write to its conversation, and reports it in [`Finish::saved`](crate::Finish::saved).
     #[default]
     Continue,
-    /// Fail the call with [`PersistenceError::NotStored`](crate::PersistenceError::NotStored),
-    /// which carries the answer.
+    /// Fails the call with [`PersistenceError::NotStored`](crate::PersistenceError::NotStored), which
+    /// contains the answer.
     FailCall,
 }
 
-/// What happens when the mode is [`PersistenceMode::PerServiceCall`] and no
-/// `PerServiceCallPersistence` stands below the tool loop.
+/// How a run in [`PersistenceMode::PerServiceCall`] is handled if no `PerServiceCallPersistence` is
+/// below the tool loop.
 ///
-/// Without a choice the run fails, except under
-/// [`use_client_as_is`](crate::ChatPipelineBuilder::use_client_as_is), where it is warned of. In
-/// journaled mode it fails always, and so does a run that approves calls: their results would be
-/// sent to a model that is not shown the calls.
+/// By default the run fails, except under
+/// [`use_client_as_is`](crate::ChatPipelineBuilder::use_client_as_is), where a warning is logged. In
+/// journaled mode it always fails. A run that approves calls always fails too, because the model would
+/// receive results without their calls.
 ///
-/// The tool loop knows it before the model is called and before any tool runs. Without that loop,
-/// or with a foreign one, it is known after the first service call.
+/// The tool loop detects the missing layer before the model is called and before any tool runs. Without
+/// that loop, or with a loop of another crate, it is detected after the first service call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissingPersister {
-    /// Log a warning; nothing of the run is stored.
+    /// Logs a warning. Nothing of the run is stored.
     Warn,
-    /// Fail the run.
+    /// Fails the run.
     #[default]
     Fail,
 }
 
-/// What happens to a run on a conversation on which another is under way.
+/// How a run is handled on a conversation with another active run.
 ///
-/// Runs in other processes are seen where they are journaled; otherwise the revision of the
-/// conversation tells at the first write, which is then a
+/// Journaled runs of other processes are detected before the run begins. Other runs of other processes
+/// are detected by the revision of the conversation at the first write, which fails with a
 /// [`Conflict`](crate::store::Conflict). Two runs are never mixed in one history.
 ///
 /// ```
@@ -170,42 +170,42 @@ pub enum MissingPersister {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConcurrentRuns {
-    /// It fails with [`PersistenceError::RunUnderWay`](crate::PersistenceError::RunUnderWay) before
-    /// the model is called.
+    /// The run fails with [`PersistenceError::RunUnderWay`](crate::PersistenceError::RunUnderWay)
+    /// before the model is called.
     #[default]
     Reject,
-    /// It waits for its turn, in the order in which runs came to this process. A journaled run
-    /// that another process holds is waited for too, for
-    /// [so long](crate::recovery::JournalPolicy::with_max_lease_wait) at most. So is a run of another
-    /// process that runs an approved call, by a request that answers approvals, in every mode.
+    /// The run waits in a queue, in the order in which runs arrived in this process. It also waits for
+    /// a journaled run whose lease another process has, for [a limited
+    /// time](crate::recovery::JournalPolicy::with_max_lease_wait). A request that answers approvals
+    /// also waits, in every mode, for a run of another process that executes an approved call.
     Queue {
-        /// How many may wait on one conversation; one more is rejected.
+        /// The maximum number of runs that wait on one conversation. Further runs are rejected.
         most: usize,
     },
-    /// It goes on in a copy of the conversation as it is now, under the same scope and an id made
-    /// of the conversation's and the run's. The answer's
-    /// [`Finish::branch`](crate::Finish::branch) says which.
+    /// The run continues in a copy of the conversation in its current state, under the same scope and
+    /// an id that is generated from the ids of the conversation and the run. The answer's
+    /// [`Finish::branch`](crate::Finish::branch) contains the key of the copy.
     Branch,
 }
 
-/// What is stored of the inputs of a service call that came to no answer, in per-service-call mode:
-/// the messages of the user, approvals, and the results of tools. What is not stored is the caller's
-/// to send again; the same request sent again goes on in either case.
+/// Which inputs of a failed service call are stored, in per-service-call mode: user messages,
+/// approvals, and results of tools. The caller must send the other inputs again. The same request sent
+/// again continues in either case.
 ///
-/// In per-run mode nothing is stored of a run that has no answer, and in journaled mode everything
-/// is staged before the service is called.
+/// In per-run mode nothing of a run without an answer is stored, and in journaled mode everything is
+/// staged before the service is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UnansweredInputs {
-    /// All of them.
+    /// All inputs.
     All,
-    /// The results of tools that have run, and what stands before them, such as their approvals.
+    /// The results of tools that have run, and the inputs before them, such as their approvals.
     Results,
-    /// None of them.
+    /// No inputs.
     None,
 }
 
-/// All choices about persistence apart from its mode. The defaults suit most users.
+/// All settings of persistence except its mode. The defaults suit most users.
 ///
 /// ```
 /// use tower_chat::{ConcurrentRuns, PersistencePolicy, StoreFailure};
@@ -221,7 +221,7 @@ pub struct PersistencePolicy {
     pub(crate) lost_history: LostHistory,
     pub(crate) refused_content: RefusedContent,
     pub(crate) store_failure: StoreFailure,
-    /// `None`, if nothing was chosen.
+    /// `None` if it was not set.
     pub(crate) missing_persister: Option<MissingPersister>,
     pub(crate) journal: JournalPolicy,
     pub(crate) concurrent_runs: ConcurrentRuns,
@@ -258,56 +258,57 @@ impl Default for PersistencePolicy {
 }
 
 impl PersistencePolicy {
-    /// What to do when the service keeps the history itself.
+    /// Sets how a conflict with a service that stores the history is handled.
     #[must_use]
     pub fn on_conflict(mut self, policy: ConflictPolicy) -> Self {
         self.conflict = policy;
         self
     }
 
-    /// What to do when the service that keeps the history no longer has it.
+    /// Sets how the loss of the history in the service is handled.
     #[must_use]
     pub fn on_lost_history(mut self, policy: LostHistory) -> Self {
         self.lost_history = policy;
         self
     }
 
-    /// What to do when a service refuses content of the messages for good.
+    /// Sets how content is handled that a service refuses for good.
     #[must_use]
     pub fn on_refused_content(mut self, policy: RefusedContent) -> Self {
         self.refused_content = policy;
         self
     }
 
-    /// What models cost: with it the cost of each answer is stored, and read by `HistoryStore::usage`.
+    /// Sets the prices of models. The cost of each answer is then stored, and `HistoryStore::usage`
+    /// returns it.
     #[must_use]
     pub fn with_prices(mut self, prices: PriceList) -> Self {
         self.prices = Some(prices);
         self
     }
 
-    /// What to do when a write fails.
+    /// Sets how a failed write is handled.
     #[must_use]
     pub fn on_store_failure(mut self, policy: StoreFailure) -> Self {
         self.store_failure = policy;
         self
     }
 
-    /// How journaled runs are written and taken up again.
+    /// Sets how journaled runs are written and resumed.
     #[must_use]
     pub fn with_journal(mut self, policy: JournalPolicy) -> Self {
         self.journal = policy;
         self
     }
 
-    /// What to do with a run on a conversation on which another is under way.
+    /// Sets how a run is handled on a conversation with another active run.
     #[must_use]
     pub fn with_concurrent_runs(mut self, policy: ConcurrentRuns) -> Self {
         self.concurrent_runs = policy;
         self
     }
 
-    /// What to do with a request that brings messages which are stored already.
+    /// Sets how a request is handled that contains messages which are already stored.
     ///
     /// ```
     /// use tower_chat::{PersistencePolicy, RepeatedTranscript};
@@ -320,14 +321,14 @@ impl PersistencePolicy {
         self
     }
 
-    /// What to do when the layer that should write is not there.
+    /// Sets how a run is handled if the layer that should store it is missing.
     #[must_use]
     pub fn on_missing_persister(mut self, policy: MissingPersister) -> Self {
         self.missing_persister = Some(policy);
         self
     }
 
-    /// Whether a run of this mode fails where no layer below the tool loop stores it.
+    /// Returns whether a run of this mode fails if no layer below the tool loop stores it.
     pub(crate) fn fails_without_persister(&self, mode: PersistenceMode) -> bool {
         match mode {
             PersistenceMode::PerRun => false,
@@ -338,61 +339,60 @@ impl PersistencePolicy {
         }
     }
 
-    /// What to do with stored calls that have no stored result.
+    /// Sets how stored calls without a stored result are handled.
     #[must_use]
     pub fn with_dangling_calls(mut self, policy: DanglingCalls) -> Self {
         Arc::make_mut(&mut self.replay).dangling_calls = policy;
         self
     }
 
-    /// What the model is shown of the stored history. It replaces what
-    /// [`with_dangling_calls`](Self::with_dangling_calls) has said.
+    /// Sets which part of the stored history the model receives. Overrides an earlier call of
+    /// [`with_dangling_calls`](Self::with_dangling_calls).
     #[must_use]
     pub fn with_replay(mut self, policy: ReplayPolicy) -> Self {
         self.replay = Arc::new(policy);
         self
     }
 
-    /// How long a stored tool result may be. The run under way sees all of it.
+    /// Sets the maximum length of a stored tool result. The active run uses the whole result.
     #[must_use]
     pub fn with_truncation(mut self, truncation: Truncation) -> Self {
         self.truncation = truncation;
         self
     }
 
-    /// Per-run mode: also store tool results at the end of a run that no service call has seen.
-    /// Off by default, so that both modes store the same.
+    /// Sets whether per-run mode also stores tool results at the end of a run that no service call has
+    /// sent. Off by default, because per-service-call mode does not store them either.
     #[must_use]
     pub fn with_trailing_results(mut self, keep: bool) -> Self {
         self.keep_trailing_results = keep;
         self
     }
 
-    /// Whether the text that was streamed of an answer is kept when the answer is cut off, because
-    /// its caller went away or its service failed. Off by default.
+    /// Sets whether the streamed text of an answer is stored if the answer is cut off, because its
+    /// caller disconnected or its service failed. Off by default.
     ///
-    /// - Per-service-call mode: once the run is gone, an assistant message with
-    ///   `"interrupted": true` in its metadata follows what the model was asked. The same request
-    ///   sent again goes on without it, as if it had not been said, and has another answer after
-    ///   it; to later runs it is history like any other message. A layer below the tool loop that
-    ///   asks again has its way first. Without `PerRunPersistence` above, nothing is kept.
-    /// - Journaled mode: it is the open run's
-    ///   [`partial_text`](tower_chat_core::store::OpenRun::partial_text). The answer of a run that
-    ///   is resumed takes its place; where the run is committed as it is, such a message is its
-    ///   last.
-    /// - Per-run mode: nothing is kept of a run that has no answer.
+    /// - Per-service-call mode: when the run is dropped, an assistant message with `"interrupted":
+    ///   true` in its metadata is stored after the inputs. The same request sent again ignores this
+    ///   message, and its answer is stored after it. Later runs use it like any other message. If a
+    ///   layer below the tool loop retries the call, the answer of the retry is stored instead. Without
+    ///   `PerRunPersistence` above, nothing is stored.
+    /// - Journaled mode: the text is the open run's
+    ///   [`partial_text`](tower_chat_core::store::OpenRun::partial_text). The answer of a resumed run
+    ///   replaces it. If the run is committed in its current state, such a message is its last.
+    /// - Per-run mode: nothing of a run without an answer is stored.
     ///
-    /// A process that is killed keeps none.
+    /// If the process is killed, the text is lost.
     #[must_use]
     pub fn with_partial_text(mut self, keep: bool) -> Self {
         self.keep_partial_text = keep;
         self
     }
 
-    /// Per-service-call mode: what is stored of the inputs of a service call that fails.
-    /// [`All`](UnansweredInputs::All) unless said otherwise: a retry need not run the tools again, and a
-    /// reader sees the question as after a disconnect. A question that the service refuses is
-    /// [marked](RefusedContent), so that it does not stop the conversation.
+    /// Sets which inputs of a failed service call are stored in per-service-call mode. The default is
+    /// [`All`](UnansweredInputs::All): a retry does not run the tools again, and a reader sees the
+    /// question as after a disconnect. A question that the service refuses is [marked](RefusedContent),
+    /// and does not block the conversation.
     ///
     /// ```
     /// use tower_chat::{PersistencePolicy, UnansweredInputs};
@@ -405,9 +405,9 @@ impl PersistencePolicy {
         self
     }
 
-    /// Per-service-call mode: what is stored of the inputs of a service call that is dropped, by a
-    /// caller who disconnects, a timeout above or an aborted task. [`All`](UnansweredInputs::All)
-    /// unless said otherwise.
+    /// Sets which inputs of a dropped service call are stored in per-service-call mode. A call is
+    /// dropped by a caller that disconnects, by a timeout above or by an aborted task. The default is
+    /// [`All`](UnansweredInputs::All).
     #[must_use]
     pub fn with_inputs_of_dropped_call(mut self, inputs: UnansweredInputs) -> Self {
         self.inputs_of_dropped_call = inputs;

@@ -1,10 +1,10 @@
-//! What service calls cost.
+//! The costs of service calls.
 
 use std::{collections::HashMap, sync::Arc};
 
 use tower_chat_core::Usage;
 
-/// What a million tokens of a model cost, in billionths of a currency.
+/// The price of a million tokens of a model, in billionths of a currency.
 ///
 /// ```
 /// use tower_chat::{Price, Usage};
@@ -21,8 +21,9 @@ pub struct Price {
 }
 
 impl Price {
-    /// The prices of a million tokens read and written, in billionths of a currency. Cached tokens
-    /// cost what others do that are read, and tokens of reasoning what others do that are written.
+    /// Creates a price from the prices of a million input and output tokens, in billionths of a
+    /// currency. Cached tokens have the price of input tokens, and reasoning tokens that of output
+    /// tokens.
     pub const fn per_million(input_nanos: u64, output_nanos: u64) -> Self {
         Self {
             input: input_nanos,
@@ -32,21 +33,21 @@ impl Price {
         }
     }
 
-    /// The price of a million tokens that came from the provider's cache.
+    /// Sets the price of a million tokens from the provider's cache.
     #[must_use]
     pub const fn with_cached_input(mut self, nanos: u64) -> Self {
         self.cached_input = nanos;
         self
     }
 
-    /// The price of a million tokens of reasoning.
+    /// Sets the price of a million tokens of reasoning.
     #[must_use]
     pub const fn with_reasoning(mut self, nanos: u64) -> Self {
         self.reasoning = nanos;
         self
     }
 
-    /// What these tokens cost, in billionths of the currency, rounded to the nearest.
+    /// Returns the cost of these tokens, in billionths of the currency, rounded to the nearest.
     pub fn cost_nanos(&self, usage: &Usage) -> u64 {
         const MILLION: u128 = 1_000_000;
         let cost = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
@@ -62,11 +63,11 @@ impl Price {
     }
 }
 
-/// What models cost, by the names under which their services answer, such as
-/// `gpt-5-mini-2025-08-07`: another name is another model. A clone costs nothing.
+/// The prices of models, by the names in the answers of their services, such as
+/// `gpt-5-mini-2025-08-07`. Each name is a separate model. Cloning is free.
 ///
-/// The cost of each answer is stored with it, and read by `HistoryStore::usage`. The cost of a model
-/// that is not in the list is not known.
+/// The cost of each answer is stored with it, and `HistoryStore::usage` returns it. The cost of a model
+/// that is not in the list is unknown.
 ///
 /// ```
 /// use tower_chat::{PersistencePolicy, Price, PriceList};
@@ -78,7 +79,7 @@ impl Price {
 pub struct PriceList(Arc<HashMap<String, Price>>);
 
 impl PriceList {
-    /// A list without any model.
+    /// Creates a list without any model.
     pub fn new() -> Self {
         Self::default()
     }
@@ -90,7 +91,7 @@ impl PriceList {
         self
     }
 
-    /// The price of a model, if it is in the list.
+    /// Returns the price of a model, if it is in the list.
     pub fn of(&self, model: &str) -> Option<Price> {
         self.0.get(model).copied()
     }

@@ -1,4 +1,4 @@
-//! The layer for runs and service calls.
+//! The layer for the spans of runs and service calls.
 
 use std::{
     sync::Arc,
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::ResponseFuture;
 
-/// Puts a span around every answer: see the [module](super).
+/// Creates a span for every answer: see the [module](super).
 #[derive(Debug, Clone)]
 pub struct Telemetry {
     operation: Operation,
@@ -32,22 +32,24 @@ enum Operation {
     Chat,
 }
 
-/// Asks for content in the spans of everything that a run does.
+/// A request extension that enables content in the spans of a run.
 #[derive(Debug, Clone, Copy)]
 struct RecordContent;
 
-/// Whether the spans of a run have content.
+/// Returns whether the spans of a run contain content.
 pub(crate) fn records_content(extensions: &http::Extensions) -> bool {
     extensions.get::<RecordContent>().is_some()
 }
 
 impl Telemetry {
-    /// Spans of runs, `invoke_agent`. The layer stands above the persistence layers and the tool loop.
+    /// Creates the layer for spans of runs, `invoke_agent`. The layer must be above the persistence
+    /// layers and the tool loop.
     pub fn agent() -> Self {
         Self::of(Operation::Agent)
     }
 
-    /// Spans of service calls, `chat`. The layer stands right above the client.
+    /// Creates the layer for spans of service calls, `chat`. The layer must be directly above the
+    /// client.
     pub fn chat() -> Self {
         Self::of(Operation::Chat)
     }
@@ -56,7 +58,7 @@ impl Telemetry {
         Self { operation, name: None, records_content: false }
     }
 
-    /// The name of the agent, `gen_ai.agent.name`; for service calls that of the provider,
+    /// Sets the name of the agent, `gen_ai.agent.name`, or for service calls the name of the provider,
     /// `gen_ai.provider.name`, such as `openai`, `anthropic`, `aws.bedrock` or `gcp.gemini`.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<Arc<str>>) -> Self {
@@ -64,8 +66,8 @@ impl Telemetry {
         self
     }
 
-    /// Records what users, models and tools write. A layer of runs decides it for the service calls
-    /// and the tools below, too.
+    /// Sets whether the text of users, models and tools is recorded. The setting of a layer for runs
+    /// also applies to the service calls and the tools below.
     #[must_use]
     pub fn with_content(mut self, records_content: bool) -> Self {
         self.records_content = records_content;
@@ -89,7 +91,7 @@ impl<S> Layer<S> for Telemetry {
     }
 }
 
-/// The service that [`Telemetry`] makes.
+/// The service that [`Telemetry`] creates.
 #[derive(Debug, Clone)]
 pub struct TelemetryService<S> {
     inner: S,

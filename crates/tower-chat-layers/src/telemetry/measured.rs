@@ -1,4 +1,4 @@
-//! The metrics of an operation that is under way.
+//! The metrics of an operation in flight.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -18,7 +18,7 @@ use tower_chat_core::{
 
 use crate::PersistenceMode;
 
-/// What is recorded of an operation besides its span. There is none without a recorder.
+/// The metrics of an operation. Only created if a recorder is installed.
 pub(crate) struct Measured {
     since: Instant,
     operation: Operation,
@@ -31,11 +31,11 @@ enum Operation {
     Tool { name: String },
 }
 
-/// The persistence mode of a run, which a layer below the telemetry decides.
+/// The persistence mode of a run, which a layer below the telemetry sets.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RunMode(Arc<OnceLock<&'static str>>);
 
-/// Tells the telemetry above in which mode a run is stored.
+/// Reports the mode of a run to the telemetry above.
 pub(crate) fn report_mode(request: &ChatRequest, mode: PersistenceMode) {
     if let Some(RunMode(name)) = request.extensions.get() {
         name.get_or_init(|| match mode {
@@ -83,7 +83,7 @@ impl Measured {
         })
     }
 
-    /// A part of a streamed answer.
+    /// Records a part of a streamed answer.
     pub(super) fn chunk(&mut self) {
         if !std::mem::replace(&mut self.has_chunk, true)
             && let Operation::ServiceCall { .. } = self.operation
@@ -92,7 +92,7 @@ impl Measured {
         }
     }
 
-    /// The answer is complete.
+    /// Records a complete answer.
     pub(super) fn finished(&mut self, finish: &Finish) {
         let Operation::ServiceCall { answering, .. } = &mut self.operation else { return };
         *answering = finish.model.clone();
@@ -129,7 +129,7 @@ impl Measured {
         }
     }
 
-    /// Records a value under the labels of the operation and some more.
+    /// Records a value with the labels of the operation and further ones.
     fn record(&self, metric: Histogram, value: f64, more: Labels<'_>) {
         let own: &[_] = match &self.operation {
             Operation::Run { agent, model, mode } => &[

@@ -8,13 +8,13 @@
 //! | `execute_tool` | a call of a tool | the tool loop |
 //! | `load`, `append`, ... | an operation of a store | [`TracedStore`] |
 //!
-//! [`ChatPipeline`](crate::ChatPipeline) has all four; around a client that is used as it is, those of runs
-//! and of its store. A span of a streamed answer ends with the
-//! stream, and `tower_chat.outcome` says how: `completed`, `failed`, or `dropped` by its reader. Where
-//! no subscriber is interested nothing is recorded. `tracing-opentelemetry` sends the spans to a
-//! collector.
+//! [`ChatPipeline`](crate::ChatPipeline) creates all four kinds. With a client that is used as it is,
+//! it only creates the spans of runs and of its store. A span of a streamed answer ends with the
+//! stream, and `tower_chat.outcome` contains the outcome: `completed`, `failed`, or `dropped` by its
+//! reader. Without an interested subscriber nothing is recorded. `tracing-opentelemetry` sends the
+//! spans to a collector.
 //!
-//! What users and models write is recorded only where [`Telemetry::with_content`] asks for it.
+//! The text of users and models is only recorded if [`Telemetry::with_content`] enables it.
 //!
 //! ```
 //! use tower::ServiceBuilder;

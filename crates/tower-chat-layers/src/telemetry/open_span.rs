@@ -1,4 +1,4 @@
-//! A span whose operation is under way.
+//! The span of an operation in flight.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use super::{
     },
 };
 
-/// A span that says how its operation ended, and the metrics of the operation. One that is dropped
-/// before its end ends here.
+/// A span that records the outcome of its operation, and the metrics of the operation. A drop before
+/// the end of the operation ends the span.
 pub(crate) struct OpenSpan {
     span: Span,
     measured: Option<Box<Measured>>,
-    /// Of a run.
+    /// The mode of a run.
     mode: Option<RunMode>,
     is_ended: bool,
-    /// What was answered so far, where content is recorded.
+    /// The messages of the answer until now, if content is recorded.
     content: Option<Vec<Arc<Message>>>,
 }
 
@@ -50,14 +50,14 @@ impl OpenSpan {
         }
     }
 
-    /// A part of a streamed answer.
+    /// Records a part of a streamed answer.
     pub(super) fn chunk(&mut self) {
         if let Some(measured) = &mut self.measured {
             measured.chunk();
         }
     }
 
-    /// The answer is complete.
+    /// Records a complete answer.
     pub(super) fn finished(&mut self, finish: &Finish) {
         record_finish(&self.span, finish);
         if let Some(measured) = &mut self.measured {
@@ -77,13 +77,13 @@ impl OpenSpan {
         self.failed_by(error_type(error));
     }
 
-    /// Failed with an error of this type.
+    /// Records a failure with an error of this type.
     fn failed_by(&mut self, error: &'static str) {
         record_error(&self.span, error);
         self.end(Outcome::Failed, Some(error));
     }
 
-    /// A tool answered with a text, where content is recorded, or with an error.
+    /// Records the output of a tool, with its text if content is recorded, or as an error.
     pub(crate) fn tool_answered(&mut self, text: Option<&str>, is_error: bool) {
         record_result(&self.span, text);
         match is_error {

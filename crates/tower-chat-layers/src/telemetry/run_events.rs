@@ -1,4 +1,4 @@
-//! What happens to runs, each thing as a metric and an event.
+//! Reports events of runs, each as a metric and a log event.
 
 use tower_chat_core::{
     ConversationKey, RunId,
@@ -11,7 +11,7 @@ use tower_chat_core::{
 
 use crate::replay::DanglingCall;
 
-/// An open run goes on under another attempt than that which had this lease.
+/// Reports that another attempt has taken an open run over from the attempt with this lease.
 pub(crate) fn taken_over(
     store: &dyn HistoryStore,
     key: &ConversationKey,
@@ -27,7 +27,7 @@ pub(crate) fn taken_over(
     );
 }
 
-/// The lease of an open run was renewed, or was to be.
+/// Reports that the lease of an open run was renewed, or that the renewal failed.
 pub(crate) fn lease_renewed(
     store: &dyn HistoryStore,
     key: &ConversationKey,
@@ -45,8 +45,8 @@ pub(crate) fn lease_renewed(
     );
 }
 
-/// Stored calls have no result: of some the model is told so, the others it is not shown. That is a
-/// warning when it is found first; of `known` calls an earlier run has given it.
+/// Reports stored calls without a result, which the replay answers with an error or leaves out. Logged
+/// as a warning when a call is first found. An earlier run has already logged the `known` calls.
 pub(crate) fn repaired(key: &ConversationKey, new: &[DanglingCall], known: &[DanglingCall]) {
     REPAIRED_CALLS.add((new.len() + known.len()) as u64, &[]);
     for (calls, is_new) in [(new, true), (known, false)] {

@@ -1,8 +1,9 @@
-//! The spans and their fields. All names are spelled here, and those of a store's spans in `tower-chat-core`.
+//! The spans and their fields. All names are defined in this module, except those of a store's spans,
+//! which are in `tower-chat-core`.
 //!
-//! They are those of the semantic conventions for generative AI, version 1.41.0
-//! (<https://github.com/open-telemetry/semantic-conventions/tree/v1.41.0/docs/gen-ai>). `otel.*` are the
-//! fields that `tracing-opentelemetry` reads, `tower_chat.*` our own.
+//! The names are those of the semantic conventions for generative AI, version 1.41.0
+//! (<https://github.com/open-telemetry/semantic-conventions/tree/v1.41.0/docs/gen-ai>). The fields
+//! `otel.*` are those that `tracing-opentelemetry` reads, and `tower_chat.*` are our own.
 
 use serde_json::Value;
 use tower_chat_core::{
@@ -20,7 +21,7 @@ use crate::{
     tool::PendingCall,
 };
 
-/// A run.
+/// Creates the span of a run.
 pub(super) fn agent(request: &ChatRequest, name: Option<&str>) -> Span {
     let key = key(request);
     info_span!(
@@ -48,7 +49,7 @@ pub(super) fn agent(request: &ChatRequest, name: Option<&str>) -> Span {
     )
 }
 
-/// A service call.
+/// Creates the span of a service call.
 pub(super) fn chat(request: &ChatRequest, provider: Option<&str>) -> Span {
     let options = &request.options;
     let model = options.model.as_deref();
@@ -79,7 +80,7 @@ pub(super) fn chat(request: &ChatRequest, provider: Option<&str>) -> Span {
     )
 }
 
-/// A call of a tool.
+/// Creates the span of a tool call.
 pub(crate) fn tool(call: &PendingCall, key: Option<&ConversationKey>, has_content: bool) -> Span {
     info_span!(
         "execute_tool",
@@ -102,7 +103,7 @@ pub(super) fn record_outcome(span: &Span, outcome: Outcome) {
     span.record("tower_chat.outcome", outcome.as_str());
 }
 
-/// What the end of an answer says.
+/// Records the fields of an answer's end.
 pub(super) fn record_finish(span: &Span, finish: &Finish) {
     if let Some(reason) = &finish.reason {
         span.record("gen_ai.response.finish_reasons", finish_reason(reason));
@@ -121,13 +122,13 @@ pub(super) fn record_finish(span: &Span, finish: &Finish) {
     }
 }
 
-/// The type of an error, and not what it says, which may be content.
+/// Records the type of an error, without its text, which may be content.
 pub(super) fn record_error(span: &Span, error: &'static str) {
     span.record("error.type", error);
     span.record("otel.status_code", "ERROR");
 }
 
-/// The mode in which a run is stored.
+/// Records the mode in which a run is stored.
 pub(super) fn record_mode(span: &Span, mode: &'static str) {
     span.record("tower_chat.mode", mode);
 }
@@ -140,17 +141,17 @@ pub(super) fn record_output<'m>(span: &Span, messages: impl Iterator<Item = &'m 
     span.record("gen_ai.output.messages", display(content(messages)));
 }
 
-/// What a tool answered, where content is recorded.
+/// Records the output of a tool, if content is recorded.
 pub(super) fn record_result(span: &Span, text: Option<&str>) {
     if let Some(text) = text {
         span.record("gen_ai.tool.call.result", text);
     }
 }
 
-/// The value for an error that has no name of its own, by the conventions for errors.
+/// The value for an error without a name of its own, by the conventions for errors.
 const OTHER: &str = "_OTHER";
 
-/// The type of error of a tool that answered with one, or failed.
+/// The error type of a tool that returned an error result, or failed.
 pub(super) const TOOL_ERROR: &str = "tool_error";
 
 pub(super) fn error_type(error: &BoxError) -> &'static str {

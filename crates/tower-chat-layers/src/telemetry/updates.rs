@@ -10,7 +10,7 @@ use tower_chat_core::{BoxError, ChatResponse, ChatUpdate};
 
 use super::open_span::OpenSpan;
 
-/// The updates of an answer. What happens below while one is waited for is inside the span.
+/// The updates of an answer. The response is polled inside the span.
 pub(super) struct TracedUpdates {
     pub(super) response: ChatResponse,
     pub(super) open: OpenSpan,

@@ -122,8 +122,8 @@ where
 }
 
 impl<A> TypedTool<A, ()> {
-    /// Like [`new`](TypedTool::new), of a function whose error is any that converts into a
-    /// [`BoxError`]: `anyhow::Error`, [`ToolError`], one of your own.
+    /// Like [`new`](TypedTool::new), for a function whose error converts into a [`BoxError`], such as
+    /// `anyhow::Error`, [`ToolError`] or your own type.
     ///
     /// ```
     /// use tower_chat::{Tool, ToolContext, ToolError, TypedTool};

@@ -1,4 +1,4 @@
-//! Requests that say nothing.
+//! Detects requests without content.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use tower_chat_core::{ChatRequest, Message, Role, RunHandle};
 
 use super::{Fault, InvalidMessages, InvalidRequest};
 
-/// Checks a request to a tool loop that has no persistence layer above it. The request must have
-/// messages, and the messages behind the model's last answer must have content.
+/// Checks a request to a tool loop without a persistence layer above it. The request must have
+/// messages, and the messages after the model's last answer must have content.
 ///
 /// # Errors
 ///
-/// [`InvalidRequest`].
+/// Returns [`InvalidRequest`].
 pub(crate) fn check_not_empty(request: &ChatRequest) -> Result<(), InvalidRequest> {
     let own: Vec<_> = request.messages.iter_from(request.new_from).collect();
     let is_answer = |message: &&Arc<Message>| message.role == Role::Assistant;
@@ -26,11 +26,12 @@ pub(crate) fn check_not_empty(request: &ChatRequest) -> Result<(), InvalidReques
     })
 }
 
-/// Checks that messages have content, but for those of the model. They are counted from `first`.
+/// Checks that messages have content, except assistant messages. Positions are counted from `first`.
 ///
 /// # Errors
 ///
-/// All that have no part. Replay would leave them out, and the next request could begin with the model's message.
+/// Returns all messages without parts. Replay would leave them out, and the next request could then
+/// begin with an assistant message.
 pub(crate) fn check_content<'a>(
     first: usize,
     messages: impl IntoIterator<Item = &'a Arc<Message>>,
@@ -40,8 +41,8 @@ pub(crate) fn check_content<'a>(
     InvalidMessages::of(empty.map(|(message, _)| Fault::EmptyMessage { message }).collect())
 }
 
-/// Whether a request may have no messages: it continues an answer that is made in the background, or
-/// some are queued for it.
+/// Returns whether a request may have no messages, because it continues an answer in the background, or
+/// because messages are queued for it.
 pub(crate) fn may_be_empty(request: &ChatRequest) -> bool {
     let handle = request.extensions.get::<RunHandle>();
     request.options.continuation.is_some() || handle.is_some_and(RunHandle::has_queued)

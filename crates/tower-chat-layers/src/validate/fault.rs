@@ -1,12 +1,12 @@
-//! What is wrong with a sequence of messages.
+//! The faults of a sequence of messages.
 
 use std::{error::Error, fmt};
 
 use tower_chat_core::{ConversationKey, Retryability};
 
-/// Something every provider would refuse a sequence of messages for.
+/// A fault for which every provider would refuse a sequence of messages.
 ///
-/// Messages are counted from 0 in the sequence that was checked.
+/// Messages are counted from 0 in the checked sequence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
@@ -18,7 +18,7 @@ pub enum Fault {
     Unanswered {
         /// The message with the call.
         message: usize,
-        /// The tool.
+        /// The name of the tool.
         tool: String,
         /// The call's id, if it has one.
         call_id: Option<String>,
@@ -39,30 +39,30 @@ pub enum Fault {
     Orphan {
         /// The message with the result.
         message: usize,
-        /// The id that the result names, if it names one.
+        /// The id in the result, if it has one.
         call_id: Option<String>,
     },
-    /// A call has no id, or an empty one, so that no result can name it.
+    /// A call has no id, or an empty one, and no result can refer to it.
     #[error("the call of tool {tool:?} in message {message} has no id")]
     CallWithoutId {
         /// The message with the call.
         message: usize,
-        /// The tool.
+        /// The name of the tool.
         tool: String,
     },
-    /// Two calls of one message have one id.
+    /// Two calls of one message have the same id.
     #[error(
         "the call of tool {tool:?} in message {message} has an id of another call: {call_id:?}"
     )]
     RepeatedCallId {
         /// The message with both calls.
         message: usize,
-        /// The tool of the second.
+        /// The tool of the second call.
         tool: String,
         /// The id.
         call_id: String,
     },
-    /// A request for approval, or the answer to one: no model knows of those.
+    /// An approval request, or an answer to one, which no model accepts.
     #[error("message {message} holds a part about approval request {request_id:?}")]
     Approval {
         /// The message.
@@ -70,30 +70,30 @@ pub enum Fault {
         /// The approval request.
         request_id: String,
     },
-    /// An assistant message that says nothing.
+    /// An assistant message without content.
     #[error("assistant message {message} is empty")]
     EmptyAssistant {
         /// The message.
         message: usize,
     },
-    /// There are no messages.
+    /// The sequence has no messages.
     #[error("there are no messages")]
     NoMessages,
-    /// A message of anybody but the model has no content.
+    /// A message that is not the assistant's has no content.
     #[error("message {message} has no content")]
     EmptyMessage {
         /// The message.
         message: usize,
     },
-    /// A call that does not come from the model.
+    /// A call in a message that is not the assistant's.
     #[error("message {message} calls tool {tool:?}, but is no assistant message")]
     MisplacedCall {
         /// The message.
         message: usize,
-        /// The tool.
+        /// The name of the tool.
         tool: String,
     },
-    /// A result outside a tool message.
+    /// A result in a message that is not a tool message.
     #[error(
         "message {message} holds a result ({}), but is no tool message",
         named(call_id.as_deref())
@@ -101,13 +101,13 @@ pub enum Fault {
     MisplacedResult {
         /// The message.
         message: usize,
-        /// The id that the result names, if it names one.
+        /// The id in the result, if it has one.
         call_id: Option<String>,
     },
 }
 
 impl Fault {
-    /// The message it is in; 0 if there are none.
+    /// Returns the position of the message with the fault, or 0 if there are no messages.
     pub fn message(&self) -> usize {
         match self {
             Self::Unanswered { message, .. }
@@ -154,18 +154,18 @@ impl InvalidMessages {
         }
     }
 
-    /// The first thing that is wrong.
+    /// Returns the first fault.
     pub fn first(&self) -> &Fault {
         &self.first
     }
 
-    /// Everything that is wrong, in the order in which it was found.
+    /// Returns all faults, in the order in which they were found.
     pub fn faults(&self) -> impl Iterator<Item = &Fault> {
         std::iter::once(&*self.first).chain(&self.more)
     }
 }
 
-/// A request was not sent, because every provider would refuse it.
+/// The error for a request that was not sent, because every provider would refuse it.
 ///
 /// [`ValidateTranscript`](super::ValidateTranscript) returns it as a boxed error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -178,12 +178,12 @@ impl InvalidMessages {
 pub struct InvalidRequest {
     /// The conversation, if the request had one.
     pub conversation: Option<ConversationKey>,
-    /// What is wrong with its messages.
+    /// The faults of its messages.
     pub source: InvalidMessages,
 }
 
 impl InvalidRequest {
-    /// Whether the same request may succeed if it is sent again: never.
+    /// Returns whether the same request may succeed if it is sent again, which is never the case.
     pub fn is_retryable(&self) -> bool {
         false
     }

@@ -1,15 +1,15 @@
-//! The layer.
+//! The layer that checks requests.
 
 use tower_layer::Layer;
 
 use super::ValidateTranscriptService;
 
-/// Refuses a request that every provider would refuse, before the model is paid.
+/// Refuses a request that every provider would refuse, before the paid service call.
 ///
-/// The error is an [`InvalidRequest`](super::InvalidRequest). What passes is not changed. The cost
-/// is linear in the messages of the request, history included.
+/// The error is an [`InvalidRequest`](super::InvalidRequest). Valid requests are not changed. The cost
+/// is linear in the number of messages, history included.
 ///
-/// See the [module](super) for its place in a stack.
+/// The [module](super) describes the position in a stack.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -35,13 +35,13 @@ pub struct ValidateTranscript {
 }
 
 impl ValidateTranscript {
-    /// Checks every request.
+    /// Creates a layer that checks every request.
     #[allow(clippy::new_without_default, reason = "the choice between the two is to be seen")]
     pub fn new() -> Self {
         Self { enabled: true }
     }
 
-    /// Checks every request in builds with debug assertions, and none in others.
+    /// Creates a layer that checks every request in builds with debug assertions, and none in others.
     pub fn in_debug_builds() -> Self {
         Self { enabled: cfg!(debug_assertions) }
     }

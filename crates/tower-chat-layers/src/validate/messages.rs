@@ -9,14 +9,14 @@ use tower_chat_core::{
 
 use super::{Fault, InvalidMessages, check_content};
 
-/// Checks what all providers demand of a sequence of messages.
+/// Checks the rules of all providers for a sequence of messages.
 ///
-/// - Every call ([`Message::calls`]) is answered exactly once, by the tool messages directly after
-///   its message; every result answers such a call.
-/// - Calls have ids, and different ones within a message; the same id may come back later.
-/// - Calls stand in assistant messages and results in tool messages, except for the results of
-///   tools that the provider ran itself, which stand behind their calls.
-/// - Nothing about approvals is left, and no assistant message is empty.
+/// - Every call ([`Message::calls`]) is answered exactly once, by the tool messages directly after its
+///   message; every result answers such a call.
+/// - Calls have ids, which are unique within a message. A later message may repeat an id.
+/// - Calls are in assistant messages and results in tool messages, except the results of tools that the
+///   provider ran itself, which follow their calls.
+/// - No part is about approvals, and no assistant message is empty.
 ///
 /// ```
 /// use tower_chat::{Message, ToolCall, validate::{Fault, validate_messages}};
@@ -31,7 +31,7 @@ use super::{Fault, InvalidMessages, check_content};
 ///
 /// # Errors
 ///
-/// Everything that is wrong, in time linear in the number of parts.
+/// Returns all faults, in time linear in the number of parts.
 pub fn validate_messages<'a>(
     messages: impl IntoIterator<Item = &'a Message>,
 ) -> Result<(), InvalidMessages> {
@@ -40,8 +40,9 @@ pub fn validate_messages<'a>(
 
 /// Checks the messages of a request.
 ///
-/// It has messages, unless it continues an answer that is made in the background, and each new one
-/// has a part. A request that carries a service id may begin with results: the service holds their calls.
+/// The request must have messages, unless it continues an answer in the background, and each new
+/// message must have a part. A request with a service id may begin with results, because the service
+/// has their calls.
 ///
 /// ```
 /// use tower_chat::{ChatRequest, Message, ToolResult, validate::validate_request};
@@ -54,7 +55,7 @@ pub fn validate_messages<'a>(
 ///
 /// # Errors
 ///
-/// As [`validate_messages`].
+/// Returns the errors of [`validate_messages`].
 pub fn validate_request(request: &ChatRequest) -> Result<(), InvalidMessages> {
     if request.messages.is_empty() && request.options.continuation.is_none() {
         return InvalidMessages::of(vec![Fault::NoMessages]);
@@ -68,12 +69,11 @@ pub fn validate_request(request: &ChatRequest) -> Result<(), InvalidMessages> {
 #[derive(Debug)]
 struct Check<'a> {
     faults: Vec<Fault>,
-    /// The calls of the last assistant message that have an id of their own, as providers pair them
-    /// with results.
+    /// The calls of the last assistant message with their own ids, which providers match with results.
     calls: Matcher<&'a str>,
-    /// The message of each, and the call.
+    /// The message of each call, and the call.
     asked: Vec<(usize, &'a ToolCall)>,
-    /// Calls without an id that a result without one may be meant for.
+    /// The number of calls without an id that a result without an id may answer.
     without_id: usize,
     may_begin_with_results: bool,
 }
@@ -96,7 +96,8 @@ impl<'a> Check<'a> {
         for (index, message) in messages.into_iter().enumerate() {
             match message.role {
                 Role::Tool => {}
-                // Set up anew for each request, also where the service keeps the rest.
+                // Each request contains these messages again, also if the service stores the other
+                // messages.
                 Role::System | Role::Developer if self.may_begin_with_results => {}
                 _ => self.end_round(),
             }
@@ -171,7 +172,7 @@ impl<'a> Check<'a> {
             Answers::Again => {
                 self.faults.push(Fault::AnsweredTwice { message, call_id: id.to_owned() });
             }
-            // The service holds the call: all that can be seen is a second result for it.
+            // The service has the call. Only a second result for it can be detected.
             Answers::Nothing if self.may_begin_with_results => {
                 self.calls.push(Candidate::of_id(Some(id)).answered(true));
             }
@@ -197,7 +198,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// The ids of the calls that the provider ran itself; it puts their results into the same message.
+/// Returns the ids of the calls that the provider ran itself, whose results are in the same message.
 fn run_by_provider(message: &Message) -> HashSet<Option<&str>> {
     let calls = message.parts.iter().filter_map(Part::as_tool_call);
     calls.filter(|call| call.provider_executed).map(|call| call.id.as_deref()).collect()

@@ -1,11 +1,11 @@
-//! The check right above the model client: no provider may be the first to notice a broken
-//! sequence.
+//! The check directly above the model client, which detects invalid message sequences before a provider
+//! does.
 //!
-//! [`validate_messages`] knows the rules that all providers share, in the crate's own vocabulary;
-//! the rules of one provider's wire, with their sources, are in `tower-chat-wire`. The layer
+//! [`validate_messages`] checks the rules that all providers share, in the crate's own types; the rules
+//! of one provider's wire, with their sources, are in `tower-chat-wire`. The layer
 //! [`ValidateTranscript`] applies the former to every request.
 //!
-//! # Where it stands
+//! # Position in a stack
 //!
 //! ```text
 //! PerRunPersistence
@@ -16,8 +16,8 @@
 //!           model
 //! ```
 //!
-//! Above `PerServiceCallPersistence` it sees results whose calls are stored below it, and refuses
-//! them. Above the tool loop it never sees a round.
+//! Above `PerServiceCallPersistence` the layer would refuse results whose calls are stored below it.
+//! Above the tool loop it would never see a round.
 
 mod empty;
 mod fault;

@@ -1,4 +1,4 @@
-//! The service.
+//! The service of the layer.
 
 use std::task::{Context, Poll};
 
@@ -8,7 +8,7 @@ use tower_service::Service;
 use super::{InvalidRequest, ValidateTranscript, validate_request};
 use crate::ResponseFuture;
 
-/// The service that [`ValidateTranscript`] makes.
+/// The service that [`ValidateTranscript`] creates.
 #[derive(Debug, Clone)]
 pub struct ValidateTranscriptService<S> {
     inner: S,

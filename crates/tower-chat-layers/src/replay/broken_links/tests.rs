@@ -1,4 +1,4 @@
-//! Which items of OpenAI Responses keep their ids when a call of their answer is left out.
+//! Tests which items of OpenAI Responses keep their ids when a call of their answer is left out.
 
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ fn call(call_id: &str) -> Part {
     call.into()
 }
 
-/// The ids that the items of an answer still have when these calls of it alone are answered: `-`
-/// where it has none any more.
+/// Returns the ids of an answer's items if only these calls are answered. `-` stands for an item
+/// without an id.
 fn ids_after<const N: usize>(parts: Vec<Part>, answered: [&str; N]) -> Vec<String> {
     let mut replay = Replay::new(DanglingCalls::Drop);
     replay.push(&Arc::new(Message::new(Role::Assistant, parts)));
@@ -60,7 +60,8 @@ fn reasoning_and_the_calls_after_it_lose_their_ids_with_a_call_that_is_left_out(
     assert_eq!(ids_after(parts(), ["1", "2", "3"]), ["rs_1", "fc_1", "fc_2", "rs_2", "fc_3"]);
 }
 
-/// Only the reasoning right before a gap, and the items from the gap to the next reasoning.
+/// Only the reasoning directly before a gap, and the items from the gap to the next reasoning, lose
+/// their ids.
 #[test]
 fn each_call_that_is_left_out_takes_the_ids_of_its_own_neighbours_alone() {
     let search = native(&json!({"id": "ws_1", "type": "web_search_call"})).unwrap();

@@ -1,4 +1,4 @@
-//! What is compacted, what is left alone, and where counting goes on.
+//! Tests which results are compacted, which are not changed, and the next source number.
 
 use tower_chat_core::{Message, Native, ToolCall, ToolResult};
 
@@ -18,7 +18,7 @@ fn sources(numbers: impl IntoIterator<Item = u64>) -> String {
     format!("[{}]", numbers.into_iter().map(source).collect::<Vec<_>>().join(", "))
 }
 
-/// A turn with a round of these results.
+/// Returns a turn with a round of these results.
 fn turn(results: &[&str], answer: &str) -> Messages {
     let ids = || (0..results.len()).map(|index| format!("c{index}"));
     let answers = ids().zip(results).map(|(id, text)| ToolResult::new(id, *text));

@@ -1,4 +1,4 @@
-//! What is fresh, and what leaves when it is not.
+//! Tests which results are fresh, and which messages are removed with a stale one.
 
 use serde_json::json;
 use tower_chat_core::{Message, MessageId, Part, Reasoning, RunId, ToolCall, ToolResult};
@@ -14,7 +14,7 @@ fn at(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-/// A turn of one round, whose calls had finished at these times.
+/// A turn of one round, whose calls finished at these times.
 struct Turn {
     messages: Messages,
     times: FinishTimes,
@@ -37,7 +37,7 @@ fn turn(calls: &[(&str, Option<u64>)]) -> Turn {
 }
 
 impl Turn {
-    /// The ids of the calls that are left, after their results are checked to be.
+    /// Returns the ids of the remaining calls, and asserts that their results remain too.
     fn left(&self, policy: &Freshness, now: u64, channel: Option<&Channel>) -> Vec<String> {
         let output = policy.apply(&self.messages, at(now), channel, &self.times);
         let ids = |message: &Message| -> Vec<String> {
@@ -278,7 +278,8 @@ fn every_history_stays_valid() {
             let mut rng = Rng::of(seed);
             let mut times = FinishTimes::new();
             let run = RunId::from_bytes([1; 16]);
-            // Ids alone decide, so that the second application sees the same times.
+            // The times depend only on the ids, because the second application must read the same
+            // times.
             for index in 0..40 {
                 for id in ["again", "c0_0", "c0_1", "c1_0", "c2_2"] {
                     let run = RunId::from_bytes([index as u8; 16]);
@@ -299,7 +300,7 @@ fn every_history_stays_valid() {
     );
 }
 
-/// What [`FinishTimes::of`] says, looked for without any index.
+/// Returns the result of [`FinishTimes::of`] without an index.
 fn searched(
     known: &[(u32, &str, Option<SystemTime>)],
     message: &Message,
@@ -340,7 +341,7 @@ fn the_times_of_many_calls_are_those_that_a_search_finds() {
                     left.push(ToolCall::new(*call_id, "look", "{}"));
                 }
             }
-            // Replay may make two messages of one.
+            // The replay may split a message into two.
             let rest = left.split_off(left.len() - rng.below(left.len() + 1) / 2);
             for calls in [left, rest] {
                 let mut message = Message::tool_calls(calls);

@@ -1,4 +1,4 @@
-//! Which calls count as outdated.
+//! Tests which calls count as outdated.
 
 use tower_chat_core::{Message, ToolResult};
 

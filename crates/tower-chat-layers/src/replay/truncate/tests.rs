@@ -1,4 +1,4 @@
-//! Where results are cut.
+//! Tests where results are cut.
 
 use tower_chat_core::{Media, MediaSource, Native, Text, ToolCall};
 

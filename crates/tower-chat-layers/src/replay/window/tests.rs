@@ -1,4 +1,4 @@
-//! Where the window begins, and how seldom that changes.
+//! Tests where the window begins, and how seldom its beginning changes.
 
 use tower_chat_core::{
     ErrorPart, Media, MediaSource, MessageId, Native, Reasoning, Role, RunId, ToolCall, ToolResult,
@@ -7,7 +7,7 @@ use tower_chat_core::{
 use super::*;
 use crate::replay::generated::{Rng, SEEDS, check_step, history, output_of};
 
-/// A turn of two messages, or of four if it used a tool.
+/// Returns a turn of two messages, or of four if it used a tool.
 fn turn(number: usize, uses_tool: bool) -> Vec<Message> {
     let mut turn = vec![Message::user(format!("question {number}"))];
     if uses_tool {
@@ -143,8 +143,8 @@ fn every_history_stays_valid() {
     check_step(|messages, seed| window(seed).apply(messages), &[]);
 }
 
-/// Between two moves, what is shown only grows at its end; and what is found out message by
-/// message is what the whole shows.
+/// Between two moves of the boundary, the view only grows at its end. The boundary that is updated
+/// message by message returns the same view as the window.
 #[test]
 fn the_shown_prefix_changes_only_when_the_boundary_moves() {
     for seed in 1..SEEDS {

@@ -25,7 +25,7 @@ fn system(text: &str) -> Message {
     Message::system(text)
 }
 
-/// A message that calls `look` under these ids.
+/// Returns a message that calls `look` under these ids.
 fn asks<const N: usize>(ids: [&str; N]) -> Message {
     Message::tool_calls(ids.map(|id| ToolCall::new(id, "look", "{}")))
 }
@@ -34,7 +34,7 @@ fn answers<const N: usize>(ids: [&str; N]) -> Message {
     Message::tool_results(ids.map(|id| ToolResult::new(id, "seen")))
 }
 
-/// The stored messages of runs.
+/// Returns the stored messages of runs.
 fn stored(runs: &[(RunId, &[Message])]) -> Messages {
     let mut messages = Messages::new();
     for (run, of_run) in runs {
@@ -61,7 +61,7 @@ fn known(run: RunId) -> StoredRun {
     StoredRun::Known { run, has_answered: false }
 }
 
-/// A message in short.
+/// Returns a short text about a message.
 fn short(message: &Message) -> String {
     let calls: Vec<_> = message.asked_calls().filter_map(|call| call.id.clone()).collect();
     let results: Vec<_> = message.results().filter_map(|it| it.call_id.clone()).collect();
@@ -72,7 +72,7 @@ fn shorts(messages: &[Arc<Message>]) -> Vec<String> {
     messages.iter().map(|message| short(message)).collect()
 }
 
-/// What is new, and which service call it is, whether the run is known or not.
+/// Asserts the new messages and the step, whether the run is known or not.
 #[track_caller]
 fn adds(stored: &Messages, run: RunId, sent: &[Message], step: Step, new: &[&str]) {
     for run in [StoredRun::Unknown, known(run)] {
@@ -342,7 +342,7 @@ fn a_difference_names_its_message_and_what_differs() {
         for run in [StoredRun::Unknown, known(r2())] {
             let error = compare(&stored, run, &sent).unwrap_err();
             let expected = match sent[position].role {
-                // It joins the answer before it.
+                // This message is joined with the answer before it.
                 Role::Assistant if position == 2 => 1,
                 _ => position,
             };
@@ -416,7 +416,7 @@ fn a_long_history_is_compared_from_its_end_and_a_long_difference_is_found() {
     messages[401] = says("edited");
     let error = compare(&stored, StoredRun::Unknown, &messages).unwrap_err();
     assert_eq!((error.position, error.kind), (401, DifferenceKind::Text));
-    // The old answer is far away from the end.
+    // The old answer is far from the end.
     let error = compare(&stored, StoredRun::Unknown, &[user("q0"), says("a0"), user("q")]);
     assert_eq!(error.unwrap_err().position, 2);
 }

@@ -1,8 +1,8 @@
-//! The overlap against its definition, and how much work finding it takes.
+//! Compares the overlap with its definition, and limits the number of operations.
 
 use super::*;
 
-/// The definition, item by item.
+/// Computes the overlap by its definition, item by item.
 fn naive(known: &[&u8], sent: &[&u8]) -> Overlap {
     let most = known.len().min(sent.len());
     let at_end = (0..=most).rev().find(|count| known.ends_with(&sent[..*count])).unwrap();
@@ -12,7 +12,7 @@ fn naive(known: &[&u8], sent: &[&u8]) -> Overlap {
     Overlap { at_end, anywhere: (0..=most).rev().find(stands).unwrap() }
 }
 
-/// All lists of up to `longest` items of so many kinds.
+/// Returns all lists of up to `longest` items of `kinds` kinds.
 fn lists(kinds: u8, longest: usize) -> Vec<Vec<u8>> {
     let mut lists = vec![Vec::new()];
     let mut last = lists.clone();
@@ -60,7 +60,7 @@ fn long_random_lists_overlap_as_the_definition_says() {
     }
 }
 
-/// Counts how often two of it are compared or one is hashed.
+/// Counts its comparisons and hashes.
 struct Counted<'a>(u8, &'a std::cell::Cell<usize>);
 
 impl PartialEq for Counted<'_> {

@@ -1,4 +1,4 @@
-//! Long transcripts; what is new in short ones is tested through the layers and the HTTP endpoint.
+//! Tests long transcripts. Short ones are tested through the layers and the HTTP endpoint.
 
 use tower_chat_core::Message;
 
@@ -16,7 +16,7 @@ fn a_transcript_of_twenty_thousand_equal_messages_is_recognised() {
     sent.push(Message::user("and now?"));
     let Ok(Recognised::New(new)) = recognise(&stored, &sent, false) else { unreachable!() };
     assert_eq!(new.iter().map(|it| it.text()).collect::<Vec<_>>(), ["and now?"]);
-    // One that differs late: each shorter overlap has to be ruled out too.
+    // The lists differ late, and each shorter overlap must be excluded too.
     let mut stored = equal(20_000);
     stored.push(Message::user("the end"));
     stored.push(Message::assistant("bye"));
