@@ -451,7 +451,7 @@ async fn a_layer_that_drops_who_keeps_the_history_makes_no_loop_store_it_twice()
                 let own = ToolLoop::new(tools(&Ran::default())).assume_persister_below(true);
                 boxed(own.layer(rebuilt))
             }
-            // It sends all, unless the answer says that somebody keeps the history.
+            // It sends all, unless the answer says that the history is managed elsewhere.
             false => boxed(service_fn(move |request: ChatRequest| {
                 let below = rebuilt.clone();
                 async move {

@@ -1,4 +1,4 @@
-//! The same request sent again is the same run, whoever sends it and in whatever process.
+//! The same request sent again is the same run, from any caller and in any process.
 
 use std::{
     future::ready,

@@ -1,4 +1,4 @@
-//! Once a run is stopped no further tool is started, whoever stops it and whatever else is ready.
+//! Once a run is stopped, no further tool starts: each way to stop, with other calls ready or not.
 
 use std::pin::pin;
 
