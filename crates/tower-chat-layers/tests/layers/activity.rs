@@ -1,5 +1,5 @@
-//! What a run tells the directory of its store: its mode, when it was active, and what each answered
-//! service call has used, in every mode, whole and streamed.
+//! The activity that a run records in the directory of its store: its mode, the time of its last
+//! activity, and the usage of each answered service call, in every mode, whole and streamed.
 
 use std::time::{Duration, SystemTime};
 
@@ -23,7 +23,7 @@ fn finish(model: &str, input: u64, output: u64) -> Finish {
     finish
 }
 
-/// An answer that asks for tools.
+/// A step whose answer contains these tool calls.
 fn asks<const N: usize>(calls: [(&str, &str); N], finish: Finish) -> Step {
     Step::answer([call_message(calls)], finish)
 }
@@ -48,7 +48,7 @@ fn script() -> [Step; 3] {
     ]
 }
 
-/// What the script has used, by model in the byte order of their names.
+/// The usage of the script by model, in the byte order of the model names.
 fn used_by_script(priced: bool) -> [ModelUsage; 2] {
     [
         used("large", (1, 1), (200, 20), None),
@@ -139,8 +139,8 @@ async fn a_request_that_is_sent_again_adds_nothing() {
     }
 }
 
-/// The mode says what is known of a run that fails: nothing, what was stored, or what was staged. What
-/// the attempt that goes on uses is added.
+/// The mode decides which usage of a failed run is recorded: none (per run), that of stored calls,
+/// or that of staged calls. The usage of the attempt that resumes the run is added.
 #[tokio::test]
 async fn a_run_that_fails_and_goes_on_tells_what_its_mode_keeps() {
     for (mode, streamed) in every_mode() {
@@ -189,7 +189,7 @@ async fn a_journaled_run_that_is_discarded_leaves_its_usage() {
     }
 }
 
-/// A write that failed and is made again later tells its usage once.
+/// A failed write that is submitted again records its usage once.
 #[tokio::test]
 async fn what_waits_in_the_outbox_is_told_once_it_is_stored() {
     for streamed in BOTH_WAYS {
@@ -207,8 +207,8 @@ async fn what_waits_in_the_outbox_is_told_once_it_is_stored() {
     }
 }
 
-/// Without the layer below the loop, the loop notes what answers have used; without both, the run
-/// knows its last answer.
+/// Without the layer below the loop, the loop records the usage of the answers. Without a loop and
+/// that layer, the run records the usage of its last answer.
 #[tokio::test]
 async fn runs_are_told_whatever_layers_there_are() {
     for streamed in BOTH_WAYS {
@@ -238,7 +238,7 @@ async fn runs_are_told_whatever_layers_there_are() {
     }
 }
 
-/// A conversation can be found, and described, by what the pipeline has stored.
+/// A pipeline records the cost of a run with the prices of its policy.
 #[tokio::test]
 async fn a_pipeline_takes_a_price_list() {
     async fn echo(_: ChatRequest) -> Result<ChatResponse, BoxError> {

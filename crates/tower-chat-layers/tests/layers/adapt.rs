@@ -1,4 +1,5 @@
-//! Layers in the middle of a stack of other types.
+//! Adapters that put these layers into the middle of a stack whose requests and responses have
+//! other types.
 
 use std::sync::{
     Arc, Mutex,
@@ -18,12 +19,13 @@ use tower_chat::{
     tool_fn,
 };
 
-/// What their client takes: who speaks to whom, and lines.
+/// The request type of the wrapped client: a user and lines of text.
 #[derive(Debug, Clone, PartialEq)]
 struct Prompt {
     user: String,
     lines: Vec<String>,
-    /// Their types have extensions too.
+    /// Whether the request was made inside a run. This field takes the role of the extensions of a
+    /// request type.
     has_run: bool,
 }
 
@@ -73,7 +75,7 @@ fn prompt(line: &str) -> Prompt {
     Prompt { user: "alice".to_owned(), lines: vec![line.to_owned()], has_run: false }
 }
 
-/// Their client: it keeps what it was asked, and asks for a tool first.
+/// The wrapped client. It records its requests, and its first answer calls a tool.
 fn client(
     asked: &Arc<Mutex<Vec<Prompt>>>,
 ) -> impl Service<Prompt, Response = String, Error = BoxError, Future: Send> + Clone + Send + 'static

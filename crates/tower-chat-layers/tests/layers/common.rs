@@ -1,4 +1,4 @@
-//! Stacks, requests and short names for what they store.
+//! Stacks, requests, and a short form of the messages that they store.
 
 use std::{
     cell::RefCell,
@@ -23,13 +23,13 @@ pub(crate) use crate::case::{
 pub(crate) use tower_chat::PersistenceMode::{Journaled, PerRun, PerServiceCall};
 
 pub(crate) const BOTH_MODES: [PersistenceMode; 2] = [PerRun, PerServiceCall];
-/// Whole and streamed.
+/// Whole (`false`) and streamed (`true`).
 pub(crate) const BOTH_WAYS: [bool; 2] = [false, true];
 
 pub(crate) type Store = FaultyStore<Arc<dyn HistoryStore>>;
 pub(crate) type Client = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
-/// What the model is told of a call whose run was interrupted.
+/// The result that the model receives for a call whose run was interrupted.
 pub(crate) const INTERRUPTED: &str =
     "The call was interrupted. It may or may not have taken effect; its result is unknown.";
 
@@ -41,9 +41,10 @@ pub(crate) fn store() -> Store {
     FaultyStore::new(memory()).shared_by_processes()
 }
 
-/// A store in a file of its own, which goes with the last clone of the store.
+/// Opens a store in a file of its own. The last clone of the store deletes the file.
 async fn sqlite_store() -> Store {
-    /// A file without conversations. To make its tables costs as much as a whole scenario.
+    /// The content of a file without conversations. Creating its tables takes as long as a whole
+    /// scenario.
     static EMPTY: tokio::sync::OnceCell<Vec<u8>> = tokio::sync::OnceCell::const_new();
     let options = SqliteStore::options().with_durability(Durability::Normal);
     let make_empty = async || {
@@ -67,7 +68,7 @@ impl Case {
         }
     }
 
-    /// A request of a run of its own.
+    /// Returns a request with a run of its own.
     pub(crate) fn ask(self, text: &str) -> ChatRequest {
         ask(text, self.streamed)
     }
@@ -76,7 +77,7 @@ impl Case {
         ask_with(messages, self.streamed)
     }
 
-    /// The stack of the design: run, tool loop, service call, client.
+    /// Returns the standard stack: run, tool loop, service call, client.
     pub(crate) fn stack<S>(
         self,
         client: S,
@@ -92,12 +93,12 @@ impl Case {
         stack(client, store, self.mode, policy, tools)
     }
 
-    /// The same with default policy, and the tools that these tests use.
+    /// Returns the standard stack with the default policy and the tools of these tests.
     pub(crate) fn agent(self, model: &ScriptedModel, store: &Store) -> Client {
         agent(model, store, self.mode)
     }
 
-    /// A store, a model client with this script, and the agent over both.
+    /// Returns a store, a model client with this script, and the stack over both.
     pub(crate) async fn begin(
         self,
         script: impl IntoIterator<Item = Step>,
@@ -106,7 +107,7 @@ impl Case {
         (store, model, client)
     }
 
-    /// The same, with the log of the tools.
+    /// Like `begin`, and also returns the log of the tools.
     pub(crate) async fn begin_with_log(
         self,
         script: impl IntoIterator<Item = Step>,
@@ -116,7 +117,7 @@ impl Case {
         (store, ran, model, client)
     }
 
-    /// A step that calls tools: `(name, label)` each.
+    /// Returns a step that calls tools, each given as `(name, label)`.
     pub(crate) fn calls<const N: usize>(self, calls: [(&str, &str); N]) -> Step {
         Step::message(self.call_message(calls))
     }
@@ -134,7 +135,7 @@ pub(crate) fn disk_full() -> StoreError {
     StoreError::backend("write", true, "disk full")
 }
 
-/// A request of a run of its own.
+/// Returns a request with a run of its own.
 pub(crate) fn ask(text: &str, streamed: bool) -> ChatRequest {
     ask_with([Message::user(text)], streamed)
 }
@@ -153,7 +154,7 @@ where
     BoxCloneSyncService::new(service.map_err(Into::into))
 }
 
-/// The stack of the design: run, tool loop, service call, client.
+/// Returns the standard stack: run, tool loop, service call, client.
 pub(crate) fn stack<S>(
     client: S,
     store: &Store,
@@ -171,7 +172,7 @@ where
     boxed(above.layer(ToolLoop::new(tools).layer(below)))
 }
 
-/// The same with default policy, and the tools that these tests use.
+/// Returns the standard stack with the default policy and the tools of these tests.
 pub(crate) fn agent(model: &ScriptedModel, store: &Store, mode: PersistenceMode) -> Client {
     stack(model.clone(), store, mode, policy(), tools(&Ran::default()))
 }
@@ -184,7 +185,7 @@ pub(crate) async fn send(client: &Client, request: ChatRequest) -> Result<Answer
     head(client, request).await?.collect().await
 }
 
-/// The persistence error that a call failed with.
+/// Returns the persistence error with which a call failed.
 pub(crate) fn refused(result: Result<Answer, BoxError>) -> PersistenceError {
     let error = result.expect_err("the call is refused");
     match error.downcast::<PersistenceError>() {
@@ -193,7 +194,7 @@ pub(crate) fn refused(result: Result<Answer, BoxError>) -> PersistenceError {
     }
 }
 
-/// The names of the calls that tools were run for.
+/// The labels of the calls whose tools were executed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ran(Arc<Mutex<Vec<String>>>);
 
@@ -211,8 +212,8 @@ pub(crate) fn definition(name: &str) -> ToolDefinition {
     ToolDefinition::new(name, name, json!({"type": "object"}))
 }
 
-/// Each answer names its call. `look` answers, `stop` answers and ends the run, `pay` needs
-/// approval, `ask` is returned to the caller, `fail` fails.
+/// The tools of these tests; each result names its call. `look` returns a result, `stop` returns a
+/// result and ends the run, `pay` needs approval, `ask` is returned to the caller, `fail` fails.
 pub(crate) fn tools(ran: &Ran) -> Tools {
     let run = |name: &'static str, ran: Ran| {
         move |context: ToolContext| {
@@ -234,12 +235,12 @@ pub(crate) fn tools(ran: &Ran) -> Tools {
         .declare(definition("ask"))
 }
 
-/// The label of the call that a tool runs for.
+/// Returns the label of the call for which a tool is executed.
 pub(crate) fn label_of(context: &ToolContext) -> String {
     label(context.arguments()).unwrap_or_else(|| context.call_id().to_owned())
 }
 
-/// The same, with a `wait` that comes to a gate and waits there.
+/// Returns the tools of these tests and a tool `wait`, which waits at a gate.
 pub(crate) fn tools_with_gate(ran: &Ran, gate: &Gate) -> Tools {
     let gate = gate.clone();
     tools(ran).with(tool_fn(definition("wait"), move |context: ToolContext| {
@@ -251,7 +252,7 @@ pub(crate) fn tools_with_gate(ran: &Ran, gate: &Gate) -> Tools {
     }))
 }
 
-/// A step that calls tools: `(name, id)` each.
+/// Returns a step that calls tools, each given as `(name, id)`.
 pub(crate) fn calls<const N: usize>(calls: [(&str, &str); N]) -> Step {
     Step::message(call_message(calls))
 }
@@ -260,27 +261,27 @@ pub(crate) fn call_message<const N: usize>(calls: [(&str, &str); N]) -> Message 
     Message::tool_calls(calls.map(|(name, id)| ToolCall::new(id, name, labelled(id))))
 }
 
-/// A text that cost something.
+/// Returns a step with a text and its usage.
 pub(crate) fn costly(text: &str, input: u64, output: u64) -> Step {
     Step::answer([Message::assistant(text)], Finish::stop().with_usage(Usage::new(input, output)))
 }
 
-/// A text from a service that keeps the history under an id.
+/// Returns a step with a text from a service that stores the history under an id.
 pub(crate) fn kept(text: &str, id: &str) -> Step {
     Step::answer([Message::assistant(text)], Finish::stop().with_service_id(id))
 }
 
-/// A call of `look` from a service that keeps the history under an id.
+/// Returns a step with a call of `look` from a service that stores the history under an id.
 pub(crate) fn kept_call(id: &str) -> Step {
     Step::answer([call_message([("look", "c1")])], Finish::stop().with_service_id(id))
 }
 
-/// A message in short, as in a list of its own.
+/// Returns the short form of one message, as if no other messages preceded it.
 pub(crate) fn short(message: &Message) -> String {
     shorts([&Arc::new(message.clone())]).remove(0)
 }
 
-/// Everything that is stored of the conversation.
+/// Returns all stored messages of the conversation.
 pub(crate) async fn stored(store: &Store) -> Vec<String> {
     stored_of(store, &key()).await
 }
@@ -295,22 +296,22 @@ pub(crate) async fn service_id(store: &Store) -> Option<String> {
     head.service_id.map(|id| id.to_string())
 }
 
-/// What the model client was sent in one service call.
+/// Returns the messages that the model client received in one service call.
 pub(crate) fn seen(model: &ScriptedModel, call: usize) -> Vec<String> {
     shorts(model.requests()[call].messages.iter())
 }
 
-/// How many messages the conversation has, in the eyes of another reader of the store now.
+/// Returns the number of messages that another reader of the store sees now.
 pub(crate) fn count_now(store: &Store) -> usize {
     let load = || {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(store.inner().load(&key())).unwrap().messages.len()
     };
-    // This thread may run a runtime already, in which nothing may block on another one.
+    // This thread may already run a tokio runtime, and a runtime must not block on another runtime.
     std::thread::scope(|scope| scope.spawn(load).join()).unwrap()
 }
 
-/// A step that notes how many messages are stored when the model client is called.
+/// Returns a step that records how many messages are stored when the model client is called.
 pub(crate) fn noting(store: &Store, counts: &Arc<Mutex<Vec<usize>>>, step: Step) -> Step {
     let (store, counts) = (store.clone(), counts.clone());
     Step::respond(move |_| {
@@ -320,16 +321,16 @@ pub(crate) fn noting(store: &Store, counts: &Arc<Mutex<Vec<usize>>>, step: Step)
 }
 
 thread_local! {
-    /// Where what this thread logs goes.
+    /// The buffer to which the log of this thread is written.
     static LOG: RefCell<Option<Arc<Mutex<Vec<u8>>>>> = const { RefCell::new(None) };
 }
 
-/// What this thread has logged since.
+/// The log of this thread since `logged` was called.
 pub(crate) struct Logged {
     text: Arc<Mutex<Vec<u8>>>,
 }
 
-/// Writes to the log of its thread.
+/// Writes to the buffer of its thread.
 struct LogWriter;
 
 impl std::io::Write for LogWriter {
@@ -347,8 +348,9 @@ impl std::io::Write for LogWriter {
     }
 }
 
-/// From now on. The subscriber is that of all tests: one that a test sets for its thread may miss
-/// events, since other threads decide at the same time that nobody listens to them.
+/// Starts to record the log of this thread. All tests share one subscriber. If each test set a
+/// subscriber for its thread, a thread without one could cache that a callsite is disabled, and
+/// events would be lost.
 pub(crate) fn logged() -> Logged {
     static SUBSCRIBER: Once = Once::new();
     SUBSCRIBER.call_once(|| {
@@ -366,7 +368,7 @@ impl Drop for Logged {
 }
 
 impl Logged {
-    /// How many lines have all of these in them.
+    /// Returns the number of lines that contain all of these parts.
     pub(crate) fn lines_with(&self, parts: &[&str]) -> usize {
         let text = self.text.lock().unwrap();
         let text = String::from_utf8_lossy(&text);
@@ -379,13 +381,13 @@ impl Logged {
     }
 }
 
-/// The policy that keeps the results of tools of a failed service call, or nothing of its inputs.
+/// Returns the policy for the inputs of a failed service call: stores results of tools, or nothing.
 pub(crate) fn results_if(keep: bool) -> UnansweredInputs {
     if keep { UnansweredInputs::Results } else { UnansweredInputs::None }
 }
 
-/// Polls a run until its model client was called so often and nothing moves any more, then drops
-/// it.
+/// Polls a run until its model client has received this many calls and no task makes progress, then
+/// drops the run.
 pub(crate) async fn until_called(model: &ScriptedModel, calls: usize, run: impl Future) {
     let mut run = std::pin::pin!(run);
     while model.requests().len() < calls {
@@ -395,14 +397,14 @@ pub(crate) async fn until_called(model: &ScriptedModel, calls: usize, run: impl 
 }
 
 impl Case {
-    /// The same request, whole or streamed.
+    /// Returns the request, whole or streamed as the case requires.
     pub(crate) fn way(self, request: ChatRequest) -> ChatRequest {
         if self.streamed { request.streamed() } else { request }
     }
 }
 
-/// What is durable of the conversation: what readers see, and what an open run has staged behind
-/// it, with the results that stand in its record alone.
+/// Returns the durable messages of the conversation: the messages that readers see, then those that
+/// an open run has staged, with the results that only the record contains.
 pub(crate) async fn durable(store: &Store) -> Vec<String> {
     store.inner().flush().await.unwrap();
     let history = store.inner().load(&key()).await.unwrap().messages;

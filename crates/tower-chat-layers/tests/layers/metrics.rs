@@ -19,7 +19,7 @@ const MODES: [(PersistenceMode, &str); 3] = [
     (PersistenceMode::Journaled, "journaled"),
 ];
 
-/// Asks for a tool, then answers.
+/// A model that calls a tool, and answers after it has received the result.
 async fn model(request: ChatRequest) -> Result<ChatResponse, BoxError> {
     let has_result = request.messages.iter().any(|message| message.role == Role::Tool);
     let (message, reason, usage) = if has_result {
@@ -63,7 +63,7 @@ async fn ask(mut pipeline: ChatPipeline, request: ChatRequest) -> Result<Answer,
     pipeline.ready().await?.call(request).await?.collect().await
 }
 
-/// The lines of metrics: a name, its labels, and the count.
+/// Returns the lines of metrics: a name, its labels, and the count.
 fn expected(lines: &[(&str, &str, &str)]) -> Vec<String> {
     lines.iter().map(|(name, labels, count)| format!("{name}{{{labels}}} {count}")).collect()
 }
@@ -116,7 +116,8 @@ async fn a_run_its_service_calls_its_tools_and_its_store_are_measured_in_every_m
                 "1 values",
             ),
         ]);
-        // Journaled: the question; the call and its start; the result; the answer with the commit.
+        // In journaled mode the four writes are: the user message; the calls with their start; the
+        // result; the answer with the commit.
         let writes = match mode {
             PersistenceMode::PerRun => 1,
             PersistenceMode::PerServiceCall => 2,

@@ -1,8 +1,9 @@
-//! The documents that name tests: the contract, the threat model, and the exceptions from the matrix of cases.
+//! Checks of the documents that name tests: the contract, the threat model, and the exceptions from
+//! the matrix of cases.
 
 use std::{fs, path::Path};
 
-/// The rows of the tables over modes in a part of the contract, without their heads.
+/// Returns the rows of the tables over modes in a part of the contract, without the header rows.
 fn rows_by_mode(part: &str) -> Vec<Vec<&str>> {
     let rows = part.lines().filter(|line| line.starts_with('|') && !line.starts_with("|---"));
     let rows = rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>());
@@ -46,7 +47,7 @@ fn every_promise_against_a_threat_names_tests_that_exist() {
     }
 }
 
-/// Whether the text of a test runs it in the cases of `case/mod.rs`.
+/// Returns whether the text of a test runs the test in the cases of `case/mod.rs`.
 fn uses_the_matrix(text: &str) -> bool {
     ["every_case(", "every_id(", "Cases::all()"].iter().any(|matrix| text.contains(matrix))
 }
@@ -114,7 +115,7 @@ fn document(name: &str) -> String {
     fs::read_to_string(docs.join(name)).expect("the document")
 }
 
-/// The names of tests in a text.
+/// Returns the names of tests in a text.
 fn names(text: &str) -> impl Iterator<Item = &str> {
     let code = text.split('`').skip(1).step_by(2);
     code.filter(|name| name.contains("::") && !name.contains('…'))

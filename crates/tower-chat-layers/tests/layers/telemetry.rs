@@ -27,8 +27,8 @@ use tracing_subscriber::{Layer, Registry, layer::Context, prelude::*, registry::
 const MODES: [PersistenceMode; 3] =
     [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
 
-/// What the conventions for generative AI (1.41.0) and for errors and databases name, of what is used
-/// here; `otel.*` is for the bridge to OpenTelemetry.
+/// The names of attributes that the conventions for generative AI (1.41.0), errors and databases
+/// define, and that are used here. The bridge to OpenTelemetry reads `otel.*`.
 const CONVENTIONS: [&str; 27] = [
     "db.operation.name",
     "db.system.name",
@@ -98,7 +98,7 @@ impl Spans {
         self.0.lock().unwrap().iter().map(|(_, span)| span.clone()).collect()
     }
 
-    /// Those of the run, its service calls and its tools: name, parent, outcome.
+    /// Returns the spans of the run, its service calls and its tools: name, parent, outcome.
     fn of_run(&self) -> Vec<(&'static str, Option<&'static str>, String)> {
         let spans = self.all();
         let of_run = spans.iter().filter(|span| span.name != "store");
@@ -107,7 +107,7 @@ impl Spans {
 
     fn change(&self, id: &Id, change: impl FnOnce(&mut Recorded)) {
         let mut spans = self.0.lock().unwrap();
-        // An id is used again once its span is closed.
+        // tracing reuses the id of a closed span.
         let mut open = spans.iter_mut().rev().filter(|(it, span)| it == id && !span.is_closed);
         if let Some((_, span)) = open.next() {
             change(span);
@@ -133,7 +133,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
     }
 }
 
-/// Asks for a tool, then answers.
+/// A model that calls a tool, and answers after it has received the result.
 async fn model(request: ChatRequest) -> Result<ChatResponse, BoxError> {
     let has_result = request.messages.iter().any(|message| message.role == Role::Tool);
     let (message, reason, usage) = if has_result {
@@ -181,7 +181,7 @@ async fn ask(mut pipeline: ChatPipeline, request: ChatRequest) -> Result<Answer,
     pipeline.ready().await?.call(request).await?.collect().await
 }
 
-/// Every mode, whole and streamed.
+/// Returns every mode, whole and streamed.
 fn cases() -> impl Iterator<Item = (PersistenceMode, bool)> {
     MODES.into_iter().flat_map(|mode| [(mode, false), (mode, true)])
 }

@@ -2,9 +2,10 @@
 //!
 //! A [`Case`] is a mode of persistence, an answer whole or streamed, a store, and the kind of ids
 //! that the model gives its calls. [`every_case`] runs a scenario in each mode, whole and streamed,
-//! in memory and in SQLite, [`every_id`] with each kind of ids; [`Cases`] leaves cases out and says why. All
-//! cases run, and a failure names those that failed; `TOWER_CHAT_CASE` runs alone the cases whose
-//! names contain its value, for example `journaled, streamed`.
+//! in memory and in SQLite, [`every_id`] with each kind of ids; [`Cases`] excludes cases, each with
+//! a reason. All cases run, and the failure message names the cases that failed. With
+//! `TOWER_CHAT_CASE`, only the cases run whose names contain its value, for example
+//! `journaled, streamed`.
 
 use std::{any::Any, fmt, panic::AssertUnwindSafe};
 
@@ -18,14 +19,14 @@ pub(crate) use shown::{label, labelled, shorts, shorts_after};
 pub(crate) const MODES: [PersistenceMode; 3] =
     [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
 
-/// Where the conversation is stored. Servers are tested by the contract of stores alone.
+/// The store of the conversation. Servers are tested only by the store contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backend {
     Memory,
     Sqlite,
 }
 
-/// The ids that the model gives its calls.
+/// The kind of ids that the model gives its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ids {
     Distinct,
@@ -37,7 +38,7 @@ pub(crate) enum Ids {
 impl Ids {
     pub(crate) const ALL: [Self; 4] = [Self::Distinct, Self::Equal, Self::Missing, Self::Empty];
 
-    /// The id of the call with this label.
+    /// Returns the id of the call with this label.
     pub(crate) fn of(self, label: &str) -> Option<String> {
         match self {
             Self::Distinct => Some(label.to_owned()),
@@ -70,26 +71,27 @@ impl fmt::Display for Case {
 }
 
 impl Case {
-    /// A call whose arguments name it, so that it is known whatever its id is.
+    /// Returns a call whose arguments contain its label. The label identifies the call also if its
+    /// id is missing or shared.
     pub(crate) fn tool_call(self, name: &str, label: &str) -> ToolCall {
         let mut call = ToolCall::without_id(name, labelled(label));
         call.id = self.ids.of(label);
         call
     }
 
-    /// A message that calls tools: `(name, label)` each.
+    /// Returns a message with these tool calls, each given as `(name, label)`.
     pub(crate) fn call_message<const N: usize>(self, calls: [(&str, &str); N]) -> Message {
         Message::tool_calls(calls.map(|(name, label)| self.tool_call(name, label)))
     }
 
-    /// A result that the caller gives for the call with this label.
+    /// Returns the caller's result for the call with this label.
     pub(crate) fn result(self, label: &str, text: &str) -> ToolResult {
         let mut result = ToolResult::new("", text);
         result.call_id = self.ids.of(label);
         result
     }
 
-    /// What is so in one mode alone.
+    /// Returns whether the case has this mode.
     pub(crate) fn is(self, mode: PersistenceMode) -> bool {
         self.mode == mode
     }
@@ -99,7 +101,7 @@ impl Case {
 #[derive(Debug, Clone)]
 pub(crate) struct Cases {
     cases: Vec<Case>,
-    /// Why some are left out.
+    /// The reasons why cases were excluded.
     reasons: Vec<&'static str>,
 }
 
@@ -117,8 +119,9 @@ impl Cases {
         Self { cases, reasons: Vec::new() }
     }
 
-    /// With every kind of ids as well: all of them in memory, and in SQLite, where a case costs ten
-    /// times as much, one kind beside distinct ids in each mode and way, so that each kind occurs.
+    /// Adds every kind of ids. In memory, each case runs with each kind. In SQLite a case takes ten
+    /// times as long, so each mode and way runs with distinct ids and one other kind, and each kind
+    /// occurs.
     #[must_use]
     pub(crate) fn with_all_ids(mut self) -> Self {
         let kinds = |case: &Case| match case.backend {
@@ -134,7 +137,7 @@ impl Cases {
         self
     }
 
-    /// Without the cases that the scenario does not concern, and the reason why it does not.
+    /// Excludes the cases that the scenario does not concern, with the reason.
     #[must_use]
     pub(crate) fn only(mut self, reason: &'static str, concerns: impl Fn(&Case) -> bool) -> Self {
         self.cases.retain(concerns);
@@ -142,7 +145,7 @@ impl Cases {
         self
     }
 
-    /// In some modes alone.
+    /// Restricts the scenario to some modes.
     #[must_use]
     pub(crate) fn modes<const N: usize>(
         self,
@@ -152,39 +155,41 @@ impl Cases {
         self.only(reason, |case| modes.contains(&case.mode))
     }
 
-    /// In the modes in which a write that fails leaves no run open.
+    /// Restricts the scenario to the modes in which a failed write leaves no run open.
     #[must_use]
     pub(crate) fn unless_journaled(self) -> Self {
         let reason = "a journaled write that fails fails the call, and the run stays open";
         self.only(reason, |case| case.mode != PersistenceMode::Journaled)
     }
 
-    /// In memory alone, for scenarios that stop tokio's clock: it jumps to the next timeout as soon
-    /// as every task waits, and tasks that wait for a thread of SQLite wait too.
+    /// Restricts a scenario that pauses tokio's clock to the memory store. The paused clock
+    /// advances to the next timeout as soon as every task waits, and a task that waits for a thread
+    /// of SQLite counts as waiting.
     #[must_use]
     pub(crate) fn with_a_stopped_clock(self) -> Self {
         self.only("tokio's clock is stopped", |case| case.backend == Backend::Memory)
     }
 
-    /// In memory alone.
+    /// Restricts the scenario to the memory store.
     #[must_use]
     pub(crate) fn in_memory(self, reason: &'static str) -> Self {
         self.only(reason, |case| case.backend == Backend::Memory)
     }
 
-    /// Streamed alone: what a scenario does between the updates of an answer.
+    /// Restricts the scenario to streamed answers, for scenarios that act between the updates of an
+    /// answer.
     #[must_use]
     pub(crate) fn streamed(self, reason: &'static str) -> Self {
         self.only(reason, |case| case.streamed)
     }
 
-    /// Whole alone.
+    /// Restricts the scenario to whole answers.
     #[must_use]
     pub(crate) fn whole(self, reason: &'static str) -> Self {
         self.only(reason, |case| !case.streamed)
     }
 
-    /// Runs the scenario in each of the cases, and fails with all that failed.
+    /// Runs the scenario in each of the cases, and panics with the names of all cases that failed.
     pub(crate) async fn check(self, scenario: impl AsyncFn(Case)) {
         assert!(!self.cases.is_empty(), "no case is left: {:?}", self.reasons);
         let chosen = std::env::var("TOWER_CHAT_CASE").unwrap_or_default();
@@ -204,12 +209,12 @@ pub(crate) async fn every_case(scenario: impl AsyncFn(Case)) {
     Cases::all().check(scenario).await;
 }
 
-/// Runs a scenario in every case, and with every kind of ids.
+/// Runs a scenario in every case, with every kind of ids.
 pub(crate) async fn every_id(scenario: impl AsyncFn(Case)) {
     Cases::all().with_all_ids().check(scenario).await;
 }
 
-/// The text of a panic.
+/// Returns the message of a panic.
 fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("not a text")

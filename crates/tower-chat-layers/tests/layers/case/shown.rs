@@ -1,6 +1,6 @@
-//! Messages in short, each result under the call that it answers.
+//! A short text form of messages, in which each result is paired with the call that it answers.
 //!
-//! Ids of calls may be equal, empty or missing, so a result cannot be known by its id. The calls of
+//! Ids of calls may be equal, empty or missing, so an id does not identify a result. The calls of
 //! these tests carry a label in their arguments. Results are paired with calls by the rule that
 //! providers follow: of the results with one id, the first answers the first call with that id.
 
@@ -9,23 +9,23 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tower_chat::{CallPosition, Message, Part, Role, ToolCall, ToolResult};
 
-/// The arguments of the call with this label.
+/// Returns the arguments of the call with this label.
 pub(crate) fn labelled(label: &str) -> String {
     json!({ "call": label }).to_string()
 }
 
-/// The label in arguments.
+/// Returns the label that these arguments contain.
 pub(crate) fn label(arguments: &str) -> Option<String> {
     let arguments: Value = serde_json::from_str(arguments).ok()?;
     arguments.get("call")?.as_str().map(str::to_owned)
 }
 
-/// Messages in short: `user hi`, `assistant look#c1`, `tool c1=looked c1`.
+/// Returns the short form of messages: `user hi`, `assistant look#c1`, `tool c1=looked c1`.
 pub(crate) fn shorts<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -> Vec<String> {
     shorts_after([], messages)
 }
 
-/// The same of messages that come after others, whose calls they may answer.
+/// Returns the short form of messages that follow `before`, and may answer calls of `before`.
 pub(crate) fn shorts_after<'a, 'b>(
     before: impl IntoIterator<Item = &'b Arc<Message>>,
     messages: impl IntoIterator<Item = &'a Arc<Message>>,
@@ -35,11 +35,11 @@ pub(crate) fn shorts_after<'a, 'b>(
     messages.into_iter().map(|message| unanswered.show(message)).collect()
 }
 
-/// The calls shown so far that have no result yet, by batch.
+/// The calls without a result so far, by batch.
 #[derive(Debug, Default)]
 struct Unanswered {
     batches: Vec<Vec<Open>>,
-    /// The last message had calls, so that more of them are of the same batch.
+    /// Whether the last message had calls. Calls of the next message then belong to the same batch.
     in_batch: bool,
 }
 
@@ -51,8 +51,9 @@ struct Open {
 }
 
 impl Open {
-    /// Whether this is the id that replay gives a call that has none, or that of another call: it
-    /// ends with the positions of the message in its run and of the call in its message.
+    /// Returns whether replay gives this call the id, because the call has none or shares its id
+    /// with another call. The id then ends with the index of the message in its run and the index
+    /// of the call in its message.
     fn is_named(&self, id: Option<&str>) -> bool {
         let (Some(id), Some(position)) = (id, self.position) else { return false };
         let suffix = format!("_{}_{}", position.message.index, position.index);
@@ -87,7 +88,7 @@ impl Unanswered {
         self.batches.last_mut().unwrap().push(open);
     }
 
-    /// The label of the call that a result answers.
+    /// Removes the call that a result answers, and returns its label.
     fn answered(&mut self, result: &ToolResult) -> Option<String> {
         let answers = |open: &Open| match result.call {
             Some(position) => open.position == Some(position),
@@ -117,7 +118,7 @@ impl Unanswered {
     }
 }
 
-/// The call that a part asks for.
+/// Returns the call that a part contains.
 fn asked(part: &Part) -> Option<&ToolCall> {
     match part {
         Part::ToolCall(call) => Some(call),

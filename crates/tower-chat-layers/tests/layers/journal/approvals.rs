@@ -1,5 +1,5 @@
-//! Approved calls in two phases, in every mode: claimed before they run, recorded before the model
-//! hears of it, and never run twice.
+//! Approved calls, in every mode. Each call is claimed before its tool runs, its outcome is
+//! recorded before the model receives it, and its tool never runs twice.
 
 use tower_chat::{
     Answer, ApprovalRequest, ChatRequest, Message, Part, PersistenceError, PersistenceMode,
@@ -24,7 +24,7 @@ fn approving(request: &ApprovalRequest, streamed: bool) -> ChatRequest {
     ask_with([Message::new(Role::User, vec![request.approve().into()])], streamed)
 }
 
-/// A `pay` that needs approval and waits at a gate when it has paid.
+/// Returns a tool `pay` that needs approval, and waits at a gate after it has paid.
 fn paying(ran: &Ran, gate: &Gate) -> tower_chat::Tools {
     let (ran, gate) = (ran.clone(), gate.clone());
     tower_chat::Tools::new().with(tool_fn(definition("pay").needs_approval(), move |context| {
@@ -38,7 +38,7 @@ fn paying(ran: &Ran, gate: &Gate) -> tower_chat::Tools {
     }))
 }
 
-/// A conversation in which a payment waits, and who asks for it.
+/// Creates a conversation with a payment that waits for approval, and returns the approval request.
 async fn waiting(setup: &Setup, streamed: bool) -> ApprovalRequest {
     let model = ScriptedModel::new([calls([("pay", "c1")])]);
     let client = setup.stack(&model, tools(&Ran::default()));
@@ -47,7 +47,7 @@ async fn waiting(setup: &Setup, streamed: bool) -> ApprovalRequest {
     asked[0].clone()
 }
 
-/// The ids of the calls that wait, as the head has them.
+/// Returns the ids of the pending approvals in the head.
 async fn pending(store: &Store) -> Vec<String> {
     store.inner().flush().await.unwrap();
     let head = store.inner().head(&key()).await.unwrap();
@@ -55,7 +55,8 @@ async fn pending(store: &Store) -> Vec<String> {
     all.map(|request| request.call.id.clone().unwrap()).collect()
 }
 
-/// The payment's row: its status, whether it was begun, what came out.
+/// Returns the row of the payment in the record: its status, whether the tool was started, and its
+/// result.
 async fn row(store: &Store) -> (ToolStatus, bool, Option<String>) {
     let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
     let call = found.into_iter().find(|(_, call)| call.call_id == "c1").unwrap().1;
@@ -167,7 +168,7 @@ async fn approved_calls_of_a_resumed_run_stay_charged_to_its_budget() {
     let cuts = [None, Some("the call"), Some("the round")];
     for (streamed, mode, is_cut_off_in) in cases!(BOTH_WAYS, ALL_MODES, cuts) {
         if is_cut_off_in == Some("the round") && mode != JOURNALED {
-            continue; // Its model is asked again.
+            continue; // The resumed run requests the answer with the round again.
         }
         let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
         let setup = Setup::new(&store).mode(mode);
@@ -205,7 +206,7 @@ async fn a_run_that_was_cut_off_before_the_payment_makes_it_when_it_is_resumed()
         let model = ScriptedModel::new([Step::text("done")]);
         let client = setup.stack(&model, tools(&ran));
         let request = approving(&asked, streamed);
-        // The input is staged, the claim is not.
+        // The input is staged; the claim is not stored.
         store.let_appends_through(1);
         store.fail_next_append(disk_full());
         send(&client, request.clone()).await.unwrap_err();
@@ -255,8 +256,8 @@ async fn a_payment_of_which_nobody_knows_follows_the_policy_for_unknown_calls() 
     }
 }
 
-/// The first attempt has an answer; the second brings a decision about another call, whose tool the
-/// caller executes by now.
+/// The first attempt has an answer. The second attempt adds a decision about another call, whose
+/// tool the caller now executes.
 #[tokio::test]
 async fn a_refused_decision_takes_back_nothing_of_a_run_that_has_an_answer() {
     for streamed in BOTH_WAYS {
@@ -278,7 +279,8 @@ async fn a_refused_decision_takes_back_nothing_of_a_run_that_has_an_answer() {
         let mut expected = durable(&store).await;
         assert_eq!(expected.last().unwrap(), "tool c3=looked c3");
         let decision = Message::new(Role::User, vec![further[0].approve().into()]);
-        // Messages of a run are known by their numbers: the first two stand for what is staged.
+        // Messages of a run are identified by their numbers. The first two of these replace the
+        // messages that are staged under their numbers.
         let further = [Message::user("paid"), Message::user("looked"), decision];
         request.messages.extend(further.map(std::sync::Arc::new));
         let error = send(&client, request).await.unwrap_err();
@@ -324,7 +326,7 @@ async fn two_who_approve_the_same_payment_at_once_make_it_once() {
         let model = ScriptedModel::new([Step::text("done"), Step::text("done too")]);
         let one = setup.stack(&model, paying(&ran, &gate));
         let other = setup.elsewhere().mode(second);
-        // The other has read the conversation before the payment is claimed.
+        // The other process has read the conversation before the payment is claimed.
         let claim = Gate::closed();
         store.hold_next_reserve(&claim);
         let other = other.stack(&model, paying(&ran, &gate));
@@ -344,7 +346,8 @@ async fn two_who_approve_the_same_payment_at_once_make_it_once() {
         let early = early.await.unwrap();
         assert_eq!(ran.names(), ["pay"]);
         if second == JOURNALED && first != JOURNALED {
-            // It has taken the end of the conversation, and the other one is told.
+            // The journaled run has been opened meanwhile, and the write of the other run conflicts
+            // with it.
             let PersistenceError::NotStored(not_stored) = refused(early) else { panic!() };
             assert!(not_stored.conflict().unwrap().open_run.is_some());
             assert_eq!(row(&store).await.0, ToolStatus::PendingApproval);
@@ -371,7 +374,8 @@ async fn a_rejected_payment_is_recorded_as_such() {
     }
 }
 
-/// A run that approves a payment, hears of it, asks for more, and is cut off there.
+/// A run that approves or rejects a payment, sends the result to the model, runs the next call of
+/// the model, and then fails.
 async fn cut_off_after_the_payment(
     setup: &Setup,
     ran: &Ran,
@@ -469,7 +473,7 @@ async fn an_approved_payment_that_never_began_waits_again_where_its_run_is_commi
         let asked = waiting(&setup, streamed).await;
         let model = ScriptedModel::new([Step::text("done")]);
         let client = setup.stack(&model, tools(&ran));
-        // The decision is staged, the claim to the call is not stored.
+        // The decision is staged; the claim of the call is not stored.
         store.let_appends_through(1);
         store.fail_next_append(disk_full());
         send(&client, approving(&asked, streamed)).await.unwrap_err();
@@ -485,7 +489,7 @@ async fn an_approved_payment_that_never_began_waits_again_where_its_run_is_commi
     }
 }
 
-/// The first payment of a batch is made, and the second has not begun.
+/// The first payment of a batch is made, and the tool of the second has not started.
 #[tokio::test]
 async fn a_batch_of_which_a_payment_never_began_waits_again_where_its_run_is_committed() {
     for (streamed, rejects) in cases!(BOTH_WAYS, [false, true]) {
@@ -500,7 +504,8 @@ async fn a_batch_of_which_a_payment_never_began_waits_again_where_its_run_is_com
             let parts = [asked[0].approve(), asked[1].approve(), last].map(Part::from).to_vec();
             ask_with([Message::new(Role::User, parts)], streamed)
         };
-        // The decision is staged, the first call claimed and its outcome stored; the second claim is not.
+        // The decision, the claim of the first call and its outcome are stored; the second claim is
+        // not stored.
         store.let_appends_through(3);
         store.fail_next_append(disk_full());
         send(&client, decided(&asked[2])).await.unwrap_err();
@@ -516,7 +521,8 @@ async fn a_batch_of_which_a_payment_never_began_waits_again_where_its_run_is_com
     }
 }
 
-/// The request after the payment is refused for good, so the run ends before any answer.
+/// The service refuses the request after the payment permanently, so the run ends without an
+/// answer.
 #[tokio::test]
 async fn a_payment_whose_run_is_refused_for_good_is_shown_to_the_next_one() {
     for streamed in BOTH_WAYS {
@@ -562,7 +568,7 @@ async fn an_outcome_that_waits_in_the_outbox_does_not_swallow_the_run() {
         let setup = Setup::new(&store).mode(mode);
         let asked = waiting(&setup, false).await;
         let model = ScriptedModel::new([Step::text("done")]);
-        // The claim is stored, the outcome is not.
+        // The claim is stored; the outcome is not stored.
         store.let_appends_through(1);
         store.fail_next_append(disk_full());
         send(&setup.stack(&model, tools(&ran)), approving(&asked, false)).await.unwrap();
@@ -574,7 +580,7 @@ async fn an_outcome_that_waits_in_the_outbox_does_not_swallow_the_run() {
 #[tokio::test]
 async fn an_outcome_is_not_lost_with_the_claim_to_the_next_call() {
     for mode in [PerRun, PerServiceCall] {
-        // The outcome of the first call is not stored, and neither is the claim to the second.
+        // The write of the first outcome fails; with 2, the write of the second claim fails too.
         for failing in [1, 2] {
             let (store, ran) = (store(), Ran::default());
             let setup = Setup::new(&store).mode(mode);
@@ -599,7 +605,7 @@ async fn an_outcome_is_not_lost_with_the_claim_to_the_next_call() {
             assert_eq!((status, begun, result), (ToolStatus::Ok, true, Some("payed c1".into())));
             let all = stored(&store).await;
             assert_eq!(all[..3], ["user buy", "assistant pay#c1? pay#c2?", "user yes yes"]);
-            // In one message, or in one for each attempt.
+            // The results are in one message, or in one message for each attempt.
             let rest = all[3..].join(" ").replace("tool ", "");
             assert_eq!(rest, "c1=payed c1 c2=payed c2 assistant done", "{mode:?} {failing}");
         }

@@ -1,5 +1,5 @@
-//! Stacks that lack a layer, or hold one in the wrong position: refused before the model is paid
-//! and before any tool runs, approved ones included.
+//! Stacks with a missing layer or a layer in the wrong position. They are refused before the model
+//! is called and before any tool runs, including approved calls.
 
 use tower::{Layer, buffer::BufferLayer};
 use tower_chat::{
@@ -13,7 +13,7 @@ use crate::common::*;
 
 const BELOW_MODES: [PersistenceMode; 2] = [PerServiceCall, JOURNALED];
 
-/// A conversation in which a payment waits for approval, asked for by a whole stack.
+/// Creates, with a complete stack, a conversation with a payment that waits for approval.
 async fn waiting(store: &Store, mode: PersistenceMode, streamed: bool) -> ApprovalRequest {
     let setup = Setup::new(store).mode(mode);
     let model = ScriptedModel::new([calls([("pay", "c1")])]);

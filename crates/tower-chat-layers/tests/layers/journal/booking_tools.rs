@@ -1,5 +1,5 @@
-//! A model that answers by what it is shown, so that a run comes out the same however often it is
-//! interrupted, and what an undisturbed run looks like.
+//! A model whose answers depend only on its requests, so that a run has the same result however
+//! often it is interrupted; and the messages of an uninterrupted run.
 
 use std::{
     collections::HashMap,
@@ -22,7 +22,7 @@ use crate::common::*;
 pub(crate) const JOURNALED: PersistenceMode = PersistenceMode::Journaled;
 pub(crate) const ALL_MODES: [PersistenceMode; 3] = [PerRun, PerServiceCall, JOURNALED];
 
-/// What the whole run comes to: two rounds, the first with two calls.
+/// The messages of the complete run: two rounds, the first with two calls.
 pub(crate) const WHOLE_RUN: [&str; 6] = [
     "user trip",
     "assistant book#c1 seat#c2",
@@ -31,14 +31,15 @@ pub(crate) const WHOLE_RUN: [&str; 6] = [
     "tool c3=book c3",
     "assistant booked",
 ];
-/// Its service calls and tool calls.
+/// The number of service calls of the complete run.
 pub(crate) const SERVICE_CALLS: usize = 3;
 pub(crate) const TOOL_CALLS: usize = 3;
 
-/// How many messages stand before the answer to each of its service calls.
+/// The number of messages in the request of each service call.
 pub(crate) const SHOWN: [usize; SERVICE_CALLS] = [1, 3, 5];
 
-/// What the model answers to a request, by the results it has seen since the last question.
+/// Returns the model's answer to a request. The answer depends on the number of results after the
+/// last user message.
 pub(crate) fn reply(request: &ChatRequest) -> Message {
     let shown: Vec<_> = request.messages.iter().cloned().collect();
     let last = shown.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
@@ -55,7 +56,7 @@ pub(crate) fn reply(request: &ChatRequest) -> Message {
     }
 }
 
-/// One step that answers by the request, which must be valid for every provider.
+/// A step that checks that the request is valid for every provider, and returns [`reply`].
 pub(crate) fn by_request() -> Step {
     Step::respond(|request| {
         validate_request(request).unwrap();
@@ -67,7 +68,8 @@ pub(crate) fn booking_model() -> ScriptedModel {
     ScriptedModel::new((0..40).map(|_| by_request()))
 }
 
-/// A model whose calls from `first` on, counted from 0, are these; then it answers again.
+/// Returns a model whose answers are these steps from call `first` on, counted from 0, and
+/// [`by_request`] before and after them.
 pub(crate) fn booking_model_with(
     first: usize,
     steps: impl IntoIterator<Item = Step>,
@@ -76,19 +78,19 @@ pub(crate) fn booking_model_with(
     ScriptedModel::new(before.chain(steps).chain((0..40).map(|_| by_request())))
 }
 
-/// Counts how often each call's tool ran, and what it was given to know a repetition by.
+/// Tools that record each execution: the call, and its idempotency key.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct BookingTools {
     ran: Arc<Mutex<Vec<(String, String)>>>,
-    /// Calls wait here before anything is done, by call id.
+    /// The gates at which a tool waits before its work, by call id.
     before: HashMap<&'static str, Gate>,
-    /// And here, when the tool has done its work.
+    /// The gates at which a tool waits after its work, by call id.
     after: HashMap<&'static str, Gate>,
     safe_to_retry: bool,
 }
 
 impl BookingTools {
-    /// One whose tools may run twice.
+    /// Returns tools that are safe to retry.
     pub(crate) fn safe() -> Self {
         Self { safe_to_retry: true, ..Self::default() }
     }
@@ -103,7 +105,7 @@ impl BookingTools {
         self
     }
 
-    /// The same books, without gates: the desk after a restart.
+    /// Returns tools without gates that share the recorded executions, as after a restart.
     pub(crate) fn reopened(&self) -> Self {
         Self {
             ran: self.ran.clone(),
@@ -113,7 +115,7 @@ impl BookingTools {
         }
     }
 
-    /// The ids of the calls that have run, each time.
+    /// Returns the ids of the calls whose tools ran, one entry for each execution.
     pub(crate) fn ran(&self) -> Vec<String> {
         self.ran.lock().unwrap().iter().map(|(id, _)| id.clone()).collect()
     }
@@ -122,7 +124,7 @@ impl BookingTools {
         self.ran().iter().filter(|id| *id == call).count()
     }
 
-    /// The idempotency keys of each call, in the order in which it ran.
+    /// Returns the idempotency keys of each call, in the order of its executions.
     pub(crate) fn keys(&self) -> HashMap<String, Vec<String>> {
         let mut keys: HashMap<String, Vec<String>> = HashMap::new();
         for (id, key) in self.ran.lock().unwrap().iter() {
@@ -143,7 +145,7 @@ impl BookingTools {
         ToolOutput::from(format!("{name} {id}"))
     }
 
-    /// `book` and `seat`.
+    /// Returns the tools `book` and `seat`.
     pub(crate) fn tools(&self) -> Tools {
         ["book", "seat"].into_iter().fold(Tools::new(), |tools, name| {
             let booking_tools = self.clone();
@@ -157,7 +159,7 @@ impl BookingTools {
     }
 }
 
-/// How a stack is set up.
+/// The configuration of a stack.
 #[derive(Clone)]
 pub(crate) struct Setup {
     pub(crate) store: Store,
@@ -198,7 +200,7 @@ impl Setup {
         self
     }
 
-    /// The same in another process.
+    /// Returns the same configuration in another process.
     pub(crate) fn elsewhere(&self) -> Self {
         Self { store: self.store.in_another_process(), ..self.clone() }
     }
@@ -230,7 +232,7 @@ impl TestClock {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds)
     }
 
-    /// From now on it goes with tokio's clock, which a test has paused.
+    /// Makes the clock follow tokio's clock, which a test has paused.
     pub(crate) fn follow_tokio(&self) {
         let clock = self.clone();
         tokio::spawn(async move {
@@ -251,19 +253,19 @@ pub(crate) async fn open(store: &Store) -> Option<OpenRunContent> {
     store.inner().open_run(&key()).await.unwrap()
 }
 
-/// What is staged, in short.
+/// Returns the short form of the staged messages.
 pub(crate) async fn staged(store: &Store) -> Vec<String> {
     open(store).await.map(|content| shorts(&content.messages)).unwrap_or_default()
 }
 
-/// What is known of the staged calls: `c1 unknown`.
+/// Returns the state of each staged call: `c1 Unknown`.
 pub(crate) async fn calls_known(store: &Store) -> Vec<String> {
     let report = tower_chat::recovery::open_run(store.inner(), &key()).await.unwrap();
     let calls = report.map(|report| report.calls).unwrap_or_default();
     calls.iter().map(|call| format!("{} {:?}", call.call_id, call.state)).collect()
 }
 
-/// Runs until `reached` and drops the rest.
+/// Polls a run until `reached` completes, then drops the run.
 pub(crate) async fn drop_when(
     client: &Client,
     request: ChatRequest,
@@ -276,12 +278,12 @@ pub(crate) async fn drop_when(
     }
 }
 
-/// What the model client was shown in each call.
+/// Returns the messages that the model client received, call by call.
 pub(crate) fn all_seen(model: &ScriptedModel) -> Vec<Vec<String>> {
     (0..model.requests().len()).map(|call| seen(model, call)).collect()
 }
 
-/// What an undisturbed run shows the model client, call by call.
+/// Returns the messages that the model client receives in an uninterrupted run, call by call.
 pub(crate) fn undisturbed() -> Vec<Vec<String>> {
     SHOWN
         .iter()

@@ -1,5 +1,5 @@
-//! Which call a result answers, where calls of several runs, or of several messages of one answer,
-//! have the same id or none.
+//! Which call a result answers, if calls of several runs, or of several messages of one answer,
+//! share an id or have none.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,11 +19,11 @@ use tower_chat_testkit::{ScriptedModel, Step, cases};
 use super::booking_tools::*;
 use crate::common::*;
 
-/// The ids that a provider may give two calls.
+/// The pairs of ids that a provider may give two calls.
 const IDS: [[Option<&str>; 2]; 4] =
     [[Some("c"), Some("c")], [None, None], [Some(""), Some("")], [Some("c1"), Some("c2")]];
 
-/// The arguments of the calls that tools were run for.
+/// The arguments of the calls whose tools were executed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Executed(Arc<Mutex<Vec<String>>>);
 
@@ -32,8 +32,8 @@ impl Executed {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 
-    /// Tools that answer `<name> <arguments>`: `pay` needs approval, `look` does not, `stop` ends
-    /// the run, `ask` is executed by the caller.
+    /// Tools that return `<name> <arguments>`: `pay` needs approval, `look` does not, `stop` ends
+    /// the run, the caller executes `ask`.
     pub(crate) fn tools(&self) -> Tools {
         let executed = |name: &'static str| {
             let executed = self.clone();
@@ -75,7 +75,7 @@ pub(crate) fn approving<'a>(
     ask_with([Message::new(Role::User, decisions)], streamed)
 }
 
-/// What the model was sent in a service call: the arguments of each call with its result.
+/// Returns the arguments of each call in the request of a service call, with its result.
 pub(crate) fn shown(model: &ScriptedModel, service_call: usize) -> Vec<(String, String)> {
     let request = &model.requests()[service_call];
     validate_request(request).unwrap();
@@ -93,7 +93,7 @@ pub(crate) fn shown(model: &ScriptedModel, service_call: usize) -> Vec<(String, 
     shown
 }
 
-/// The record: arguments, result and status of each call.
+/// Returns the record: arguments, result and status of each call.
 pub(crate) async fn recorded(store: &Store) -> Vec<(String, String, ToolStatus)> {
     store.inner().flush().await.unwrap();
     let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
@@ -117,7 +117,7 @@ fn loop_error(result: Result<Answer, BoxError>) -> ToolLoopError {
     *error.downcast::<ToolLoopError>().expect("an error of the tool loop")
 }
 
-/// A conversation in which two runs have each asked for a payment.
+/// Creates a conversation in which each of two runs has requested a payment.
 async fn two_payments(
     setup: &Setup,
     ids: [Option<&str>; 2],
@@ -183,7 +183,7 @@ async fn a_request_that_is_answered_or_unknown_is_refused_before_anything_happen
         let mut forged = asked[1].clone();
         forged.id = "approval_0_0_0".to_owned();
         for (request, is_known) in [(&asked[0], true), (&forged, false)] {
-            // Not even what stands beside it is run.
+            // The other approval in the same request is not executed either.
             let request = approving([request, &asked[1]], streamed);
             match loop_error(send(&client, request).await) {
                 ToolLoopError::ApprovalAnswered { id, conversation } if is_known => {
@@ -225,10 +225,11 @@ async fn a_batch_decided_in_part_leaves_no_run_open() {
     .await;
 }
 
-/// Answers of several messages: how many calls each has; a message without any is a text.
+/// The shapes of answers with several messages: the number of calls in each message. A message with
+/// 0 calls has a text.
 const SHAPES: [&[usize]; 5] = [&[1, 1], &[2, 1], &[1, 2], &[1, 0, 1], &[2, 0, 2]];
 
-/// An answer of a shape: its calls are numbered from 1.
+/// Returns an answer of a shape. Its calls are numbered from 1.
 fn answer_of(shape: &[usize], name: &str, id: impl Fn(usize) -> Option<String>) -> Vec<Message> {
     let mut number = 0;
     let mut next = || {
@@ -247,7 +248,7 @@ fn id_of(kind: &str, number: usize) -> Option<String> {
         "equal" => Some("c".to_owned()),
         "missing" => None,
         "empty" => Some(String::new()),
-        // The second message has no ids.
+        // The call of the first message has an id, the others have none.
         "partly missing" => (number == 1).then(|| "c1".to_owned()),
         _ => Some(format!("c{number}")),
     }
@@ -419,7 +420,7 @@ async fn results_from_the_record_answer_the_calls_of_their_own_runs() {
         send(&client, ask("one", streamed)).await.unwrap();
         send(&client, ask("two", streamed)).await.unwrap();
         let mut results = pending_results(&store, &key()).await.unwrap().unwrap();
-        // A caller may pass them on in any order.
+        // A caller may send the results in any order.
         results.parts.reverse();
         send(&client, ask_with([results], streamed)).await.unwrap();
         let mut shown = shown(&model, 2);
@@ -446,7 +447,7 @@ async fn a_service_that_keeps_the_history_leaves_approvals_to_their_own_calls() 
         let model = ScriptedModel::new([
             asked(0),
             asked(1),
-            // An ordinary call with the id of the payment that still waits.
+            // A call without approval that has the id of the payment that still waits.
             kept(Message::tool_calls([call("look", ids[1 - first], 3)])),
             kept(Message::assistant("ok")),
             kept(Message::assistant("done")),
@@ -531,7 +532,7 @@ async fn a_run_that_goes_on_after_a_lost_round_keeps_its_new_results() {
             Step::text("bye"),
         ]);
         let request = ask("where?", streamed);
-        // The process dies between the answer and its tools.
+        // The process dies after the answer, before its tools run.
         let gate = tower_chat_testkit::Gate::closed();
         let blocked = gate.clone();
         let look = tool_fn(definition("look"), move |_| {

@@ -1,4 +1,4 @@
-//! What becomes of a run whose caller goes away, by the policy.
+//! What the run of a disconnected caller becomes, by policy.
 
 use std::sync::{
     Arc,
@@ -125,7 +125,7 @@ async fn each_result_that_a_drop_commits_names_the_call_that_it_answers() {
 #[tokio::test]
 async fn a_run_that_cannot_be_read_after_it_was_taken_over_stays_open() {
     for (streamed, choice) in cases!(BOTH_WAYS, [OnDisconnect::Commit, OnDisconnect::Discard]) {
-        // How many readings of the open run succeed before one fails.
+        // The number of reads of the open run that succeed before one fails.
         let left = Arc::new(AtomicUsize::new(usize::MAX));
         let failing = left.clone();
         let store = FaultyStore::with_injector(memory(), move |operation| match operation {

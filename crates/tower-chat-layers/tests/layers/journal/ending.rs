@@ -1,5 +1,5 @@
-//! How abandoned runs are ended, what is stored of an answer that was cut off, and which runs end by
-//! themselves.
+//! How abandoned runs are ended, how much is stored of an answer that was cut off, and which runs
+//! end without a further request.
 
 use tower_chat::{
     ChatOptions, Message, PersistenceError, PersistencePolicy, ToolLoop,
@@ -19,7 +19,8 @@ fn on_open_run(choice: OnOpenRun) -> PersistencePolicy {
     policy().with_journal(JournalPolicy::default().on_open_run(choice))
 }
 
-/// Leaves a run open with c1 done, c2 unknown, or earlier: after `steps` of four.
+/// Leaves a run open at one of four steps: before the first answer, during c1, during c2, or in the
+/// second service call.
 async fn left_open(setup: &Setup, step: usize) {
     let gate = Gate::closed();
     let booking_tools = BookingTools::default();
@@ -130,7 +131,7 @@ async fn one_of_two_processes_that_end_a_run_at_once_has_ended_it() {
     for (end, kept) in [(RunEnd::Commit, 3), (RunEnd::Discard, 0)] {
         let (store, gate) = (store(), Gate::closed());
         left_open(&Setup::new(&store), 1).await;
-        // Both have read the open run.
+        // Both processes have read the open run.
         store.hold_next_reserve(&gate);
         let elsewhere = store.in_another_process();
         let late = tokio::spawn(async move { close(&elsewhere, &key(), end).await });
@@ -254,7 +255,7 @@ fn keeping() -> PersistencePolicy {
     policy().with_partial_text(true)
 }
 
-/// A long answer of which the caller takes a part.
+/// A long answer. The caller reads only a part of it.
 fn long_answer() -> Step {
     use tower_chat::{ChatUpdate, Finish};
     Step::updates([
@@ -339,7 +340,7 @@ async fn a_run_that_a_tool_ends_is_the_same_whether_or_not_it_was_interrupted() 
         let model = ScriptedModel::new([calls([("stop", "c1")])]);
         let request = ask("stop", streamed);
         if interrupted {
-            // The tool is not started before its start is durable.
+            // The tool waits at the gate. It starts only after its start is durable.
             let gate = Gate::closed();
             let waiting = gate.clone();
             let mut definition = definition("stop");

@@ -1,5 +1,5 @@
-//! Two processes and one run: who holds it is left alone, who lost it can write no more, and no
-//! step is taken twice.
+//! Two processes and one run. A run whose lease has not expired is not taken over, an attempt that
+//! has lost its lease cannot write, and no step is executed twice.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn is_held(error: &PersistenceError) -> bool {
     matches!(error, PersistenceError::RunHeld { .. })
 }
 
-/// The conflict that a run is told which has lost its lease.
+/// Asserts that a run which has lost its lease fails with a conflict.
 fn fenced(outcome: Result<tower_chat::Answer, BoxError>) {
     let error = refused(outcome);
     let PersistenceError::NotStored(not_stored) = &error else { panic!("{error:?}") };
@@ -46,7 +46,7 @@ async fn a_run_is_left_alone_for_as_long_as_it_is_held() {
                 assert!(is_held(&error) && error.is_retryable(), "{error:?}");
             }
             clock.advance(14);
-            // The first time, 14 seconds of 15 have gone by.
+            // In the first iteration, 14 of the 15 seconds of the lease have passed.
             if clock.now() > TestClock::default().now() + Duration::from_secs(15) {
                 break;
             }
@@ -65,7 +65,7 @@ async fn a_run_is_left_alone_for_as_long_as_it_is_held() {
 #[tokio::test]
 async fn what_is_answered_to_a_run_that_was_taken_over_is_refused_and_starts_no_tool() {
     for (streamed, waiting) in cases!(BOTH_WAYS, 0..SERVICE_CALLS) {
-        // How far the other has come when the late answer arrives.
+        // The number of answers that the other process has received when the late answer arrives.
         for other_answers in 0..=SERVICE_CALLS - waiting {
             let (store, clock, gate) = (store(), TestClock::default(), Gate::closed());
             let setup = Setup::new(&store).clock(&clock);
@@ -144,7 +144,7 @@ async fn one_of_two_who_begin_the_same_run_at_once_goes_on() {
         let booking_tools = BookingTools::default();
         let (one, other) = (booking_model(), booking_model());
         let request = ask("trip", streamed);
-        // Both have seen that nothing is there.
+        // Both processes have read that the conversation has no open run.
         store.hold_next_reserve(&gate);
         let late = {
             let client = setup.elsewhere().stack(&other, booking_tools.tools());
@@ -206,7 +206,7 @@ async fn a_run_that_somebody_takes_up_before_it_is_read_is_left_alone() {
         send(&setup.stack(&model, booking_tools.tools()), request.clone()).await.unwrap_err();
         let slow = Step::respond(|request| Step::message(reply(request))).waits(&hold);
         let (one, other) = (booking_model_with(0, [slow]), booking_model());
-        // The head says that nobody holds it.
+        // The head that this process has read contains an open run without a lease.
         store.hold_next_load(&gate);
         let late = {
             let client = setup.elsewhere().stack(&other, booking_tools.tools());
@@ -241,7 +241,7 @@ async fn an_open_run_that_somebody_ends_before_it_is_resumed_is_in_nobodys_way()
             (BookingTools::default(), booking_model_with(1, [Step::error("overloaded")]));
         let client = setup.stack(&failing, booking_tools.tools());
         send(&client, ask("trip", streamed)).await.unwrap_err();
-        // The head says that it is open.
+        // The head that this process has read contains the open run.
         store.hold_next_load(&gate);
         let model = booking_model();
         let late = {
@@ -431,7 +431,7 @@ async fn old_runs_that_nobody_works_on_are_swept() {
         assert_eq!(sweep(&store, "bob", clock.now(), age, end).await.unwrap(), []);
         clock.advance(10);
         let swept = sweep(&store, "alice", clock.now(), age, end).await.unwrap();
-        // What another process held has expired; what is under way here has not ended.
+        // The lease of the other process has expired. The run of this process is still in progress.
         assert_eq!(swept.iter().map(|key| key.id()).collect::<Vec<_>>(), ["held", "young"]);
         let left = store.open_runs("alice", None, 10).await.unwrap();
         assert_eq!(left.iter().map(|key| key.id()).collect::<Vec<_>>(), ["here"]);

@@ -1,4 +1,4 @@
-//! Journaled runs in stacks that lack something, and with loops and services of other kinds.
+//! Journaled runs in stacks with a missing layer, and with tool loops and services of other kinds.
 
 use tower::Layer;
 use tower_chat::{
@@ -58,7 +58,7 @@ async fn a_loop_of_somebody_elses_is_staged_and_committed_at_its_end() {
         let looping = tower::service_fn(move |request: ChatRequest| {
             let (below, store) = (below.clone(), seen_by_store.clone());
             async move {
-                // It drops the ids of everything it was given.
+                // This loop removes the ids of all messages of the request.
                 let mut first = request.clone();
                 first.messages = request
                     .messages

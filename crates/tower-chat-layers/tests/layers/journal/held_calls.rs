@@ -1,5 +1,5 @@
-//! Approved calls of runs that take no lease on their conversation: the run holds the calls themselves
-//! while their tools run.
+//! Approved calls of runs that have no lease of their conversation. The run has a lease of each
+//! call while its tool runs.
 
 use std::{pin::Pin, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::common::*;
 const LEASE: u64 = 15;
 const MODES: [tower_chat::PersistenceMode; 2] = [PerRun, PerServiceCall];
 
-/// A `pay` that needs approval and waits at a gate before it pays.
+/// Returns a tool `pay` that needs approval, and waits at a gate before it pays.
 fn paying(ran: &Ran, gate: &Gate) -> Tools {
     let (ran, gate) = (ran.clone(), gate.clone());
     Tools::new().with(tool_fn(definition("pay").needs_approval(), move |context| {
@@ -43,7 +43,8 @@ async fn waiting(setup: &Setup, streamed: bool) -> ApprovalRequest {
     answer.approval_requests().next().unwrap().clone()
 }
 
-/// The payment's row: its status, whether it is held, what came out.
+/// Returns the row of the payment in the record: its status, whether a run has a lease of it, and
+/// its result.
 async fn row(store: &Store) -> (ToolStatus, bool, Option<String>) {
     store.inner().flush().await.unwrap();
     let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
@@ -71,7 +72,7 @@ async fn a_call_of_a_dead_process_is_held_up_to_the_end_of_its_lease() {
             answer = &mut dead => panic!("not interrupted: {answer:?}"),
             () = gate.reached(1) => {}
         }
-        // Of a process that dies nobody writes anything.
+        // A process that dies writes nothing, so the future is forgotten instead of dropped.
         std::mem::forget(dead);
         let model = ScriptedModel::new([Step::text("done")]);
         let client = setup.stack(&model, paying(&ran, &gate));
@@ -137,7 +138,7 @@ async fn a_call_is_held_for_as_long_as_its_tool_runs_whoever_else_writes() {
     }
 }
 
-/// A run that waits for another process.
+/// The task of a run that waits for another process.
 type Waiting = tokio::task::JoinHandle<Result<Answer, BoxError>>;
 
 fn send_in_background(client: &Client, request: ChatRequest) -> Waiting {
@@ -162,7 +163,7 @@ async fn a_queued_approval_waits_until_the_other_run_is_stored() {
         let model = ScriptedModel::new([Step::text("two")]);
         let client = setup.stack(&model, paying(&ran, &gate));
         let second = send_in_background(&client, approving(&asked, streamed));
-        // Longer than a lease, which the first process renews.
+        // The test waits longer than a lease, which the first process renews.
         tokio::time::sleep(Duration::from_secs(2 * LEASE)).await;
         assert!(!second.is_finished(), "{mode:?}: the tool runs");
         gate.open();

@@ -1,5 +1,5 @@
-//! Late results in a request behind a history that ends in an open round: every mode sends the same,
-//! also where the call of the open round has the id of an earlier call that was interrupted.
+//! Late results in a request after a history that ends in an open round. Every mode sends the same
+//! messages, also if the call of the open round has the id of an earlier call that was interrupted.
 
 use tower_chat::{
     CallPosition, ChatRequest, Message, PersistenceMode, ToolResult, ToolStatus, Tools,
@@ -10,18 +10,18 @@ use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 use super::{booking_tools::*, call_identity::*};
 use crate::{case::Ids, common::*};
 
-/// How a late result says which call it answers.
+/// How a late result identifies its call.
 #[derive(Debug, Clone, Copy)]
 enum Names {
-    /// By the id with which the model has sent the call, which may be missing or empty.
+    /// By the id that the model gave the call. The id may be missing or empty.
     GivenId,
-    /// By the id with which the call is shown.
+    /// By the id of the call in requests to the model.
     ShownId,
     Position,
 }
 
-/// A history of two runs, each of which was interrupted while the tool of its call was running.
-/// Returns the two messages that call, and the stack that may go on.
+/// Creates a history of two runs, each of which was interrupted while the tool of its call was
+/// running. Returns the stack, and the two messages with the calls.
 async fn interrupted_twice(case: Case) -> (Setup, [Message; 2]) {
     let store = case.store().await;
     let setup = Setup::new(&store).mode(PersistenceMode::PerServiceCall);
@@ -48,7 +48,7 @@ async fn interrupted_twice(case: Case) -> (Setup, [Message; 2]) {
     (setup.mode(case.mode), asking.try_into().unwrap())
 }
 
-/// A result with this text for the call of one of the messages.
+/// Returns a result with this text for the call of one of the messages.
 fn late(asking: &Message, names: Names, text: &str) -> ToolResult {
     let mut result = ToolResult::new("", text);
     match names {
@@ -61,8 +61,9 @@ fn late(asking: &Message, names: Names, text: &str) -> ToolResult {
     result
 }
 
-/// Sends results behind the history, after a user message or at once, and compares the pairs that the
-/// model is sent, live and in a later run of another process, and those in the record.
+/// Sends results after the history, with or without a user message before them. Compares the pairs
+/// of calls and results in three places: in the request of this run, in the request of a later run
+/// of another process, and in the record.
 async fn check(
     case: Case,
     follows_question: bool,
@@ -86,7 +87,7 @@ async fn check(
     assert_eq!(shown(&model, 1), pairs, "later: {about}");
     let is_ok = |row: &(String, String, ToolStatus)| row.2 == ToolStatus::Ok;
     let rows = recorded(&setup.store).await.into_iter().filter(is_ok);
-    // The record is in the order of the calls.
+    // The record lists the calls in their order.
     let mut answered: Vec<_> = pairs.into_iter().filter(|pair| pair.1 != INTERRUPTED).collect();
     answered.sort();
     let rows: Vec<_> = rows.map(|(call, text, _)| (call, text)).collect();
@@ -107,10 +108,11 @@ async fn a_late_result_answers_the_same_call_in_every_mode_and_the_other_stays_i
             let is_missing = matches!(case.ids, Ids::Missing | Ids::Empty);
             for (follows_question, names) in cases!([false, true], [GivenId, ShownId, Position]) {
                 let [of_first, of_second] = match names {
-                    // By its order, to the calls of the open round alone.
+                    // A result without an id is paired by its order, and only with calls of the
+                    // open round.
                     GivenId if is_missing && follows_question => [&neither, &neither],
                     GivenId if is_missing => [&second, &second],
-                    // An id that both calls have is that of the later one.
+                    // If both calls share an id, the result is paired with the later call.
                     GivenId | ShownId if case.ids == Ids::Equal => [&second, &second],
                     GivenId | ShownId | Position => [&first, &second],
                 };
@@ -136,7 +138,8 @@ async fn late_results_of_both_calls_are_sent_the_same_in_every_mode() {
                 let expected = match (is_shared, follows_question) {
                     (false, false) => [(2, "result 2"), (1, "result 1")],
                     (false, true) => [(1, "result 1"), (2, "result 2")],
-                    // The open round takes one result for its call, and the other as a repetition.
+                    // The open round pairs the first result with its call, and treats the second
+                    // result as a repetition.
                     (true, false) => [(1, INTERRUPTED), (2, "result 1")],
                     (true, true) => [(2, "result 1"), (1, "result 2")],
                 };

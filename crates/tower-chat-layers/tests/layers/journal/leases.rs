@@ -1,4 +1,5 @@
-//! What other processes do with a run while its lease lasts: they are told who holds it, or wait.
+//! Requests of other processes to a run whose lease has not expired: they are refused with the
+//! lease's holder, or wait.
 
 use std::time::Duration;
 
@@ -18,11 +19,12 @@ fn queueing() -> PersistencePolicy {
     policy().with_concurrent_runs(ConcurrentRuns::Queue { most: 3 })
 }
 
-/// A run of another process that died while c1 was at work: it renews nothing any more.
+/// Starts a run whose process dies during c1. The dead process does not renew the lease.
 fn left_by_a_dead_process(setup: &Setup, booking_tools: &BookingTools, streamed: bool) {
     let gate = Gate::closed();
     let elsewhere = setup.elsewhere();
-    // Of a process that dies nobody writes anything: the thread with its runtime is left hanging.
+    // A process that dies writes nothing. The thread forgets the future and its runtime, so that no
+    // destructor runs.
     let booking_tools = booking_tools.clone().with_gate_before("c1", &gate);
     let dead = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -38,7 +40,7 @@ fn left_by_a_dead_process(setup: &Setup, booking_tools: &BookingTools, streamed:
         std::mem::forget(run);
         std::mem::forget(runtime);
     });
-    // Joined without an await, so that the paused clock stands still meanwhile.
+    // Joins the thread without an await, because an await would let the paused clock advance.
     dead.join().unwrap();
 }
 
@@ -186,7 +188,7 @@ async fn of_several_processes_that_queue_one_recovers_the_run_and_all_are_answer
         for waiting in waiting {
             match waiting.await.unwrap() {
                 Ok(answer) => recovered += usize::from(answer.finish.recovered.is_some()),
-                // Two that begin at once on a conversation at rest conflict, as ever.
+                // Two runs that begin at the same time conflict if no run is open.
                 Err(error) => {
                     let error = refused(Err(error));
                     assert!(matches!(error, PersistenceError::NotStored(_)), "{error:?}");
@@ -229,7 +231,7 @@ async fn a_process_that_could_not_give_its_lease_back_goes_on_with_its_own_run_a
         let model = booking_model_with(0, [Step::error("overloaded")]);
         let booking_tools = BookingTools::default();
         let client = setup.stack(&model, booking_tools.tools());
-        // The input is staged, and the write by which the run is left fails.
+        // The input is staged, and the write that gives up the lease fails.
         store.let_appends_through(1);
         store.fail_next_append(disk_full());
         let request = ask("trip", streamed);
@@ -258,7 +260,7 @@ async fn a_store_that_one_process_uses_has_no_leases_and_nobody_waits() {
             () = gate.reached(1) => {}
         }
         assert_eq!(open(&store).await.unwrap().open.lease.until, None);
-        // The process after a restart.
+        // The store as the process sees it after a restart.
         let after = FaultyStore::new(store.inner().clone());
         let model = booking_model();
         let client = Setup::new(&after).elsewhere().stack(&model, booking_tools.reopened().tools());
@@ -301,7 +303,7 @@ async fn takeovers_and_renewals_of_leases_are_counted() {
     let client = setup.stack(&booking_model(), tools);
     let run = tokio::spawn(async move { send(&client, ask("and then?", false)).await });
     gate.reached(1).await;
-    // A lease is renewed after a third of its length.
+    // A lease is renewed after a third of its duration.
     tokio::time::sleep(Duration::from_secs(LEASE / 3 * 2 + 1)).await;
     let lines = ["tower_chat.run.lease_renewals 2", "tower_chat.run.takeovers 1"];
     assert_eq!(metrics.lines_of("tower_chat.run"), lines);

@@ -1,5 +1,4 @@
-//! What a run that is resumed may still do, where its calls and rounds are limited: all attempts
-//! share the limits.
+//! The limits of calls and rounds of a resumed run: all attempts share the limits.
 
 use tower_chat::{
     BoxError, Finish, ToolLoop, ToolStatus,
@@ -87,7 +86,7 @@ async fn of_the_calls_that_never_began_the_limit_counts_those_whose_arguments_we
             let first = calls([("weather", "c1"), ("unregistered", "c2"), ("unknown", "c3")]);
             [first, calls([("book", "c4")])]
         };
-        // A run that stores nothing of itself before its end begins anew.
+        // In per-run mode nothing is stored before the end of the run, so the run starts again.
         let again = case.is(PerRun).then(rounds).into_iter().flatten();
         let rest = [calls([("seat", "c5"), ("book", "c6")]), Step::text("booked")];
         let model = ScriptedModel::new(

@@ -1,5 +1,6 @@
 //! Batches with calls that need approval, calls that the caller executes, and calls of neither
-//! kind: asked for, returned and waiting, alike in every mode.
+//! kind. The approval requests, the returned calls and the pending calls are the same in every
+//! mode.
 
 use tower_chat::{
     Answer, ApprovalRequest, BoxError, ChatRequest, ChatUpdate, Message, Part, PersistenceMode,
@@ -13,23 +14,25 @@ use tower_chat_testkit::{ScriptedModel, Step, cases};
 use super::booking_tools::*;
 use crate::common::*;
 
-/// How a call comes to be the caller's.
+/// Why the caller executes a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Callers {
     /// The tool set declares the tool without an executor.
     Declared,
-    /// The set says even that it needs approval, which is the caller's affair.
+    /// The tool set declares the tool without an executor, and with approval. The caller decides
+    /// about the approval.
     DeclaredWithApproval,
-    /// The request's options declare it.
+    /// The options of the request declare the tool.
     InOptions,
-    /// Nobody declares it, and unknown calls are returned.
+    /// No one declares the tool, and the policy returns unknown calls.
     Unknown,
 }
 
 const ALL_CALLERS: [Callers; 4] =
     [Callers::Declared, Callers::DeclaredWithApproval, Callers::InOptions, Callers::Unknown];
 
-/// `pay` needs approval, `look` does not; both note and answer their arguments.
+/// The tools `pay`, which needs approval, and `look`, which does not. Both record their arguments
+/// and return them.
 fn executed(ran: &Ran) -> Tools {
     let tool = |name: &'static str| {
         let ran = ran.clone();
@@ -65,7 +68,7 @@ fn with_options(mut request: ChatRequest, callers: Callers) -> ChatRequest {
     request
 }
 
-/// One answer that asks for `look`, `pay` and `ask`, in this order.
+/// Returns one answer with calls of `look`, `pay` and `ask`, in this order.
 fn batch() -> Message {
     let call = |(name, id, arguments)| ToolCall::new(id, name, arguments);
     Message::tool_calls([("look", "c1", "1"), ("pay", "c2", "2"), ("ask", "c3", "3")].map(call))
@@ -75,7 +78,7 @@ fn requests(answer: &Answer) -> Vec<ApprovalRequest> {
     answer.approval_requests().cloned().collect()
 }
 
-/// The answer to what needs approval, and to nothing else.
+/// Approves the requests that are required, and no others.
 fn approvals(asked: &[ApprovalRequest]) -> Message {
     let required = asked.iter().filter(|request| request.required);
     Message::new(Role::User, required.map(|request| request.approve().into()).collect())
@@ -95,7 +98,7 @@ const ASKED: [&str; 2] = ["user buy", "assistant look#c1? pay#c2? ask#c3"];
 const ROUND: [&str; 3] =
     ["user buy", "assistant look#c1 pay#c2 ask#c3", "tool c1=look did 1 c2=pay did 2 c3=blue"];
 
-/// A conversation whose last answer is the batch.
+/// Creates a conversation whose last answer is the batch.
 async fn asked(setup: &Setup, callers: Callers, streamed: bool) -> Vec<ApprovalRequest> {
     let ran = Ran::default();
     let model = ScriptedModel::new([Step::message(batch())]);

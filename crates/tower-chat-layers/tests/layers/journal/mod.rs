@@ -1,5 +1,5 @@
-//! What journaled runs promise: what is staged when, who sees it, how a run is taken up again
-//! wherever it stopped, and that two attempts at it never mix.
+//! The guarantees of journaled mode: when messages are staged, which readers see them, how a run is
+//! resumed from any point, and that two attempts of a run never mix.
 
 mod approvals;
 mod assembly;

@@ -1,5 +1,5 @@
-//! Calls that wait for approval, and the `persist` hooks of their tools: what waits can run later
-//! as it was approved, or it is not offered and does not run.
+//! Calls that wait for approval, and the `persist` hooks of their tools. A waiting call can run
+//! later as it was approved, or its approval is not requested and it does not run.
 
 use tower_chat::{
     ApprovalRequest, BoxError, ChatRequest, ChatUpdate, Message, Part, PersistenceError,
@@ -26,7 +26,8 @@ const DROPPING: [(&str, Hook); 3] = [
     ("panics", |_| panic!("no policy")),
 ];
 
-/// `pay` and `transfer` need approval, `look` does not. Each notes its arguments and answers them.
+/// The tools `pay` and `transfer`, which need approval, and `look`, which does not. Each records
+/// its arguments and returns them.
 fn hooked(ran: &Ran, pay: Hook, look: Hook, accepts: bool) -> Tools {
     let tool = |name: &'static str, hook: Hook| {
         let ran = ran.clone();
@@ -61,7 +62,7 @@ async fn pending(store: &Store) -> Vec<String> {
     all.map(|request| request.call.name.clone()).collect()
 }
 
-/// Each call's name with its status and result.
+/// Returns the name of each call with its status and result.
 async fn rows(store: &Store) -> Vec<(String, ToolStatus, Option<String>)> {
     store.inner().flush().await.unwrap();
     let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
@@ -154,7 +155,8 @@ async fn what_came_before_a_pending_call_that_is_not_offered_is_kept_as_for_a_fa
 #[tokio::test]
 async fn a_changed_argument_never_runs_and_the_model_is_told_so() {
     for (streamed, mode, again) in cases!(BOTH_WAYS, ALL_MODES, ["same", "anew", "elsewhere"]) {
-        // The refusal takes back what it staged, whatever becomes of other refused runs.
+        // A refused approval discards its staged messages, whatever the policy does with other
+        // refused runs.
         for journal in
             [JournalPolicy::default(), JournalPolicy::default().on_refusal(OnRefusal::LeaveOpen)]
         {
@@ -243,7 +245,7 @@ async fn a_resumed_run_runs_a_changed_call_only_of_a_tool_that_accepts_it() {
         let model = ScriptedModel::new([asking(batch), Step::text("done")]);
         let tools = hooked(&ran, KEEP, REDACT, accepts);
         let client = setup.looped(&model, ToolLoop::new(tools.clone()));
-        // The answer and the first start are stored, and the outcome is not.
+        // The answer and the start of the first call are stored; the outcome is not stored.
         store.let_appends_through(2);
         store.fail_next_append(disk_full());
         let request = ask("go", streamed);

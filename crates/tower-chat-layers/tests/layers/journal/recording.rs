@@ -1,4 +1,5 @@
-//! What is staged is what may be stored: hooks and truncation come before the journal.
+//! Only content that may be stored is staged: hooks and truncation change messages before they are
+//! staged.
 
 use std::sync::{
     Arc,
@@ -18,7 +19,8 @@ use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 use super::booking_tools::*;
 use crate::common::*;
 
-/// `pin` answers a secret, which its hook redacts; `whisper` is kept out of the store altogether.
+/// The tools `pin`, which returns a secret that its hook redacts, `whisper`, whose hook returns
+/// [`Retention::Forget`], and `wait`, which waits at a gate.
 fn discreet(ran: &Ran, gate: &Gate) -> Tools {
     let (note, whispers, gate) = (ran.clone(), ran.clone(), gate.clone());
     let pin = tool_fn(definition("pin"), move |_| {
@@ -44,7 +46,7 @@ fn discreet(ran: &Ran, gate: &Gate) -> Tools {
     Tools::new().with(pin).with(whisper).with(wait)
 }
 
-/// Everything that a store was ever given, as text.
+/// Returns the text of every write that the store has received.
 fn given(store: &Store) -> String {
     let writes = store.writes();
     writes.iter().map(|write| format!("{:?} {:?}", write.messages(), write.tools())).collect()
@@ -111,7 +113,8 @@ async fn an_outcome_of_which_nothing_is_kept_is_no_write() {
         .await;
 }
 
-/// Tools none of whose calls are kept: the hook forgets, fails or panics. `wait` passes a gate.
+/// Tools whose calls are not stored, because the hook drops the call, fails or panics. `wait` waits
+/// at a gate.
 fn secretive(ran: &Ran, gate: &Gate, hook: fn(&mut StoredCall<'_>) -> Hooked) -> Tools {
     let (whispers, gate) = (ran.clone(), gate.clone());
     let whisper = tool_fn(definition("whisper"), move |_| {
@@ -127,7 +130,7 @@ fn secretive(ran: &Ran, gate: &Gate, hook: fn(&mut StoredCall<'_>) -> Hooked) ->
 
 type Hooked = Result<Retention, BoxError>;
 
-/// A response of these texts, and of `whisper` after the first.
+/// Returns a response with these texts, and with a call of `whisper` after the first text.
 fn whispering(texts: &[&str]) -> Step {
     let call: Part = ToolCall::new("c1", "whisper", "{}").into();
     let mut messages: Vec<Message> = texts.iter().map(|text| Message::assistant(*text)).collect();
@@ -138,7 +141,8 @@ fn whispering(texts: &[&str]) -> Step {
     Step::answer(messages, Finish::stop())
 }
 
-/// What a response may say beside a call: nothing, something before it, or in a message after it.
+/// The texts in a response with a call: none, one before the call, or another one in a message
+/// after the call.
 const BESIDE: [&[&str]; 3] = [&[], &["Let me check."], &["Let me check.", "One moment."]];
 
 fn asked_again(step: Step) -> Step {
@@ -206,7 +210,7 @@ async fn a_round_of_which_no_call_is_kept_is_no_answer_after_a_drop() {
 
 #[tokio::test]
 async fn a_call_whose_arguments_were_redacted_is_not_run_by_another_attempt() {
-    // Never started, or started and unknown: `wait` comes first, or is the call itself.
+    // The call of `whisper` was never started, or was started and has an unknown outcome.
     for (is_started, unknown) in cases!(
         [false, true],
         [UnknownCalls::Answer, UnknownCalls::ask(|_| UnknownAnswer::RunAgain)]

@@ -1,5 +1,5 @@
-//! A service that refuses a run for good does not lock its conversation; and what a run cost that
-//! was recovered first is told.
+//! A service that refuses a run permanently does not lock its conversation. The cost of a run that
+//! was recovered first is reported.
 
 use tower_chat::{
     BoxError, Finish, Message, PersistencePolicy, Retryability, Usage,
@@ -17,7 +17,7 @@ struct Refused {
     source: Retryability,
 }
 
-/// The same behind a layer that wraps what it does not know.
+/// An error that wraps an unknown error, as a foreign layer does.
 #[derive(Debug, thiserror::Error)]
 #[error("a layer failed")]
 struct Wrapped(#[source] BoxError);
@@ -31,7 +31,8 @@ fn on_refusal(choice: OnRefusal) -> PersistencePolicy {
     policy().with_journal(JournalPolicy::default().on_refusal(choice))
 }
 
-/// In the first call of a run, as an error of the call or inside its stream.
+/// Returns a permanent refusal in the first call of a run, as an error of the call or inside its
+/// stream.
 fn refusals() -> [Step; 2] {
     let source = Retryability::of_status(400);
     [status(400), Step::text("no").fails_after(1, Refused { status: 400, source })]

@@ -1,5 +1,5 @@
-//! Wherever a run stops, it goes on from there: nothing that was answered is paid for again, no
-//! tool that has finished runs again, and the history comes out as if nothing had happened.
+//! A run can be resumed wherever it stopped. No answered service call is paid for again, no
+//! finished tool runs again, and the history is the same as without the interruption.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -17,21 +17,20 @@ use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 use super::booking_tools::*;
 use crate::common::*;
 
-/// How a run is taken up again.
+/// How a run is resumed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Way {
     SameRequest,
     Report,
     NewMessage,
-    /// The same request again, in another process.
+    /// The same request, sent in another process.
     Elsewhere,
 }
 use Way::*;
 
 const ALL_WAYS: [Way; 4] = [SameRequest, Report, NewMessage, Elsewhere];
 
-/// Takes the run up again and holds it against an undisturbed one. `paid` says how many calls the
-/// model client has answered before, of those whose answer is staged.
+/// Resumes the run, and compares it with an uninterrupted run.
 async fn take_up(
     way: Way,
     setup: &Setup,
@@ -80,7 +79,7 @@ async fn take_up(
         assert_eq!(answer.finish.saved.unwrap().messages, expected.len(), "{case_name}");
     }
     assert!(open(store).await.is_none(), "{case_name}");
-    // Only of a run that was there at all.
+    // These counts are known only if a run was open.
     if is_open {
         let own = model.requests().len() - asked - usize::from(way == NewMessage);
         assert_eq!(own, SERVICE_CALLS - answered, "service calls: {case_name}");
@@ -98,8 +97,8 @@ async fn take_up(
     assert_eq!(distinct.len(), keys.len(), "one key a call: {case_name} {keys:?}");
 }
 
-/// A new message on the conversation of a run whose caller has disconnected: nothing is paid for
-/// that run, and nothing of it is lost.
+/// Sends a new message to the conversation of a run whose caller has disconnected. The run is
+/// committed without further service calls, and all its staged messages become visible.
 async fn committed_first(
     setup: &Setup,
     model: &ScriptedModel,
@@ -171,7 +170,7 @@ async fn after_a_service_call_that_was_dropped_aborted_or_timed_out() {
         cases!(BOTH_WAYS, 0..SERVICE_CALLS, ["dropped", "aborted", "timeout"])
     {
         if cause == "timeout" && streamed && hanging > 0 {
-            // tower's timeout ends with the head.
+            // tower's timeout no longer applies once the head of a streamed response has arrived.
             continue;
         }
         for way in ALL_WAYS {
@@ -259,7 +258,7 @@ async fn after_a_write_that_failed_before_or_after_its_effect() {
         );
         let error = error.downcast::<tower_chat::PersistenceError>();
         assert!(error.is_ok(), "{case_name}: {error:?}");
-        // Who cannot write cannot give the lease back either.
+        // The attempt that could not write could not give up its lease either.
         clock.advance(16);
         take_up(way, &setup, &model, &booking_tools, &request, &case_name).await;
     }
@@ -286,7 +285,7 @@ async fn idempotency_keys_are_the_same_in_every_attempt() {
     assert_eq!(stored(&store).await, WHOLE_RUN);
 }
 
-/// Interrupts a run while a tool is at work: after its first attempt c1 is done, c2 unknown.
+/// Interrupts a run while a tool is running: after the first attempt c1 is done, and c2 is unknown.
 pub(super) async fn interrupted_at_c2(
     setup: &Setup,
     model: &ScriptedModel,
@@ -434,7 +433,7 @@ async fn a_failed_tool_is_not_run_again() {
         .await;
         let report = open_run(&store, &key()).await.unwrap().unwrap();
         assert_eq!(report.calls[0].state, CallState::Failed);
-        // Where it ran again it would succeed now.
+        // If the tool were executed again, it would succeed.
         let fixed = tower_chat::Tools::new()
             .with(tower_chat::tool::tool_fn(definition("fail"), |_| async {
                 Ok::<_, tower_chat::BoxError>(ToolOutput::from("worked"))
@@ -442,7 +441,8 @@ async fn a_failed_tool_is_not_run_again() {
             .with(tower_chat::tool::tool_fn(definition("wait"), |_| async {
                 Ok::<_, tower_chat::BoxError>(ToolOutput::from("waited"))
             }));
-        // Its failure counts as one of this attempt; an interrupted call is no failure.
+        // The stored failure of c1 counts as a failure of this attempt. An interrupted call does
+        // not count as a failure.
         let strict = setup.looped(&model, ToolLoop::new(fixed.clone()).max_failing_rounds(0));
         let error = send(&strict, request.clone()).await.unwrap_err();
         let Some(ToolLoopError::ConsecutiveFailures { failures, .. }) = error.downcast_ref() else {
@@ -455,7 +455,8 @@ async fn a_failed_tool_is_not_run_again() {
     }
 }
 
-/// One after the other, a call that ends the run is the last; at the same time, all run.
+/// If calls run one after the other, a call that ends the run is the last. If they run
+/// concurrently, all of them run.
 #[tokio::test]
 async fn an_end_that_an_earlier_attempt_has_run_keeps_only_serial_calls_from_running() {
     for (streamed, concurrent) in cases!(BOTH_WAYS, [false, true]) {

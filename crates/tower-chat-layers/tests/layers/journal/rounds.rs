@@ -1,4 +1,4 @@
-//! Which round of its run a tool is told, where the run was interrupted before.
+//! The round that a tool's context contains in a run that was interrupted before.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,10 +11,10 @@ use tower_chat_testkit::{ScriptedModel, Step, cases};
 use super::{booking_tools::*, resuming::interrupted_at_c2};
 use crate::common::*;
 
-/// The calls that were run, each with the round that its tool was told.
+/// The calls that were executed, each with the round in its context.
 type Told = Arc<Mutex<Vec<(String, usize)>>>;
 
-/// Tools that are safe to retry and take note of the round.
+/// Tools that are safe to retry, and record the round.
 fn noting<const N: usize>(told: &Told, names: [&str; N]) -> Tools {
     names.into_iter().fold(Tools::new(), |tools, name| {
         let told = told.clone();

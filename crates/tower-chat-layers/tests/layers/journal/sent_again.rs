@@ -1,5 +1,5 @@
-//! What a run that is taken up again, or given results that another one has left, makes of its
-//! record, its limits and its tools. Found by the property test of the contract.
+//! The record, the limits and the tools of a run that is resumed, or that receives results of calls
+//! of another run. The property test of the contract found these cases.
 
 use tower_chat::{
     Answer, ChatRequest, Finish, Message, Part, Role, RunId, ToolLoop, ToolResult, ToolStatus,
@@ -24,7 +24,7 @@ fn overloaded() -> Step {
     Step::error("overloaded")
 }
 
-/// What the tools have done and said, with the roles of the messages: `user one`, `look 1`.
+/// Returns the texts and the results in the request of a service call: `one`, `look 1`.
 fn texts(model: &ScriptedModel, service_call: usize) -> Vec<String> {
     let request = &model.requests()[service_call];
     let parts = request.messages.iter().flat_map(|message| message.parts.clone());
@@ -299,7 +299,7 @@ async fn input_behind_results_that_another_mode_has_stored_is_sent_by_every_atte
         let messages = (1..=results).map(|number| Message::tool_results([result(number)]));
         request.messages = messages.collect();
         request.messages.append(&asked);
-        // Of a call that fails this mode stores the results, and not the question behind them.
+        // After a failed call, this policy stores the results, and not the user message after them.
         let results_alone = policy().with_inputs_of_failed_call(UnansweredInputs::Results);
         let first = setup.elsewhere().policy(results_alone).mode(PerServiceCall);
         let first = first.stack(&model, tools.clone());
@@ -344,7 +344,7 @@ async fn a_final_answer_that_is_staged_behind_calls_of_another_mode_is_not_paid_
         let model = ScriptedModel::new(script);
         let first = setup.clone().mode(PerServiceCall).stack(&model, tools.clone());
         drop_when(&first, request.clone(), gate.reached(1)).await;
-        // A message that was queued keeps the run open after the answer.
+        // A queued message keeps the run open after the answer.
         let second = setup.elsewhere().stack(&model, tools.clone());
         send(&second, request.clone()).await.unwrap_err();
         assert_eq!(staged(&store).await, ["assistant there"], "{streamed}");
@@ -353,7 +353,8 @@ async fn a_final_answer_that_is_staged_behind_calls_of_another_mode_is_not_paid_
         let answer = send(&third, request).await.unwrap();
         assert_eq!((model.requests().len(), answer_text(&answer)), (3, "there".to_owned()));
         assert!(open(&store).await.is_none(), "{streamed}");
-        // The last message says that the run has ended, although one of its calls has no result.
+        // The last, empty message marks the end of the run, although one of its calls has no
+        // result.
         let all = ["user where?", "assistant wait#c1", "assistant there", "assistant"];
         assert_eq!(stored(&store).await, all, "{streamed}");
     }

@@ -1,5 +1,5 @@
-//! Calls in several messages of one answer that share an id or have none: each keeps its own result,
-//! inside the answer, in the store, in the record and in what the model is sent next.
+//! Calls in several messages of one answer that share an id or have none. Each call keeps its own
+//! result in the answer, in the store, in the record and in the next request.
 
 use tower_chat::{
     Answer, ChatRequest, Finish, Message, PersistenceMode, RepeatedTranscript, ToolResult,
@@ -10,7 +10,7 @@ use tower_chat_testkit::{ScriptedModel, Step};
 use super::{booking_tools::*, call_identity::*};
 use crate::common::*;
 
-/// The id that all calls of an answer have.
+/// The id that all calls of an answer share.
 const SHARED: [Option<&str>; 3] = [Some("c"), Some(""), None];
 
 fn all_cases() -> impl Iterator<Item = (PersistenceMode, bool, Option<&'static str>)> + Clone {
@@ -18,8 +18,7 @@ fn all_cases() -> impl Iterator<Item = (PersistenceMode, bool, Option<&'static s
     modes.flat_map(|(mode, streamed)| SHARED.map(|id| (mode, streamed, id)))
 }
 
-/// Two messages of one answer that call a tool once each, and the result that the answer holds of one
-/// of the calls.
+/// Returns an answer of two messages with one call each, and a result for one of the calls.
 fn answered_inside(name: &str, id: Option<&str>) -> Vec<Message> {
     let mut inside = ToolResult::new("", "inside");
     inside.call_id = id.map(str::to_owned);
@@ -65,21 +64,21 @@ async fn a_call_beside_one_that_the_answer_answers_waits_for_its_approval() {
         let client = setup.elsewhere().stack(&model, executed.tools());
         send(&client, approving(&asked, streamed)).await.unwrap();
         assert_eq!(executed.take(), ["1"], "{case}");
-        // A late result stands behind the text, and its call with it.
+        // Replay moves a late result, together with its call, behind the text.
         assert_eq!(shown(&model, 1), [pair(2, "inside"), pair(1, "pay 1")], "{case}");
         let rows = [row(1, "pay 1", ToolStatus::Ok), row(2, "inside", ToolStatus::Ok)];
         assert_eq!(recorded(&store).await, rows, "{case}");
     }
 }
 
-/// What a client keeps of an answer.
+/// Returns the answer as one message, which is the form that a client stores.
 fn one_message(answer: &Answer) -> Message {
     let mut message = as_one_message(answer);
     message.id = None;
     message
 }
 
-/// A request that repeats the whole conversation as the client knows it.
+/// Returns a request that repeats the whole conversation in the form that the client stores.
 fn whole(messages: &[Message], streamed: bool) -> ChatRequest {
     let mut request = ask_with([], streamed);
     request.messages = messages.iter().cloned().collect();

@@ -1,4 +1,4 @@
-//! What is staged, and when.
+//! Which messages are staged, and when.
 
 use tower_chat::{
     PersistenceError, ToolStatus, Tools,
@@ -145,7 +145,8 @@ async fn a_failed_tool_is_known_to_have_failed() {
     }
 }
 
-/// Nothing else would tell a later attempt that the run was at its end.
+/// The write with the last outcome commits the run. A later attempt could not know otherwise that
+/// the run has ended.
 #[tokio::test]
 async fn the_commit_of_a_run_that_a_tool_ends_rides_on_the_outcome() {
     for (streamed, concurrent) in cases!(BOTH_WAYS, [false, true]) {

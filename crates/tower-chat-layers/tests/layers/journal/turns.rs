@@ -1,4 +1,4 @@
-//! Several runs on one conversation: rejected, queued in order, or branched off; never mixed.
+//! Several runs of one conversation: rejected, queued in order, or branched off, and never mixed.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ async fn queued_runs_go_in_the_order_in_which_they_came_and_no_more_than_the_bou
         model.called(1).await;
         let error = refused(send(&client, ask("e", false)).await);
         assert!(matches!(error, PersistenceError::RunUnderWay { .. }), "{mode:?} {error:?}");
-        // Who gives up makes room and holds nobody up.
+        // A queued run that is dropped frees its position, and does not block the runs after it.
         runs.remove(1).abort();
         tokio::task::yield_now().await;
         gate.open();

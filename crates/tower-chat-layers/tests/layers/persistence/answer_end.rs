@@ -1,4 +1,4 @@
-//! Why an answer ended decides what follows it.
+//! The reason why an answer ended decides what follows the answer.
 
 use tower_chat::{ChatRequest, Finish, FinishReason, Message, Part, ToolCall, store::HistoryStore};
 use tower_chat_testkit::{ScriptedModel, Step};
@@ -10,19 +10,20 @@ fn paused(text: &str) -> Step {
     Step::answer([Message::assistant(text)], finish)
 }
 
-/// An answer that a token limit has ended, with a whole call and one with these arguments.
+/// Returns an answer that a token limit has cut off, with one complete call and one with these
+/// arguments.
 fn cut_off(tool: &str, arguments: &str) -> Step {
     let calls = [ToolCall::new("c1", "look", labelled("c1")), ToolCall::new("c2", tool, arguments)];
     Step::answer([Message::tool_calls(calls)], Finish::new(FinishReason::Length))
 }
 
-/// The texts of the results in the last message of a request.
+/// Returns the results in the last message of a request: their text, and whether they are errors.
 fn results(request: &ChatRequest) -> Vec<(String, bool)> {
     let last = request.messages.last().unwrap();
     last.results().map(|result| (result.text(), result.is_error)).collect()
 }
 
-/// The reasons that are stored, one for each message of the model.
+/// Returns the stored finish reasons, one for each message of the model.
 async fn reasons(store: &Store) -> Vec<Option<FinishReason>> {
     store.inner().flush().await.unwrap();
     let history = store.inner().load(&key()).await.unwrap();
@@ -33,7 +34,8 @@ async fn reasons(store: &Store) -> Vec<Option<FinishReason>> {
 #[tokio::test]
 async fn a_call_that_the_token_limit_has_cut_off_never_runs_and_the_model_is_told_why() {
     every_case(async |case| {
-        // Tools of the loop, one that needs approval, one of the caller's, and one that nobody has.
+        // A tool of the loop, a tool that needs approval, a tool of the caller, and an unknown
+        // tool.
         for tool in ["look", "pay", "ask", "none"] {
             for arguments in ["", " ", r#"{"label":"#, r#"{"label":"c2""#] {
                 let steps = [cut_off(tool, arguments), Step::text("there")];
@@ -147,7 +149,7 @@ async fn a_run_that_was_interrupted_in_a_pause_goes_on_from_there() {
         send(&client, request.clone()).await.unwrap_err();
         let answer = send(&client, request).await.unwrap();
         assert_eq!(answer.text(), "last");
-        // Nothing of the first attempt is stored in per-run mode.
+        // In per-run mode, nothing of the first attempt is stored.
         let all = ["user search", "assistant first", "assistant last"];
         let (sent, kept) = match case.is(PerRun) {
             true => (&all[..1], vec![all[0], all[2]]),

@@ -1,5 +1,5 @@
-//! Approved calls: two requests approve the same call at once, the caller goes away, or a call is decided
-//! about twice.
+//! Approved calls: two requests approve the same call at once, the caller disconnects, or a call is
+//! decided twice.
 
 use std::{pin::pin, time::Duration};
 
@@ -16,7 +16,7 @@ use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
 use crate::common::*;
 
-/// A `pay` that needs approval, and waits at a gate before it pays.
+/// Returns a tool `pay` that needs approval, and waits at a gate before it pays.
 fn paying(ran: &Ran, gate: &Gate) -> Tools {
     let (ran, gate) = (ran.clone(), gate.clone());
     tools(&ran.clone()).with(tool_fn(
@@ -43,7 +43,7 @@ async fn asked(case: Case, client: &Client) -> Vec<ApprovalRequest> {
     answer.approval_requests().cloned().collect()
 }
 
-/// The first call of the record: its status, whether it was begun, and its result.
+/// Returns the first call of the record: its status, whether its tool was started, and its result.
 async fn row(store: &Store) -> (ToolStatus, bool, Option<String>) {
     store.inner().flush().await.unwrap();
     let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
@@ -109,7 +109,7 @@ async fn the_outcome_stays_in_the_record_where_the_other_process_is_the_first_to
         .check(async |case| {
             let (store, ran, gate) = (case.store().await, Ran::default(), Gate::closed());
             let told = Gate::closed();
-            // Without a lease the call counts as interrupted while its tool runs.
+            // Without a lease, another process treats the call as interrupted while its tool runs.
             let policy =
                 || policy().with_journal(JournalPolicy::default().with_lease(Duration::ZERO));
             let model =
@@ -122,7 +122,8 @@ async fn the_outcome_stays_in_the_record_where_the_other_process_is_the_first_to
                 assert!(poll!(first.as_mut()).is_pending());
                 tokio::task::yield_now().await;
             }
-            // The other one asks its model while the tool runs, and is answered when it has ended.
+            // The other process calls its model while the tool runs, and receives the answer after
+            // the tool has ended.
             let elsewhere = store.in_another_process();
             let other_told = Gate::closed();
             let other = ScriptedModel::new([Step::text("two").waits(&other_told)]);
@@ -167,7 +168,7 @@ async fn a_claim_is_withdrawn_when_the_caller_goes_away_before_the_tool_begins()
                         if store.writes().last().is_some_and(|write| !write.claims().is_empty()) {
                             break;
                         }
-                        // The input of a journaled run.
+                        // This write contains the input of a journaled run.
                         store.release_appends();
                         store.hold_appends();
                     }
@@ -242,7 +243,7 @@ async fn yes_and_no_to_one_request_are_both_refused() {
                 assert!(matches!(error, ToolLoopError::ApprovalContradicted { .. }), "{error:?}");
                 assert_eq!((ran.names().len(), model.requests().len()), (0, 1));
                 assert_eq!(durable(&store).await, before);
-                // The same decision twice is one.
+                // Two equal decisions about one call count as one decision.
                 let twice = deciding(case, [asked[0].approve(), asked[0].approve()]);
                 send(&client, twice).await.unwrap();
                 assert_eq!(ran.names(), ["pay"]);

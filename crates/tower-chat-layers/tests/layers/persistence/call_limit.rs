@@ -1,5 +1,5 @@
-//! An answer with more calls than the tool loop allows is refused like one that is malformed: no
-//! tool runs, nothing of it is stored, and the conversation goes on.
+//! An answer with more calls than the tool loop allows is refused like a malformed answer: no tool
+//! runs, nothing of the answer is stored, and the conversation can continue.
 
 use tower::Layer;
 use tower_chat::{Finish, PerRunPersistence, PerServiceCallPersistence, ToolLoop, ToolLoopError};
@@ -16,7 +16,7 @@ fn limited(case: Case, model: &ScriptedModel, store: &Store, ran: &Ran) -> Clien
     boxed(above.layer(tool_loop.layer(below)))
 }
 
-/// An answer of two messages, with three calls.
+/// Returns an answer of two messages with three calls.
 fn too_many(case: Case) -> Step {
     let messages =
         [case.call_message([("look", "c2"), ("look", "c3")]), case.call_message([("look", "c4")])];
@@ -47,7 +47,7 @@ async fn an_answer_with_more_calls_than_allowed_is_refused_and_nothing_of_it_is_
         let before: &[&str] = if case.is(PerServiceCall) { &round } else { &[] };
         assert_eq!(stored(&store).await, before);
         let answer = send(&client, case.ask("and now?")).await.unwrap();
-        // A journaled run is still open, and the next request asks its model again.
+        // A journaled run is still open, and the next request first requests its answer again.
         assert_eq!(answer.finish.recovered.is_some(), case.is(Journaled));
         let before: &[&str] = match case.mode {
             PerRun => &[],

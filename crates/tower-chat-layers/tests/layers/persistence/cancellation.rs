@@ -1,5 +1,5 @@
-//! Whatever cuts a run short, the history is what the contract's table says, and the same for
-//! every cause.
+//! The history of an interrupted run is the one in the table of the contract, and is the same for
+//! every cause of the interruption.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +15,7 @@ use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
 use crate::common::*;
 
-/// What cuts a run short that never ends by itself.
+/// The cause that interrupts a run which does not end by itself.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Cause {
     Dropped,
@@ -27,7 +27,7 @@ use Cause::*;
 
 const SOON: Duration = Duration::from_secs(5);
 
-/// Lets a request run until nothing moves any more, then cuts it short. The clock is paused.
+/// Polls a request until no task makes progress, then interrupts the run. The clock is paused.
 async fn cut_short(
     cause: Cause,
     model: &ScriptedModel,
@@ -76,7 +76,8 @@ async fn every_cause_leaves_the_same_history_wherever_the_model_hangs() {
                 {
                     if cause == TimeoutAbove && case.streamed && (is_mid_stream || calls_before > 0)
                     {
-                        // tower's timeout ends with the head; that is why there is a deadline.
+                        // tower's timeout no longer applies once the head of a streamed response
+                        // has arrived. The deadline of the pipeline does.
                         continue;
                     }
                     let store = case.store().await;
@@ -238,7 +239,7 @@ async fn calls_that_come_back_unexecuted_are_stored_once_they_are_shown() {
                 let mut response = head(&case.agent(&model, &store), case.ask("go")).await.unwrap();
                 while let Some(update) = response.next().await {
                     if matches!(update.unwrap(), ChatUpdate::Message(_)) {
-                        break; // the caller has what it needs, and runs the tool itself
+                        break; // The caller has the call, and executes the tool itself.
                     }
                 }
                 drop(response);
@@ -268,7 +269,7 @@ async fn results_that_end_a_run_are_shown_once_it_is_stored() {
         .await;
 }
 
-/// A model without a persister, which would hold its messages back until the answer ends.
+/// The stack has no persister, because a persister would delay the messages until the answer ends.
 #[tokio::test]
 async fn a_message_that_may_be_the_last_is_not_shown_before_the_answer_has_ended() {
     Cases::all()
@@ -463,7 +464,8 @@ async fn a_deadline_ends_a_run_whose_caller_does_not_poll() {
                     .deadline(SOON);
                 let client = boxed(builder.build().unwrap());
 
-                // The caller polls until nothing moves any more, keeps the call, and polls no further.
+                // The caller polls until no task makes progress, and then keeps the response
+                // without polling it.
                 let call = head(&client, case.ask("where?"));
                 tokio::pin!(call);
                 let mut response = None;
@@ -518,7 +520,7 @@ async fn a_queued_message_is_stored_or_queued_again_and_never_both() {
         .with_a_stopped_clock()
         .check(async |case| {
             let mid_stream = || Step::text("never shown whole").hangs_after(1);
-            // A timeout between loop and persister ends with the head.
+            // A timeout between loop and persister no longer applies once the head has arrived.
             for (hanging, below) in
                 [(Step::hang as fn() -> Step, false), (Step::hang, true), (mid_stream, false)]
             {

@@ -1,4 +1,5 @@
-//! The layers under tower's own: bounded, buffered, boxed, and many conversations at once.
+//! The layers under layers of tower (a concurrency limit, a buffer, boxing), and with many
+//! conversations at once.
 
 use std::time::Duration;
 
@@ -14,12 +15,12 @@ use tower_chat_testkit::{ScriptedModel, Step, cases};
 
 use crate::common::*;
 
-/// Fails a test that would otherwise hang for ever.
+/// Fails a test that would otherwise wait forever.
 async fn in_time<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(3600), future).await.expect("no deadlock")
 }
 
-/// A model that calls `look` once a run.
+/// A model that calls `look` once in each run.
 fn one_round_each(runs: usize) -> ScriptedModel {
     let by_request = || {
         Step::respond(|request| match request.messages.last().unwrap().results().next() {

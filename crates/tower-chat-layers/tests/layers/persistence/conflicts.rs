@@ -1,4 +1,5 @@
-//! Services that keep the history themselves, and runs that write to one conversation at once.
+//! Services that store the history themselves, and runs that write to one conversation at the same
+//! time.
 
 use std::sync::Arc;
 
@@ -61,7 +62,7 @@ async fn every_combination_of_the_policy_in_every_mode() {
                 assert_eq!(answer.finish.history_owner, Some(id));
                 assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
                 let all = [old[0], old[1], "user where?", "assistant there"];
-                // A journaled run has its input staged before the service says so.
+                // In journaled mode, the input is staged before the service returns its id.
                 let kept = if clear && !case.is(Journaled) { 2 } else { 4 };
                 assert_eq!(stored(&store).await, all[..kept], "{conflict:?}");
             }
@@ -111,7 +112,8 @@ async fn with_a_service_id_no_history_is_loaded_and_only_what_is_new_is_sent() {
             );
             send(&client, case.ask("ok")).await.unwrap();
             assert_eq!(sent_id(&model, 4).as_deref(), Some("s2"), "the newest id counts");
-            // Of the run in which the id comes first a journal has staged the input by then.
+            // In journaled mode, the input of the first run with an id is staged before the service
+            // returns the id.
             let recorded = if case.is(Journaled) { 4 } else { 2 };
             let expected = if conflict == CLEAR { recorded } else { 10 };
             assert_eq!(stored(&store).await.len(), expected, "{case} {conflict:?}");
@@ -255,7 +257,7 @@ async fn a_conflict_in_a_later_call_keeps_the_earlier_ones() {
         let all = ["user hi", "assistant look#c1", "tool c1=looked c1"];
         let kept = match case.mode {
             PerRun => 0,
-            PerServiceCall => 2, // the result is in the record
+            PerServiceCall => 2, // The result is only in the record.
             _ => 3,
         };
         assert_eq!(durable(&store).await, all[..kept]);
@@ -287,7 +289,7 @@ async fn background_answers_are_stored_once_at_the_end_of_the_run_in_every_mode(
         send(&client, background("where?", case.streamed)).await.unwrap();
         assert_eq!(seen(&model, 1), ["user where?"], "no history goes before it");
         assert!(model.requests().iter().all(|request| request.history_owner.is_none()));
-        // It is read once, since the run may be there already.
+        // One load looks for the run in the store, because the run may be stored already.
         assert_eq!((store.loads() - loads, store.appends() - appends), (1, 1));
         let all = ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
         assert_eq!(stored(&store).await[2..], all);

@@ -1,5 +1,5 @@
-//! Services that begin, or stop, keeping the history in the middle of a run: nothing more is paid
-//! for or run after the answer that says so, and what tools have done is not lost.
+//! Services that begin or stop to store the history in the middle of a run. After the answer that
+//! reports the change, no service call and no tool follows, and the results of tools are not lost.
 
 use serde_json::Value;
 use tower::Layer;
@@ -16,13 +16,13 @@ use crate::common::*;
 
 const MODES: [PersistenceMode; 3] = [PerRun, PerServiceCall, PersistenceMode::Journaled];
 
-/// Every policy under which the run goes on.
+/// Returns every policy under which the run continues.
 fn lenient() -> impl Iterator<Item = ConflictPolicy> + Clone {
     let pairs = [(false, false), (false, true), (true, false), (true, true)];
     pairs.into_iter().map(|(warn, clear)| ConflictPolicy { warn, throw: false, clear })
 }
 
-/// Every policy under which a conflict fails the run.
+/// Returns every policy under which a conflict fails the run.
 fn strict() -> impl Iterator<Item = ConflictPolicy> + Clone {
     lenient().map(|policy| ConflictPolicy { throw: true, ..policy })
 }
@@ -31,7 +31,7 @@ fn finish(service_id: Option<&str>) -> Finish {
     service_id.map_or_else(Finish::stop, |id| Finish::stop().with_service_id(id))
 }
 
-/// An answer that calls `look` once, with an argument and an id that no other round has.
+/// Returns an answer with one call of `look`, whose argument and id no other round has.
 fn round(number: u32, service_id: Option<&str>) -> Step {
     let call = ToolCall::new(format!("c{number}"), "look", format!("{{\"at\":{number}}}"));
     Step::answer([Message::tool_calls([call])], finish(service_id))
@@ -41,7 +41,7 @@ fn text(text: &str, service_id: Option<&str>) -> Step {
     Step::answer([Message::assistant(text)], finish(service_id))
 }
 
-/// `look` says what it was called with.
+/// Returns the tool `look`, whose result names its arguments.
 fn looking(ran: &Ran) -> Tools {
     let ran = ran.clone();
     Tools::new().with(tool_fn(definition("look"), move |call| {
@@ -58,7 +58,7 @@ struct Case {
     client: Client,
 }
 
-/// What stands between `PerRunPersistence` and the model client.
+/// The services between `PerRunPersistence` and the model client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Below {
     LoopAndPersister,
@@ -99,7 +99,7 @@ impl Case {
     }
 }
 
-/// A foreign tool loop, which knows nothing of these layers.
+/// Returns a foreign tool loop, which uses nothing of these layers.
 fn foreign_loop(below: Client, ran: &Ran) -> Client {
     let ran = ran.clone();
     boxed(tower::service_fn(move |request: ChatRequest| {
@@ -239,7 +239,7 @@ async fn an_id_that_a_later_answer_does_not_name_is_missing_in_every_mode() {
     }
 }
 
-/// Two calls in one answer, of which the record knows which result is whose.
+/// Returns an answer with two calls. The record assigns each result to its call.
 fn two_calls(ids: [Option<&str>; 2]) -> Step {
     let calls = [10, 20].into_iter().zip(ids).map(|(at, id)| {
         let mut call = ToolCall::new("", "look", format!("{{\"at\":{at}}}"));
@@ -360,7 +360,8 @@ async fn the_newest_id_counts_within_a_run_too() {
         ];
         let recorded = match (conflict.clear, mode) {
             (false, _) => all.len(),
-            // Its input is staged before the service says that it keeps the history.
+            // In journaled mode, the input is staged before the service reports that it stores the
+            // history.
             (true, PersistenceMode::Journaled) => all.len(),
             (true, _) => 0,
         };

@@ -1,4 +1,5 @@
-//! A request that says nothing is refused before the model is paid, and nothing of it is stored.
+//! A request without content is refused before the model is called, and nothing of the request is
+//! stored.
 
 use tower::Layer;
 use tower_chat::{
@@ -9,7 +10,7 @@ use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;
 
-/// Requests that say nothing, and what is wrong with them.
+/// Returns requests without content, each with its fault.
 fn empty() -> Vec<(Vec<Message>, Fault)> {
     vec![
         (vec![], Fault::NoMessages),
@@ -31,7 +32,7 @@ async fn they_are_refused_by_the_persistence_layers() {
                 send(&client, case.ask("where?")).await.unwrap();
             }
             let before = (stored(&store).await, model.requests().len());
-            // After a history, a request without messages asks the model to go on.
+            // A request without messages after a history asks the model to continue.
             for (messages, fault) in empty().into_iter().skip(usize::from(!is_first)) {
                 let mut request = case.way(ChatRequest::new(Messages::from_iter(messages)));
                 request = request.in_conversation(key());

@@ -1,5 +1,5 @@
-//! Tool loops that are not ours, or none: what is stored and recorded of an answer whose calls the
-//! loop returns to the caller, and of messages that it copies.
+//! Foreign tool loops, and stacks without a tool loop: what is stored and recorded of an answer
+//! whose calls the loop returns to the caller, and of messages that the loop copies.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tower_chat_testkit::{ScriptedModel, Step, cases};
 
 use crate::common::*;
 
-/// Each call of the record: its label, its status and its result.
+/// Returns each call of the record: its label, its status and its result.
 async fn record(store: &Store) -> Vec<(String, ToolStatus, Option<String>)> {
     store.inner().flush().await.unwrap();
     let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;

@@ -1,4 +1,5 @@
-//! An approval belongs to one conversation: in a copy of it, the call was not approved.
+//! An approval belongs to one conversation. In a copy of the conversation, the call counts as not
+//! approved.
 
 use tower_chat::{
     ApprovalRequest, ChatRequest, ConversationKey, Message, Part, Role, ToolLoopError, ToolStatus,
@@ -67,7 +68,7 @@ async fn a_call_that_was_claimed_in_the_original_is_none_in_the_copy() {
         let answer = send(&client, case.ask("buy")).await.unwrap();
         let asked: Vec<ApprovalRequest> = answer.approval_requests().cloned().collect();
         let yes = deciding(case, asked[0].approve(), key());
-        // The outcome is in the record.
+        // The run fails, and the outcome of the call is only in the record.
         send(&client, yes.clone()).await.unwrap_err();
         store.inner().flush().await.unwrap();
         store.inner().fork(&key(), &copy()).await.unwrap();

@@ -1,4 +1,5 @@
-//! A store whose queue is full: runs wait for a place in it, and none for one that it holds itself.
+//! A store whose queue is full: a run waits for a slot, and does not wait for a slot that it has
+//! reserved itself.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
 use crate::common::*;
 
-/// Fails a test that would otherwise hang for ever.
+/// Fails a test that would otherwise wait forever.
 async fn in_time(sent: impl Future<Output = Result<Answer, BoxError>>) -> Result<Answer, BoxError> {
     tokio::time::timeout(Duration::from_secs(3600), sent).await.expect("no deadlock")
 }

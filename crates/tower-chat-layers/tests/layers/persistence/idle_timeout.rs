@@ -1,4 +1,4 @@
-//! A model client that stalls, before its answer or within it, is a service call that fails.
+//! A service call fails if the model client stalls before its answer or within it.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::common::*;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A client that sends these texts, each after its time.
+/// Returns a client that sends these texts, each after its number of seconds.
 fn paced(texts: &'static [(&'static str, u64)]) -> Client {
     let answer = move |_: ChatRequest| async move {
         let texts = stream::iter(texts).then(|(text, seconds)| async move {

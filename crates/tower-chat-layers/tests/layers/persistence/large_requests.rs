@@ -1,5 +1,5 @@
-//! A request with very many calls lets other tasks of its worker run, and does nothing more once
-//! its caller has dropped it.
+//! A request with very many calls yields to other tasks of its worker thread, and does no more work
+//! once its caller has dropped it.
 
 use std::{
     pin::pin,
@@ -16,10 +16,10 @@ use tower_chat_testkit::{ScriptedModel, Step};
 use crate::common::*;
 
 const CALLS: usize = 10_000;
-/// How often a request of so many calls yields at least.
+/// The minimal number of times that a request with this number of calls yields.
 const YIELDS: usize = 5;
 
-/// Calls of one answer with their results, in reverse order.
+/// Returns a conversation in which one answer has many calls, with their results in reverse order.
 fn many_calls() -> [Message; 4] {
     let call = |index| ToolCall::new(format!("c{index}"), "look", labelled(&format!("{index}")));
     let result = |index| ToolResult::new(format!("c{index}"), format!("found {index}"));

@@ -1,5 +1,4 @@
-//! What an operator reads of a run that does not go as it should: warnings, without the texts of
-//! users and models.
+//! The log of a run that does not end as expected: warnings, without the texts of users and models.
 
 use tower::Layer;
 use tower_chat::{

@@ -1,4 +1,4 @@
-//! A service that kept a conversation and no longer has it.
+//! A service that stored the history of a conversation and no longer has it.
 
 use tower_chat::{
     BoxError, ChatRequest, ConflictPolicy, HistoryLost, HistoryOwner, LostHistory, Message,

@@ -1,4 +1,4 @@
-//! The configuration matrix, one test per row, and what the builder refuses.
+//! The configuration matrix, one test per row, and the configurations that the builder refuses.
 
 use tower::{Layer, Service};
 use tower_chat::{
@@ -38,7 +38,7 @@ impl<S> Model for S where
 {
 }
 
-/// A user's own stack: a tool loop over the layer under test.
+/// Returns the stack of a user: a tool loop over the layer under test.
 fn own_stack(model: &ScriptedModel, store: &Store, ran: &Ran) -> Client {
     let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
     boxed(ToolLoop::new(tools(ran)).layer(below))
@@ -204,7 +204,8 @@ async fn the_mode_of_one_request_is_chosen_by_an_extension() {
             let appends = match case.mode {
                 PerRun => 1,
                 PerServiceCall => 2,
-                // The input, the answer with its calls, the outcome, and the answer that commits.
+                // The writes are: the input; the answer with its calls; the outcome; the answer
+                // that commits.
                 _ => 4,
             };
             assert_eq!(store.appends(), appends, "built {built:?}");
@@ -286,7 +287,8 @@ fn a_mode_or_a_policy_without_a_store_does_not_build() {
     assert_eq!(error, BuildError::NoStore);
 }
 
-/// A client that holds a persister which the pipeline adds again.
+/// The position of a persister inside a client that the pipeline gets, and that adds the same
+/// persister again.
 #[derive(Debug, Clone, Copy)]
 enum Twice {
     AboveRuns,
@@ -310,7 +312,7 @@ impl Twice {
         }
     }
 
-    /// Whether the error names what is wrong with the stack.
+    /// Returns whether the error names the fault of the stack.
     fn explains(self, error: &BoxError) -> bool {
         let layer = error.downcast_ref::<PersistenceError>();
         let is_twice = matches!(layer, Some(PersistenceError::LayerTwice { .. }));

@@ -1,4 +1,4 @@
-//! Calls in messages of users and systems, which no provider takes.
+//! Calls in messages of users and systems, which no provider accepts.
 
 use tower_chat::{
     Conversation, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult,
@@ -13,7 +13,7 @@ fn with_call(role: Role, text: &str, id: &str) -> Message {
     Message::new(role, vec![Part::text(text), ToolCall::new(id, "look", "{}").into()])
 }
 
-/// What another writer has stored, such as an import.
+/// Returns a store with messages that another writer has stored, such as an import.
 async fn store_of_another_writer() -> Store {
     let store = store();
     let messages = [
@@ -57,7 +57,7 @@ async fn calls_of_users_and_systems_are_stored_and_shown_to_no_model() {
         assert_eq!(seen(&model, 2), [&shown[..], &["developer third words"]].concat());
         assert_eq!(ran.names(), ["look"], "the calls of users run no tool");
 
-        // The record is complete, and recognises the request that is sent again.
+        // The stored messages contain all calls, so the request that is sent again is recognised.
         assert!(stored(&store).await.contains(&"user second words look#c1".to_owned()));
         let run = second.extensions.get::<Conversation>().unwrap().run;
         let rows = store.inner().load(&key()).await.unwrap().messages;

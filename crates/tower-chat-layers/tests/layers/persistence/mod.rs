@@ -1,5 +1,5 @@
-//! What the persistence layers promise, whole and streamed: who stores what, when, and what is in
-//! the store wherever a run stops.
+//! The guarantees of the persistence layers, whole and streamed: who stores which messages, when,
+//! and which of them are in the store wherever a run stops.
 
 mod answer_end;
 mod approval_claims;

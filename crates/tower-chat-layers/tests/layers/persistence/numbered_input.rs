@@ -1,5 +1,5 @@
-//! Messages with ids in a request: those of the conversation's earlier runs are stored already, all
-//! others are new.
+//! Messages with ids in a request. Those of earlier runs of the conversation are stored already,
+//! and all others are new.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;
 
-/// The stored messages of a conversation, with their ids.
+/// Returns the stored messages of a conversation, with their ids.
 async fn numbered(store: &Store, key: &ConversationKey) -> Vec<Arc<Message>> {
     store.inner().flush().await.unwrap();
     store.inner().load(key).await.unwrap().messages.iter().cloned().collect()
@@ -73,7 +73,7 @@ async fn a_run_goes_on_whose_request_repeats_messages_of_the_history() {
         .await;
 }
 
-/// A request with the stored messages of earlier runs, and a new one.
+/// Returns a request with the stored messages of earlier runs, and a new message.
 fn after(mut request: ChatRequest, stored: &[Arc<Message>], text: &str) -> ChatRequest {
     let mut messages = Messages::new();
     messages.extend(stored.iter().cloned());

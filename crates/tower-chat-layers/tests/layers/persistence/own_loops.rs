@@ -1,6 +1,6 @@
 //! A tool loop that an application has written itself, with message types that have no ids. The
-//! persister does not store a message again that such a loop sends again: in every mode, after a
-//! restart, and whatever fields the types lose.
+//! persister does not store a message twice that such a loop sends twice: in every mode, after a
+//! restart, and whichever fields the types lose.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -17,31 +17,32 @@ use tower_chat_testkit::{ScriptedModel, Step, cases};
 
 use crate::common::*;
 
-/// What the loop sends with a service call.
+/// The messages that the loop sends with a service call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sends {
-    /// Everything of the conversation.
+    /// All messages of the conversation.
     All,
-    /// Everything of the run.
+    /// All messages of the run.
     Run,
-    /// What the model has not seen.
+    /// The messages that the model has not received yet.
     New,
-    /// Everything of the last two turns.
+    /// All messages of the last two turns.
     Trimmed,
 }
 
 const SENDS: [Sends; 4] = [Sends::All, Sends::Run, Sends::New, Sends::Trimmed];
 
-/// How the loop names the run of a request.
+/// How the loop identifies the run of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Runs {
-    /// Its types carry the id.
+    /// The types of the loop carry the run id.
     Carried,
     /// Each request has a run of its own.
     Lost,
 }
 
-/// A message as types without ids, reasoning, metadata and items of providers have it.
+/// Returns a message as types represent it that have no ids, reasoning, metadata and provider
+/// items.
 fn plain(message: &Message) -> Message {
     let mut plain = Message::new(message.role, Vec::new());
     let text = message.text();
@@ -56,7 +57,7 @@ fn plain(message: &Message) -> Message {
     plain
 }
 
-/// The results of the calls in a message, each in a message of its own.
+/// Returns the results of the calls in a message, each in a message of its own.
 fn results(asking: &Message) -> Vec<Message> {
     let result = |call: &tower_chat::ToolCall| {
         let text = format!("{}ed {}", call.name, label(&call.arguments).unwrap_or_default());
@@ -81,7 +82,7 @@ impl OwnLoop {
         Self { sends, runs, system: None, list: Vec::new() }
     }
 
-    /// The messages of a service call.
+    /// Returns the messages of a service call.
     fn outgoing(&self) -> Vec<Message> {
         let is_user = |message: &Message| message.role == Role::User;
         let turn = self.list.iter().rposition(is_user).unwrap_or_default();
@@ -100,7 +101,7 @@ impl OwnLoop {
         system.into_iter().chain(self.list.iter().skip(from).cloned()).collect()
     }
 
-    /// One turn, with a client for each service call.
+    /// Executes one turn, with a new client for each service call.
     async fn turn(
         &mut self,
         client: impl Fn() -> Client,
@@ -143,7 +144,7 @@ fn last_word(shown: &str) -> &str {
     word.rsplit('=').next().unwrap_or_default()
 }
 
-/// Reasoning, two calls at once, and another round.
+/// Returns an answer with reasoning and two calls, an answer with another call, and a final answer.
 fn two_rounds(case: Case) -> [Step; 3] {
     let mut first = case.call_message([("look", "c1"), ("look", "c2")]);
     first.parts.insert(0, Reasoning::new("hm").into());
@@ -180,7 +181,8 @@ async fn a_lone_persister_stores_what_a_loop_of_other_types_adds_once() {
             assert_eq!(ends, ["where?", "look#c2", "c1", "c2", "look#c3", "c3", "there"], "{what}");
             assert_eq!(found[..7], found[7..], "{what}");
             assert_eq!(runs(&store).await, 2, "{what}");
-            // What the model has got, message by message: several results may come in one.
+            // Each request contains the stored messages. Several results may be in one message of a
+            // request.
             for (call, stored) in [1, 4, 6, 8, 11, 13].into_iter().enumerate() {
                 let words = |shown: &[String]| shown.join(" ").replace(" tool ", " ");
                 assert_eq!(words(&seen(&model, call)), words(&found[..stored]), "{what} {call}");
@@ -238,7 +240,7 @@ async fn an_edited_message_is_refused_and_the_error_says_which() {
     }
 }
 
-/// The request of a run of its own kind, for one service call.
+/// Returns the request of one service call of a run.
 fn call(run: RunId, messages: impl IntoIterator<Item = Message>, streamed: bool) -> ChatRequest {
     let request = ChatRequest::new(messages.into_iter().collect::<tower_chat::Messages>());
     let request = request.in_run(Conversation { key: key(), run });
@@ -255,13 +257,13 @@ async fn a_service_call_that_is_sent_again_alone_stores_its_input_once() {
         let again = || persister(&model, &store);
         let ask = || [Message::user("where?")];
         send(&again(), call(run(), ask(), streamed)).await.unwrap();
-        // The answer was lost: whether its tool has run is not known.
+        // The answer was lost, so the persister does not know whether its tool has run.
         send(&again(), call(run(), ask(), streamed)).await.unwrap();
         let all = ["user where?", "assistant look#c1", "assistant there"];
         assert_eq!(stored(&store).await, all);
         assert_eq!(seen(&model, 1).len(), 3, "{:?}", seen(&model, 1));
         assert!(seen(&model, 1)[2].contains(INTERRUPTED));
-        // It is complete now.
+        // The run is complete now.
         if runs_of == Runs::Carried {
             let answer = send(&again(), call(run(), ask(), streamed)).await.unwrap();
             assert_eq!((answer.text().as_str(), answer.tool_calls().count()), ("there", 0));
@@ -284,7 +286,7 @@ async fn a_complete_run_that_is_sent_again_alone_runs_no_tool_again() {
         send(&client, call(run(), all[..1].to_vec(), streamed)).await.unwrap();
         send(&client, call(run(), all.clone(), streamed)).await.unwrap();
         if sent == 1 && runs_of == Runs::Lost {
-            // The user may say the same twice.
+            // Without the run id, the request may be a new message with the same text.
             continue;
         }
         let answer = send(&client, call(run(), all[..sent].to_vec(), streamed)).await.unwrap();
@@ -314,15 +316,15 @@ async fn a_loop_that_does_not_remember_its_rounds_is_recognised_by_policy() {
     }
 }
 
-/// A client with a loop of its own, over a persister or the bare model. Of its rounds it returns
-/// nothing but the last answer.
+/// Returns a client with a tool loop of its own, over a persister or the bare model. The client
+/// returns only the last answer of its rounds.
 fn own_client(below: Client, sends: Sends) -> Client {
     boxed(service_fn(move |request: ChatRequest| {
         let below = below.clone();
         async move {
             let mut own = OwnLoop::new(sends, Runs::Carried);
             own.list = request.messages.iter().map(|it| plain(it)).collect();
-            // A run that is resumed brings nothing new.
+            // A request that resumes a run contains no new message.
             let asked = own.list.pop().map(|asked| asked.text());
             let text = own.turn(|| below.clone(), asked.as_deref(), &request).await?;
             let answer = Answer::new(vec![Message::assistant(text).into()], Finish::stop());
@@ -429,7 +431,8 @@ async fn a_persister_that_our_loop_could_not_find_gets_the_history_once() {
     }
 }
 
-/// A layer that makes each answer anew of what it has read, without what it does not know of.
+/// Returns a layer that rebuilds each answer from its messages, and loses every other field of the
+/// answer.
 fn rebuilding(below: Client) -> Client {
     boxed(service_fn(move |request: ChatRequest| {
         let below = below.clone();
@@ -451,7 +454,8 @@ async fn a_layer_that_drops_who_keeps_the_history_makes_no_loop_store_it_twice()
                 let own = ToolLoop::new(tools(&Ran::default())).assume_persister_below(true);
                 boxed(own.layer(rebuilt))
             }
-            // It sends all, unless the answer says that the history is managed elsewhere.
+            // This loop sends all messages, unless the answer reports that a layer below manages
+            // the history.
             false => boxed(service_fn(move |request: ChatRequest| {
                 let below = rebuilt.clone();
                 async move {
@@ -507,7 +511,7 @@ async fn a_run_behind_an_own_loop_that_failed_has_no_empty_message_when_it_is_re
                 let answer = send(&client, request.clone()).await;
                 let stored = stored(&store).await;
                 match case.mode {
-                    // Nothing of the first attempt is kept.
+                    // Nothing of the first attempt is stored.
                     PerRun => assert_eq!(stored, ["user where?", "assistant there"]),
                     _ => {
                         let last = stored.last().unwrap();
@@ -516,7 +520,7 @@ async fn a_run_behind_an_own_loop_that_failed_has_no_empty_message_when_it_is_re
                     }
                 }
                 assert_eq!(answer.unwrap().text().matches("there").count(), 1);
-                // It is known to be complete.
+                // The stored run is complete.
                 let again = send(&client, request).await.unwrap();
                 assert!(again.text().contains("there"));
                 assert_eq!(model.requests().len(), 3);

@@ -1,4 +1,4 @@
-//! What is kept of an answer that is cut off, where that is asked for.
+//! The part of a cut-off answer that is stored if the policy asks for partial texts.
 
 use futures_util::StreamExt;
 use tower::{Layer, service_fn};
@@ -36,7 +36,7 @@ fn client(
     stack(model.clone(), store, mode, policy, tools(&Ran::default()))
 }
 
-/// The stored messages that are marked as interrupted.
+/// Returns the stored messages that are marked as interrupted.
 async fn marked(store: &Store) -> Vec<String> {
     store.inner().flush().await.unwrap();
     let history = store.inner().load(&key()).await.unwrap().messages;
@@ -71,7 +71,7 @@ async fn a_stream_dropped_after_any_update_keeps_the_text_that_was_shown() {
                 continue;
             }
             let keeps = keep && mode == PerServiceCall;
-            // The layers above may have taken one update more than their caller.
+            // The layers may have received one update more than their caller.
             if !keeps || (text.is_empty() && marked.is_empty()) {
                 assert_eq!(marked, [""; 0], "{mode:?}, after {taken}");
                 assert!(left.len() < 4, "{left:?}");

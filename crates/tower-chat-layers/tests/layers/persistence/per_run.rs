@@ -1,4 +1,5 @@
-//! Whole runs: one load, what is stored at the end, and what the next run sees of it.
+//! Per-run mode: a run loads the history once, stores its messages at its end, and the next run
+//! loads them.
 
 use std::sync::{Arc, Mutex};
 
@@ -164,7 +165,8 @@ async fn trailing_results_are_trimmed_and_earlier_rounds_kept() {
                 "tool c2=stopped c2",
             ];
             assert_eq!(shorts(&answer.messages), all[1..], "the caller gets the results");
-            // Per service call they have gone to the record before the run knows that it ends.
+            // In per-service-call mode the results are in the record before the run knows that it
+            // ends.
             let kept = if keep && !case.is(PerServiceCall) { 5 } else { 4 };
             assert_eq!(stored(&store).await, all[..kept]);
             assert_eq!(answer.finish.saved.unwrap().messages, kept);

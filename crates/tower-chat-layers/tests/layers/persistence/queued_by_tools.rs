@@ -1,5 +1,5 @@
-//! A message that a tool queues is stored with the outcome of the tool: the tool does not run again
-//! for it.
+//! A message that a tool queues is stored with the outcome of the tool. The tool does not run again
+//! to queue it.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,8 +12,8 @@ use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;
 
-/// `note` queues a message by its context, and one by the handle of the context; `pay` does so too,
-/// and needs approval.
+/// Returns the tools `note` and `pay`. Each queues one message through its context and one through
+/// the handle of the context. `pay` needs approval.
 fn tools_that_queue(ran: &Ran) -> Tools {
     let run = |name: &'static str| {
         let ran = ran.clone();
@@ -49,7 +49,7 @@ async fn they_outlive_a_service_call_that_fails() {
             send(&stack(&store), request.clone()).await.unwrap_err();
             let store = if is_elsewhere { store.in_another_process() } else { store };
             if case.is(PerRun) {
-                // Nothing of the run is stored, and its tool runs again.
+                // Nothing of the run is stored, so the tool runs again in the next attempt.
                 assert_eq!(durable(&store).await, [""; 0]);
                 return;
             }
@@ -187,7 +187,8 @@ async fn they_are_stored_when_the_run_is_stopped_before_the_next_call() {
     .await;
 }
 
-/// A run that has no answer of its own has ended all the same: sent again, it asks no model.
+/// The run has ended, although it has no answer of its own. Sent again, the request does not call
+/// the model.
 #[tokio::test]
 async fn a_stopped_run_of_approved_calls_is_over_when_a_message_was_queued_last() {
     every_case(async |case| {

@@ -1,4 +1,4 @@
-//! A service that refuses content of a conversation for good does not end the conversation.
+//! A conversation remains usable if its service permanently refuses a part of its content.
 
 use tower_chat::{
     ChatRequest, ContentKind, ContentRefused, ConversationKey, Media, MediaSource, Message, Part,
@@ -17,7 +17,7 @@ const ISSUER: &str = "openai";
 #[error("status 400")]
 struct Refused(#[source] ContentRefused);
 
-/// Refuses with the status 400, and names content of this kind, or none.
+/// Returns a refusal with status 400 that names this kind of content, or none.
 fn refusal(named: Option<ContentKind>) -> Step {
     let refused = ContentRefused::by(ISSUER);
     Step::error(Refused(match named {
@@ -26,7 +26,7 @@ fn refusal(named: Option<ContentKind>) -> Step {
     }))
 }
 
-/// Refuses a request with a wrong model.
+/// Returns a refusal of a request that names an unknown model.
 fn wrong_model() -> Step {
     #[derive(Debug, thiserror::Error)]
     #[error("model_not_found")]
@@ -38,7 +38,7 @@ fn image() -> Part {
     Part::Media(Media::new("image/png", MediaSource::Base64("AAAA".to_owned())))
 }
 
-/// `draw` returns an image.
+/// Returns the tools, with `draw`, which returns an image.
 fn drawing() -> Tools {
     tools(&Ran::default())
         .with(tool_fn(definition("draw"), |_| async { Ok(ToolOutput::new(vec![image()])) }))
@@ -53,7 +53,8 @@ fn policy_of(refused: RefusedContent) -> tower_chat::PersistencePolicy {
     policy().on_refused_content(refused)
 }
 
-/// What of the messages of a request its service refuses: the message in short, and the kind.
+/// Returns the marks of refused content in a request: the short form of the message, and the kind
+/// of content.
 fn left_out(request: &ChatRequest) -> Vec<(String, ContentKind)> {
     let Some(marks) = request.extensions.get::<RefusalMarks>() else { return Vec::new() };
     let marks: Vec<&RefusalMark> = marks.of_issuer(ISSUER).collect();
@@ -91,7 +92,7 @@ async fn a_result_that_is_refused_is_left_out_of_later_requests_and_the_run_goes
             assert_eq!(left_out(&requests[2]), marked);
             assert_eq!(requests[1].messages, requests[2].messages, "the model client replaces it");
 
-            // Another process knows the marks from the store.
+            // Another process loads the marks from the store.
             let agent = client(case, &model, &store, RefusedContent::default());
             send(&agent, case.ask("sure?")).await.unwrap();
             assert_eq!(left_out(&model.requests()[3]), marked);

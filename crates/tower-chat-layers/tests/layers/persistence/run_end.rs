@@ -1,5 +1,6 @@
-//! An answer is what ended a run, in whatever mode the run was stored and is sent again: a complete
-//! run gives its stored answer, and an interrupted one goes on after what is stored.
+//! An answer ends a run, in whichever mode the run was stored and in whichever mode its request is
+//! sent again. A complete run returns its stored answer, and an interrupted run continues after its
+//! stored messages.
 
 use std::sync::{
     Arc,
@@ -27,13 +28,13 @@ const ALL_MODES: [PersistenceMode; 3] = [PerRun, PerServiceCall, JOURNALED];
 const WHOLE_RUN: [&str; 4] =
     ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
 
-/// Every mode of a first attempt with every mode of a second, whole and streamed.
+/// Returns every mode of a first attempt with every mode of a second, whole and streamed.
 fn pairs() -> impl Iterator<Item = (PersistenceMode, PersistenceMode, bool)> + Clone {
     let modes = ALL_MODES.into_iter().flat_map(|first| ALL_MODES.map(|second| (first, second)));
     modes.flat_map(|(first, second)| BOTH_WAYS.map(|streamed| (first, second, streamed)))
 }
 
-/// A model that looks once, and answers when it has seen a result.
+/// Returns a step that calls `look`, or answers if the request contains a result.
 fn looking() -> Step {
     Step::respond(|request| {
         validate_request(request).unwrap();
@@ -95,8 +96,8 @@ async fn a_dangling_call_is_no_answer_in_any_mode() {
     {
         let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
         let model = looking_with(0, calls([("wait", "c1")]));
-        // A journaled run that is committed as it is has no dangling call, but an explicit
-        // result.
+        // A journaled run that is committed in its current state has no dangling call: its
+        // interrupted call has an explicit result.
         let first = if is_committed { JOURNALED } else { PerServiceCall };
         let client = stack(model.clone(), &store, first, policy(), tools_with_gate(&ran, &gate));
         let request = ask("where?", streamed);
@@ -220,7 +221,8 @@ async fn a_run_that_ended_on_purpose_gives_its_answer_in_every_mode() {
             let client = end.stack(&model, &store, second, &ran);
             let again = send(&client, request.clone()).await.expect(&about);
             assert_eq!(shorts(&again.messages), shorts(&answer.messages), "{about}");
-            // When results were added that are in no message is not stored.
+            // The times at which results were added are not stored if the results are in no
+            // message, so they are not compared.
             let content = |answer: &Answer| {
                 let messages = answer.messages.iter();
                 let of = |message: &Arc<Message>| {
@@ -486,9 +488,9 @@ async fn a_run_that_failed_with_recorded_results_is_shown_them_and_goes_on_with_
     }
 }
 
-/// What follows an answer is decided when it is stored. A message that is queued after that, and
-/// before the tool loop has seen the end of the answer, is for the next run; a run that is written
-/// at its end has stored nothing yet, and answers it.
+/// The event that follows an answer is decided when the answer is stored. A message that is queued
+/// later, and before the tool loop has seen the end of the answer, belongs to the next run. A
+/// per-run run has stored nothing at that time, and answers the message itself.
 #[tokio::test]
 async fn a_message_queued_after_the_last_answer_was_stored_is_left_for_the_next_run() {
     every_case(async |case| {

@@ -1,4 +1,5 @@
-//! A run id is an idempotency key: with another input it is refused, with the same it is a repetition.
+//! A run id is an idempotency key. A request with a used id and another input is refused, and one
+//! with the same input is a repetition.
 
 use std::{
     sync::{
@@ -34,7 +35,7 @@ fn image(address: &str) -> Message {
     Message::new(Role::User, vec![Part::text("what is this?"), Part::Media(media)])
 }
 
-/// Inputs that differ, each from the one beside it.
+/// Returns pairs of inputs that differ.
 fn pairs() -> [(Message, Message); 3] {
     [
         (Message::user("pay 5"), Message::user("pay 500")),
@@ -66,7 +67,7 @@ async fn the_id_of_a_complete_run_is_not_used_again_with_another_input() {
                 let again = send(&client, in_run(case, [first.clone()])).await.unwrap();
                 assert_eq!(shorts(&again.messages), shorts(&answer.messages));
             }
-            // Another run is another run.
+            // A request with another run id is accepted.
             model.push(Step::text("other"));
             send(&client, case.ask_with([other.clone()])).await.unwrap();
         })
@@ -184,7 +185,7 @@ async fn the_id_of_a_run_of_a_persister_alone_is_compared_too() {
     }
 }
 
-/// A clock that a test moves.
+/// A clock that a test sets.
 #[derive(Clone)]
 struct Watch(Arc<AtomicU64>);
 

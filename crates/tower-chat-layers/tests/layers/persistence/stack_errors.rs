@@ -1,4 +1,4 @@
-//! Stacks that cannot work are told so, and foreign loops store nothing twice.
+//! Stacks that cannot work fail with an error, and foreign loops store nothing twice.
 
 use std::sync::Arc;
 
@@ -124,10 +124,10 @@ async fn the_sentinel_at_a_model_is_an_error() {
     assert!(error.downcast_ref::<SentinelAtClient>().is_some());
 }
 
-/// What a foreign loop sends after the answer to its first call.
+/// Returns the request that a foreign loop sends after the answer to its first call.
 type Resend = fn(&ChatRequest, &Answer) -> ChatRequest;
 
-/// A foreign tool loop: no run, no numbers; one round.
+/// A foreign tool loop for one round, without runs and message numbers.
 async fn foreign_loop(
     client: &Client,
     request: ChatRequest,

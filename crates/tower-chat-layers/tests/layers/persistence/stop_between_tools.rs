@@ -1,4 +1,5 @@
-//! Once a run is stopped, no further tool starts: each way to stop, with other calls ready or not.
+//! Once a run is stopped, no further tool starts. Each way to stop is tested, with and without
+//! other calls that are ready.
 
 use std::pin::pin;
 
@@ -16,7 +17,7 @@ use crate::common::*;
 
 const STOPPED: &str = "The call was not run: the run was stopped before.";
 
-/// The tools of these tests, and a `halt` that stops the run.
+/// Returns the tools of these tests, and a tool `halt` that stops the run.
 fn tools_that_halt(ran: &Ran, handle: &RunHandle) -> Tools {
     let handle = handle.clone();
     tools(ran).with(tool_fn(definition("halt"), move |context: ToolContext| {
@@ -83,7 +84,7 @@ async fn no_approved_call_starts_after_the_one_that_stops_the_run() {
         assert_eq!(ran.names(), [""; 0]);
         let stopped = (ToolStatus::Stopped, false);
         assert_eq!(statuses(&store).await, [(ToolStatus::Ok, true), stopped]);
-        // It has its result: it cannot be approved any more.
+        // The stopped call has a result, so it can no longer be approved.
         let again = case.ask_with([Message::new(Role::User, yes)]);
         send(&asked, again).await.unwrap_err();
         assert_eq!(ran.names(), [""; 0]);
@@ -107,7 +108,7 @@ async fn no_tool_starts_where_another_task_stops_the_run_just_before_the_one_bef
                 assert!(poll!(run.as_mut()).is_pending());
                 tokio::task::yield_now().await;
             }
-            // Both are so before the run is polled again.
+            // The run is stopped and the gate is open before the run is polled again.
             handle.stop();
             gate.open();
             run.await.unwrap()

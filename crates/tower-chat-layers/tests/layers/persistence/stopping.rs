@@ -1,5 +1,5 @@
-//! A run that is stopped on purpose keeps its answer so far, in every mode, and what comes after it
-//! is a valid conversation.
+//! A run that is stopped on purpose keeps the messages of its answer so far, in every mode, and the
+//! next run continues a valid conversation.
 
 use std::pin::pin;
 
@@ -18,7 +18,7 @@ use crate::common::*;
 
 const STOPPED: &str = "The call was not run: the run was stopped before.";
 
-/// The calls of the record, with how they went.
+/// Returns the calls of the record, with their status.
 async fn statuses(store: &Store) -> Vec<(String, ToolStatus)> {
     store.inner().flush().await.unwrap();
     let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
@@ -26,7 +26,7 @@ async fn statuses(store: &Store) -> Vec<(String, ToolStatus)> {
     found.iter().map(|(_, call)| (of(call), call.status)).collect()
 }
 
-/// Nothing is open, and a run that comes after this one sees this of it.
+/// Asserts that no run is open, and that the next run sends these messages to its model.
 async fn goes_on(case: Case, store: &Store, shown: &[&str]) {
     assert!(store.inner().head(&key()).await.unwrap().open_run.is_none());
     let model = ScriptedModel::new([Step::text("on it goes")]);
@@ -36,8 +36,7 @@ async fn goes_on(case: Case, store: &Store, shown: &[&str]) {
     assert_eq!(seen[shown.len()..], ["user and now?"]);
 }
 
-/// Runs a request until it has come where it is to be stopped, stops it there, and gives the answer
-/// so far.
+/// Polls a request until `there` completes, stops the run, and returns the answer so far.
 async fn stopped_at(
     client: &Client,
     mut request: ChatRequest,
@@ -53,7 +52,7 @@ async fn stopped_at(
             tokio::task::yield_now().await;
         }
     }
-    // What it has to write on the way is written, and it waits.
+    // The run completes its writes, and then waits.
     for _ in 0..10 {
         assert!(poll!(run.as_mut()).is_pending(), "it waits there");
         if let Some(store) = store {
@@ -66,7 +65,7 @@ async fn stopped_at(
     answer
 }
 
-/// Waits until the model client was called so often.
+/// Waits until the model client has received this many calls.
 async fn called(model: &ScriptedModel, count: usize) {
     while model.requests().len() < count {
         tokio::task::yield_now().await;
@@ -84,8 +83,8 @@ async fn a_run_that_waits_for_its_model_keeps_what_it_has() {
         let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
         let mut in_store = all.to_vec();
         if case.is(PerServiceCall) {
-            // The stopped service call has stored the results already, so an empty message behind
-            // them says that the run has ended.
+            // The stopped service call has already stored the results, so an empty message after
+            // them marks the end of the run.
             in_store.push("assistant");
         }
         assert_eq!(stored(&store).await, in_store);
@@ -283,7 +282,7 @@ async fn what_was_queued_for_the_call_under_way_is_kept() {
         let answered = ["assistant look#c1", "tool c1=looked c1", "user quick"];
         assert_eq!(shorts(&answer.messages), answered);
         let all = ["user where?", answered[0], answered[1], answered[2]];
-        // A queued message is no end of a run: an empty message behind it says that this one ended.
+        // A queued message does not end a run. The empty message after it marks the end.
         assert_eq!(stored(&store).await, [&all[..], &["assistant"]].concat());
         let again = send(&client, request).await.unwrap();
         assert_eq!(shorts(&again.messages), answered, "sent again it is the same answer");
@@ -378,7 +377,7 @@ async fn a_caller_is_shown_the_results_of_tools_while_the_model_is_still_at_work
             let (_, model, client) = case.begin(script).await;
             let mut response = head(&client, case.ask("where?")).await.unwrap();
             let mut shown = Vec::new();
-            // The clock stands still until every task waits.
+            // The paused clock does not advance before every task waits.
             let silence = std::time::Duration::from_secs(60);
             while let Ok(update) = tokio::time::timeout(silence, response.next()).await {
                 if let Some(Ok(ChatUpdate::Message(message))) = update {
@@ -403,7 +402,7 @@ async fn a_message_that_may_be_the_answer_is_shown_once_the_answer_is_complete()
             let (store, _, client) =
                 case.begin([Step::updates([text, finish]).waits_after(1, &gate)]).await;
             let mut response = head(&client, case.ask("where?")).await.unwrap();
-            // The clock stands still until every task waits.
+            // The paused clock does not advance before every task waits.
             let silence = std::time::Duration::from_secs(60);
             let early = tokio::time::timeout(silence, response.next()).await;
             assert!(early.is_err(), "{early:?}");

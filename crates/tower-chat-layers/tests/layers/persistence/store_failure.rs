@@ -1,4 +1,4 @@
-//! A store that fails never swallows an answer that was paid for.
+//! A run whose store fails still returns the answer that was paid for.
 
 use tower_chat::{
     ConflictPolicy, ConversationKey, Message, MessageId, PersistenceError, PersistenceMode, RunId,
@@ -99,7 +99,7 @@ async fn a_full_outbox_fails_the_call_with_the_answer_and_keeps_what_it_holds() 
         .await;
 }
 
-/// Leaves room for a few messages; the rest is taken up by another conversation.
+/// Fills the outbox with messages of another conversation, except for the room of a few messages.
 fn fill_outbox(store: &Store, room: usize) {
     let id = MessageId { run: RunId::new(), index: 0 };
     let messages = (room..10_000).map(|_| Message::user("x").into());
@@ -144,7 +144,8 @@ async fn queued_messages_of_a_call_that_the_store_refused_are_queued_again() {
         store.fail_next_append(disk_full());
         refused(send(&client, request.clone()).await);
         send(&client, request).await.unwrap();
-        // A journaled run writes its input before the model is paid.
+        // In journaled mode, the input is written before the model is called, so the model is
+        // called only in the second attempt.
         let answer = if case.is(Journaled) { "assistant hello" } else { "assistant there" };
         assert_eq!(stored(&store).await, ["user hi", "user quick", answer]);
     })
@@ -312,7 +313,7 @@ fn a_runtime_that_shuts_down_during_a_write_leaves_what_is_open_in_the_outbox() 
     }
 }
 
-/// Lets tasks that are ready run.
+/// Lets the ready tasks run.
 async fn settle() {
     for _ in 0..20 {
         tokio::task::yield_now().await;
@@ -423,7 +424,7 @@ async fn each_service_id_that_could_not_be_stored_waits() {
             let client = case.stack(model.clone(), &store, policy, tools(&Ran::default()));
             store.fail_every_append(disk_full);
             send(&client, case.ask("where?")).await.unwrap();
-            // Both writes hold the id alone, and expect the same revision.
+            // Each write contains only a service id, and both expect the same revision.
             let waiting = store.handle().unsaved(&key());
             let ids: Vec<_> = waiting.iter().map(|write| write.service_id().cloned()).collect();
             let set = |id: &str| Some(ServiceIdChange::Set(id.into()));

@@ -1,4 +1,5 @@
-//! Requests of clients that keep the transcript themselves and send it whole, without ids.
+//! Requests of clients that store the transcript themselves and send the whole transcript, without
+//! ids.
 
 use std::sync::Arc;
 
@@ -14,11 +15,11 @@ use crate::common::*;
 
 const MODES: [PersistenceMode; 3] = [PerRun, PerServiceCall, PersistenceMode::Journaled];
 
-/// The ids that the two calls of the first run come with.
+/// The ids of the two calls of the first run.
 const IDS: [[Option<&str>; 2]; 4] =
     [[Some("a"), Some("b")], [Some("c"), Some("c")], [None, None], [Some(""), Some("")]];
 
-/// An answer that calls `look` twice, with arguments of its own each.
+/// Returns an answer with two calls of `look`, whose arguments differ.
 fn two_calls(ids: [Option<&str>; 2]) -> Step {
     let calls = [1, 2].into_iter().zip(ids).map(|(at, id)| {
         let mut call = ToolCall::new("", "look", format!("{{\"at\":{at}}}"));
@@ -35,7 +36,7 @@ struct Talk {
     mode: PersistenceMode,
     choice: RepeatedTranscript,
     streamed: bool,
-    /// What the client keeps: texts, calls and results, and no ids of messages.
+    /// The transcript of the client: texts, calls and results, without ids of messages.
     transcript: Vec<Message>,
 }
 
@@ -65,14 +66,14 @@ impl Talk {
         self.transcript.extend(answer.messages.iter().map(|message| without_id(message)));
     }
 
-    /// Asks with only the new message; the client keeps what it said and got.
+    /// Sends only the new message, and adds the message and its answer to the transcript.
     async fn say(&mut self, text: &str) {
         let answer = send(&self.client(), ask(text, self.streamed)).await.unwrap();
         self.transcript.push(Message::user(text));
         self.keep(&answer);
     }
 
-    /// The whole transcript and these.
+    /// Returns the whole transcript and further messages.
     fn whole(&self, more: impl IntoIterator<Item = Message>) -> Vec<Message> {
         self.transcript.iter().cloned().chain(more).collect()
     }
@@ -129,7 +130,7 @@ async fn a_transcript_is_recognised_and_only_what_is_new_is_taken() {
             let answer = send(&talk.client(), request.clone()).await.unwrap();
             let calls = talk.model.requests().len();
             assert_eq!(calls, n + 1, "{what}");
-            // The same run sent again is recognised as it was.
+            // If the request is sent again, its run is recognised.
             let again = send(&talk.client(), request).await.unwrap();
             assert_eq!(shorts(&again.messages), shorts(&answer.messages), "{what}");
             assert_eq!(talk.model.requests().len(), calls, "{what}");
@@ -304,7 +305,7 @@ async fn a_new_question_in_old_words_and_examples_of_ones_own_are_new() {
     }
 }
 
-/// Two turns, of which the second looks once.
+/// Two turns, with a call of `look` in the second.
 const TWO_TURNS: [&str; 6] = [
     "user first",
     "assistant one",
@@ -339,8 +340,8 @@ async fn a_lone_persister_compares_the_first_service_call_of_a_run() {
     }
 }
 
-/// The layer that knows the conversation stands below the tool loop here, so each service call
-/// begins the run anew.
+/// The layer that reads the conversation is below the tool loop in this stack, so each service call
+/// begins the run again.
 #[tokio::test]
 async fn the_results_of_a_later_service_call_are_not_taken_for_a_transcript() {
     for streamed in BOTH_WAYS {
@@ -416,7 +417,7 @@ async fn an_answer_in_the_background_is_compared_too_and_goes_without_the_histor
 async fn a_question_that_was_not_answered_is_asked_again_and_not_stored_again() {
     for (mode, streamed) in all_cases() {
         if mode == PerRun {
-            continue; // It stores nothing of a run that fails.
+            continue; // In per-run mode, nothing of a failed run is stored.
         }
         let steps = [
             Step::text("one"),
@@ -429,7 +430,7 @@ async fn a_question_that_was_not_answered_is_asked_again_and_not_stored_again() 
         let asked = talk.whole([Message::user("second")]);
         send(&talk.client(), talk.request(&asked)).await.unwrap_err();
         if mode == PersistenceMode::Journaled {
-            continue; // The open run is resumed first, and has the next answer.
+            continue; // The open run is resumed first, and gets the next answer.
         }
         assert_eq!(send(&talk.client(), talk.request(&asked)).await.unwrap().text(), "two");
         let stored = stored(&talk.store).await;

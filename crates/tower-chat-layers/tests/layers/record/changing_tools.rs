@@ -1,4 +1,5 @@
-//! A tool set that changes while a call is under way: the call keeps the hook of its tool.
+//! A tool set that changes while a call is in progress. The hook of the tool that runs still
+//! applies to the call.
 
 use std::sync::Mutex;
 
@@ -13,22 +14,23 @@ use tower_chat_testkit::{Step, cases};
 use super::*;
 use crate::case::labelled;
 
-/// What becomes of the tool while its call is under way.
+/// The change of the tool while its call is in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
     Unregistered,
-    /// Another tool, with a hook of its own.
+    /// Replaced by another tool with another hook.
     Replaced,
-    /// Another tool, without a hook.
+    /// Replaced by another tool without a hook.
     ReplacedByPlain,
-    /// Only declared.
+    /// Replaced by a declaration without an executor.
     Declared,
 }
 
 const CHANGES: [Change; 4] =
     [Change::Unregistered, Change::Replaced, Change::ReplacedByPlain, Change::Declared];
 
-/// A tool that changes the set while it runs, and whose results and errors are secret.
+/// Returns a tool that changes the set while it runs, and whose results and errors contain a
+/// secret.
 fn pay(shared: &SharedTools, change: Option<Change>, fails: bool, asks: bool) -> impl Tool + use<> {
     let shared = shared.clone();
     let definition = definition("pay");
@@ -74,7 +76,7 @@ fn others() -> Tools {
         .declare(definition("ask"))
 }
 
-/// A call of `pay` whose arguments, and the provider's form of it, are secret.
+/// Returns a call of `pay` that contains a secret in its arguments and in its provider item.
 fn paying(id: &str) -> ToolCall {
     let mut call = ToolCall::new(id, "pay", r#"{"card": "xqz"}"#);
     let item = RawJson::from_value(&serde_json::json!({"type": "call", "card": "xqz"})).unwrap();
@@ -82,7 +84,7 @@ fn paying(id: &str) -> ToolCall {
     call
 }
 
-/// Everything the store holds of the conversation.
+/// Returns all stored messages and rows of the conversation as text.
 async fn everything(agent: &Agent) -> String {
     let mut all: String =
         agent.stored().await.iter().map(|message| format::encode(message)).collect();
@@ -94,7 +96,7 @@ async fn everything(agent: &Agent) -> String {
     all
 }
 
-/// `id status result error` of every call.
+/// Returns the id, the status, the result and the error of every call.
 fn rows(record: &[ToolInvocation]) -> Vec<(&str, ToolStatus, String, Option<&str>)> {
     let mut rows = Vec::new();
     for call in record {
@@ -165,7 +167,7 @@ async fn an_approved_call_keeps_the_hook_of_the_tool_that_was_registered_at_its_
         let about = format!("{change:?} fails {fails} {mode:?} streamed {streamed}");
         let shared = SharedTools::default();
         let pay = pay(&shared, Some(change), fails, true);
-        // The arguments are kept, so that the approved call can run.
+        // The hook does not change the arguments, so that the approved call can run.
         let pay = persist_with(pay, |call| {
             call.redact_result("kept by first");
             if call.error().is_some() {
@@ -232,7 +234,7 @@ async fn a_late_result_is_withheld_by_the_hook_of_its_own_message_alone() {
         let shared = SharedTools::default();
         shared.set(others().with(pay(&shared, None, false, false)));
         let ask = |id: &str| ToolCall::new(id, "ask", labelled(id));
-        // A declared tool beside it returns the call of `pay` to the caller.
+        // The batch also calls a declared tool, so the call of `pay` is returned to the caller.
         let hooked = Step::message(Message::tool_calls([paying("p1"), ask("a1")]));
         let plain = Step::message(Message::tool_calls([ask("a2")]));
         let steps = if hooked_first { [hooked, plain] } else { [plain, hooked] };

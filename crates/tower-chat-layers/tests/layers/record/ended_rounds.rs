@@ -1,4 +1,5 @@
-//! Rounds that a tool ends: in every mode each call has the row that says what became of it.
+//! Rounds that a tool ends. In every mode, the row of each call has the status that describes its
+//! outcome.
 
 use tower::Layer;
 use tower_chat::{
@@ -10,7 +11,7 @@ use tower_chat_testkit::{Step, cases};
 use super::*;
 use crate::common::{ask, boxed, send};
 
-/// What the calls of a round are.
+/// The tools that a round may call.
 const KINDS: [&str; 5] = ["look", "fail", "nobody", "weather", "stop"];
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -19,7 +20,7 @@ struct City {
     city: String,
 }
 
-/// Tools whose results name the call they answer.
+/// Tools whose results name the call that they answer.
 fn tools() -> Tools {
     Tools::new()
         .with(tool_fn(definition("look"), |context: ToolContext| async move {
@@ -34,7 +35,7 @@ fn tools() -> Tools {
         }))
 }
 
-/// Every round of up to three calls.
+/// Returns every round of up to three calls.
 fn rounds() -> Vec<Vec<&'static str>> {
     let mut rounds = Vec::new();
     let mut longest = vec![Vec::new()];
@@ -47,8 +48,8 @@ fn rounds() -> Vec<Vec<&'static str>> {
     rounds
 }
 
-/// What the record has to say of a round: call id, status, whether the tool was started, and
-/// whether there is a result.
+/// Returns the expected rows of a round: call id, status, whether the tool was started, and whether
+/// there is a result.
 fn expected(
     round: &[&str],
     concurrent: bool,
@@ -131,7 +132,8 @@ async fn a_call_behind_the_tool_that_ended_the_run_is_pending_where_its_result_i
         .await;
 }
 
-/// The answers to a round of `stop`, `pay` and `look`, which waits for approval as a whole.
+/// Returns every combination of decisions about a round of `stop`, `pay` and `look`, all of which
+/// wait for approval.
 fn approvals() -> impl Iterator<Item = [bool; 3]> {
     (0..8).map(|bits| [bits & 1 != 0, bits & 2 != 0, bits & 4 != 0])
 }

@@ -1,4 +1,4 @@
-//! A tool that fails its run: in every mode the calls before it have run, and none after it.
+//! A tool that fails its run. In every mode the calls before it have run, and none after it.
 
 use tower_chat::{
     Role, ToolLoop, ToolLoopError, ToolStatus, Tools,
@@ -46,7 +46,7 @@ async fn a_tool_that_fails_its_run_is_named_and_no_later_call_is_started() {
             PersistenceMode::PerServiceCall => {
                 &[("look", ToolStatus::Ok), ("charge", ToolStatus::Error)]
             }
-            // Of a journaled run they are staged, and the run stays open.
+            // In journaled mode the rows are staged, and the run stays open.
             _ => &[],
         };
         assert_eq!(ran, expected, "{case:?}");
@@ -62,7 +62,7 @@ async fn the_conversation_goes_on_after_a_run_that_a_tool_has_failed() {
         let agent = Agent::of(case, ToolLoop::new(tools()), script()).await;
         agent.ask("send the first parcel").await.unwrap_err();
         let answer = agent.ask("where is it now").await.unwrap();
-        // A journaled run is resumed first, and that answer is its own.
+        // An open journaled run is resumed first, and its answer is returned.
         let is_resumed = case.mode == PersistenceMode::Journaled;
         let expected = if is_resumed { "and later" } else { "what became of it" };
         assert_eq!(answer.text(), expected, "{case:?}");

@@ -1,4 +1,4 @@
-//! What a tool's `persist` hook lets be stored.
+//! The content that a tool's `persist` hook allows to be stored.
 
 use tower_chat::{
     ChatRequest, ToolLoop, ToolResult, Tools, format,
@@ -17,7 +17,7 @@ async fn agent(case: Case, hook: Hook) -> Agent {
     Agent::of(case, ToolLoop::new(tools), script).await
 }
 
-/// Everything the store holds of the conversation.
+/// Returns all stored messages and rows of the conversation as text.
 async fn everything(agent: &Agent) -> String {
     let mut all: String =
         agent.stored().await.iter().map(|message| format::encode(message)).collect();

@@ -1,5 +1,5 @@
-//! A result that comes as the input of a later run: what that run adds has the same numbers live
-//! and in the store, and its calls have whole rows.
+//! A result that is the input of a later run. The messages of that run have the same numbers in its
+//! answer and in the store, and its calls have complete rows.
 
 use tower_chat::{
     CallPosition, ChatRequest, Message, MessageId, Role, ToolLoop, ToolResult, ToolStatus, Tools,
@@ -18,7 +18,7 @@ const IDS: [[Option<&str>; 4]; 4] = [
     [Some(""), Some(""), Some("c9"), Some("")],
 ];
 
-/// What stands beside the late result in the input of the run.
+/// The texts before and after the late result in the input of the run.
 const INPUTS: [(&[&str], &[&str]); 4] =
     [(&[], &[]), (&[], &["and go on"]), (&["first this"], &[]), (&["first this"], &["then that"])];
 
@@ -39,8 +39,8 @@ fn tools() -> Tools {
         }))
 }
 
-/// The names of all calls that a request shows, each with the id and the text of the result that
-/// follows under the same id.
+/// Returns the names of all calls in a request, each with its id and the text of the following
+/// result with the same id.
 fn pairs(request: &ChatRequest) -> Vec<(String, String, String)> {
     let mut open: Vec<(String, String)> = Vec::new();
     let mut pairs = Vec::new();
@@ -58,7 +58,8 @@ fn pairs(request: &ChatRequest) -> Vec<(String, String, String)> {
     pairs
 }
 
-/// The messages with their ids and without what only one of the two sides has.
+/// Returns the messages with their ids, in a form without the fields that only an answer or only a
+/// store has.
 fn numbered(messages: &[Arc<Message>]) -> Vec<(MessageId, Role, String)> {
     let row = |message: &Arc<Message>| {
         let calls: Vec<_> = message.calls().map(|call| call.name.clone()).collect();

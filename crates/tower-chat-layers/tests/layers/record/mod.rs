@@ -1,4 +1,5 @@
-//! What the record of tool calls says of runs, and what their tools let be stored.
+//! The rows that runs add to the record of tool calls, and the content that the hooks of tools
+//! allow in it.
 
 mod changing_tools;
 mod ended_rounds;
@@ -31,7 +32,7 @@ use crate::case::{Case, Cases, every_case};
 
 const MODES: [PersistenceMode; 3] =
     [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
-/// Whole and streamed.
+/// Whole (`false`) and streamed (`true`).
 const BOTH_WAYS: [bool; 2] = [false, true];
 
 fn key() -> ConversationKey {
@@ -42,14 +43,14 @@ fn definition(name: &str) -> ToolDefinition {
     ToolDefinition::new(name, name, serde_json::json!({"type": "object"}))
 }
 
-/// A step that calls tools: `(name, id)` each.
+/// Returns a step that calls tools, each given as `(name, id)`.
 fn calls<const N: usize>(calls: [(&str, &str); N]) -> Step {
     Step::message(Message::tool_calls(
         calls.map(|(name, id)| ToolCall::new(id, name, r#"{"secret": 7}"#)),
     ))
 }
 
-/// A clock that is one second later at every look.
+/// Returns a clock that advances by one second at each reading.
 fn ticking() -> Clock {
     let seconds = Arc::new(AtomicU64::new(0));
     Clock::new(move || at(seconds.fetch_add(1, Ordering::Relaxed)))
@@ -59,7 +60,7 @@ fn at(second: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(second)
 }
 
-/// Sends a request again as often as it fails.
+/// Retries a request until it succeeds.
 #[derive(Clone)]
 struct Again;
 
@@ -75,7 +76,7 @@ impl<Res, E> tower::retry::Policy<ChatRequest, Res, E> for Again {
     }
 }
 
-/// A store that one process uses.
+/// Returns a memory store that is used by one process.
 fn memory() -> crate::common::Store {
     FaultyStore::new(crate::common::memory())
 }
@@ -88,13 +89,13 @@ struct Agent {
 }
 
 impl Agent {
-    /// In a case of the matrix.
+    /// Creates an agent for a case of the matrix.
     async fn of(case: Case, tool_loop: ToolLoop, script: Vec<Step>) -> Self {
         let agent = Self::in_store(case.store().await, case.mode, tool_loop, script);
         Self { streamed: case.streamed, ..agent }
     }
 
-    /// In memory; requests are whole unless they say otherwise.
+    /// Creates an agent over a memory store. Its requests are whole by default.
     fn new(mode: PersistenceMode, tool_loop: ToolLoop, script: Vec<Step>) -> Self {
         Self::in_store(memory(), mode, tool_loop, script)
     }
@@ -119,7 +120,7 @@ impl Agent {
         }
     }
 
-    /// With no layer above the tool loop.
+    /// Creates an agent without a layer above the tool loop.
     fn without_per_run(tool_loop: ToolLoop, script: Vec<Step>) -> Self {
         let store = memory();
         let model = ScriptedModel::new(script);
@@ -135,7 +136,8 @@ impl Agent {
         }
     }
 
-    /// With a retry between the loop and the persister, and a layer above or not.
+    /// Creates an agent with a retry between the loop and the persister, with or without a layer
+    /// above the loop.
     fn retrying(above: bool, tool_loop: ToolLoop, script: Vec<Step>) -> Self {
         let store = memory();
         let model = ScriptedModel::new(script);
@@ -165,12 +167,12 @@ impl Agent {
         self.send_as(self.streamed, ChatRequest::user(text)).await
     }
 
-    /// The same, whole or streamed.
+    /// Sends a request, whole or streamed.
     async fn send_as(&self, streamed: bool, request: ChatRequest) -> Result<Answer, BoxError> {
         self.send(if streamed { request.streamed() } else { request }).await
     }
 
-    /// A request that names its run already.
+    /// Sends a request that contains its run, as it is.
     async fn send_again(&self, streamed: bool, request: &ChatRequest) -> Result<Answer, BoxError> {
         let request = request.clone();
         let request = if streamed { request.streamed() } else { request };
@@ -192,7 +194,7 @@ async fn record(store: &impl HistoryStore) -> Vec<ToolInvocation> {
     invocations.found.into_iter().map(|(_, invocation)| invocation).collect()
 }
 
-/// `name status result` of every call.
+/// Returns the name, the status and the result of every call.
 fn short(record: &[ToolInvocation]) -> Vec<String> {
     let row = |call: &ToolInvocation| {
         let result = call.result.as_ref().map_or("-".to_owned(), |result| result.text());
@@ -201,7 +203,7 @@ fn short(record: &[ToolInvocation]) -> Vec<String> {
     record.iter().map(row).collect()
 }
 
-/// Every mode, whole and streamed.
+/// Returns every mode, whole and streamed.
 fn every_way() -> impl Iterator<Item = (PersistenceMode, bool)> + Clone {
     MODES.into_iter().flat_map(|mode| BOTH_WAYS.map(|streamed| (mode, streamed)))
 }

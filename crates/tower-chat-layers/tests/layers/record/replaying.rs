@@ -1,4 +1,4 @@
-//! What later runs are shown of tools, by policy.
+//! The results of tools that later runs send to the model, by replay policy.
 
 use tower_chat::{
     BuildError, ChatResponse, MessageId, PersistenceError, PersistencePolicy, Role, RunId,
@@ -14,7 +14,7 @@ use tower_chat_testkit::Step;
 
 use super::*;
 
-/// A pipeline whose clock stands still until it is moved.
+/// A pipeline with a clock that advances only when the test sets it.
 struct Shop {
     case: Case,
     store: crate::common::Store,
@@ -59,7 +59,7 @@ impl Shop {
         self.seconds.fetch_add(seconds, Ordering::Relaxed);
     }
 
-    /// The texts of the results that the model was shown last.
+    /// Returns the texts of the results in the last request to the model.
     fn shown(&self) -> Vec<String> {
         let request = self.model.requests().pop().unwrap();
         request.messages.iter().flat_map(|m| m.results()).map(|result| result.text()).collect()
@@ -154,7 +154,7 @@ async fn an_imported_result_is_as_old_as_it_says_or_as_its_run() {
         for (added_at, expected) in [(None, 0), (Some(at(900)), 1), (Some(at(600)), 0)] {
             let policy = replaying(ReplayPolicy::default().with_freshness(Freshness::default()));
             let shop = shop(case, policy, vec![Step::text("hello")], "looked").await;
-            // Made at the first millisecond of 1970.
+            // The run was created at the start of 1970.
             let mut run = [0; 16];
             (run[6], run[8]) = (0x70, 0x80);
             let mut imported = [
@@ -279,7 +279,7 @@ async fn citations_can_be_compacted_when_a_whole_run_is_saved() {
     every_case(async |case| {
         for (when, stored) in [(CompactionTime::AtSave, 1), (CompactionTime::AtReplay, 2)] {
             if when == CompactionTime::AtSave && !case.is(PersistenceMode::PerRun) {
-                continue; // refused, as the next test shows
+                continue; // The builder refuses this combination, which the next test checks.
             }
             let policy = replaying(ReplayPolicy::default().with_citations(Citations::when(when)));
             let shop = shop(case, policy, script(), found).await;
@@ -305,7 +305,7 @@ async fn citations_at_save_are_refused_where_results_are_stored_before_the_answe
                 builder.history(MemoryStore::new()).persistence(case.mode).policy(compacting()).build();
             assert!(matches!(built, Err(BuildError::CitationsAtSave { mode: it }) if it == case.mode));
 
-            // The case.mode of one request is known when it comes.
+            // The mode of one request is known only when the request arrives.
             let shop = shop(Case { mode: PersistenceMode::PerRun, ..case }, compacting(), vec![Step::text("hello")], "").await;
             let request = ChatRequest::user("hi").in_conversation(key()).with_extension(case.mode);
             let request = case.way(request);

@@ -1,4 +1,4 @@
-//! One row a call, in both modes the same.
+//! Each call has one row, which is the same in both modes.
 
 use tower_chat::{
     ChatRequest, Message, Part, PersistencePolicy, Role, ToolLoop, ToolResult, ToolStatus, Tools,
@@ -294,7 +294,7 @@ async fn late_results_keep_the_rounds_of_their_calls_and_are_stored_as_they_were
         ];
         let agent = Agent::of(case, ToolLoop::new(tools), script).await;
         agent.ask("hi").await.unwrap();
-        // A tool message without results stands between the two that answer.
+        // A tool message without results is between the two messages with results.
         let input = [
             Message::tool_results([
                 ToolResult::new("c9", "answers no call"),

@@ -1,4 +1,4 @@
-//! Sources are numbered through the whole conversation.
+//! Sources are numbered consecutively through the whole conversation.
 
 use tower_chat::{ChatResponse, ToolContext, tool::tool_fn};
 use tower_chat_testkit::{Step, cases};
@@ -8,7 +8,7 @@ use super::*;
 const ALL_MODES: [PersistenceMode; 3] =
     [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
 
-/// A tool that finds two sources, whose contents are named after the call.
+/// Returns a tool that finds two sources, whose contents name the call.
 fn search() -> impl tower_chat::Tool {
     tool_fn(definition("search"), |context: ToolContext| async move {
         let found = ["a", "b"].map(|source| format!("{} {source}", context.call_id()));
@@ -19,7 +19,7 @@ fn search() -> impl tower_chat::Tool {
     })
 }
 
-/// The numbers of the results of an answer, with the call that each belongs to.
+/// Returns the source numbers in the results of an answer, each with the call of the result.
 fn numbers(answer: &Answer) -> Vec<(String, Vec<u64>)> {
     let results = answer.messages.iter().flat_map(|message| message.results());
     let numbers_of = |text: String| {
@@ -42,7 +42,7 @@ async fn numbers_go_on_through_rounds_runs_and_processes_and_no_two_calls_share_
             };
             let model = ScriptedModel::new([asking(&["p", "q"]), asking(&["r"]), Step::text("x")]);
             let tools = tower_chat::Tools::new().with(search());
-            // Each turn has a stack of its own, as after a restart.
+            // Each turn has a new stack, as after a restart.
             let client = tower::ServiceBuilder::new()
                 .layer(PerRunPersistence::new(store.clone()).mode(mode))
                 .layer(ToolLoop::new(tools).concurrent(concurrent))

@@ -1,5 +1,5 @@
-//! A tool loop over `PerServiceCallPersistence` with no layer above: the same record and the same
-//! store as in a whole stack, and its hooks are asked.
+//! A tool loop over `PerServiceCallPersistence` without a layer above it. The record and the stored
+//! messages are the same as in a complete stack, and the hooks of the loop are called.
 
 use std::pin::pin;
 
@@ -81,7 +81,7 @@ async fn rows(agent: &Agent) -> Vec<Row> {
     agent.record().await.into_iter().map(row).collect()
 }
 
-/// What the store holds of each message, without the ids of the run.
+/// Returns the stored messages, without the ids of their runs.
 async fn stored(agent: &Agent) -> Vec<(Option<u32>, Role, String)> {
     let row = |message: &Arc<Message>| {
         let index = message.id.map(|id| id.index);
@@ -286,8 +286,8 @@ async fn a_run_that_is_sent_again_goes_on_after_what_is_stored() {
     }
 }
 
-/// The calls that were not answered are left as they are: those beside a tool that ended the run,
-/// and those that were returned.
+/// The calls without a result are not executed: those beside a tool that ended the run, and those
+/// that were returned.
 #[tokio::test]
 async fn a_run_that_ended_on_purpose_runs_no_tool_and_asks_nobody_when_it_is_sent_again() {
     let forgotten = || {
@@ -319,7 +319,8 @@ async fn a_run_that_ended_on_purpose_runs_no_tool_and_asks_nobody_when_it_is_sen
     }
 }
 
-/// Each answer of the model was within the limit; the stored answer holds all of them.
+/// Each answer of the model was within the limit. The stored answer contains the calls of all of
+/// them.
 #[tokio::test]
 async fn the_limit_of_calls_is_none_for_a_stored_answer_of_several_rounds() {
     for (above, streamed) in ABOVE.into_iter().flat_map(|above| BOTH_WAYS.map(|it| (above, it))) {
@@ -340,7 +341,7 @@ async fn the_limit_of_calls_is_none_for_a_stored_answer_of_several_rounds() {
     }
 }
 
-/// A foreign tool loop, which knows of no run and sends everything again.
+/// The foreign tool loop has no run, and sends all messages again.
 #[tokio::test]
 async fn under_a_foreign_tool_loop_the_hooks_of_the_named_tools_are_asked() {
     for (streamed, forgets) in BOTH_WAYS.into_iter().flat_map(|way| BOTH_WAYS.map(|it| (way, it))) {

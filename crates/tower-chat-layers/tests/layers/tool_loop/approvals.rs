@@ -11,7 +11,8 @@ use tower_chat::{
 
 use super::script::*;
 
-/// A tool that needs approval, one that does not, and one that terminates; all but the last log.
+/// Returns a loop over a tool that needs approval, one that does not, and one that needs approval
+/// and ends the run. The first two log their calls.
 fn tools(log: &Log) -> ToolLoop {
     let stop = tool_fn(definition("stop").needs_approval(), |_| async {
         Ok(ToolOutput::from("stopped").terminate())
@@ -24,7 +25,8 @@ fn tools(log: &Log) -> ToolLoop {
     )
 }
 
-/// A run that stopped to ask, and the messages to go on with.
+/// Executes a run that ends with approval requests. Returns the messages for the next request, and
+/// the approval requests.
 async fn asked(call: Message) -> (Vec<Arc<Message>>, Vec<ApprovalRequest>) {
     let script = Script::new([call]);
     let answer = ask(&tools(&Log::default()), &script, ChatRequest::user("hi")).await.unwrap();
@@ -38,7 +40,7 @@ fn responses(responses: impl IntoIterator<Item = ApprovalResponse>) -> Message {
     Message::new(Role::User, responses.into_iter().map(Part::ApprovalResponse).collect())
 }
 
-/// Goes on after the messages with one of the user's own.
+/// Sends the messages again, with a new message of the user.
 async fn go_on(
     log: &Log,
     script: &Script,
@@ -206,13 +208,14 @@ async fn an_answer_to_a_call_that_has_its_result_is_refused() {
         let (mut messages, requests) = asked(calls([("pay", "1")])).await;
         messages.push(Arc::new(responses([requests[0].approve()])));
         messages.push(Arc::new(Message::tool_results([ToolResult::new("c0", "paid")])));
-        // Until the model has spoken the run that was approved goes on.
+        // The approved run continues until the model has answered, so the repeated approval is
+        // accepted.
         let (log, script) = (Log::default(), Script::new(["again"]));
         let own = responses([requests[0].approve()]);
         go_on(&log, &script, messages.clone(), own.clone(), streamed).await.unwrap();
         assert_eq!(script.texts(0), ["hi", "pay(1)", "=paid"]);
         messages.push(Arc::new(Message::assistant("done")));
-        // A transcript that is sent again holds decisions that have had their effect.
+        // A repeated transcript contains decisions that were applied before.
         let script = Script::new(["again"]);
         go_on(&log, &script, messages.clone(), Message::user("and?"), streamed).await.unwrap();
         assert_eq!(script.texts(0), ["hi", "pay(1)", "=paid", "done", "and?"]);
@@ -266,7 +269,8 @@ async fn an_approved_tool_may_end_the_run_before_any_service_call() {
 
 #[tokio::test]
 async fn what_runs_is_the_call_that_was_asked_for() {
-    // An answer carries no call, so a changed copy of the request changes nothing.
+    // An approval response contains no call, so a change of the call in a copy of the request has
+    // no effect.
     let (messages, requests) = asked(calls([("pay", "1")])).await;
     let mut changed = requests[0].clone();
     changed.call.arguments = "1000000".to_owned();

@@ -1,4 +1,4 @@
-//! What dropping a response, or the future of one, stops.
+//! The work that stops when a response, or the future of a response, is dropped.
 
 use std::{
     pin::{Pin, pin},
@@ -13,7 +13,8 @@ use tower_chat::{
 
 use super::script::*;
 
-/// A tool that never returns, and holds on to something that shows whether it still exists.
+/// Returns a tool that never completes. Its future owns a clone of `held`, so the test can see
+/// whether the future still exists.
 fn hanging(held: Arc<()>) -> impl Tool {
     tool_fn(definition("hang"), move |_: ToolContext| {
         let held = held.clone();

@@ -1,4 +1,4 @@
-//! What each service call carries: the whole history, or only what is new.
+//! The messages of each service call: the whole history, or only the new messages.
 
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ async fn without_a_history_owner_every_call_carries_everything() {
     }
 }
 
-/// A result in the request may answer a call that a layer below keeps. Of an answer nothing is kept
-/// below: what its results answer stands in it.
+/// A result in the request may answer a call in the history of a layer below. A result in an answer
+/// can only answer a call of the same answer.
 #[tokio::test]
 async fn a_result_that_answers_no_call_is_sent_if_it_is_the_callers_and_not_if_it_is_the_models() {
     let lost = |text: &str| Message::tool_results([ToolResult::new("kept below", text)]);

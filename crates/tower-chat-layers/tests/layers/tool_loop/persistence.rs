@@ -295,7 +295,8 @@ async fn what_an_approved_call_did_is_not_lost_with_the_run_that_is_dropped_befo
     assert_eq!(next.texts(0), ["hi", "pay(1)", "=ran 1", "go", "and?"]);
 }
 
-/// The second half of an answer made in the background: it may ask for tools, too.
+/// Returns a request for the second half of an answer that the service makes in the background.
+/// This half may also call tools.
 fn continued() -> ChatRequest {
     let mut options = ChatOptions::default();
     options.continuation = Some("token".to_owned());

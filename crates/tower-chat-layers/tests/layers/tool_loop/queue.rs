@@ -1,4 +1,4 @@
-//! Messages queued while the run is under way.
+//! Messages queued while the run is in progress.
 
 use std::pin::pin;
 
@@ -45,7 +45,7 @@ async fn a_message_queued_during_the_final_answer_makes_the_loop_call_once_more(
         let script = Script::new(["first", "second"]);
         let model = script.clone();
         let queueing = handle.clone();
-        // Queued while the first answer is under way: after the request was made.
+        // The message is queued after the first request was created, and before its answer.
         let service = tower::service_fn(move |request: ChatRequest| {
             if model.calls() == 0 {
                 queueing.queue(Message::user("wait"));

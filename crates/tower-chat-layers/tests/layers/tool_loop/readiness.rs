@@ -1,4 +1,5 @@
-//! Every call to the inner service is preceded by its own readiness, and none is held meanwhile.
+//! Every call to the inner service is preceded by its own readiness, and no readiness is reserved
+//! between calls.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +12,7 @@ use tower_chat::{
 
 use super::script::*;
 
-/// A run that hangs fails the test instead of the test run.
+/// Fails a test that would otherwise wait forever.
 async fn within_reason<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(3600), future).await.expect("a deadlock")
 }
@@ -29,7 +30,7 @@ where
     .await
 }
 
-/// A tool that calls the same service.
+/// Returns a tool that calls the same service.
 fn asking<S>(service: S) -> impl tower_chat::tool::Tool
 where
     S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + Sync + 'static,
@@ -109,7 +110,7 @@ async fn an_approved_tool_may_call_the_same_service_before_the_first_service_cal
 
 #[tokio::test]
 async fn the_service_promised_to_a_call_is_the_one_that_takes_it() {
-    // The script panics where it is called without being ready; so does a clone of a ready one.
+    // The script panics if it is called without being ready, and so does a clone of a ready script.
     let script = Script::new(["a", "b"]);
     let mut service = over(echo()).layer(script.clone());
     for text in ["a", "b"] {

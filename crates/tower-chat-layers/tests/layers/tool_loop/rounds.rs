@@ -1,4 +1,4 @@
-//! Rounds: which calls are run, in which order, how often, and what comes back.
+//! Rounds: which calls are executed, in which order, how often, and with which results.
 
 use tokio::sync::Barrier;
 use tower_chat::{

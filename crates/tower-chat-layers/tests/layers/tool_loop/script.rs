@@ -1,4 +1,4 @@
-//! A scripted model, and short names for what tests are full of.
+//! A scripted model, and short constructors for requests, messages and tools.
 
 use std::{
     collections::VecDeque,
@@ -17,7 +17,7 @@ use tower_chat::{
     tool_loop::ToolLoop,
 };
 
-/// What the model answers to one service call.
+/// The model's reply to one service call.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     pub(crate) messages: Vec<Message>,
@@ -50,7 +50,7 @@ impl Reply {
         Self { error: Some(message), ..Self::from(Vec::new()) }
     }
 
-    /// Fails after its messages, inside the stream; a whole answer fails at once.
+    /// Makes the reply fail: a streamed reply after its messages, a whole reply at once.
     pub(crate) fn failing_with(mut self, message: &'static str) -> Self {
         self.error = Some(message);
         self
@@ -72,7 +72,7 @@ impl Reply {
     }
 }
 
-/// A model that gives its replies one after the other and remembers what it was asked.
+/// A model that returns its replies one after the other and records its requests.
 ///
 /// Every call to it must be preceded by a readiness of its own.
 #[derive(Debug, Default)]
@@ -98,7 +98,7 @@ impl Script {
         self.shared.lock().unwrap().requests.clone()
     }
 
-    /// The texts of the messages of one service call.
+    /// Returns the texts of the messages of one service call.
     pub(crate) fn texts(&self, call: usize) -> Vec<String> {
         texts(self.requests()[call].messages.iter())
     }
@@ -163,7 +163,7 @@ impl Reply {
     }
 }
 
-/// The answer of a loop over the script to one request.
+/// Returns the answer of a loop over the script to one request.
 pub(crate) async fn ask(
     tool_loop: &ToolLoop,
     script: &Script,
@@ -181,7 +181,7 @@ pub(crate) async fn respond(
     service.ready().await?.call(request).await
 }
 
-/// The same request, whole and streamed.
+/// Returns the request, whole and streamed.
 pub(crate) fn both(request: &ChatRequest) -> [ChatRequest; 2] {
     [request.clone(), request.clone().streamed()]
 }
@@ -195,7 +195,7 @@ pub(crate) fn echo() -> impl Tool {
     tool_fn(definition("echo"), |context| async move { Ok(context.arguments().to_owned()) })
 }
 
-/// A tool that always gives the same.
+/// A tool that always returns the same output.
 pub(crate) fn constant(name: &str, output: ToolOutput) -> impl Tool + use<> {
     tool_fn(definition(name), move |_| {
         let output = output.clone();
@@ -210,7 +210,7 @@ pub(crate) fn failing(name: &str) -> impl Tool + use<> {
     })
 }
 
-/// A log of what ran, and tools that write to it.
+/// A log of the calls that were executed, and tools that write to the log.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -245,12 +245,12 @@ pub(crate) fn calls<const N: usize>(calls: [(&str, &str); N]) -> Message {
     )
 }
 
-/// A loop over one tool.
+/// Returns a loop over one tool.
 pub(crate) fn over(tool: impl Tool) -> ToolLoop {
     ToolLoop::new(Tools::new().with(tool))
 }
 
-/// What each message says, in one string: text as it is, calls as `name(arguments)`, results as
+/// Returns one string for each message: texts unchanged, calls as `name(arguments)`, results as
 /// `=result`, errors as `!result`.
 pub(crate) fn texts<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -> Vec<String> {
     messages.into_iter().map(|message| summary(message)).collect()
@@ -269,7 +269,7 @@ fn summary(message: &Message) -> String {
     message.parts.iter().map(part).collect::<Vec<_>>().join(" ")
 }
 
-/// All results of all messages.
+/// Returns all results of all messages.
 pub(crate) fn results(answer: &Answer) -> Vec<ToolResult> {
     answer.messages.iter().flat_map(|message| message.results()).cloned().collect()
 }

@@ -1,4 +1,4 @@
-//! Streamed answers: what passes live, what is held back, and how they end.
+//! Streamed answers: which updates are forwarded at once, which are delayed, and how answers end.
 
 use std::pin::Pin;
 
@@ -15,7 +15,7 @@ use super::script::*;
 
 type Update = Result<ChatUpdate, BoxError>;
 
-/// A loop over a model client whose one stream is fed by hand.
+/// Returns a loop over a model client with one stream, and the sender of that stream.
 async fn fed(tool_loop: ToolLoop) -> (mpsc::UnboundedSender<Update>, ChatResponse) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let receiver = std::sync::Arc::new(std::sync::Mutex::new(Some(receiver)));
@@ -25,7 +25,7 @@ async fn fed(tool_loop: ToolLoop) -> (mpsc::UnboundedSender<Update>, ChatRespons
         std::future::ready(Ok::<_, BoxError>(ChatResponse::stream(updates)))
     });
     let request = ChatRequest::user("hi").streamed();
-    // The head comes although nothing of the answer has.
+    // The head arrives before any update of the answer.
     let response = tool_loop.layer(model).oneshot(request).await.unwrap();
     (sender, response)
 }
@@ -126,9 +126,9 @@ async fn after_an_error_nothing_more_comes() {
     let tools = Tools::new().with(echo()).with(failing("bad")).with(Log::default().tool(waiting));
     let tool_loop = ToolLoop::new(tools).max_failing_rounds(0);
     for broken in [
-        // The call is held back, because it may have to wait for approval.
+        // The call is delayed, because it may have to wait for approval.
         Reply::from(calls([("echo", "1")])).failing_with("down"),
-        // The batch has results, but its failure ends the run.
+        // The batch has results, but the failure of a call ends the run.
         Reply::from(calls([("bad", "1"), ("echo", "2")])),
     ] {
         let script = Script::new([broken]);

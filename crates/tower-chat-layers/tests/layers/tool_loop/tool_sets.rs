@@ -1,4 +1,4 @@
-//! Sets of tools: what is declared, and how it may change.
+//! Sets of tools: the declarations in requests, and changes of the set.
 
 use tower_chat::{
     ChatOptions, ChatRequest, ConversationKey, Message, ToolDefinition,
@@ -45,7 +45,8 @@ async fn the_set_may_change_between_rounds() {
             async { Ok("ok") }
         })));
         let script = Script::new([
-            // The set changes under the second call, which runs with what the model was told.
+            // The first call changes the set. The second call still runs with the set that the
+            // model received.
             calls([("learn", ""), ("learn", "")]),
             calls([("learned", "1"), ("learn", "")]),
             Message::assistant("done"),
