@@ -13,7 +13,7 @@ use tower_chat::{
     },
 };
 
-/// A fault that a development version of the product once had.
+/// A fault that the code had once during its development.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Fault {
     /// Two results of a batch are exchanged before they are stored.

@@ -278,8 +278,8 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
         Ok(())
     }
 
-    /// Checks that every answer of the model is stored, except where the mode or the policy allows
-    /// a loss.
+    /// Checks that every answer of the model is stored, unless the mode or the policy allows a
+    /// loss.
     fn everything_paid_is_there(&self, index: &TraceIndex<'_>) -> Result<(), String> {
         if !shows_parts(self.case.mode) || self.case.fail_call {
             return Ok(());

@@ -126,7 +126,7 @@ impl<'a> TraceIndex<'a> {
         self.trace.iter().any(is_told) || self.is_committed_by_another(of)
     }
 
-    /// Whether the request of another run committed this one without resuming it.
+    /// Returns whether the request of another run committed this run without resuming it.
     fn is_committed_by_another(&self, of: usize) -> bool {
         let mut is_other = false;
         for event in self.trace {

@@ -33,7 +33,7 @@ pub(super) struct Open {
 }
 
 impl Incarnation {
-    /// The number; the excluded number if it is not known.
+    /// Returns the number of the incarnation, or the excluded number if the incarnation is unknown.
     pub(super) fn number(self) -> u64 {
         match self {
             Self::Known(number) | Self::Unknown { not: number } => number,
@@ -54,7 +54,8 @@ impl Conversation {
         Self { incarnation, sequence: 0, pruned: 0, messages, open: None }
     }
 
-    /// Whether it has no messages and no open run, for example after its only run was discarded.
+    /// Returns whether the conversation has no messages and no open run, for example after its only
+    /// run was discarded.
     pub(super) fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.open.is_none()
     }
@@ -64,7 +65,8 @@ impl Conversation {
             && self.sequence == revision.sequence
     }
 
-    /// Whether this revision may be read now. This makes an unknown incarnation known.
+    /// Returns whether this revision may be read now. An unknown incarnation becomes the
+    /// incarnation of the revision.
     pub(super) fn binds(&mut self, seen: RevisionSeen) -> bool {
         if let Incarnation::Unknown { not } = self.incarnation
             && seen.incarnation != not
@@ -75,7 +77,7 @@ impl Conversation {
         self.is_at(seen)
     }
 
-    /// Whether this head may be read now.
+    /// Returns whether this head may be read now.
     pub(super) fn shows_head(&mut self, head: &HeadSeen) -> bool {
         let is_same_run = match (&self.open, &head.open) {
             (None, None) => true,
@@ -85,15 +87,15 @@ impl Conversation {
         is_same_run && self.pruned == head.pruned && self.binds(head.revision)
     }
 
-    /// The message with a number, including staged ones.
+    /// Returns the message with a number, including staged messages.
     pub(super) fn message(&self, number: u64) -> Option<&MessageSeen> {
         let index = usize::try_from(number.checked_sub(self.pruned + 1)?).ok()?;
         let staged = self.open.iter().flat_map(|open| &open.staged);
         self.messages.iter().chain(staged).nth(index)
     }
 
-    /// Whether the writer owns the end of the conversation. If a run is open, only the current holder of its
-    /// lease or a later attempt does; otherwise every writer does.
+    /// Returns whether the writer owns the end of the conversation. If a run is open, the owner is
+    /// the current holder of its lease or a later attempt. Otherwise every writer is an owner.
     pub(super) fn admits(&self, write: &AppendRequest) -> bool {
         match (&self.open, &write.staged) {
             (None, None) => true,

@@ -35,7 +35,7 @@ pub enum Plant {
 }
 
 impl Plant {
-    /// Its name on the command line.
+    /// Returns the name of the fault on the command line.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::LostUpdate => "lost-update",

@@ -50,7 +50,7 @@ pub(super) struct Clients {
     settings: ClientArguments,
 }
 
-/// The second process.
+/// The second process, as the first process sees it.
 pub(super) struct OtherProcess {
     process: Child,
     orders: ChildStdin,
@@ -163,7 +163,7 @@ impl OtherProcess {
         sent.map_err(|error| Failure::cannot_run(format!("the second process has ended: {error}")))
     }
 
-    /// The events that it has recorded since the last order.
+    /// Returns the events that the second process has recorded since the last order.
     pub(super) fn events(&mut self) -> Result<Vec<Event>, Failure> {
         let mut events = Vec::new();
         loop {
@@ -182,7 +182,7 @@ impl OtherProcess {
 
 impl Drop for OtherProcess {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         drop(self.process.kill());
         drop(self.process.wait());
     }

@@ -58,7 +58,7 @@ impl Recorder {
 }
 
 impl Begun {
-    /// Records the answer. An operation that is dropped before has none.
+    /// Records the answer. An operation that is dropped before `end` has no answer.
     pub(super) fn end(self, response: Response) {
         let operation = self.operation;
         self.recorder.push(|at| Event::Return { at, operation, response });

@@ -268,7 +268,7 @@ fn pruned_messages(messages: &[MessageSeen], keep: u64) -> Vec<MessageSeen> {
 }
 
 impl AppendRequest {
-    /// The messages that it appends.
+    /// Returns the messages that the write appends.
     pub(super) fn messages(&self) -> Vec<MessageSeen> {
         let message = |(text, index): (&String, u32)| MessageSeen {
             run: self.run.clone(),

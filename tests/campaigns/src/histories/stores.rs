@@ -42,7 +42,7 @@ enum Running {
 }
 
 impl StoreKind {
-    /// Its name on the command line.
+    /// Returns the name of the kind on the command line.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",

@@ -1,4 +1,4 @@
-//! Finds out which part of a recording is stored.
+//! Determines which part of a recording is stored.
 
 use serde_json::Value;
 use tower_chat::Messages;

@@ -51,7 +51,7 @@ pub(super) struct DiskImage {
     pub(super) files: BTreeMap<PathBuf, Vec<u8>>,
     /// Writes and changes of folders that had not been synced.
     pub(super) unsynced: usize,
-    /// The number of them that are lost, completely or partly.
+    /// The number of unsynced changes that are lost, completely or partly.
     pub(super) lost: usize,
     /// The number of torn writes.
     pub(super) torn: usize,
@@ -296,7 +296,7 @@ fn write_at(content: &mut Vec<u8>, at: u64, data: &[u8]) {
     }
 }
 
-/// A size as an index: all files here are far smaller than memory.
+/// Converts a size to an index. All files of a recording are far smaller than memory.
 fn length(size: u64) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX)
 }

@@ -67,17 +67,17 @@ impl State {
 /// One change of a conversation.
 #[derive(Debug)]
 struct Change {
-    /// The lines of the trace at which it began and was acknowledged.
+    /// The lines of the trace at which the change began and was acknowledged.
     began: usize,
     done: usize,
     after: State,
 }
 
-/// Everything that a workload has noted.
+/// The content of the notes of a workload.
 #[derive(Debug, Default)]
 pub(super) struct History {
     conversations: BTreeMap<Key, Vec<Change>>,
-    /// The lines at which an operation that makes everything before durable began and ended.
+    /// The lines at which an operation began and ended that makes all earlier changes durable.
     durable: Vec<(usize, usize)>,
     /// Backups: name, and the lines at which they began and ended.
     pub(super) backups: Vec<(String, usize, usize)>,
@@ -94,8 +94,8 @@ pub(super) struct Bounds {
 }
 
 impl History {
-    /// Builds it from notes with their lines in the trace. The error names the rule that the workload itself
-    /// has broken.
+    /// Builds the history from notes with their lines in the trace. The error names the rule that
+    /// the workload itself has broken.
     pub(super) fn of(notes: &[(usize, Note)]) -> Result<Self, String> {
         let mut outcomes: BTreeMap<u64, (usize, Result<u64, &str>)> = BTreeMap::new();
         for (line, note) in notes {
@@ -203,17 +203,18 @@ impl History {
         self.conversations.keys()
     }
 
-    /// The bounds of a cut before this line: under `Full` all acknowledged changes are present, otherwise
-    /// those acknowledged before the last checkpoint, vacuum or close.
+    /// Returns the bounds of a cut before this line. With full durability, all acknowledged changes
+    /// are present. Otherwise, those are present that were acknowledged before the last checkpoint,
+    /// vacuum or close.
     pub(super) fn bounds(&self, line: usize, is_full: bool) -> Bounds {
         let before = self.durable.iter().filter(|(_, done)| *done < line);
         let durable = before.map(|(began, _)| *began).max().unwrap_or(0);
         Bounds { until: line, at_least: if is_full { line } else { durable } }
     }
 
-    /// Checks that a store may hold this state: each conversation has the state after one of its changes, and
-    /// a present change implies all changes that were acknowledged before it began. Returns how many
-    /// changes that had begun are missing.
+    /// Checks that a store may be in this state. Each conversation must have the state after one of
+    /// its changes, and a change that is present requires all changes that were acknowledged before
+    /// it began. Returns the number of changes that had begun and are missing.
     pub(super) fn admits(
         &self,
         found: &BTreeMap<Key, State>,
@@ -226,7 +227,7 @@ impl History {
         for (key, changes) in &self.conversations {
             candidates.insert(key, Candidates::of(key, changes, found.get(key), bounds)?);
         }
-        // Search for the largest counts that satisfy the rule, from the top down.
+        // Searches for the largest counts that satisfy the rule, in descending order.
         loop {
             let begun = candidates.values().filter_map(Candidates::last_began).max().unwrap_or(0);
             let missing = candidates.values().filter(|it| it.lacks(begun)).count();
@@ -249,7 +250,7 @@ impl History {
 /// The numbers of changes after which a conversation has the state that was found.
 struct Candidates<'a> {
     changes: &'a [Change],
-    /// Ascending; the last is the current choice.
+    /// The counts in ascending order. The last count is the current choice.
     counts: Vec<usize>,
     begun: usize,
 }
@@ -290,12 +291,12 @@ impl<'a> Candidates<'a> {
         self.counts.last().copied().unwrap_or_default()
     }
 
-    /// The line at which the last present change began.
+    /// Returns the line at which the last present change began.
     fn last_began(&self) -> Option<usize> {
         Some(self.changes.get(self.count().checked_sub(1)?)?.began)
     }
 
-    /// Whether a change is missing that was acknowledged before a line.
+    /// Returns whether a change is missing that was acknowledged before a line.
     fn lacks(&self, line: usize) -> bool {
         self.changes.get(self.count()).is_some_and(|change| change.done < line)
     }

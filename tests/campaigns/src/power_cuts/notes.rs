@@ -62,11 +62,11 @@ pub(super) enum Action {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct WriteNote {
     pub(super) key: Key,
-    /// The number of the last message before it.
+    /// The number of the last message before the write.
     pub(super) after: u64,
-    /// The ids of its messages and their stored forms.
+    /// The ids of the messages of the write, and their stored forms.
     pub(super) messages: Vec<(String, String)>,
-    /// The positions of calls, and their records.
+    /// The positions of calls, and the records of the calls.
     pub(super) record: Vec<((u64, u32), String)>,
     pub(super) staged: Staging,
 }
@@ -83,7 +83,7 @@ pub(super) fn key(key: &ConversationKey) -> Key {
     (key.scope().to_owned(), key.id().to_owned())
 }
 
-/// The record of a call as text, with times in their stored precision.
+/// Returns the record of a call as text, with times in their stored precision.
 pub(super) fn described(record: &ToolRecord) -> String {
     let mut record = record.clone();
     let at = [record.started_at.take(), record.finished_at.take()];
@@ -149,7 +149,7 @@ impl Notes {
         number
     }
 
-    /// Notes the outcome of an operation; the number is that of pruned messages.
+    /// Records the outcome of an operation. A success contains the number of pruned messages.
     pub(super) fn end<E: std::fmt::Display>(&self, number: u64, outcome: &Result<u64, E>) {
         self.write(&match outcome {
             Ok(pruned) => Note::Done { number, pruned: *pruned },

@@ -47,14 +47,14 @@ pub(super) enum Step {
 /// The changes and syncs of a workload, and its notes.
 #[derive(Debug, Default)]
 pub(super) struct Recording {
-    /// Each with its line of the trace.
+    /// The steps, each with its line of the trace.
     pub(super) steps: Vec<(usize, Step)>,
     /// The lines of the notes file, each with the line of the trace on which its write began.
     pub(super) notes: Vec<(usize, String)>,
     pub(super) files: usize,
 }
 
-/// Why a recording cannot be used.
+/// The reason why a recording cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line} of the trace: {what}")]
 pub(super) struct RecordingError {
@@ -62,7 +62,7 @@ pub(super) struct RecordingError {
     what: String,
 }
 
-/// What a descriptor refers to.
+/// The file or folder to which a descriptor refers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
     Folder,
@@ -82,7 +82,7 @@ struct Follower<'a> {
 }
 
 impl Recording {
-    /// Builds it from the calls that changed a folder and the notes file.
+    /// Builds the recording from the calls that changed a folder and the notes file.
     pub(super) fn of(
         traced: Vec<Traced>,
         folder: &Path,

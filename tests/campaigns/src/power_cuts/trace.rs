@@ -10,9 +10,9 @@ use std::{
 /// A system call that succeeded.
 #[derive(Debug)]
 pub(super) struct Traced {
-    /// The line on which it began. Its effect may have happened from this line on.
+    /// The line on which the call began. Its effect may have happened from this line on.
     pub(super) begin: usize,
-    /// The line on which it returned, if it did. Its effect has happened from this line on.
+    /// The line on which the call returned, if it did. Its effect has happened from this line on.
     pub(super) end: Option<usize>,
     pub(super) call: Call,
 }
@@ -66,12 +66,12 @@ pub(super) enum Call {
     },
 }
 
-/// The system calls to trace; no other changes files.
+/// The system calls to trace. No other system call changes files.
 pub(super) const TRACED: &str = "trace=open,openat,creat,write,pwrite64,writev,pwritev,pwritev2,\
     fsync,fdatasync,sync_file_range,ftruncate,truncate,fallocate,copy_file_range,sendfile,unlink,\
     unlinkat,rename,renameat,renameat2,link,linkat,symlink,close,dup,dup2,dup3,mmap,lseek";
 
-/// Why a trace cannot be used.
+/// The reason why a trace cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TraceError {
     #[error("the trace cannot be read")]
@@ -80,7 +80,7 @@ pub(super) enum TraceError {
     Line { line: usize, text: String },
 }
 
-/// The calls, in an order in which each descriptor is opened before it is used.
+/// Returns the calls, in an order in which each descriptor is opened before it is used.
 pub(super) fn read(path: &Path) -> Result<Vec<Traced>, TraceError> {
     let mut reader = BufReader::new(File::open(path)?);
     let mut unfinished: HashMap<String, (usize, String)> = HashMap::new();
@@ -125,8 +125,9 @@ pub(super) fn read(path: &Path) -> Result<Vec<Traced>, TraceError> {
 }
 
 impl Traced {
-    /// A descriptor is in use from the return of its `open` to the begin of its `close`. While one thread
-    /// opens it, another may close an earlier one of the same number.
+    /// Returns the sort key of a call. A descriptor is in use from the return of its `open` to the
+    /// begin of its `close`. While one thread opens a descriptor, another thread may close an
+    /// earlier one with the same number.
     fn order(&self) -> usize {
         match self.call {
             Call::Open { .. } | Call::Seek { .. } => self.end.unwrap_or(self.begin),

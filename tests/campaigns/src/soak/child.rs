@@ -18,14 +18,14 @@ use crate::Failure;
 #[derive(Debug)]
 pub(super) struct ChildReport {
     pub(super) child: usize,
-    /// `None` at the end of its output.
+    /// The report. `None` at the end of the output of the process.
     pub(super) report: Option<Report>,
 }
 
 /// The work of a process on a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
-    /// With the number of restarts of the store when the run began.
+    /// A run, with the number of restarts of the store when the run began.
     Run {
         restarts: u64,
     },
@@ -39,9 +39,9 @@ pub(super) struct Child {
     pub(super) is_open: bool,
     pub(super) was_killed: bool,
     pub(super) work: HashMap<u32, Work>,
-    /// The number of begun plus the number of ended restarts of its store.
+    /// The number of begun restarts of the store plus the number of ended ones.
     pub(super) restarts: u64,
-    /// The number of the last measurement that it has answered.
+    /// The number of the last measurement that the process has answered.
     pub(super) measured: u64,
 }
 

@@ -43,7 +43,7 @@ pub(super) struct Samples {
 }
 
 impl ProcessSample {
-    /// Measures a process; `None` if it has ended, or the system has no `/proc`.
+    /// Measures a process. Returns `None` if the process has ended, or the system has no `/proc`.
     pub(super) fn now(id: u32) -> Option<Self> {
         let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
         let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -87,10 +87,12 @@ impl Samples {
         }
     }
 
-    /// A description of what has grown. Only the first process is never killed, so only it is checked.
+    /// Returns a description of the growth. Only the first process is checked, because the other
+    /// one is killed repeatedly.
     pub(super) fn growth(&self) -> Option<String> {
         let series = |value: &dyn Fn(&Sample) -> u64| -> Vec<u64> {
-            // The first part is left out: in it files are opened for the first time and allocators grow.
+            // The first part is omitted, because files are opened for the first time and allocators
+            // grow in it.
             self.samples.iter().filter(|sample| sample.part > 0).map(value).collect()
         };
         [

@@ -1,4 +1,4 @@
-//! When the chores beside the runs are due.
+//! The schedule of the chores beside the runs.
 
 use std::time::{Duration, Instant};
 
@@ -20,13 +20,14 @@ pub(super) struct Chores {
 }
 
 impl Chore {
-    /// Due `times` times in the whole time, with a period between `least` and `most` seconds.
+    /// Creates a chore that is due `times` times in the whole time, with a period between `least`
+    /// and `most` seconds.
     fn new(whole: Duration, times: f64, least: f64, most: f64) -> Self {
         let every = Duration::from_secs_f64((whole.as_secs_f64() / times).clamp(least, most));
         Self { every, next: Instant::now() + every }
     }
 
-    /// Whether it is due now; if so, schedules it again.
+    /// Returns whether the chore is due now. If it is, schedules the chore again.
     pub(super) fn is_due(&mut self) -> bool {
         let now = Instant::now();
         let is_due = now >= self.next;

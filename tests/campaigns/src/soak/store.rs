@@ -47,7 +47,7 @@ impl Location {
         })
     }
 
-    /// The file and its log, if the store is a SQLite file.
+    /// Returns the paths of the file and its log, if the store is a SQLite file.
     pub(super) fn files(&self) -> Option<(PathBuf, PathBuf)> {
         let is_file = self.kind == StoreKind::Sqlite;
         is_file.then(|| (PathBuf::from(&self.address), format!("{}-wal", self.address).into()))

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-/// The expected export of a conversation in the project's own transcripts. The line contains it if it
-/// differs from the recorded messages.
+/// Returns the expected export of a conversation in the project's own transcripts. The line
+/// contains the export only if it differs from the recorded messages.
 pub(crate) fn own_export(line: &Value) -> Option<Value> {
     if line.get("exported") == Some(&json!(false)) {
         return None;
@@ -11,10 +11,10 @@ pub(crate) fn own_export(line: &Value) -> Option<Value> {
     Some(line.get("export").unwrap_or(&line["messages"]).clone())
 }
 
-/// The recorded messages without those that the contract removes: input after the last answer, results
-/// at the end, and calls without a result in their round.
+/// Returns the recorded messages without those that the contract removes: input after the last
+/// answer, results at the end, and calls without a result in their round.
 ///
-/// It assumes properties of the recorded data: results follow their message, in the order of its calls.
+/// The recorded data must have a property: results follow their message, in the order of its calls.
 pub(crate) fn expected_export(messages: &Value) -> Option<Value> {
     let messages = messages.as_array().expect("a list");
     let is = |message: &Value, role: &str| message["role"] == role;
@@ -52,8 +52,9 @@ pub(crate) fn expected_export(messages: &Value) -> Option<Value> {
     Some(json!(kept))
 }
 
-/// Both lists of messages, without the ids of calls that were recorded without an id, or with the id of
-/// an earlier call in the message. Such a call and its result must have the same generated id.
+/// Returns both lists of messages without generated ids. A call has a generated id if it was
+/// recorded without an id, or with the id of an earlier call in the message. Such a call and its
+/// result must have the same generated id.
 pub(crate) fn without_generated_ids(recorded: &Value, exported: &Value) -> (Value, Value) {
     let (mut recorded, mut exported) = (recorded.clone(), exported.clone());
     let empty = Vec::new();

@@ -1,4 +1,4 @@
-//! Recorded conversations are played, and come out of the store as they went in.
+//! Tests that recorded conversations are played, and are exported as they were recorded.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails says where")]
 

@@ -66,7 +66,7 @@ fn both_modes_whole_and_streamed_store_the_same() {
             let options = ["--store", &store.argument(), "--persistence", mode];
             play_well(&[&[&file[..]], &options[..], stream].concat());
             let contents = store.contents();
-            // Generated ids are made of run ids, which differ from play to play.
+            // Generated ids are derived from run ids, which differ between plays.
             let recorded: Vec<Vec<String>> = recorded(&file)
                 .into_iter()
                 .filter(|(id, _)| !id.ends_with(" ids") && !id.ends_with("2023"))

@@ -1,4 +1,4 @@
-//! What cannot be played is said, and nothing is written.
+//! Tests that input which cannot be played is reported, and that nothing of it is stored.
 
 use std::{fs, process::Stdio};
 

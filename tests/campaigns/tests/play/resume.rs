@@ -112,7 +112,7 @@ fn a_finished_play_has_nothing_left_to_resume() {
     }
 }
 
-/// All conversations, cut off after each number of messages that a store may have.
+/// Plays the beginnings of all conversations, each one message longer than the one before.
 #[test]
 fn every_beginning_of_a_recording_is_gone_on_with() {
     let lines = recorded(&shapes());
@@ -202,7 +202,7 @@ fn a_conversation_of_another_shape_fails_and_the_others_go_on() {
     assert_eq!(store.export()["fine"], fine["messages"]);
 }
 
-/// Kills a journaled play when it has stored so many messages.
+/// Kills a journaled play after it has stored this number of messages.
 fn play_killed_at(file: &str, store: &Store, messages: usize) {
     let arguments = [file, "--store", &store.argument(), "--persistence", "journaled", "--resume"];
     let mut child = command(&[&arguments[..], &["--concurrency", "4"]].concat())

@@ -1,4 +1,4 @@
-//! What the tests of plays share.
+//! Functions that the tests of plays share.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ pub(crate) const MODES: [&str; 3] = ["per-run", "per-service-call", "journaled"]
 /// The scope of played conversations.
 const SCOPE: &str = "play";
 
-/// The command, with nothing from the environment that could change what it does or prints.
+/// Returns the command without the environment variables that change its behaviour or its output.
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tower-chat-campaigns"));
     command.arg("play").args(arguments).stdin(Stdio::null());
@@ -47,7 +47,7 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("the errors are text")
 }
 
-/// Runs `play`, and gives the exit code, the lines before the last, and the last.
+/// Runs `play`. Returns the exit code, the lines before the last one, and the last line.
 pub(crate) fn play(arguments: &[&str]) -> (i32, Vec<String>, Value) {
     let output = run(arguments);
     let mut lines: Vec<String> = stdout(&output).lines().map(str::to_owned).collect();
@@ -57,7 +57,7 @@ pub(crate) fn play(arguments: &[&str]) -> (i32, Vec<String>, Value) {
     (output.status.code().expect("no signal"), lines, summary)
 }
 
-/// Plays and insists that all went as recorded.
+/// Runs `play`, asserts that there are no divergences, and returns the summary.
 pub(crate) fn play_well(arguments: &[&str]) -> Value {
     let (code, lines, summary) = play(arguments);
     assert_eq!((code, lines), (0, Vec::new()), "{arguments:?}: {summary}");
@@ -65,7 +65,7 @@ pub(crate) fn play_well(arguments: &[&str]) -> Value {
     summary
 }
 
-/// A SQLite store in a folder of its own.
+/// A SQLite store in its own folder.
 pub(crate) struct Store {
     folder: tempfile::TempDir,
 }
@@ -83,7 +83,7 @@ impl Store {
         format!("sqlite:{}", self.path().display())
     }
 
-    /// A file beside the store.
+    /// Writes a file next to the store, and returns its path.
     pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path = self.folder.path().join(name);
         fs::write(&path, text).expect("the file is written");
@@ -94,7 +94,7 @@ impl Store {
         self.folder.path()
     }
 
-    /// What the store has of each conversation, by id.
+    /// Returns the history of each conversation, by id.
     fn histories(&self) -> BTreeMap<String, History> {
         self.with(async |store| {
             let mut histories = BTreeMap::new();
@@ -106,7 +106,7 @@ impl Store {
         })
     }
 
-    /// The conversations as requests of OpenAI Chat Completions have them, by id.
+    /// Returns the conversations in the format of OpenAI Chat Completions, by id.
     pub(crate) fn export(&self) -> BTreeMap<String, Value> {
         let exported = |history: History| {
             let mut replay = Replay::new(DanglingCalls::Drop);
@@ -118,7 +118,7 @@ impl Store {
         self.histories().into_iter().map(|(id, history)| (id, exported(history))).collect()
     }
 
-    /// The content of everything that readers see, by conversation.
+    /// Returns the visible messages of each conversation, by id.
     pub(crate) fn contents(&self) -> BTreeMap<String, Vec<String>> {
         let content = |history: History| {
             let messages = history.messages.iter();
@@ -127,7 +127,7 @@ impl Store {
         self.histories().into_iter().map(|(id, history)| (id, content(history))).collect()
     }
 
-    /// How many runs are open.
+    /// Returns the number of open runs.
     pub(crate) fn open_runs(&self) -> usize {
         self.with(async |store| store.open_runs(SCOPE, None, 10).await.expect("a list").len())
     }
@@ -155,7 +155,7 @@ async fn listed(store: &SqliteStore) -> Vec<ConversationKey> {
     }
 }
 
-/// How many messages are stored; 0 while there is no store.
+/// Returns the number of stored messages, or 0 if there is no store.
 pub(crate) fn stored_messages(path: &Path) -> usize {
     let count = || {
         let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -164,14 +164,14 @@ pub(crate) fn stored_messages(path: &Path) -> usize {
     usize::try_from(count().unwrap_or(0)).unwrap()
 }
 
-/// Replaces a text in the stored messages that hold it; says how many did.
+/// Replaces a text in the stored messages that contain it. Returns the number of changed messages.
 pub(crate) fn replace_stored(path: &Path, text: &str, by: &str) -> usize {
     let connection = Connection::open(path).unwrap();
     let sql = "UPDATE messages SET body = replace(body, ?1, ?2) WHERE instr(body, ?1)";
     connection.execute(sql, [text, by]).unwrap()
 }
 
-/// Recorded lines, by id as the command takes it.
+/// Returns the recorded lines, each with its id as the command interprets it.
 pub(crate) fn recorded(file: &str) -> Vec<(String, Value)> {
     let text = fs::read_to_string(file).expect("the file is there");
     let id = |line: &Value| line["id"].as_str().map_or_else(|| line["id"].to_string(), Into::into);
@@ -185,7 +185,7 @@ pub(crate) fn shapes() -> String {
     format!("{}/tests/transcripts/shapes.jsonl", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Our own conversations, several times over under ids of their own.
+/// Returns several copies of the project's own conversations, each with its own id.
 pub(crate) fn many_shapes(copies: usize) -> String {
     let lines = recorded(&shapes());
     let copies = (0..copies).flat_map(|copy| {
@@ -198,13 +198,13 @@ pub(crate) fn many_shapes(copies: usize) -> String {
     copies.collect()
 }
 
-/// Every file of recorded conversations.
+/// Returns the paths of all files of recorded conversations.
 pub(crate) fn data_files() -> Vec<String> {
     let files = Recordings::all().conversation_files().expect("the folders of the data");
     files.iter().map(|path| path.display().to_string()).collect()
 }
 
-/// Compares what is exported with what recorded conversations must come out as.
+/// Asserts that the exported conversations are those that are expected of the recorded ones.
 pub(crate) fn assert_exported(
     file: &str,
     exported: &BTreeMap<String, Value>,
