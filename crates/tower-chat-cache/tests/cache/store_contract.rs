@@ -3,9 +3,8 @@
 //! The whole contract runs over the memory store for the two settings with code of their own: a
 //! cache that reads the head before it returns an entry, and one that does not. A cache over
 //! SQLite, a small cache, one that reads the head only after some time, and write-behind inside a
-//! cache share all code with these two. They run the tests that a stale or missing cache entry
-//! would fail.
-//! a stale or missing cache entry would break.
+//! cache share all code with these two. These four run only the tests that a stale or missing cache
+//! entry would fail.
 
 use std::time::Duration;
 
@@ -80,7 +79,7 @@ mod revalidated_after_a_moment {
     ));
 }
 
-/// The cache is so small that an entry is evicted soon after it was inserted.
+/// The cache is so small that an entry is evicted soon after its insertion.
 mod small {
     use super::*;
 

@@ -76,7 +76,7 @@ async fn a_conflict_with_another_process_is_told_to_the_next_writer() {
         let lost = append_all(&store, first, &["lost", "lost too"]).await;
         if flushes {
             assert!(matches!(store.flush().await, Err(StoreError::Conflict(_))));
-            // The loss was reported; later operations succeed or fail on their own.
+            // The loss was reported. Later operations do not depend on the lost write.
             store.flush().await.unwrap();
         } else {
             while store.unstored_writes() > 0 {

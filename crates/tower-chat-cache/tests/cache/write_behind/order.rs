@@ -41,7 +41,8 @@ async fn a_submission_to_several_conversations_waits_for_all_of_them() {
     let both = vec![write(end, "3"), write_to(&other, second, "c")];
     let third = both[0].result();
     let ticket = store.append(store.reserve().await.unwrap(), both);
-    // The writes before it have no outcome yet, so it is not gathered, and is queued behind them.
+    // The writes before this write have no outcome yet, so this write is not gathered, and is
+    // queued after them.
     let fourth = store.append(store.reserve().await.unwrap(), vec![write(third, "4")]);
     assert_eq!(store.load(&other).await.unwrap().messages.len(), 3);
     ticket.await.unwrap();
@@ -71,7 +72,8 @@ async fn writes_that_come_while_others_are_stored_are_stored_after_them() {
     assert_eq!(store.unstored_writes(), 0);
 }
 
-/// A write that is not gathered may follow gathered ones, but only if its writer has seen them.
+/// A write that is not gathered may follow gathered writes only if its writer has read their
+/// revision.
 #[tokio::test]
 async fn a_write_that_has_not_seen_one_that_waited_is_a_conflict_at_once() {
     let store = behind();
