@@ -67,7 +67,7 @@ fn conversations_are_written_extended_and_left_alone_on_every_store() {
             "harbour/berths: written, 5 messages\nharbour/tides: written, 2 messages\n\
              imported: 2 written, 0 extended, 0 unchanged, 0 skipped\n"
         );
-        // A model is sent the results in the order of their calls.
+        // A model receives the results in the order of their calls.
         let mut shown = berths();
         shown.swap(2, 3);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The commands for runs that came to no end.
+//! The commands for open runs.
 
 use serde_json::Value;
 use tower_chat::{

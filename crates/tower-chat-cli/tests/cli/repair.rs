@@ -21,7 +21,7 @@ fn command(name: &str, store: &Store, more: &[&str]) -> (i32, Vec<String>) {
     (output.status.code().unwrap(), stdout(&output).lines().map(str::to_owned).collect())
 }
 
-/// The results in the messages that a model is sent of a conversation.
+/// The results in the messages of a conversation that a model receives.
 fn results(store: &Store, id: &str) -> Vec<String> {
     let exported = export(&store.argument(), &[]);
     let messages = exported[id].as_array().unwrap();
@@ -182,7 +182,7 @@ fn fill_two_runs(store: &TestStore) {
     });
 }
 
-/// The description has no other copy.
+/// A repair deletes the description, because there is no other copy of it.
 #[test]
 fn a_description_that_cannot_be_read_is_found_and_goes_by_a_repair() {
     for kind in [Kind::Sqlite, Kind::Encrypted] {

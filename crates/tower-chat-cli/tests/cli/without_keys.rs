@@ -1,5 +1,5 @@
-//! Without its keys, an encrypted store is not changed by any command that writes. Neither is a store of
-//! a newer version.
+//! Tests that no command that writes changes an encrypted store without its keys, or a store of a
+//! newer version.
 
 use std::time::SystemTime;
 
@@ -30,8 +30,8 @@ const READING: [&str; 12] = [
     "serve",
 ];
 
-/// The commands that write, as they are tried on a store: `TO` stands for the store, `OURS` for an export,
-/// and `THEIRS` for a file of another system.
+/// The commands that write. The test replaces `TO` with a store, `OURS` with an export, and
+/// `THEIRS` with a file of another system.
 const WRITING: [&[&str]; 13] = [
     &[
         "chat",
@@ -157,7 +157,7 @@ fn assert_no_command_changes(store: &TestStore) {
         assert_unchanged(store, &before, command, &printed);
         let changes_nothing = match command[0] {
             "migrate" => true,
-            // It is for files.
+            // `vacuum` accepts only stores in files.
             "vacuum" => store.kind == Kind::Encrypted,
             _ => false,
         };
@@ -233,7 +233,8 @@ fn no_command_changes_a_conversation_of_a_newer_format() {
     store.make_format_newer("open");
     let before = store.contents();
     for command in WRITING {
-        // Others may be added beside them, and a deletion needs to read none of it.
+        // These commands may add other conversations to the store, and `delete` needs to read no
+        // conversation.
         if matches!(command[0], "play" | "import" | "copy" | "delete") {
             continue;
         }
@@ -259,7 +260,7 @@ fn encrypted_conversations_are_deleted_without_keys_if_that_is_asked_for() {
     assert!(left.iter().all(|row| row.starts_with("store_marks")), "{left:?}");
 }
 
-/// As a release without the mark, or an attacker, would do.
+/// A release without the mark of sealed data, or an attacker, could delete the message in this way.
 #[test]
 fn what_was_pruned_without_the_keys_becomes_readable_by_a_repair() {
     let store = TestStore::new(Kind::Encrypted);

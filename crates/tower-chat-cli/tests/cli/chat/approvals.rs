@@ -90,11 +90,11 @@ fn a_call_that_waits_is_asked_about_again_by_the_next_process() {
         assert_eq!(log(store), [""; 0]);
         assert_intact(store);
 
-        // Without the server, the chat asks about no call.
+        // Without the server, the chat does not request a decision about the call.
         let ended = run_with_input(chat(store, &server, &["later"]), "");
         assert_eq!(ended.code, Some(1), "{}", ended.stderr);
         assert!(ended.stderr.contains("a call of the tool book_berth waits for approval"));
-        // Without a terminal, it does not ask either.
+        // Without a terminal, the chat does not request a decision either.
         let ended = run_with_input(chat(store, &server, &["later", "--mcp", &mcp]), "");
         assert_eq!(ended.code, Some(1), "{}", ended.stderr);
         assert!(ended.stderr.contains("there is no terminal for the question"), "{}", ended.stderr);

@@ -119,7 +119,7 @@ fn the_other_modes_keep_what_they_promise_when_the_process_is_killed() {
     });
 }
 
-/// What it has staged would be held for a day.
+/// The lease of the run is valid for another day. `--force` ends the run nevertheless.
 #[test]
 fn a_run_of_a_dead_process_whose_clock_was_ahead_is_ended_by_force() {
     each_store(|store| {

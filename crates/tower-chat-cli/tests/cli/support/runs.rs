@@ -16,7 +16,8 @@ fn asks(id: &str) -> Step {
     Step::message(Message::tool_calls([ToolCall::new(id, "look", "{}")]))
 }
 
-/// Stores so many conversations of the scope `play`: of two runs each, of which the first calls a tool.
+/// Stores this number of conversations in the scope `play`. Each has two runs, and the first run
+/// calls a tool.
 pub(crate) fn fill_runs(store: &Store, conversations: usize, mode: PersistenceMode) {
     for number in 0..conversations {
         let id = format!("conversation {number}");
@@ -26,8 +27,8 @@ pub(crate) fn fill_runs(store: &Store, conversations: usize, mode: PersistenceMo
     }
 }
 
-/// Stores so many conversations of the scope `play`: of a run that readers see, and of an open run with two calls
-/// of a tool and a failure of the model behind them.
+/// Stores this number of conversations in the scope `play`. Each has a visible run, and an open run
+/// with two tool calls, which ended with a failure of the model.
 pub(crate) fn fill_open_runs(store: &Store, conversations: usize) {
     for number in 0..conversations {
         let id = format!("conversation {number}");
@@ -38,7 +39,7 @@ pub(crate) fn fill_open_runs(store: &Store, conversations: usize) {
     }
 }
 
-/// Sends requests one after the other, to a model that answers with the steps.
+/// Sends requests one after the other to a model that answers with these steps.
 fn run_all(
     store: &Store,
     id: &str,

@@ -43,7 +43,7 @@ pub(crate) enum Kind {
 /// An empty store that no other test uses.
 pub(crate) struct TestStore {
     pub(crate) kind: Kind,
-    /// Its messages are sealed. So they are in every store of [`Kind::Encrypted`].
+    /// Whether the messages of the store are sealed, as in every store of [`Kind::Encrypted`].
     is_encrypted: bool,
     folder: tempfile::TempDir,
     /// The name of the schema, or the prefix of the keys.
@@ -255,7 +255,7 @@ impl TestStore {
         })
     }
 
-    /// Everything that is stored, past the store.
+    /// Returns all stored data, read without the store.
     pub(crate) fn contents(&self) -> Vec<String> {
         match self.kind {
             Kind::Sqlite | Kind::Encrypted => rows_of_file(&self.path()),
@@ -266,12 +266,14 @@ impl TestStore {
                 let pattern = format!("{}:*", self.name);
                 let mut keys: Vec<Vec<u8>> =
                     redis::cmd("KEYS").arg(pattern).query(&mut connection).unwrap();
-                // What is noted of conversations that are about to be made ends by itself.
+                // The keys of conversations that are about to be created expire, so they are not
+                // compared.
                 keys.retain(|key| !key.windows(6).any(|part| part == b":made:"));
                 keys.sort_unstable();
                 let mut entry = |key: &Vec<u8>| {
                     let name = String::from_utf8_lossy(key);
-                    // The order of its fields may change.
+                    // The server may return the fields of a hash in another order, so they are
+                    // sorted.
                     let mut fields: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
                     let mut value: Vec<u8> = Vec::new();
                     match name.ends_with(":head") || name.ends_with(":directory") {
