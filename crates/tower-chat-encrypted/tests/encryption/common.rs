@@ -63,8 +63,8 @@ pub(crate) fn messages() -> Vec<Message> {
     vec![first, Message::new(Role::Assistant, asking), Message::tool_results(results)]
 }
 
-/// Returns their rows: one with its result in a message, one with its result in the record, and one
-/// of a call that waits.
+/// Returns the rows of the calls in [`messages`]: one with its result in a message, one with its
+/// result in the record, and one of a call that waits.
 pub(crate) fn rows() -> Vec<ToolRecord> {
     let mut in_message = row(2, 0, ToolStatus::Ok);
     in_message.result = RecordedResult::InMessage(SequencePosition { sequence: 3, index: 0 });

@@ -64,7 +64,7 @@ async fn mix(states: &[Vec<Message>], head: Option<Arc<str>>) {
 #[tokio::test]
 async fn branches_behind_an_end_that_was_cut_off_cannot_be_mixed() {
     let mut states = Vec::new();
-    // The attacker makes users continue twice behind the first message, with the same run ids.
+    // The attacker makes users continue twice after the first message, with the same run ids.
     let runs = [RunId::new(), RunId::new(), RunId::new()];
     let store = empty_store();
     let first = append(&store, of_run(runs[0], 0, Revision::ABSENT, "first")).await;
@@ -259,7 +259,7 @@ async fn a_commit_without_a_message_may_be_repeated_and_its_last_message_rewritt
     }
 }
 
-/// The write is sealed again, since the store inside may not have it.
+/// The write is sealed again, because the inner store may not have stored it.
 #[tokio::test]
 async fn a_commit_without_a_message_that_failed_can_be_sent_again() {
     let store = empty_store();
@@ -279,7 +279,7 @@ async fn a_commit_without_a_message_that_failed_can_be_sent_again() {
     assert_eq!(texts(&store).await.unwrap(), ["seen", "staged 1", "staged 2"]);
 }
 
-/// What the head says of one run it says of no other.
+/// The head contains the commit of one run, which does not commit a later run.
 #[tokio::test]
 async fn a_run_behind_a_commit_without_a_message_is_not_committed_without_the_key() {
     let store = empty_store();
@@ -338,7 +338,8 @@ async fn a_rewrite_leaves_the_conversation_readable_and_its_former_state_cannot_
     mix(&[before, after], head).await;
 }
 
-/// A writer of the inner store can do this, as the documentation states.
+/// A writer of the inner store can remove the end or restore a complete older state, as the
+/// documentation states.
 #[tokio::test]
 async fn an_end_can_be_cut_off_and_a_whole_older_state_brought_back() {
     let store = empty_store();
