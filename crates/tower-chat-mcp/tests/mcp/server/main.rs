@@ -1,7 +1,8 @@
 //! The MCP server of the tests, over standard input and output.
 //!
-//! A page of its list has two tools. With the argument `circle` the last page refers to the first one
-//! again, with `endless` every page refers to another one, and with `silent` the server never answers.
+//! Each page of its list of tools has two tools. With the argument `circle`, the last page refers
+//! to the first page again. With `endless`, every page refers to another one. With `silent`, the
+//! server never answers.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
