@@ -88,7 +88,8 @@ async fn damage_of_one_conversation_leaves_the_list_of_the_others() {
     assert_eq!(store.conversations(&damaged).await.unwrap().conversations.len(), 1);
 }
 
-/// If few conversations match, a page is read in several batches, and none is missed between them.
+/// If few conversations match, a page is read in several batches. No conversation is missed between
+/// two batches.
 #[tokio::test]
 async fn a_page_goes_on_where_a_batch_ends() {
     let schema = schema();

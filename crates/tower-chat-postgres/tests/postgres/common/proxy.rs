@@ -26,7 +26,7 @@ struct State {
     made: AtomicUsize,
     /// The number of the request at which the connections become silent; 0 for none.
     silent_at: AtomicUsize,
-    /// How many connections, the oldest ones, are silent.
+    /// The number of silent connections, which are the oldest ones.
     silent: AtomicUsize,
     unread: AtomicUsize,
 }
