@@ -50,8 +50,8 @@ fn call(name: &str, arguments: &str) -> String {
     json!({"choices": [{"index": 0, "delta": {"tool_calls": calls}}]}).to_string()
 }
 
-/// Answers with this choice that call one tool with these arguments: a whole and a streamed one. The
-/// flag says whether the answer is streamed.
+/// Returns a whole and a streamed answer with this choice that call one tool with these arguments.
+/// The flag is true for the streamed answer.
 fn asking_both_ways(choice: &Value, arguments: &Value) -> [(Reply, bool); 2] {
     let calls = json!([{"index": 0, "id": "a", "type": "function",
         "function": {"name": "f", "arguments": arguments}}]);
@@ -160,7 +160,8 @@ async fn an_answer_with_its_reason_is_whole_whatever_is_missing_behind_it() {
         (Of::Client(Provider::Anthropic), events(&anthropic) + "data: [DONE]\n\n"),
         (Of::Client(Provider::Ollama), ollama.to_owned()),
     ] {
-        // The end of the last event, or line, is missing, and then the connection breaks.
+        // The end of the last event, or of the last line, is missing, and then the connection
+        // breaks.
         let cut = body.trim_end().to_owned();
         let broken = Reply::stream(body.clone()).framed(Framing::BreakAt(cut.len()));
         for reply in [Reply::stream(body), Reply::stream(cut), broken] {

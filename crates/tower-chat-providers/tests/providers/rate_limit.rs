@@ -113,7 +113,7 @@ async fn a_permit_is_held_until_the_body_has_ended_or_was_dropped() {
     assert_eq!(two.into_body().collect().await.unwrap().to_bytes(), "the body");
     let four = fourth.await.unwrap();
     assert_eq!(upstream.received(), 4);
-    // A body that was read to its end and is not dropped holds no permit either.
+    // A body that was read to its end releases its permit, also if the body is not dropped.
     let (mut three, mut four) = (three.into_body(), four.into_body());
     for body in [&mut three, &mut four] {
         while body.frame().await.is_some() {}

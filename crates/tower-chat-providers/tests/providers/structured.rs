@@ -49,7 +49,7 @@ fn answer(text: &str, reason: FinishReason) -> Answer {
     Answer::new(vec![Arc::new(Message::assistant(text))], finish)
 }
 
-/// The schema that every provider is sent.
+/// Returns the schema that every provider receives.
 fn sent() -> Value {
     json!({
         "type": "object",
@@ -97,7 +97,8 @@ fn sent() -> Value {
     })
 }
 
-/// The schema with sorted lists of names; otherwise their order is that of the map.
+/// Returns the schema with sorted lists of names. Otherwise the order of names would be that of the
+/// map.
 fn sorted(mut schema: Value) -> Value {
     match &mut schema {
         Value::Object(fields) => {

@@ -316,7 +316,7 @@ fn history(body: &Value) -> Vec<Value> {
     history
 }
 
-/// The id that an unknown service is sent: only letters, digits, `_` and `-`.
+/// Returns the id in the form that an unknown service receives: only letters, digits, `_` and `-`.
 fn of_words(id: &Value) -> Value {
     let is_word = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
     let of_words = |id: &str| id.chars().map(|it| if is_word(it) { it } else { '_' }).collect();

@@ -117,7 +117,7 @@ async fn a_conversation_that_is_reloaded_sends_what_an_undisturbed_one_sends() {
                 server.received().into_iter().map(|received| received.body).collect()
             };
             assert_eq!(bodies(&undisturbed), bodies(&disturbed), "{provider:?} {mode:?}");
-            // The reasoning of the first answer has been sent back.
+            // The request contains the reasoning of the first answer.
             let last = disturbed.received().pop().unwrap().body.to_string();
             for native in ["c2ln", "cmVk", "ZW5k", "I will look."] {
                 let is_sent =
@@ -173,8 +173,8 @@ fn asked(model: &str, question: &str) -> ChatRequest {
     ChatRequest::user(question).with_options(options).in_conversation(key())
 }
 
-/// The request in a run whose id is the same in every process. The ids of calls that came without an id
-/// are derived from the id of the run.
+/// Returns the request of a run whose id is the same in every process. Ids of calls without an id
+/// are derived from the run id.
 fn in_run(model: &str, question: &str) -> ChatRequest {
     let run = match question {
         "first" => "01890000-0000-7000-8000-000000000001",
