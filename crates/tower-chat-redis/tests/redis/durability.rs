@@ -215,7 +215,7 @@ async fn room_can_be_made_on_a_server_without_memory() {
     let id = MessageId { run: opening.run(), index: 1 };
     let at = append(&store, opening).await.unwrap();
 
-    // A release before the mark has written this.
+    // A release without the mark of sealed data has written this conversation.
     ask::<()>(&mut connection, &["DEL", &format!("{prefix}:sealed")]).await.unwrap();
     ask::<()>(&mut connection, &["CONFIG", "SET", "maxmemory", "1"]).await.unwrap();
     let store = options.connect(&server.address(0)).await.unwrap();

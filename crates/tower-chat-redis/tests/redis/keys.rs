@@ -126,7 +126,8 @@ async fn the_id_of_a_conversation_that_ended_leaves_the_list_once_nobody_can_be_
         let name = format!("{prefix}:{{scope/ended}}:{part}");
         ask::<()>(&mut connection, &["DEL", &name]).await.unwrap();
     }
-    // Another process may be about to create it again: it is not listed, but stays on the list.
+    // Another process may be about to create the conversation again. The conversation is not
+    // listed, but remains on the list of the scope.
     assert_eq!(store.list("scope", None, 10).await.unwrap(), []);
     assert_eq!(ask::<u64>(&mut connection, &["ZCARD", &list]).await.unwrap(), 1);
     let left: u64 = ask(&mut connection, &["PTTL", &made]).await.unwrap();
@@ -143,7 +144,7 @@ async fn a_writer_that_recreates_a_conversation_keeps_it_listed() {
     let store = open(options().with_prefix(&prefix)).await;
     let mut connection = raw(&address()).await;
     append(&store, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap();
-    // Another process has added it to the list, and not created it yet.
+    // Another process has added the conversation to the list, and has not created it yet.
     let made = format!("{prefix}:{{scope/*}}:made:a");
     ask::<()>(&mut connection, &["APPEND", &made, "0123456789abcdef"]).await.unwrap();
     assert!(store.delete(&key("a")).await.unwrap());

@@ -22,7 +22,7 @@ async fn plain_changes_are_refused_once_a_sealed_write_is_stored() {
     store_contract::plain_changes_are_refused_once_a_sealed_write_is_stored(open).await;
 }
 
-/// A release before the mark has sealed the conversation.
+/// A release without the mark of sealed data has sealed the conversation.
 #[tokio::test]
 async fn a_sealed_head_that_was_read_says_what_the_store_holds() {
     let options = options();
@@ -61,7 +61,7 @@ async fn messages_of_the_first_sealed_format_are_found_by_the_first_plain_change
         let mark = format!("{prefix}:sealed");
         let found: String = ask(&mut connection, &["GET", &mark]).await.unwrap();
         assert_eq!(found, "0", "nothing was sealed when the first write came");
-        // A release before the mark has written all this.
+        // A release without the mark has written all of these conversations.
         ask::<()>(&mut connection, &["DEL", &mark]).await.unwrap();
         let later = open(options.clone()).await;
         let written = append(&later, write(&key("new"), Revision::ABSENT, &["plain"])).await;

@@ -241,7 +241,8 @@ async fn a_fork_that_comes_too_late_leaves_nothing_behind() {
     let asked = proxy.asked();
     let error = forking.fork(&key("from"), &key("there")).await.unwrap_err();
     assert!(matches!(error, StoreError::Exists { .. }), "{error:?}");
-    // The last request is whether there is a conversation. The earlier ones concern the store.
+    // The last request checks whether the conversation exists. The earlier requests concern the
+    // store.
     let about_the_store = proxy.asked() - asked - 1;
     assert!(about_the_store <= 2, "nothing is copied first");
 

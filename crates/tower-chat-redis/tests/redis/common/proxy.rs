@@ -32,7 +32,7 @@ struct State {
     let_go: Notify,
     /// The number of connections.
     connected: AtomicUsize,
-    /// How many of them, from the first on, are silent.
+    /// The number of silent connections, which are the oldest ones.
     silent: AtomicUsize,
     swallowed: Notify,
 }
