@@ -114,12 +114,12 @@ async fn what_the_target_does_not_take_is_refused_and_the_others_are_written() {
         );
         let stored = target.list("alice", None, 9).await.unwrap();
         assert_eq!(stored, [key("coats"), key("hats")]);
-        // Another copy writes what is missing.
+        // A second copy writes the missing conversation.
         let receipt = copy(&*from, &refusing, &selection, &mut |_| Ok(())).await.unwrap();
         assert_eq!(receipt.total(OutcomeKind::Written).conversations, 1);
         assert!(receipt.refused.is_empty());
     }
-    // What may succeed later ends the copy.
+    // A retryable error ends the copy.
     let passing = FaultyStore::new(MemoryStore::new());
     passing.fail_next_append(StoreError::backend("append", true, "too busy"));
     let outcome = copy(&*from, &passing, &Selection::scope("alice"), &mut |_| Ok(())).await;

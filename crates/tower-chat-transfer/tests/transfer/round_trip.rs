@@ -90,7 +90,8 @@ async fn a_fork_keeps_its_times_and_gets_a_row_of_each_run() {
         from.fork(&key("coats"), &key("fork")).await.unwrap();
         let receipt = import_file(&*to, &export_alice(&*from).await).await;
         if source == Kind::Encrypted {
-            // Its forks have a row for each run, and are created by a separate write before.
+            // Forks of an encrypted store have a row for each run, and a separate write creates
+            // them.
             let told: Vec<_> = receipt.differing.iter().map(|step| &*step.differences).collect();
             assert!(told.is_empty() || told == [[Difference::Times]], "{told:?}");
             continue;
