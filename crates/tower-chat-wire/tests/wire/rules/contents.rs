@@ -55,14 +55,14 @@ fn a_content_is_one_text_where_the_service_refuses_lists() {
         } else {
             assert_eq!(*contents[1], "Is it cold?\nIn Paris.", "{name}");
         }
-        // Pieces of an answer go on in each other.
+        // The texts of an answer are pieces of one text, and are joined without a separator.
         assert_eq!(*contents[2], "I look.", "{name}");
         assert_eq!(*contents[3], "12 degrees\nwind", "{name}");
         assert_eq!(*contents[4], "It is.", "{name}");
     }
     let sent = body(&of_lists(), &rules(OpenAiChat, "openai"));
     assert!(sent["messages"][4]["content"].is_array(), "OpenAI takes lists");
-    // A lone text that came as a list of the same service.
+    // A single text that the same service has sent as a list.
     let mut text = Text::new("It is.");
     let native = Native::new("openai-chat", r#"{"type":"text"}"#.parse().unwrap());
     text.native = Some(native.issued_by("groq"));
@@ -129,7 +129,7 @@ fn equal_ids_of_several_answers_differ_wherever_the_service_refuses_them() {
         assert_eq!(ids(call), ["call_0", "call_0_2"], "{name}");
         assert_eq!(ids(result), ["call_0", "call_0_2"], "{name}");
     }
-    // A fitting id stays where nothing is known of the service.
+    // An unknown service gets an id unchanged if the id is well formed.
     let sent = body(&request, &rules(Anthropic, "llm.example.com"));
     assert_eq!(sent["messages"][3]["content"][0]["id"], "call_0");
 }
@@ -210,7 +210,8 @@ fn the_name_of_a_media_type_is_sent_as_services_know_it() {
         };
         for other in ["IMAGE/PNG", "image/png; q=1", " image/png"] {
             let wire = wire_name(rules.wire);
-            // The sentence instead of media has the type that is stored.
+            // The sentence that replaces media contains the stored type, so only media that are
+            // sent are compared.
             if sent("image/png").to_string().contains("AAAA") {
                 assert_eq!(sent(other), sent("image/png"), "{name} on {wire}: {other}");
             }
@@ -273,7 +274,7 @@ fn a_conversation_that_begins_with_the_assistant_is_sent_behind_a_message_of_the
         Message::tool_results([call.answer("12 degrees")]),
         Message::user("Is it cold?"),
     ];
-    // The wires leave out a blank message of the user.
+    // The wires omit a blank message of the user.
     let blank = vec![Message::user(" "), Message::assistant("Good day."), Message::user("Is it?")];
     for messages in [greeting, calls, blank] {
         let request = ChatRequest::new(messages);

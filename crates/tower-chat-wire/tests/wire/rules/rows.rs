@@ -347,7 +347,7 @@ fn new_media_that_a_service_does_not_take_are_an_error_and_stored_ones_a_sentenc
         let mut loaded = ChatRequest::new(vec![alone(), Message::user("And now?")]);
         loaded.new_from = 1;
         check_new(&loaded, &rules).unwrap();
-        // The tool has run.
+        // The result of a tool that has already run.
         let tool = result_of(vec![media(media_type)], false);
         let tool = ChatRequest::new(tool.messages.take(3));
         check_new(&tool, &rules).unwrap();

@@ -34,7 +34,7 @@ pub(super) fn request(case: u64) -> ChatRequest {
     ChatRequest::new(messages).with_options(options)
 }
 
-/// Each rule set with each case.
+/// Calls a function with each rule set and each case.
 fn each(mut check: impl FnMut(&str, &ServiceRules, u64, &ChatRequest)) {
     let all_rules = all_rules();
     for case in cases() {
