@@ -83,11 +83,11 @@ fn client(
     ProviderError,
 > {
     let transport = ServiceBuilder::new()
-        // Inside the retry, so that each attempt waits for the rate limit.
+        // The rate limit is inside the retry, so each attempt waits for the rate limit.
         .layer(RateLimitLayer::new(4))
-        // Inside the rate limit, so that no token expires while a request waits.
+        // The authentication is inside the rate limit, so no token expires while a request waits.
         .layer(AuthLayer::from_source(AuthHeader::Bearer, short_lived_tokens()))
-        // Directly around the transport, so that the trace contains each request as it is sent.
+        // The trace is directly around the transport, so it contains each request as it is sent.
         // Tokens are marked as sensitive and are not part of the trace.
         .layer(FullBodyLayer::new())
         .layer(TraceLayer::new_for_http())

@@ -3,9 +3,9 @@
 //! each store.
 //!
 //! Floor: the same append without usage, to another conversation of the same store. The two
-//! alternate, so that the load of the machine affects both equally. The history is the number of
-//! other conversations. Bound for a durable append (`full`): 1.1. PostgreSQL uses an older and
-//! slower statement for an append without usage, so its ratio may be below 1.
+//! measurements alternate, so that the load of the machine affects both equally. The history is the
+//! number of other conversations. Bound for a durable append (`full`): 1.1. PostgreSQL uses an
+//! older and slower statement for an append without usage, so its ratio may be below 1.
 
 use std::{
     sync::Arc,

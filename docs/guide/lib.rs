@@ -1,7 +1,7 @@
-//! The guide to tower-chat, which `mdbook build docs/guide` makes a book of.
+//! The guide to tower-chat. `mdbook build docs/guide` creates a book from it.
 //!
-//! Each chapter is the documentation of a module here, so that `cargo test -p tower-chat-guide
-//! --doc` compiles and runs its programs.
+//! Each chapter is the documentation of a module in this file, so that
+//! `cargo test -p tower-chat-guide --doc` compiles and runs its programs.
 
 macro_rules! chapters {
     ($($module:ident = $file:literal),* $(,)?) => {
@@ -58,12 +58,13 @@ mod tests {
 
     const SUMMARY: &str = include_str!("src/SUMMARY.md");
 
-    /// The targets of the links of a text, in order.
+    /// Returns the targets of the links in a text, in order.
     fn links(text: &str) -> impl Iterator<Item = &str> {
         text.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0))
     }
 
-    /// What a heading is linked by: its letters and digits, with hyphens for spaces.
+    /// Returns the anchors of the headings in a text: their letters and digits, with hyphens for
+    /// spaces.
     fn anchors(text: &str) -> Vec<String> {
         let headings = text.lines().filter_map(|line| line.strip_prefix("## "));
         let anchor = |heading: &str| {
@@ -81,7 +82,7 @@ mod tests {
         assert_eq!(tested, in_summary);
     }
 
-    /// The first line of a text that adds crates, and its first program.
+    /// Returns the first line of a text that adds crates, and the first program of the text.
     fn first_agent(text: &str) -> Option<(&str, &str)> {
         let added = text.lines().find(|line| line.starts_with("$ cargo add "))?;
         Some((added, text.split_once("```rust,no_run\n")?.1.split_once("\n```\n")?.0))
@@ -102,7 +103,7 @@ mod tests {
             for link in links(text).filter(|link| !link.starts_with("https://")) {
                 let (target, anchor) = link.split_once('#').unwrap_or((link, ""));
                 let target = if target.is_empty() { *file } else { target };
-                // An image is a file and no text.
+                // An image is a file that is not text.
                 let read = std::fs::read(folder.join(target));
                 let Ok(page) = read.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
                 else {

@@ -64,7 +64,7 @@ impl OtelRecorder {
     }
 
     fn describe(&self, name: &KeyName, unit: Option<Unit>, description: &SharedString) {
-        // The unit codes of UCUM, which OpenTelemetry requires.
+        // OpenTelemetry requires the unit codes of UCUM.
         let unit = match unit {
             Some(Unit::Seconds) => "s",
             Some(Unit::Bytes) => "By",

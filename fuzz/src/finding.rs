@@ -27,23 +27,23 @@ pub struct Finding {
 pub enum Rule {
     /// The parser panicked, or a rule of its target is broken.
     Panic(String),
-    /// It took too much memory.
+    /// The execution took too much memory.
     Memory {
-        /// At the peak, in bytes.
+        /// The peak memory, in bytes.
         bytes: usize,
-        /// Length of the input, in bytes.
+        /// The length of the input, in bytes.
         length: usize,
     },
-    /// It took too long.
+    /// The execution took too long.
     Time {
-        /// Milliseconds of processor time, the least of several executions.
+        /// The processor time in milliseconds, the minimum of several executions.
         milliseconds: u64,
-        /// Bytes of the input.
+        /// The length of the input, in bytes.
         length: usize,
     },
     /// The process ended.
     Ended(String),
-    /// It did not terminate.
+    /// The execution did not terminate.
     Hung,
 }
 

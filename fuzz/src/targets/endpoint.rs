@@ -63,7 +63,8 @@ pub(crate) fn head(bytes: &[u8]) -> Option<Request<Body>> {
     request.body(Body::from(body)).ok()
 }
 
-/// A router that is replaced from time to time, so that its store does not grow without bound.
+/// A router that is replaced from time to time, so that the store of the router does not grow
+/// without bound.
 struct Routers {
     runtime: tokio::runtime::Runtime,
     current: RefCell<(usize, Router)>,
@@ -75,7 +76,8 @@ impl Routers {
         Self { runtime: runtime.expect("a runtime"), current: RefCell::new((0, router())) }
     }
 
-    /// Whether the endpoint accepts a request. It must not answer with a server error.
+    /// Returns whether the endpoint accepts a request. The endpoint must not answer with a server
+    /// error.
     fn answers(&self, request: Request<Body>) -> bool {
         let (used, current) = &mut *self.current.borrow_mut();
         *used += 1;

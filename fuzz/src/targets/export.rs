@@ -22,7 +22,7 @@ pub(crate) fn target() -> Entry {
     })
 }
 
-/// Whether a file is imported. If it is, the content must be exported and imported again.
+/// Returns whether a file is imported. If it is, the content must be exported and imported again.
 fn accepts(bytes: &[u8]) -> bool {
     let store = MemoryStore::new();
     if !imports(&store, bytes) {

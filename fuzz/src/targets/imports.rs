@@ -129,7 +129,7 @@ fn databases() -> Made {
     let seeds = [AGENT_MESSAGES, CHECKPOINTS].map(|tables| {
         let path = folder.path().join("whole.db");
         let connection = Connection::open(&path).expect("a database");
-        // Small pages, so that most damage hits content.
+        // With small pages, most damage changes content.
         connection.pragma_update(None, "page_size", 512).expect("a setting");
         connection.execute_batch(tables).expect("its tables");
         drop(connection);
@@ -146,7 +146,7 @@ fn databases() -> Made {
     (seeds.to_vec(), Box::new(run))
 }
 
-/// Whether the file can be read. If it can, the replay must be valid.
+/// Returns whether the file can be read. If it can, its replay must be valid.
 fn accepts(format: Format, path: &std::path::Path) -> bool {
     let Ok(conversations) = read(format, path) else { return false };
     for conversation in conversations {

@@ -1,5 +1,5 @@
-//! Recorded conversations, as the program `play` of the campaigns reads them. The campaigns are no dependency, so
-//! its reader is compiled into this crate too.
+//! Recorded conversations, as the program `play` of the campaigns reads them. The campaigns are not
+//! a dependency of this crate, so their reader is compiled into this crate too.
 
 #[path = "../../../tests/campaigns/src/playback/pairing.rs"]
 #[allow(dead_code, reason = "the campaigns use all of it")]

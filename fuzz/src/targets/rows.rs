@@ -83,7 +83,7 @@ impl Rows {
             _ => Some(Value::Blob(bytes.to_vec())),
         };
         if self.put(cell, &damaged.expect("a number")).is_err() {
-            // Two rows with the same key.
+            // Two rows have the same key now, so the damage is refused.
             return false;
         }
         let is_read = self.runtime.block_on(read(&*self.store));
@@ -142,7 +142,7 @@ fn cells(connection: &Connection) -> rusqlite::Result<Vec<Cell>> {
     Ok(cells)
 }
 
-/// Whether everything in the store can be read.
+/// Returns whether everything in the store can be read.
 async fn read(store: &dyn HistoryStore) -> bool {
     let key = conversation();
     let mut is_read = store.head(&key).await.is_ok();
