@@ -223,8 +223,8 @@ fn unanswered(
     }
 }
 
-/// *The service says in the middle of a run that it keeps the history, or no longer does.* The tools of
-/// the results have run, but the history continues without the service call.
+/// *The service reports in the middle of a run that it stores the history, or no longer does.* The tools
+/// of the results have run, but the history continues without the service call.
 fn answer_refused(
     log: &RunLog,
     policy: &PersistencePolicy,
@@ -248,7 +248,7 @@ fn answer_refused(
     }
 }
 
-/// *Two processes are asked for one approved call*: writes the claims.
+/// *Two processes receive the approval of one call*: writes the claims.
 fn tools_start(log: &RunLog, mut starts: Vec<CallOfRun>) -> Option<RunWrite> {
     let journal = log.journal.as_deref();
     let is_known = |call| journal.is_some_and(|journal| journal.is_started(call));
