@@ -75,6 +75,8 @@ pub use tower_chat_layers::__macro::{schemars, serde};
 
 #[cfg(feature = "cache")]
 pub use tower_chat_cache as cache;
+#[cfg(feature = "delivery")]
+pub use tower_chat_delivery as delivery;
 #[cfg(feature = "encrypted")]
 pub use tower_chat_encrypted as encrypted;
 #[cfg(feature = "explain")]

@@ -1,0 +1,85 @@
+//! The erasure of runs.
+
+use super::{LEASE, Subject, at, run_in, stored};
+use crate::{Erase, RunEnd, RunState, UpdateLogError, UpdatePosition};
+
+async fn begun(subject: &Subject, scope: &str, id: &str) -> crate::RunKey {
+    let run = run_in(scope, id);
+    subject.begin(&run, 1).await;
+    subject.append(&run, (1, 0), &["a"]).await;
+    run
+}
+
+async fn is_there(subject: &Subject, run: &crate::RunKey) -> bool {
+    let page = subject.page(run, UpdatePosition::START, 10).await;
+    assert_eq!(page.state == RunState::Unknown, page.updates.is_empty());
+    page.state != RunState::Unknown
+}
+
+/// All runs of a conversation are erased, and no others.
+///
+/// # Panics
+///
+/// If the log breaks the rule.
+pub async fn a_conversation_is_erased(subject: Subject) {
+    let (first, second) = (begun(&subject, "s", "c").await, begun(&subject, "s", "c").await);
+    let others = [begun(&subject, "s", "d").await, begun(&subject, "t", "c").await];
+    let erase = Erase::Conversation(&first.conversation);
+    assert_eq!(subject.log.erase(erase).await.ok(), Some(2));
+    assert!(!is_there(&subject, &first).await && !is_there(&subject, &second).await);
+    for other in &others {
+        assert!(is_there(&subject, other).await);
+    }
+    assert_eq!(subject.log.erase(erase).await.ok(), Some(0));
+}
+
+/// All runs of a scope are erased, and no others.
+///
+/// # Panics
+///
+/// If the log breaks the rule.
+pub async fn a_scope_is_erased(subject: Subject) {
+    let runs = [begun(&subject, "s", "c").await, begun(&subject, "s", "d").await];
+    let other = begun(&subject, "st", "c").await;
+    assert_eq!(subject.log.erase(Erase::Scope("s")).await.ok(), Some(2));
+    for run in &runs {
+        assert!(!is_there(&subject, run).await);
+    }
+    assert!(is_there(&subject, &other).await);
+}
+
+/// Runs that ended early enough are erased, also those that never had an end.
+///
+/// # Panics
+///
+/// If the log breaks the rule.
+pub async fn old_runs_are_erased(subject: Subject) {
+    let ended = begun(&subject, "s", "ended").await;
+    subject.log.close(&ended, 1, RunEnd::Completed).await.expect("the run is closed");
+    let killed = begun(&subject, "s", "killed").await;
+    subject.clock.advance(LEASE);
+    let time = subject.clock.clock().now();
+    subject.clock.advance(LEASE);
+    let later = begun(&subject, "s", "later").await;
+    subject.log.close(&later, 1, RunEnd::Completed).await.expect("the run is closed");
+    let open = begun(&subject, "s", "open").await;
+    assert_eq!(subject.log.erase(Erase::EndedBy(time)).await.ok(), Some(2));
+    assert!(!is_there(&subject, &ended).await && !is_there(&subject, &killed).await);
+    assert!(is_there(&subject, &later).await && is_there(&subject, &open).await);
+}
+
+/// A process whose run was erased does not bring it back.
+///
+/// # Panics
+///
+/// If the log breaks the rule.
+pub async fn an_erased_run_takes_no_more_updates(subject: Subject) {
+    let run = begun(&subject, "s", "c").await;
+    subject.log.erase(Erase::Scope("s")).await.expect("the scope is erased");
+    let append = subject.log.append(&run, at((1, 1)), &stored(&["b"])).await;
+    let is_refused =
+        matches!(append, Err(UpdateLogError::NotOwner { found: RunState::Unknown, .. }));
+    assert!(is_refused, "{append:?}");
+    assert!(subject.log.renew(&run, 1, LEASE).await.is_err());
+    assert!(!is_there(&subject, &run).await);
+}

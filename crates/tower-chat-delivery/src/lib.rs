@@ -1,0 +1,44 @@
+//! The update log: the updates that a run has sent to its readers, for readers that reconnect.
+//!
+//! The history of a conversation contains its messages. An update log contains the delivery of one
+//! run: its deltas and messages in the order in which they were sent, each with a position. A reader
+//! that has lost its connection reads the updates after the last position that it has seen. The
+//! updates expire after the end of the run, because the history has the messages.
+//!
+//! ```
+//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+//! use std::time::Duration;
+//! use tower_chat_delivery::{
+//!     MemoryUpdateLog, RunEnd, RunKey, RunState, StoredUpdate, UpdateLog, UpdatePosition,
+//! };
+//! use tower_chat_layers::{ConversationKey, RunId};
+//!
+//! let log = MemoryUpdateLog::new();
+//! let run = RunKey::new(ConversationKey::new("alice", "support"), RunId::new());
+//! log.begin(&run, 1, Duration::from_secs(15)).await?;
+//! let updates = ["Take ", "a coat."].map(StoredUpdate::new);
+//! log.append(&run, UpdatePosition::new(1, 0), &updates).await?;
+//! log.close(&run, 1, RunEnd::Completed).await?;
+//!
+//! // A reader that has received the first update reads what is strictly after it.
+//! let page = log.read(&run, UpdatePosition::new(1, 0), 100).await?;
+//! assert_eq!(page.updates[0].update.data(), "a coat.");
+//! assert_eq!(page.state, RunState::Closed { attempt: 1, end: RunEnd::Completed });
+//! # Ok::<(), tower_chat_delivery::UpdateLogError>(())
+//! # }).unwrap();
+//! ```
+//!
+//! To write an update log for another database, implement [`UpdateLog`] and test it with
+//! `update_log_contract!` of the feature `contract`.
+
+#![warn(clippy::too_many_lines)]
+
+#[cfg(feature = "contract")]
+pub mod contract;
+mod log;
+
+pub use self::log::{
+    Erase, MemoryUpdateLog, ParsePositionError, PositionedUpdate, Renewed, RunEnd, RunKey,
+    RunState, StoredUpdate, UpdateLog, UpdateLogError, UpdateLogOptions, UpdatePage,
+    UpdatePosition,
+};

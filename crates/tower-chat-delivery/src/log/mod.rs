@@ -1,0 +1,329 @@
+//! The trait of update logs, and its types.
+
+mod error;
+mod memory;
+mod options;
+mod position;
+mod record;
+
+use std::{fmt, sync::Arc, time::Duration, time::SystemTime};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use tower_chat_layers::{Conversation, ConversationKey, RunId};
+
+pub use self::{
+    error::UpdateLogError,
+    memory::MemoryUpdateLog,
+    options::UpdateLogOptions,
+    position::{ParsePositionError, UpdatePosition},
+};
+
+/// The updates that runs have sent to their readers, for readers that reconnect.
+///
+/// An update log is not a history: its updates expire. Each run has one log, which consists of the
+/// updates of its attempts. One process at a time owns an attempt, and writes under a lease that it
+/// renews. If the process dies, the lease expires.
+///
+/// The documentation of the [crate](crate) has an example. `update_log_contract!` of the feature
+/// `contract` tests an implementation.
+#[async_trait]
+pub trait UpdateLog: Send + Sync + 'static {
+    /// Begins an attempt at a run, with a lease of this duration. A stop that was requested for an
+    /// earlier attempt does not apply to this one. Also erases some runs that have expired.
+    ///
+    /// # Errors
+    ///
+    /// [`NotOwner`](UpdateLogError::NotOwner) if this attempt or a later one has begun;
+    /// [`LimitExceeded`](UpdateLogError::LimitExceeded) if the log contains too many runs.
+    async fn begin(
+        &self,
+        run: &RunKey,
+        attempt: u32,
+        lease: Duration,
+    ) -> Result<(), UpdateLogError>;
+
+    /// Appends updates of the attempt in `first`, the position of the first of them. All of them are
+    /// stored, or none. Updates that are stored already are skipped, so an append of unknown outcome
+    /// can be repeated.
+    ///
+    /// # Errors
+    ///
+    /// [`NotOwner`](UpdateLogError::NotOwner), [`Gap`](UpdateLogError::Gap) or
+    /// [`LimitExceeded`](UpdateLogError::LimitExceeded).
+    async fn append(
+        &self,
+        run: &RunKey,
+        first: UpdatePosition,
+        updates: &[StoredUpdate],
+    ) -> Result<(), UpdateLogError>;
+
+    /// Renews the lease of an attempt, and returns whether a stop was requested.
+    ///
+    /// # Errors
+    ///
+    /// [`NotOwner`](UpdateLogError::NotOwner).
+    async fn renew(
+        &self,
+        run: &RunKey,
+        attempt: u32,
+        lease: Duration,
+    ) -> Result<Renewed, UpdateLogError>;
+
+    /// Reads at most `limit` updates strictly after a position, in order, and the state of the run.
+    /// If the page has no update, the reader has all updates that precede the state.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be read.
+    async fn read(
+        &self,
+        run: &RunKey,
+        after: UpdatePosition,
+        limit: usize,
+    ) -> Result<UpdatePage, UpdateLogError>;
+
+    /// Waits until there may be an update after a position or the run may have another state, or
+    /// until `most` has passed. The reader then calls [`read`](Self::read) again.
+    ///
+    /// The default implementation waits for 250 ms.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be read.
+    async fn wait(
+        &self,
+        run: &RunKey,
+        after: UpdatePosition,
+        most: Duration,
+    ) -> Result<(), UpdateLogError> {
+        let _ = (run, after);
+        tokio::time::sleep(most.min(Duration::from_millis(250))).await;
+        Ok(())
+    }
+
+    /// Closes the run, and returns its state. If the attempt is closed already, its first end stays.
+    /// Any process may close a run as [`RunEnd::Interrupted`]: the call has no effect while the
+    /// lease is valid.
+    ///
+    /// # Errors
+    ///
+    /// [`NotOwner`](UpdateLogError::NotOwner) if a later attempt has begun, or if the log does not
+    /// contain the run.
+    async fn close(
+        &self,
+        run: &RunKey,
+        attempt: u32,
+        end: RunEnd,
+    ) -> Result<RunState, UpdateLogError>;
+
+    /// Requests that the owner of a run stops it, and returns the state of the run. The owner
+    /// receives the request at its next [`renew`](Self::renew). A second request, and a request for
+    /// a run that has ended, have no effect.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be written.
+    async fn request_stop(&self, run: &RunKey) -> Result<RunState, UpdateLogError>;
+
+    /// Erases runs with their updates, and returns the number of runs.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be written.
+    async fn erase(&self, what: Erase<'_>) -> Result<u64, UpdateLogError>;
+}
+
+/// The name of a run in an update log: its conversation and its id.
+///
+/// ```
+/// use tower_chat_delivery::RunKey;
+/// use tower_chat_layers::{ChatRequest, ConversationKey};
+/// let request = ChatRequest::user("Hello.").in_conversation(ConversationKey::new("alice", "c"));
+/// let run = request.conversation().map(RunKey::from).unwrap();
+/// assert_eq!(run.conversation.scope(), "alice");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RunKey {
+    /// The conversation that the run was requested for.
+    pub conversation: ConversationKey,
+    /// The id of the run.
+    pub run: RunId,
+}
+
+impl RunKey {
+    /// Creates the name of a run.
+    pub fn new(conversation: ConversationKey, run: RunId) -> Self {
+        Self { conversation, run }
+    }
+}
+
+impl From<&Conversation> for RunKey {
+    fn from(conversation: &Conversation) -> Self {
+        Self::new(conversation.key.clone(), conversation.run)
+    }
+}
+
+impl fmt::Display for RunKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "run {} of conversation {}", self.run, self.conversation)
+    }
+}
+
+/// The stored form of one update. An update log does not interpret it.
+///
+/// ```
+/// use tower_chat_delivery::StoredUpdate;
+/// assert_eq!(StoredUpdate::new(r#"{"text":"Take "}"#).data(), r#"{"text":"Take "}"#);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredUpdate(Arc<str>);
+
+impl StoredUpdate {
+    /// Creates an update from its stored form.
+    pub fn new(data: impl Into<Arc<str>>) -> Self {
+        Self(data.into())
+    }
+
+    /// Returns the stored form.
+    pub fn data(&self) -> &str {
+        &self.0
+    }
+}
+
+/// An update with its position.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PositionedUpdate {
+    /// The position.
+    pub position: UpdatePosition,
+    /// The update.
+    pub update: StoredUpdate,
+}
+
+/// The updates that a read returns, and the state of the run after them.
+///
+/// ```
+/// use tower_chat_delivery::{RunState, UpdatePage};
+/// let page = UpdatePage::new(Vec::new(), RunState::Unknown);
+/// assert!(page.updates.is_empty());
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UpdatePage {
+    /// The updates, in order.
+    pub updates: Vec<PositionedUpdate>,
+    /// The state of the run when the updates were read.
+    pub state: RunState,
+}
+
+impl UpdatePage {
+    /// Creates a page.
+    pub fn new(updates: Vec<PositionedUpdate>, state: RunState) -> Self {
+        Self { updates, state }
+    }
+}
+
+/// The state of a run in an update log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RunState {
+    /// The log does not contain the run: it never began, its updates were erased, or they have
+    /// expired.
+    Unknown,
+    /// A process executes the run.
+    Open {
+        /// The attempt.
+        attempt: u32,
+        /// Whether a stop was requested.
+        stop_requested: bool,
+    },
+    /// The lease of the run has expired, because its process died or cannot reach the log.
+    LeaseExpired {
+        /// The attempt.
+        attempt: u32,
+    },
+    /// The run has ended.
+    Closed {
+        /// The last attempt.
+        attempt: u32,
+        /// How it ended.
+        end: RunEnd,
+    },
+}
+
+impl RunState {
+    /// Returns the number of the last attempt; 0 if the log does not contain the run.
+    ///
+    /// ```
+    /// use tower_chat_delivery::RunState;
+    /// assert_eq!(RunState::Unknown.attempt(), 0);
+    /// assert_eq!(RunState::LeaseExpired { attempt: 2 }.attempt(), 2);
+    /// ```
+    pub fn attempt(&self) -> u32 {
+        match self {
+            Self::Unknown => 0,
+            Self::Open { attempt, .. }
+            | Self::LeaseExpired { attempt }
+            | Self::Closed { attempt, .. } => *attempt,
+        }
+    }
+}
+
+impl fmt::Display for RunState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("the log does not contain the run"),
+            Self::Open { attempt, .. } => write!(f, "attempt {attempt} is in progress"),
+            Self::LeaseExpired { attempt } => {
+                write!(f, "the lease of attempt {attempt} has expired")
+            }
+            Self::Closed { attempt, .. } => write!(f, "attempt {attempt} has ended"),
+        }
+    }
+}
+
+/// How a run ended, for its readers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum RunEnd {
+    /// The response of the run is complete.
+    Completed,
+    /// The response ended with an error.
+    Failed {
+        /// The message of the error, for developers.
+        message: String,
+    },
+    /// The process of the run died, or could not renew its lease. The history contains the messages
+    /// that were durable.
+    Interrupted,
+}
+
+/// What a renewal of a lease returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Renewed {
+    /// Whether a stop of the run was requested.
+    pub stop_requested: bool,
+}
+
+/// The runs that [`UpdateLog::erase`] erases.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use tower_chat_delivery::{Erase, MemoryUpdateLog, UpdateLog};
+/// let log = MemoryUpdateLog::new();
+/// assert_eq!(log.erase(Erase::Scope("alice")).await?, 0);
+/// # Ok::<(), tower_chat_delivery::UpdateLogError>(())
+/// # }).unwrap();
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Erase<'a> {
+    /// All runs of a conversation.
+    Conversation(&'a ConversationKey),
+    /// All runs of a scope.
+    Scope(&'a str),
+    /// The runs that ended at this time or before. For a run that was not closed, the end of its
+    /// lease counts.
+    EndedBy(SystemTime),
+}

@@ -1,0 +1,81 @@
+//! The limits and the clock of an update log.
+
+use std::time::{Duration, SystemTime};
+
+use tower_chat_layers::Clock;
+
+/// The limits, the retention time and the clock of an update log.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_chat_delivery::{MemoryUpdateLog, UpdateLogOptions};
+/// let options = UpdateLogOptions::default()
+///     .with_retention(Duration::from_secs(600))
+///     .with_max_bytes_per_run(1024 * 1024);
+/// let log = MemoryUpdateLog::with_options(options);
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct UpdateLogOptions {
+    pub(crate) retention: Duration,
+    pub(crate) max_runs: u64,
+    pub(crate) max_updates_per_run: u64,
+    pub(crate) max_bytes_per_run: u64,
+    pub(crate) clock: Clock,
+}
+
+impl UpdateLogOptions {
+    /// Sets how long updates can be read after the end of their run, 1 hour by default. For a run
+    /// whose process died, the time counts from the end of its lease.
+    #[must_use]
+    pub fn with_retention(mut self, retention: Duration) -> Self {
+        self.retention = retention;
+        self
+    }
+
+    /// Sets the largest number of runs that the log contains, 100,000 by default.
+    #[must_use]
+    pub fn with_max_runs(mut self, most: u64) -> Self {
+        self.max_runs = most;
+        self
+    }
+
+    /// Sets the largest number of updates of one run, 1,000,000 by default.
+    #[must_use]
+    pub fn with_max_updates_per_run(mut self, most: u64) -> Self {
+        self.max_updates_per_run = most;
+        self
+    }
+
+    /// Sets the largest sum of the sizes of all updates of one run, 64 MiB by default.
+    #[must_use]
+    pub fn with_max_bytes_per_run(mut self, most: u64) -> Self {
+        self.max_bytes_per_run = most;
+        self
+    }
+
+    /// Sets the clock of leases and of the retention time. All processes that share a log need
+    /// clocks with about the same time.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Returns the latest end time of the runs that have expired.
+    pub(crate) fn expired_at(&self) -> SystemTime {
+        self.clock.now().checked_sub(self.retention).unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+}
+
+impl Default for UpdateLogOptions {
+    fn default() -> Self {
+        Self {
+            retention: Duration::from_secs(60 * 60),
+            max_runs: 100_000,
+            max_updates_per_run: 1_000_000,
+            max_bytes_per_run: 64 * 1024 * 1024,
+            clock: Clock::default(),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The position of an update in its run.
+
+use std::{fmt, str::FromStr};
+
+/// The position of one update: the attempt at the run that sent it, and its index in that attempt.
+///
+/// Positions are ordered by attempt and then by index. Every update of a later attempt therefore
+/// follows all updates of an earlier one, including those that a killed process had sent but not
+/// stored.
+///
+/// The text form is `attempt-index`. Event streams over HTTP use it as the id of an event.
+///
+/// ```
+/// use tower_chat_delivery::UpdatePosition;
+/// let position = UpdatePosition::new(2, 7);
+/// assert_eq!(position.to_string(), "2-7");
+/// assert_eq!("2-7".parse(), Ok(position));
+/// assert!(UpdatePosition::START < UpdatePosition::new(1, 0));
+/// assert!(UpdatePosition::new(1, 900) < position);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UpdatePosition {
+    /// The number of the attempt, from 1.
+    pub attempt: u32,
+    /// The index of the update in the attempt, from 0.
+    pub index: u32,
+}
+
+impl UpdatePosition {
+    /// The position before the first update of every run.
+    pub const START: Self = Self { attempt: 0, index: 0 };
+
+    /// Creates the position of an update.
+    pub fn new(attempt: u32, index: u32) -> Self {
+        Self { attempt, index }
+    }
+}
+
+impl fmt::Display for UpdatePosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.attempt, self.index)
+    }
+}
+
+/// The error of a text that is not the position of an update.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not the position of an update: send the id of an event unchanged")]
+pub struct ParsePositionError {
+    text: String,
+}
+
+impl FromStr for UpdatePosition {
+    type Err = ParsePositionError;
+
+    fn from_str(text: &str) -> Result<Self, ParsePositionError> {
+        let parsed = text.split_once('-').and_then(|(attempt, index)| {
+            Some(Self { attempt: attempt.parse().ok()?, index: index.parse().ok()? })
+        });
+        parsed.ok_or_else(|| ParsePositionError { text: text.to_owned() })
+    }
+}

@@ -1,0 +1,9 @@
+//! Tests of the crate.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
+
+mod memory_log {
+    use tower_chat_delivery::MemoryUpdateLog;
+
+    tower_chat_delivery::update_log_contract!(options => MemoryUpdateLog::with_options(options));
+}
