@@ -104,7 +104,7 @@ impl AnswerError {
         }
     }
 
-    /// Whether the same request may succeed later.
+    /// Returns whether the same request may succeed later.
     ///
     /// `true` for truncated streams, for the statuses 408, 409, 429 and 5xx, and for errors inside an
     /// answer that have no status, unless their code blames the request. `false` for an exhausted quota
@@ -177,8 +177,8 @@ impl Error for AnswerError {
     }
 }
 
-/// Whether a service that refused a request may accept the same request later. The refusal is an HTTP
-/// status, or the code of an error inside an answer without a status.
+/// Returns whether a service that refused a request may accept the same request later. The refusal
+/// is an HTTP status, or the code of an error inside an answer without a status.
 ///
 /// ```
 /// use tower_chat_wire::is_refusal_retryable;

@@ -21,7 +21,7 @@ pub(crate) fn keep(message: &mut Message, wire: &str, json: &RawJson) {
     message.parts.insert(0, Part::Native(fields.into_native(wire)));
 }
 
-/// Whether the native item is a mark, which is never written itself.
+/// Returns whether the native item is a mark, which is never written itself.
 pub(crate) fn is_mark(native: &Native, wire: &str) -> bool {
     mark(native, wire).is_some()
 }
@@ -54,8 +54,8 @@ pub(crate) fn unchanged(
     is_same.then_some(json)
 }
 
-/// Whether a part is equal to the part that was read. Fields that a store adds to results, and the end
-/// of the answer to calls, are ignored.
+/// Returns whether a part is equal to the part that was read. Fields that a store adds to results,
+/// and the end of the answer to calls, are ignored.
 fn is_same_part(read: &Part, part: &Part) -> bool {
     match part {
         Part::ToolResult(result) if result.call.is_some() || result.ends_run => {
@@ -72,8 +72,9 @@ fn is_same_part(read: &Part, part: &Part) -> bool {
     }
 }
 
-/// Whether two texts are the same JSON value: fields in any order, numbers with the same digits. If the
-/// values are nested more deeply than any service sends them, the texts are compared.
+/// Returns whether two texts are the same JSON value: fields in any order, numbers with the same
+/// digits. If the values are nested more deeply than any service sends them, the texts are
+/// compared.
 pub(crate) fn same(one: &RawJson, other: &RawJson) -> bool {
     same_at(one, other, 0)
 }

@@ -34,7 +34,7 @@ impl Round {
         Self { takes_any: true, ..Self::default() }
     }
 
-    /// Whether a call was written with another id than it has.
+    /// Returns whether a call was written with another id than it has.
     pub(crate) fn has_renamed(&self) -> bool {
         self.has_renamed
     }

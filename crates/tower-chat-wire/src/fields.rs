@@ -40,7 +40,7 @@ impl Fields {
         self.0.contains_key(name)
     }
 
-    /// Whether the field is this string.
+    /// Returns whether the field is this string.
     pub(crate) fn is_text(&self, name: &str, text: &str) -> bool {
         self.text(name).is_some_and(|found| found == text)
     }

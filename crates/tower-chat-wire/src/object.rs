@@ -48,8 +48,8 @@ pub(crate) fn text(object: &Object, name: &str) -> Option<String> {
     as_text(object.get(name)?)
 }
 
-/// Whether the field is present and has a meaning. Services send `"error": null`, `""` and `false` with
-/// answers that are not errors.
+/// Returns whether the field is present and has a meaning. Services send `"error": null`, `""` and
+/// `false` with answers that are not errors.
 pub(crate) fn reports(object: &Object, name: &str) -> bool {
     object.get(name).is_some_and(|value| !matches!(value.get(), "null" | "\"\"" | "false"))
 }

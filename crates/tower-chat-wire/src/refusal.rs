@@ -19,8 +19,8 @@ pub(crate) enum CodeFields {
     Others,
 }
 
-/// Whether an answer, or an event of a stream, reports an error. `content` is the field that every
-/// answer has, and no error.
+/// Returns whether an answer, or an event of a stream, reports an error. `content` is the field
+/// that every answer has, and that no error has.
 ///
 /// The error is usually in `error`. vLLM and Mistral send `{"object": "error", "message": …}`, and
 /// services that use FastAPI send `{"detail": …}`; both have the HTTP status 200 after a stream has
@@ -40,15 +40,15 @@ pub(crate) fn is_error(fields: &Object, content: &str) -> bool {
                 || is_text("msg"))
 }
 
-/// Whether MiniMax reports an error, which it does in a field of its own and with the HTTP status 200
-/// (<https://platform.minimax.io/docs/api-reference/errorcode>).
+/// Returns whether MiniMax reports an error, which it does in a field of its own and with the HTTP
+/// status 200 (<https://platform.minimax.io/docs/api-reference/errorcode>).
 fn has_failed_at_minimax(fields: &Object) -> bool {
     let base = fields.get("base_resp").and_then(|base| base.parse::<Object>().ok());
     let code = base.and_then(|base| base.get("status_code").map(|code| code.get().to_owned()));
     code.is_some_and(|code| code != "0")
 }
 
-/// Whether the text of a JSON value is empty.
+/// Returns whether the text of a JSON value is empty.
 fn is_empty(json: &str) -> bool {
     matches!(json, "null" | "\"\"" | "[]" | "{}" | "false")
 }

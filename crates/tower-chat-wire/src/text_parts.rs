@@ -26,7 +26,7 @@ pub(crate) fn messages(request: &ChatRequest) -> impl Iterator<Item = Arc<Messag
     instructions.into_iter().chain(request.messages.iter().cloned())
 }
 
-/// Whether the message has the role of the system or the developer.
+/// Returns whether the message has the role of the system or the developer.
 pub(crate) fn is_system(message: &Message) -> bool {
     matches!(message.role, Role::System | Role::Developer)
 }

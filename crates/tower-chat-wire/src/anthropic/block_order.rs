@@ -83,7 +83,8 @@ impl Turn {
         raw(&self.rest)
     }
 
-    /// Whether the message is written. An empty message is written only if it is the assistant's last.
+    /// Returns whether the message is written. An empty message is written only if it is the
+    /// assistant's last.
     fn says_something(&self, is_last: bool) -> bool {
         let may_be_empty = match self.speaker {
             Speaker::System => true,

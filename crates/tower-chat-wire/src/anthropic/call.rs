@@ -11,7 +11,7 @@ use crate::{
 
 pub(super) const CALL: &str = "tool_use";
 
-/// Whether a block of this type is a call that the service runs itself.
+/// Returns whether a block of this type is a call that the service runs itself.
 pub(super) fn is_of_provider(kind: &str) -> bool {
     kind.ends_with("_tool_use")
 }

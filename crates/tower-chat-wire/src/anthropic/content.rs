@@ -63,12 +63,12 @@ pub(super) fn render_media(media: &Media) -> Option<RawJson> {
     media::render(media).map(|fields| raw(&fields))
 }
 
-/// Whether the text can be written as a string instead of a list of one block.
+/// Returns whether the text can be written as a string instead of a list of one block.
 pub(super) fn is_bare(text: &Text) -> bool {
     Fields::of_native(text.native.as_ref(), WIRE).is_none()
 }
 
-/// Whether the service would refuse the text because it is blank.
+/// Returns whether the service would refuse the text because it is blank.
 pub(super) fn is_blank(text: &Text) -> bool {
     text.text.trim().is_empty()
 }
@@ -130,7 +130,7 @@ fn parse_text(block: &Fields, is_alone: bool, context: BlockContext) -> Option<T
     Some(text)
 }
 
-/// Whether a call that the service ran, and that the result answers, is before the result.
+/// Returns whether a call that the service ran, and that the result answers, is before the result.
 fn has_call(run_by_provider: &HashSet<String>, result: &Fields) -> bool {
     result.text("tool_use_id").is_some_and(|id| run_by_provider.contains(&id))
 }

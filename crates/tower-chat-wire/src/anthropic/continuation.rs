@@ -2,7 +2,8 @@
 
 use tower_chat_core::{Message, Part, Role};
 
-/// Whether the messages end inside a round whose first answer does not begin with a thinking block.
+/// Returns whether the messages end inside a round whose first answer does not begin with a
+/// thinking block.
 ///
 /// With `thinking` enabled, the service refuses to continue an assistant's turn with tool calls that
 /// does not begin with a thinking block

@@ -33,7 +33,7 @@ impl Item {
     }
 }
 
-/// Whether the message is from the list `messages`, and begins with an envelope.
+/// Returns whether the message is from the list `messages`, and begins with an envelope.
 pub(super) fn begins(message: &Message) -> bool {
     let Some(Part::Native(native)) = message.parts.first() else { return false };
     matches!(Item::of(native), Some(Item::Message(_)))

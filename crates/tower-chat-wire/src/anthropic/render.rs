@@ -59,9 +59,10 @@ fn answered_hosted_calls(messages: &[&Message]) -> HashSet<String> {
     ids.collect()
 }
 
-/// Whether the service accepts calls of its own tools without results in a message, given the messages
-/// after it. It does in a paused answer, which is the last message of the request, and before results of
-/// the client's tools, after which it continues these calls. At any other position it refuses them.
+/// Returns whether the service accepts calls of its own tools without results in a message, given
+/// the messages after it. It does in a paused answer, which is the last message of the request, and
+/// before results of the client's tools, after which it continues these calls. At any other
+/// position it refuses them.
 fn keeps_open_calls(later: &[&Message]) -> bool {
     let next = later.iter().find(|message| message.role != Role::Assistant);
     next.is_none_or(|next| next.results().next().is_some())

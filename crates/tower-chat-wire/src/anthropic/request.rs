@@ -32,8 +32,8 @@ pub enum RequestForm<'a> {
 }
 
 impl RequestForm<'_> {
-    /// Whether the model is one of Anthropic's. Other services use the same format, but have no
-    /// containers.
+    /// Returns whether the model is one of Anthropic's. Other services use the same format, but
+    /// have no containers.
     fn is_claude(self) -> bool {
         match self {
             Self::Anthropic { model } => model.contains("claude"),

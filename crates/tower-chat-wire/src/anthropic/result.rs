@@ -14,7 +14,7 @@ use crate::{
 pub(super) const RESULT: &str = "tool_result";
 const ERROR: &str = "is_error";
 
-/// Whether a block of this type is a result of a tool that the service ran itself.
+/// Returns whether a block of this type is a result of a tool that the service ran itself.
 pub(super) fn is_of_provider(kind: &str) -> bool {
     kind.ends_with("_tool_result")
 }

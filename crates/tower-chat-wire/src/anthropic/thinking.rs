@@ -37,7 +37,7 @@ fn is_signed(block: &Fields) -> bool {
     block.text("signature").is_some_and(|signature| !signature.is_empty())
 }
 
-/// Whether a service other than Claude's made the block.
+/// Returns whether a service other than Claude's made the block.
 fn is_of_other_service(native: &Native) -> bool {
     native.issuer.as_deref().is_some_and(|issuer| issuer != "anthropic")
 }

@@ -18,7 +18,6 @@
 //! other than images and documents in base64. Documents are named `document`, `document 2` and so on.
 //! Call ids consist of letters, digits, `_` and `-`, and any other character is replaced by `_`. Calls
 //! in one turn have different ids, and calls without an id get one.
-//! character, and are different within one turn; calls without an id get one.
 
 mod accumulator;
 mod answer;

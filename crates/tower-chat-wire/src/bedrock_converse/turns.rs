@@ -160,14 +160,14 @@ impl Turn {
 /// The field that distinguishes a native item with the fields of a message from that of a block.
 pub(super) const ENVELOPE: &str = "role";
 
-/// Whether the native item has the fields of a message, and is not a block.
+/// Returns whether the native item has the fields of a message, and is not a block.
 pub(super) fn is_envelope(native: &Native) -> bool {
     let role = fields_of(Some(native), WIRE).and_then(|mut fields| fields.remove(ENVELOPE));
     role.is_some_and(|role| role.get() == "null")
 }
 
-/// Whether the message has a blank text. The service refuses blank texts, even those that it has written
-/// itself.
+/// Returns whether the message has a blank text. The service refuses blank texts, even those that
+/// it has written itself.
 fn has_blank_text(message: &Message) -> bool {
     let is_blank = |part: &Part| part.as_text().is_some_and(|text| text.trim().is_empty());
     message.parts.iter().any(|part| match part {

@@ -29,7 +29,7 @@ pub enum BodyError {
 }
 
 impl BodyError {
-    /// Whether the same request may succeed later. Always `false`.
+    /// Returns whether the same request may succeed later. Always `false`.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Messages(_)

@@ -85,7 +85,7 @@ pub struct RefusedAnswer {
 }
 
 impl RefusedAnswer {
-    /// Whether the same request may succeed later: the statuses 408, 409, 429 and 5xx.
+    /// Returns whether the same request may succeed later: the statuses 408, 409, 429 and 5xx.
     pub fn is_retryable(&self) -> bool {
         matches!(self.status.as_u16(), 408 | 409 | 429 | 500..=599)
     }

@@ -215,7 +215,8 @@ fn content(blocks: Vec<RawJson>, is_text_usual: bool) -> Option<RawJson> {
     }
 }
 
-/// Whether a native item has the fields of a message. A block has a type, and a mark is neither.
+/// Returns whether a native item has the fields of a message. A block has a type, and a mark is
+/// neither.
 fn is_envelope(item: &Native) -> bool {
     let has_type = |fields: Object| fields.contains_key("type");
     fields_of(Some(item), WIRE).is_some_and(|fields| !has_type(fields))

@@ -17,7 +17,7 @@ pub(crate) const REASONS: Reasons = Reasons { read: reason, spell };
 
 const FINISH_REASON: &str = "finishReason";
 
-/// The answer that the body of a whole one is. The arguments of its calls may be in pieces.
+/// Reads the body of a whole answer. The arguments of its calls may be in pieces.
 pub(crate) fn parse_whole(body: &str) -> Result<Answer, AnswerError> {
     if !body.contains(PIECES) {
         return parse(body);
@@ -30,7 +30,7 @@ pub(crate) fn parse_whole(body: &str) -> Result<Answer, AnswerError> {
 /// The field of arguments in pieces.
 const PIECES: &str = "\"partialArgs\"";
 
-/// The answer that the body of a whole one is, in which all arguments are whole.
+/// Reads the body of a whole answer in which all arguments are whole.
 pub(super) fn parse(body: &str) -> Result<Answer, AnswerError> {
     let malformed = |what: &str| AnswerError::malformed(what, body);
     let mut fields = object::parse(body)?;

@@ -69,8 +69,8 @@ pub(super) fn envelope_of(message: &Message) -> Option<Fields> {
     })
 }
 
-/// Whether a native item belongs to a whole content. Only such an item has a field `parts` that is
-/// empty.
+/// Returns whether a native item belongs to a whole content. Only such an item has a field `parts`
+/// that is empty.
 pub(super) fn is_envelope(native: &Native) -> bool {
     Fields::of_native(Some(native), WIRE)
         .and_then(|mut fields| fields.take("parts"))

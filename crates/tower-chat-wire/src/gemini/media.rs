@@ -95,7 +95,8 @@ fn file(address: &str, media: &Media) -> Fields {
     inner
 }
 
-/// Whether only one spelling of the field is present, and a `null` can take the place of its text.
+/// Returns whether only one spelling of the field is present, and a `null` can take the place of
+/// its text.
 fn is_clear(inner: &Fields, name: Name) -> bool {
     let present: Vec<&str> = name.into_iter().filter(|name| inner.contains(name)).collect();
     match present.as_slice() {

@@ -24,18 +24,18 @@ pub(super) struct StreamedCall {
 const CALL: &str = "functionCall";
 
 impl StreamedCall {
-    /// Whether this is the first piece of a call that is streamed in pieces.
+    /// Returns whether this is the first piece of a call that is streamed in pieces.
     pub(super) fn begins_with(call: &Object) -> bool {
         call.contains_key("partialArgs") || continues(call)
     }
 
-    /// Whether a piece belongs to this call.
+    /// Returns whether a piece belongs to this call.
     pub(super) fn goes_on_with(&self, call: &Object) -> bool {
         let name = text(call, "name").filter(|name| !name.is_empty());
         self.is_open && name.is_none_or(|name| text(&self.call, "name") == Some(name))
     }
 
-    /// Whether more pieces must follow.
+    /// Returns whether more pieces must follow.
     pub(super) fn is_open(&self) -> bool {
         self.is_open
     }

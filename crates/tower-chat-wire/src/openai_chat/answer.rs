@@ -31,7 +31,7 @@ pub(crate) fn error_in(fields: &Object) -> Option<AnswerError> {
     is_error.then(|| refusal::parse(None, raw(fields).get(), CodeFields::OpenAi))
 }
 
-/// The field that every answer has, and no error.
+/// The field that every answer has, and that no error has.
 const CHOICES: &str = "choices";
 
 /// Returns the choice in a list; `None` if the list is empty.
@@ -61,7 +61,8 @@ pub(super) fn only_choice(choices: &RawJson) -> Result<Option<Object>, AnswerErr
 /// (<https://api-docs.deepseek.com/api/create-chat-completion>).
 const FAILED: [&str; 2] = ["error", "insufficient_system_resource"];
 
-/// The message that an answer's fields are; the role is the assistant's where none is given.
+/// Reads the message in the fields of an answer. A message without a role has the role of the
+/// assistant.
 pub(super) fn message(mut fields: Object) -> Result<Message, AnswerError> {
     fields.entry("role".to_owned()).or_insert_with(|| raw("assistant"));
     let json = raw(&fields);

@@ -44,7 +44,7 @@ pub(super) fn render(parts: &[Part]) -> Option<RawJson> {
     }
 }
 
-/// Whether the part belongs to the content of a message.
+/// Returns whether the part belongs to the content of a message.
 pub(super) fn is_content(part: &Part) -> bool {
     match part {
         Part::Text(_) | Part::Media(_) => true,

@@ -16,7 +16,7 @@ const FINISH_REASON: &str = "finish_reason";
 /// The field in which OpenRouter sends the finish reason of the model's own service.
 const NATIVE_REASON: &str = "native_finish_reason";
 
-/// Whether the finish reason of any service means that a token limit was reached.
+/// Returns whether the finish reason of any service means that a token limit was reached.
 fn is_length(reason: &str) -> bool {
     let reason = reason.to_ascii_lowercase();
     matches!(
@@ -30,7 +30,7 @@ fn is_length(reason: &str) -> bool {
     )
 }
 
-/// Whether a choice reports that a token limit has ended its answer.
+/// Returns whether a choice reports that a token limit has ended its answer.
 pub(super) fn ended_for_length(choice: &Object) -> bool {
     [FINISH_REASON, NATIVE_REASON]
         .into_iter()

@@ -102,8 +102,8 @@ pub fn render_messages<'a>(
     messages.into_iter().flat_map(|message| render_message(message, audience)).collect()
 }
 
-/// Whether a message with these remaining fields needs no native item: without one, the content is
-/// written from its parts, or is `null` for an assistant.
+/// Returns whether a message with these remaining fields needs no native item: without one, the
+/// content is written from its parts, or is `null` for an assistant.
 fn is_plain(role: Role, rest: &Fields, parts: &[Part]) -> bool {
     if parts.iter().any(content::is_content) {
         rest.len() == 1
@@ -155,7 +155,7 @@ fn render_body(message: &Message, audience: Audience) -> Option<Fields> {
     Some(fields)
 }
 
-/// Whether a missing field would have the same meaning.
+/// Returns whether a missing field would have the same meaning.
 fn is_nothing(value: &RawJson) -> bool {
     value.get() == "null" || value.parse().is_ok_and(|items: Vec<RawJson>| items.is_empty())
 }
@@ -175,7 +175,7 @@ fn envelope(part: &Part) -> Option<Fields> {
     is_envelope(native).then(|| Fields::of_native(Some(native), WIRE)).flatten()
 }
 
-/// Whether a native item belongs to a whole message. Only such an item has a role.
+/// Returns whether a native item belongs to a whole message. Only such an item has a role.
 pub(super) fn is_envelope(native: &Native) -> bool {
     Fields::of_native(Some(native), WIRE).is_some_and(|fields| fields.contains("role"))
 }

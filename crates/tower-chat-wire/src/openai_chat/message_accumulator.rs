@@ -68,7 +68,7 @@ impl MessageAccumulator {
         self.text.as_deref().unwrap_or_default()
     }
 
-    /// Whether any delta of a message has arrived.
+    /// Returns whether any delta of a message has arrived.
     pub(super) fn has_begun(&self) -> bool {
         self.any
     }
@@ -134,9 +134,9 @@ impl MessageAccumulator {
     }
 }
 
-/// Whether a field describes only the deltas of a stream, such as `channel` of Groq's gpt-oss: a string,
-/// a number or a flag that no whole answer is known to have. Objects and lists are content, whatever
-/// their names.
+/// Returns whether a field describes only the deltas of a stream, such as `channel` of Groq's
+/// gpt-oss: a string, a number or a flag that no whole answer is known to have. Objects and lists
+/// are content, whatever their names.
 fn is_of_pieces(name: &str, value: &RawJson) -> bool {
     let is_scalar = !value.get().starts_with(['{', '[', 'n']);
     let is_known = OF_MESSAGES.contains(&name)
@@ -295,12 +295,13 @@ struct Piece<'a> {
 }
 
 impl Call {
-    /// Whether a piece with a name begins another call, although it has the same index, and the same id or
-    /// none.
+    /// Returns whether a piece with a name begins another call, although it has the same index, and
+    /// the same id or none.
     ///
     /// Some services repeat the name in every piece of a call. A repeated name therefore begins
-    /// another call only if this one already has whole arguments and the piece has more of them. A repeated
-    /// id says that the call goes on, unless its arguments are whole and the name is another.
+    /// another call only if this one already has whole arguments and the piece has more of them. A
+    /// repeated id means that the piece continues the call, unless the arguments are whole and the
+    /// name differs.
     fn is_followed_by(&self, piece: &Piece<'_>) -> bool {
         let (Some(name), Some(own)) = (piece.name, self.name.as_deref()) else { return false };
         let is_whole = self.object.is_some() || self.brackets.are_closed();

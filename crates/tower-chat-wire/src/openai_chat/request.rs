@@ -83,7 +83,7 @@ fn without_empty_fields(message: &RawJson) -> RawJson {
     if fields.len() == before { message.clone() } else { raw(&fields) }
 }
 
-/// Whether the value is empty, or contains only empty values.
+/// Returns whether the value is empty, or contains only empty values.
 fn says_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -67,15 +67,15 @@ pub(super) fn read(
     Ok(Answer::new(messages.into_iter().map(Into::into).collect(), finish))
 }
 
-/// Whether every custom tool that the service calls is its own.
+/// Returns whether the service itself runs every custom tool that it calls.
 ///
-/// xAI runs the tools of its searches itself and names them in `custom_tool_call`. What a client may define is a
-/// function (<https://docs.x.ai/developers/tools/overview>).
+/// xAI runs the tools of its searches itself, and names them in `custom_tool_call`. A tool of a
+/// client is always a function (<https://docs.x.ai/developers/tools/overview>).
 pub(super) fn runs_custom_tools(context: &AnswerContext) -> bool {
     context.issuer.as_deref() == Some("xai")
 }
 
-/// Notes of a call of a custom tool that the service runs it.
+/// Marks the call of a custom tool as executed by the service.
 fn note_custom_call(part: &mut Part) {
     if let Part::ToolCall(call) = part
         && kind_of(call).item == CUSTOM

@@ -48,7 +48,7 @@ pub(super) fn render<'a>(
     }
 }
 
-/// Whether the part belongs to a content.
+/// Returns whether the part belongs to a content.
 pub(super) fn is_content(part: &Part) -> bool {
     match part {
         Part::Text(_) | Part::Media(_) => true,

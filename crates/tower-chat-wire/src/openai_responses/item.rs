@@ -25,7 +25,8 @@ pub(super) enum ItemKind {
 }
 
 impl ItemKind {
-    /// Whether the item is a message. A message is not allowed between a call and its output.
+    /// Returns whether the item is a message. A message is not allowed between a call and its
+    /// output.
     pub(super) fn is_message(self) -> bool {
         matches!(self, Self::AssistantMessage | Self::OtherMessage)
     }

@@ -77,7 +77,7 @@ impl Items {
         index
     }
 
-    /// Whether the item at an index is a call of one of the client's tools, or is unknown.
+    /// Returns whether the item at an index is a call of one of the client's tools, or is unknown.
     pub(super) fn is_callers_call(&self, index: usize) -> bool {
         self.items.as_slice().get(index).is_none_or(|item| is_call(&item.fields))
     }
@@ -124,7 +124,7 @@ impl StreamedItem {
     }
 }
 
-/// Whether an item is a call of one of the client's tools.
+/// Returns whether an item is a call of one of the client's tools.
 fn is_call(item: &Object) -> bool {
     let kind = item.get("type").and_then(as_text).unwrap_or_default();
     let is_callers = || {

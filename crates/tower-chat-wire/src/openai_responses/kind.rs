@@ -85,8 +85,8 @@ impl CallKind {
         KINDS.into_iter().find(|kind| kind.item == item)
     }
 
-    /// Whether the provider runs the call of this item itself. `fields` are all fields of the item,
-    /// including its ids and its name.
+    /// Returns whether the provider runs the call of this item itself. `fields` are all fields of
+    /// the item, including its ids and its name.
     pub(super) fn runs_at_provider(&self, fields: &Fields) -> bool {
         match self.item {
             "tool_search_call" => runs_search(fields),
@@ -107,14 +107,14 @@ impl OutputKind {
         KINDS.into_iter().filter_map(|kind| kind.output.as_ref()).find(|kind| kind.item == item)
     }
 
-    /// Whether the item itself shows that the provider made it.
+    /// Returns whether the item itself shows that the provider made it.
     pub(super) fn is_of_provider(&self, fields: &Fields) -> bool {
         self.item == "tool_search_output" && runs_search(fields)
     }
 }
 
-/// Whether a custom call is part of the search in X, which xAI runs itself. The item has no output, and
-/// only the beginning of its `call_id` identifies it.
+/// Returns whether a custom call is part of the search in X, which xAI runs itself. The item has no
+/// output, and only the beginning of its `call_id` identifies it.
 ///
 /// Source: recorded streams of `grok-4` with the tool `x_search`. Its tools are `x_keyword_search`,
 /// `x_semantic_search`, `x_user_search` and `x_thread_fetch`.

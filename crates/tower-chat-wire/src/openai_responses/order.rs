@@ -33,7 +33,7 @@ fn without_broken_links(items: Vec<Item>) -> Vec<Item> {
     kept
 }
 
-/// Whether reasoning before this item cannot be linked to it.
+/// Returns whether reasoning before this item cannot be linked to it.
 fn breaks_link(next: &Item) -> bool {
     match next.kind {
         ItemKind::Reasoning => true,

@@ -234,7 +234,7 @@ impl Reading {
     }
 }
 
-/// Whether a text after the part would be read as content of the part's item.
+/// Returns whether a text after the part would be read as content of the part's item.
 fn is_of_message_item(part: &Part) -> bool {
     content::is_content(part)
         || matches!(part, Part::Native(native)

@@ -143,7 +143,8 @@ impl<'a> Writing<'a> {
     }
 }
 
-/// Whether the part belongs to the content before it. Parts that are not written do not end a content.
+/// Returns whether the part belongs to the content before it. Parts that are not written do not end
+/// a content.
 fn goes_on(part: &Part) -> bool {
     match part {
         Part::ToolCall(_) | Part::ToolResult(_) | Part::Reasoning(_) => false,
@@ -154,7 +155,7 @@ fn goes_on(part: &Part) -> bool {
     }
 }
 
-/// Whether the result answers a call that a provider ran itself.
+/// Returns whether the result answers a call that a provider ran itself.
 fn is_of_provider(by_provider: &HashSet<Option<&str>>, result: &ToolResult) -> bool {
     result.call_id.is_some() && by_provider.contains(&result.call_id.as_deref())
 }

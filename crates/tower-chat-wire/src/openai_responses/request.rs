@@ -103,7 +103,8 @@ fn include_reasoning(body: &mut Map<String, Value>, options: &ChatOptions) {
     set(body, "include", Some(include));
 }
 
-/// Whether a model may reason, by its name. `gpt-4o`, `openai/gpt-4o` and `ft:gpt-4o:mine` do not.
+/// Returns whether a model may reason, by its name. `gpt-4o`, `openai/gpt-4o` and `ft:gpt-4o:mine`
+/// do not.
 fn may_reason(model: &str) -> bool {
     let model = model.strip_prefix("ft:").unwrap_or(model);
     let name = model.rsplit('/').next().unwrap_or(model);

@@ -80,8 +80,8 @@ fn object(result: &ToolResult, kind: &OutputKind) -> Option<RawJson> {
     }
 }
 
-/// Whether an output of this type can express a result of an application. The output of a tool search
-/// must be a list of tools.
+/// Returns whether an output of this type can express a result of an application. The output of a
+/// tool search must be a list of tools.
 fn can_say(kind: &OutputKind, result: &ToolResult) -> bool {
     kind.item != TOOL_SEARCH || tools_of(result).is_some()
 }

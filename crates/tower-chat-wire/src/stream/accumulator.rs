@@ -56,8 +56,8 @@ enum Value {
 
 const DETAILS: &str = "reasoning_details";
 
-/// Whether a string is continued in the next piece, by the names of its field and of the object around
-/// it.
+/// Returns whether a string is continued in the next piece, by the names of its field and of the
+/// object around it.
 fn continues(within: &str, name: &str) -> bool {
     match within {
         "" => matches!(
@@ -232,7 +232,7 @@ impl Details {
     }
 }
 
-/// Whether a fragment continues a block.
+/// Returns whether a fragment continues a block.
 fn goes_on(block: &Object, fragment: &Object, field: &str) -> bool {
     let field_text = |object: &Object, name: &str| {
         object.get(name).filter(|value| !matches!(value.get(), "null" | "\"\"")).cloned()

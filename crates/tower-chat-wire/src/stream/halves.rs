@@ -64,7 +64,7 @@ impl Halves {
     }
 }
 
-/// The fields of texts that go on in the next piece, on any wire.
+/// The fields of texts that continue in the next piece, on any wire.
 const CONTINUED: [&str; 16] = [
     "arguments",
     "content",
@@ -141,7 +141,8 @@ fn is_second(unit: u16) -> bool {
     (0xdc00..=0xdfff).contains(&unit)
 }
 
-/// Whether the last backslash of a string, which begins its last escape sequence, is not itself escaped.
+/// Returns whether the last backslash of a string, which begins its last escape sequence, is not
+/// itself escaped.
 fn is_escape(content: &str) -> bool {
     let before = content.rfind('\\').and_then(|at| content.get(..at)).unwrap_or_default();
     let backslashes = before.bytes().rev().take_while(|byte| *byte == b'\\').count();

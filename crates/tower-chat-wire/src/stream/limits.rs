@@ -17,15 +17,19 @@ use tower_chat_core::Retryability;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The most bytes of a whole answer, or of all events of a streamed one; 64 MiB by default.
+    /// The maximum number of bytes of a whole answer, or of all events of a streamed one; 64 MiB by
+    /// default.
     pub max_body_bytes: usize,
-    /// The most bytes of a line of a stream; 16 MiB by default, which is enough for a generated image.
+    /// The maximum number of bytes of a line of a stream; 16 MiB by default, which is enough for a
+    /// generated image.
     pub max_line_bytes: usize,
-    /// The most bytes of an event of a stream, which may have several lines; 16 MiB by default.
+    /// The maximum number of bytes of an event of a stream, which may have several lines; 16 MiB by
+    /// default.
     pub max_event_bytes: usize,
-    /// The most bytes that are read of the body of an error response; 256 KiB by default.
+    /// The maximum number of bytes that are read of the body of an error response; 256 KiB by
+    /// default.
     pub max_error_bytes: usize,
-    /// The most levels of nested objects and lists in an answer; 120 by default.
+    /// The maximum number of levels of nested objects and lists in an answer; 120 by default.
     pub max_depth: usize,
 }
 
@@ -43,35 +47,36 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Sets the most bytes of a whole answer, or of all events of a streamed one.
+    /// Sets the maximum number of bytes of a whole answer, or of all events of a streamed one.
     #[must_use]
     pub fn with_max_body_bytes(mut self, bytes: usize) -> Self {
         self.max_body_bytes = bytes;
         self
     }
 
-    /// Sets the most bytes of a line of a stream.
+    /// Sets the maximum number of bytes of a line of a stream.
     #[must_use]
     pub fn with_max_line_bytes(mut self, bytes: usize) -> Self {
         self.max_line_bytes = bytes;
         self
     }
 
-    /// Sets the most bytes of an event of a stream.
+    /// Sets the maximum number of bytes of an event of a stream.
     #[must_use]
     pub fn with_max_event_bytes(mut self, bytes: usize) -> Self {
         self.max_event_bytes = bytes;
         self
     }
 
-    /// Sets the most bytes of the body of an error response. The rest of a longer body is not read.
+    /// Sets the maximum number of bytes of the body of an error response. The rest of a longer body
+    /// is not read.
     #[must_use]
     pub fn with_max_error_bytes(mut self, bytes: usize) -> Self {
         self.max_error_bytes = bytes;
         self
     }
 
-    /// Sets the most levels of nested objects and lists.
+    /// Sets the maximum number of levels of nested objects and lists.
     #[must_use]
     pub fn with_max_depth(mut self, levels: usize) -> Self {
         self.max_depth = levels;

@@ -36,12 +36,12 @@ pub trait ResponseAccumulator: fmt::Debug + Send {
     /// after an error.
     fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, AnswerError>;
 
-    /// Whether the service has sent the end of the answer and the finish reason.
+    /// Returns whether the service has sent the end of the answer and the finish reason.
     fn is_complete(&self) -> bool;
 
-    /// Whether the frame that ends the stream on this wire was added, so that the reader need not wait
-    /// until the connection closes. On wires without such a frame, fields may follow the end of the
-    /// answer.
+    /// Returns whether the frame that ends the stream on this wire was added, so that the reader
+    /// need not wait until the connection closes. On wires without such a frame, fields may follow
+    /// the end of the answer.
     fn is_last(&self) -> bool {
         false
     }

@@ -30,12 +30,13 @@ pub(super) fn text<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
     value.get(field).and_then(Value::as_str)
 }
 
-/// Whether the field is present and not `null`.
+/// Returns whether the field is present and not `null`.
 pub(super) fn is_set(value: &Value, field: &str) -> bool {
     value.get(field).is_some_and(|value| !value.is_null())
 }
 
-/// Whether the text is not empty and consists of ASCII letters, digits and the characters in `also`.
+/// Returns whether the text is not empty and consists of ASCII letters, digits and the characters
+/// in `also`.
 pub(super) fn is_identifier(text: &str, also: &[u8]) -> bool {
     !text.is_empty()
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || also.contains(&byte))

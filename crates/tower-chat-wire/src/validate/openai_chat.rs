@@ -147,7 +147,7 @@ fn check_id(
     }
 }
 
-/// Whether the server of this conversation gives ids to calls.
+/// Returns whether the server of this conversation gives ids to calls.
 fn gives_an_id(message: &Value) -> bool {
     let is_id = |id: Option<&str>| id.is_some_and(|id| !id.is_empty());
     is_id(text(message, "tool_call_id"))

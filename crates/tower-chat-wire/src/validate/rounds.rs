@@ -75,12 +75,12 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Whether the round has calls, with or without results.
+    /// Returns whether the round has calls, with or without results.
     pub(super) fn is_open(&self) -> bool {
         !self.positions.is_empty()
     }
 
-    /// Whether a call has no result yet.
+    /// Returns whether a call has no result yet.
     pub(super) fn is_waiting(&self) -> bool {
         self.unanswered > 0
     }
