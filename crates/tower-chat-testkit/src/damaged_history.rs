@@ -1,12 +1,12 @@
-//! Histories of every odd shape, and what must hold of what a model is sent of them.
+//! Generated histories with many kinds of damage, and an assertion about their replay.
 
 use tower_chat_core::{
     ApprovalRequest, Message, MessageId, Messages, Part, Reasoning, Role, RunId, ToolCall,
     ToolResult,
 };
 
-/// A stored history by a seed: ids on all messages or on none, and damage everywhere, such as calls without
-/// results, results without calls, ids that come again and turns in one message.
+/// Returns the stored history of a seed: with ids on all messages or on none, and with damage such
+/// as calls without results, results without calls, repeated ids and several turns in one message.
 ///
 /// ```
 /// use tower_chat_testkit::damaged_history;
@@ -125,11 +125,12 @@ fn result_text(rng: &mut Rng, first: usize) -> String {
     }
 }
 
-/// Asserts that every call is answered right after its message, by results in its order and no others.
+/// Asserts that every call has an id and a result directly after its message. The results are in
+/// the order of the calls, and no other results exist.
 ///
 /// # Panics
 ///
-/// If one is not; the message has the seed.
+/// If this is not the case. The message of the panic contains the seed.
 pub fn assert_valid_replay(messages: &Messages, seed: u64) {
     let mut pending: Vec<String> = Vec::new();
     for message in messages.iter() {
@@ -147,7 +148,7 @@ pub fn assert_valid_replay(messages: &Messages, seed: u64) {
     assert!(pending.is_empty(), "a dangling call at the end, seed {seed}: {messages:?}");
 }
 
-/// The numbers of a seed: xorshift, by Marsaglia.
+/// A generator of the numbers of a seed: xorshift, by Marsaglia.
 struct Rng(u64);
 
 impl Rng {

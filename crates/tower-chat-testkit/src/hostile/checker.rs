@@ -210,7 +210,7 @@ impl Found<'_> {
         self.check(open.is_empty(), || format!("calls without results: {open:?}"));
     }
 
-    /// A picture of Chat Completions. Ollama reads no addresses.
+    /// Checks a picture of Chat Completions. Ollama accepts no addresses.
     fn picture(&mut self, picture: &Value) {
         let url = text(picture, "url");
         let types: &[&str] = match self.service.name {
@@ -305,7 +305,8 @@ impl Found<'_> {
         self.check(open.is_empty(), || format!("calls without results: {open:?}"));
     }
 
-    /// A part of a message of Responses. OpenAI reads four types of pictures, and no sounds.
+    /// Checks a part of a message of Responses. OpenAI accepts four types of pictures, and no
+    /// sounds.
     fn responses_part(&mut self, part: &Value) {
         if !matches!(self.service.name, "openai" | "azure") {
             return;

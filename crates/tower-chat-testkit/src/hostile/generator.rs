@@ -144,13 +144,13 @@ impl Making<'_> {
         format!("t{} of the conversation", self.texts)
     }
 
-    /// One text or two.
+    /// Returns one text or two.
     fn texts(&mut self) -> Vec<Part> {
         let count = 1 + usize::from(self.rng.one_in(3));
         (0..count).map(|_| Part::text(self.text())).collect()
     }
 
-    /// The message, which may have an author.
+    /// Returns the message, sometimes with an author.
     fn by_somebody(&mut self, mut message: Message) -> Message {
         if self.rng.one_in(5) {
             message.author = self.pick(&AUTHORS).map(str::to_owned);

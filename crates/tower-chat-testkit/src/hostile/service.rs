@@ -86,7 +86,7 @@ impl<'s> Service<'s> {
         }
     }
 
-    /// Whether the content of a message of this role may be a list.
+    /// Returns whether the content of a message of this role may be a list.
     pub(super) fn takes_list(&self, role: &str) -> bool {
         match self.name {
             "deepseek" => false,
@@ -96,7 +96,7 @@ impl<'s> Service<'s> {
         }
     }
 
-    /// Whether messages may have the name of their author.
+    /// Returns whether messages may have the name of their author.
     pub(super) fn takes_authors(&self) -> bool {
         self.name != "mistral"
     }

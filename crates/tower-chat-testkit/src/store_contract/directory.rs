@@ -145,8 +145,8 @@ pub async fn the_directory_has_a_conversation_from_its_first_write_on(store: Sto
     assert_eq!(summary(&store, &key).await.runs, 3, "another run was written in between");
 }
 
-/// A write without an activity is made now, and its usage is the number of tool calls in its
-/// messages. A write that belongs to no run changes nothing.
+/// A write without an activity has the current time, and its usage is the number of tool calls in
+/// its messages. A write that belongs to no run changes nothing.
 pub async fn a_write_tells_when_it_was_made_and_which_tools_it_asks_for(store: Store) {
     let key = key("nothing is said");
     let before = SystemTime::now();

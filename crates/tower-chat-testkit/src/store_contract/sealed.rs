@@ -13,14 +13,15 @@ use super::{
     fixture::{key, revision, stored, submit, texts, write},
 };
 
-/// A store that outlives its process refuses every plain change after it contains sealed data: through the store
-/// itself, through one that another process has open, and once it is opened again. `open` opens the same store
-/// each time. The store must have a directory, and have been empty.
+/// Once a store that outlives its process contains sealed data, it refuses every plain change:
+/// through the store itself, through a store that another process has opened, and after it is
+/// opened again. `open` opens the same store each time. The store must have a directory, and must
+/// be empty at first.
 pub async fn plain_changes_are_refused_once_a_sealed_write_is_stored(
     open: impl AsyncFn() -> Store,
 ) {
     let (store, other) = (open().await, open().await);
-    // The other process has looked at the store before.
+    // The other process has used the store before the sealed write.
     stored(&other, write(&key("plain"), Revision::ABSENT, &["hi"])).await;
     assert!(other.delete(&key("plain")).await.expect("a deletion"));
     let mut at = Revision::ABSENT;
@@ -49,7 +50,7 @@ async fn plain(store: &Store, write: Write) -> StoreError {
 
 /// Tries every change that is not marked.
 async fn assert_plain_changes_are_refused(store: &Store, at: Revision) {
-    // As every writer does.
+    // A writer reads the revision before it writes.
     assert_eq!(revision(store, &key("c")).await, at);
     let mut rewrite = Rewrite::new(key("c"), at);
     rewrite.messages.push((1, Message::user("changed")));
