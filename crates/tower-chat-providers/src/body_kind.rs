@@ -64,12 +64,12 @@ fn trimmed(beginning: &[u8]) -> &[u8] {
     beginning.strip_prefix(MARK).unwrap_or(beginning).trim_ascii_start()
 }
 
-/// Whether the bytes begin with the text, or are a prefix of the text.
+/// Returns whether the bytes begin with the text, or are a prefix of the text.
 fn begin_alike(bytes: &[u8], text: &str) -> bool {
     bytes.starts_with(text.as_bytes()) || text.as_bytes().starts_with(bytes)
 }
 
-/// Whether the bytes are enough to know the kind of the body.
+/// Returns whether the bytes are enough to know the kind of the body.
 fn is_enough(beginning: &[u8]) -> bool {
     let bytes = trimmed(beginning);
     match bytes.first() {

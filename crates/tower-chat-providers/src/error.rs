@@ -169,7 +169,7 @@ impl ProviderError {
         }
     }
 
-    /// Whether the same request may succeed later.
+    /// Returns whether the same request may succeed later.
     ///
     /// `true` for broken connections and streams, for the statuses 408, 409, 429 and 5xx, and for errors
     /// inside an answer that have no status, unless their code blames the request. `false` for an

@@ -45,8 +45,9 @@ pub trait TokenSource: Send + Sync + 'static {
     /// The error counts as retryable unless it says otherwise: see [`tower_chat_core::Retryability`].
     fn token(&self) -> BoxFuture<'_, Result<Token, BoxError>>;
 
-    /// Whether a token can become invalid before it expires. If so, a request that the service has
-    /// refused with the status 401 is sent once more with a new token. Returns `true` by default.
+    /// Returns whether a token can become invalid before it expires. If so, a request that the
+    /// service has refused with the status 401 is sent once more with a new token. Returns `true`
+    /// by default.
     fn renews_refused_tokens(&self) -> bool {
         true
     }

@@ -86,7 +86,7 @@ trait Decoder: Send + 'static {
     fn finish(&mut self, frames: &mut Vec<Frame>);
 }
 
-/// Whether data at the end of a body is complete: it must be a JSON object.
+/// Returns whether data at the end of a body is complete: it must be a JSON object.
 fn is_whole(data: &str) -> bool {
     data.trim_start().starts_with('{') && data.parse::<RawJson>().is_ok()
 }

@@ -17,7 +17,7 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    /// Whether each call reduces the remaining amount by 1.
+    /// Returns whether each call reduces the remaining amount by 1.
     pub(super) fn counts_requests(&self) -> bool {
         self.name.split('-').any(|word| matches!(word, "requests" | "req"))
     }

@@ -9,7 +9,7 @@ use crate::{ProviderError, rate_limit::RateLimitExceeded};
 /// [`ProviderError`] and [`BoxError`] implement it. A service with its own error type implements it too,
 /// or converts its errors with `map_err(BoxError::from)`.
 pub trait RetryableError {
-    /// Whether the same request may succeed later.
+    /// Returns whether the same request may succeed later.
     fn is_retryable(&self) -> bool;
 
     /// The wait that the service requests before the next attempt, if it requests one.
