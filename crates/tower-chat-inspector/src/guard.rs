@@ -120,7 +120,7 @@ fn single(
 /// The error of a header that two programs could read differently.
 struct Unreadable;
 
-/// Whether the `Host` of a request is a loopback host or a configured host.
+/// Returns whether the `Host` of a request is a loopback host or a configured host.
 fn is_host_known(inspector: &Inspector, headers: &HeaderMap) -> bool {
     let Ok(Some(host)) = single(headers, HOST) else { return false };
     let host = host.to_ascii_lowercase();
@@ -221,9 +221,9 @@ fn remembered(inspector: &Inspector, token: &[u8; 32], rest: &str) -> Admission 
     Admission::Remembered(response)
 }
 
-/// Whether a browser reports that a page of the same origin has sent the request. A request that changes
-/// nothing may also come from the user directly. Requests without both headers come from programs that
-/// are not browsers, because browsers always send one of them.
+/// Returns whether a browser reports that a page of the same origin has sent the request. A request
+/// that changes nothing may also come from the user directly. Requests without both headers come
+/// from programs that are not browsers, because browsers always send one of them.
 fn is_of_own_page(headers: &HeaderMap, changes: bool) -> bool {
     let (Ok(site), Ok(origin), Ok(host)) =
         (single(headers, SITE), single(headers, ORIGIN), single(headers, HOST))

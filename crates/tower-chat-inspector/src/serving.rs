@@ -69,7 +69,7 @@ async fn accepted(listener: &TcpListener) -> (TcpStream, std::net::SocketAddr) {
     }
 }
 
-/// Whether an error concerns one connection, which its client has already closed.
+/// Returns whether an error concerns one connection, which its client has already closed.
 fn is_of_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -153,7 +153,7 @@ fn call(call: &tower_chat_layers::recovery::ReportedCall) -> (String, &'static s
     (visible(&call.tool), state)
 }
 
-/// Whether the run is in flight in this process, or may be in another one.
+/// Returns whether the run is in flight in this process, or may be in another one.
 fn is_held(inspector: &Inspector, key: &ConversationKey, open: &OpenRun) -> bool {
     open.is_held_at(SystemTime::now()) || inspector.store.handle().at_rest(key).is_err()
 }

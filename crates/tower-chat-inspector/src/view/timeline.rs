@@ -261,7 +261,7 @@ impl Row {
         }
     }
 
-    /// Whether some calls of the message are not shown.
+    /// Returns whether some calls of the message are not shown.
     pub(crate) fn hides_calls(&self) -> bool {
         let (_, _, all) = self.call_range;
         self.calls.len() < all
