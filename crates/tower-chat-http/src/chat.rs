@@ -96,7 +96,7 @@ async fn yield_if(is_large: bool) {
     }
 }
 
-/// Whether the client marks the request as a retry, as OpenAI's SDKs do.
+/// Returns whether the client marks the request as a retry, as OpenAI's SDKs do.
 fn tries_again(headers: &HeaderMap) -> Result<bool, Refusal> {
     const RETRIES: &str = "x-stainless-retry-count";
     let Some(count) = single_header(headers, RETRIES)? else { return Ok(false) };

@@ -23,14 +23,14 @@ use crate::Refusal;
 pub struct RequestLimits {
     /// The largest body in bytes; 2 MiB by default. It replaces axum's `DefaultBodyLimit`.
     pub max_body_bytes: usize,
-    /// The most levels of nested objects and arrays in the body; 120 by default, which is also the
-    /// highest possible value.
+    /// The maximum number of levels of nested objects and arrays in the body; 120 by default, which
+    /// is also the largest possible value.
     pub max_depth: usize,
-    /// The most messages; 20,000 by default.
+    /// The maximum number of messages; 20,000 by default.
     pub max_messages: usize,
-    /// The most tool calls; 10,000 by default.
+    /// The maximum number of tool calls; 10,000 by default.
     pub max_calls: usize,
-    /// The most tool results; 10,000 by default.
+    /// The maximum number of tool results; 10,000 by default.
     pub max_results: usize,
 }
 
@@ -58,28 +58,29 @@ impl RequestLimits {
         self
     }
 
-    /// Sets the most levels of nesting in the JSON of a request; more than 120 count as 120.
+    /// Sets the maximum number of levels of nesting in the JSON of a request; more than 120 count
+    /// as 120.
     #[must_use]
     pub fn with_max_depth(mut self, levels: usize) -> Self {
         self.max_depth = levels.min(MOST_LEVELS);
         self
     }
 
-    /// Sets the most messages in a request.
+    /// Sets the maximum number of messages in a request.
     #[must_use]
     pub fn with_max_messages(mut self, messages: usize) -> Self {
         self.max_messages = messages;
         self
     }
 
-    /// Sets the most tool calls in a request.
+    /// Sets the maximum number of tool calls in a request.
     #[must_use]
     pub fn with_max_calls(mut self, calls: usize) -> Self {
         self.max_calls = calls;
         self
     }
 
-    /// Sets the most tool results in a request.
+    /// Sets the maximum number of tool results in a request.
     #[must_use]
     pub fn with_max_results(mut self, results: usize) -> Self {
         self.max_results = results;

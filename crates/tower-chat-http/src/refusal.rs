@@ -81,7 +81,7 @@ impl Refusal {
         self
     }
 
-    /// Whether the same request may succeed later.
+    /// Returns whether the same request may succeed later.
     pub fn is_retryable(&self) -> bool {
         let passes = matches!(self.status.as_u16(), 408 | 409 | 429 | 502..=504);
         passes && !matches!(self.code.as_deref(), Some(DIVERGED | APPROVAL_ANSWERED))
