@@ -49,8 +49,8 @@ fn host_and_path(address: &str) -> String {
     shown.split(['?', '#']).next().unwrap_or_default().to_owned()
 }
 
-/// Whether an authority is a host with at most a port. Otherwise it is the beginning of a user and a
-/// password.
+/// Returns whether an authority is a host with at most a port. Otherwise it is the beginning of a
+/// user and a password.
 fn has_port_only(authority: &str) -> bool {
     let after_host = match authority.strip_prefix('[') {
         Some(address) => address.split_once(']').map_or(address, |(_, rest)| rest),

@@ -31,7 +31,7 @@ pub(crate) fn output(answer: CallToolResult) -> ToolOutput {
     output
 }
 
-/// Whether a block has an audience that does not include the model.
+/// Returns whether a block has an audience that does not include the model.
 fn is_for_user(block: &ContentBlock) -> bool {
     let annotations: Option<&Annotations> = match block {
         ContentBlock::Text(text) => text.annotations.as_ref(),
@@ -74,7 +74,7 @@ fn json(block: &ContentBlock) -> Part {
     Part::text(serde_json::to_string(block).unwrap_or_default())
 }
 
-/// Whether a text equals the structured content.
+/// Returns whether a text equals the structured content.
 fn says(text: &str, structured: &Value) -> bool {
     structured.as_str() == Some(text)
         || serde_json::from_str::<Value>(text).is_ok_and(|value| value == *structured)

@@ -161,8 +161,8 @@ pub struct OverLimit {
 }
 
 impl McpError {
-    /// Whether the same call may succeed if it is repeated over the same connection. The tool may
-    /// already have run, so a repetition is not necessarily safe.
+    /// Returns whether the same call may succeed if it is repeated over the same connection. The
+    /// tool may already have run, so a repetition is not necessarily safe.
     pub fn is_retryable(&self) -> bool {
         is_retryable(self) == Some(true)
     }

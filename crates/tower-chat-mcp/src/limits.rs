@@ -38,21 +38,21 @@ impl Default for McpLimits {
 }
 
 impl McpLimits {
-    /// Sets the most pages of a list; 1,000 by default.
+    /// Sets the maximum number of pages of a list; 1,000 by default.
     #[must_use]
     pub fn with_max_pages(mut self, pages: usize) -> Self {
         self.pages = pages;
         self
     }
 
-    /// Sets the most tools in a list; 10,000 by default.
+    /// Sets the maximum number of tools in a list; 10,000 by default.
     #[must_use]
     pub fn with_max_tools(mut self, tools: usize) -> Self {
         self.tools = tools;
         self
     }
 
-    /// Sets the most bytes of all tools and cursors of a list; 16 MiB by default.
+    /// Sets the maximum number of bytes of all tools and cursors of a list; 16 MiB by default.
     #[must_use]
     pub fn with_max_list_bytes(mut self, bytes: usize) -> Self {
         self.list_bytes = bytes;
@@ -66,7 +66,7 @@ impl McpLimits {
         self
     }
 
-    /// Sets the most bytes of the answer to one call; 64 MiB by default.
+    /// Sets the maximum number of bytes of the answer to one call; 64 MiB by default.
     #[must_use]
     pub fn with_max_answer_bytes(mut self, bytes: usize) -> Self {
         self.answer_bytes = bytes;
