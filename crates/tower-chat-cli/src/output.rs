@@ -58,7 +58,7 @@ impl Lines {
         }
     }
 
-    /// Whether more lines can be written.
+    /// Returns whether more lines can be written.
     pub(crate) fn are_open(&self) -> bool {
         self.failed.is_none()
     }

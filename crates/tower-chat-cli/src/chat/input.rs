@@ -72,7 +72,7 @@ impl Input {
         })
     }
 
-    /// Whether standard input is a terminal.
+    /// Returns whether standard input is a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         self.is_terminal
     }

@@ -14,7 +14,7 @@ use tower_chat::{
 /// A model client of any provider.
 pub(crate) type ModelClient = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
-/// Who answers.
+/// The provider of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProviderName {
     /// OpenAI's Chat Completions, or with --base-url a compatible service; `OPENAI_API_KEY`
@@ -184,7 +184,7 @@ fn retries() -> RetryPolicy {
     RetryPolicy::new().with_max_attempts(3).with_max_retry_after(longest).with_deadline(longest)
 }
 
-/// Whether an environment variable is set and not empty.
+/// Returns whether an environment variable is set and not empty.
 pub(crate) fn is_variable_set(name: &str) -> bool {
     std::env::var_os(name).is_some_and(|value| !value.is_empty())
 }

@@ -35,7 +35,7 @@ pub(crate) struct Screen {
     options: ScreenOptions,
     has_colours: bool,
     open: Option<OpenLine>,
-    /// What is under way: an answer, or what the model thinks.
+    /// Escapes the pieces of the current answer, or of the current reasoning.
     pieces: VisiblePieces<'static>,
     failed: Option<io::Error>,
     marks_pastes: bool,
@@ -118,7 +118,7 @@ impl Screen {
         }
     }
 
-    /// Whether standard output can still be written.
+    /// Returns whether standard output can still be written.
     pub(crate) fn is_open(&self) -> bool {
         self.failed.is_none()
     }

@@ -53,7 +53,7 @@ pub(crate) enum Approve {
 }
 
 impl Approve {
-    /// Whether the user may be asked.
+    /// Returns whether the user may be asked.
     pub(super) fn asks(self) -> bool {
         match self {
             Self::Ask | Self::AskAll => true,
@@ -61,7 +61,7 @@ impl Approve {
         }
     }
 
-    /// Whether a call waits for a decision.
+    /// Returns whether a call waits for a decision.
     fn holds(self, is_read_only: bool) -> bool {
         match self {
             Self::Ask | Self::Never => !is_read_only,

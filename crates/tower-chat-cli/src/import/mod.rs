@@ -198,7 +198,7 @@ async fn open(
     Ok((opened.history().clone(), Some(opened)))
 }
 
-/// Whether the error concerns only this conversation, so that the store may accept others.
+/// Returns whether the error concerns only this conversation, so that the store may accept others.
 fn is_of_conversation(error: &StoreError) -> bool {
     match error {
         StoreError::Backend { retryable, .. } => !retryable,

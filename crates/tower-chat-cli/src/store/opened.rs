@@ -26,7 +26,7 @@ impl OpenedStore {
         &self.history
     }
 
-    /// Whether there are keys for sealed conversations.
+    /// Returns whether there are keys for sealed conversations.
     pub(crate) fn has_keys(&self) -> bool {
         self.encrypted.is_some()
     }

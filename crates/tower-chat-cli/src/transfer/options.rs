@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tower_chat_transfer::Selection;
 
-/// Which conversations are meant.
+/// The options that select conversations.
 #[derive(Debug, Args)]
 pub(crate) struct SelectionOptions {
     /// Only conversations of this scope
@@ -26,7 +26,7 @@ impl SelectionOptions {
     }
 }
 
-/// What is told of a transfer.
+/// The options for the report of a transfer.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ReportOptions {
     /// Write a receipt to this file, with a line for each conversation; the same command continues it

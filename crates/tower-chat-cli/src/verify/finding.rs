@@ -1,4 +1,4 @@
-//! What verify and repair print.
+//! The output of `verify` and `repair`.
 
 use serde::Serialize;
 use tower_chat::ConversationKey;
@@ -6,7 +6,7 @@ use tower_chat_repair::Finding;
 
 use crate::report::Report;
 
-/// What a finding tells.
+/// The meaning of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {

@@ -22,7 +22,7 @@ pub(crate) async fn verify(arguments: VerifyArguments) -> Result<ExitCode, CliEr
     Ok(ExitCode::from(u8::from(verified.problems > 0)))
 }
 
-/// What was checked, and how much was wrong.
+/// The extent of the check, and the number of problems.
 #[derive(Debug, Serialize)]
 struct Summary {
     kind: &'static str,
@@ -30,7 +30,7 @@ struct Summary {
     conversations: usize,
     messages: usize,
     tool_calls: usize,
-    /// Whether the file that holds them was checked, which a server has not.
+    /// Whether the file of the store was checked. A store on a server has no file.
     file: bool,
 }
 

@@ -59,7 +59,7 @@ impl TypedLines {
         (!is_empty).then_some(line)
     }
 
-    /// Whether a paste has begun whose end has not been read.
+    /// Returns whether a paste has begun whose end has not been read.
     pub(super) fn is_in_paste(&self) -> bool {
         self.is_in_paste
     }
