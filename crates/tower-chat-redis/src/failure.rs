@@ -19,7 +19,7 @@ pub(crate) enum Meaning {
     NotApplied,
     /// The connection was lost after the request was sent, so the change may be applied or not.
     Unknown,
-    /// The change was applied, but not yet replicated or synced as the options ask for.
+    /// The change was applied, but not yet replicated or synced as the options require.
     NotSafe,
     /// Nothing was changed: the server lacks disk, memory or connections for now.
     ResourceExhausted,

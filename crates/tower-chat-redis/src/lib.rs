@@ -73,9 +73,9 @@
 //! [`open_runs`](tower_chat_core::store::HistoryStore::open_runs) and queries of the record without
 //! a conversation read every conversation on the list.
 //!
-//! The key `tower-chat:sealed` says whether a store contains encrypted data. Older releases did not write it. The
-//! first plain change of a store without it searches all conversations for such data; their lists are found among
-//! the names of all keys (`SCAN`).
+//! The key `tower-chat:sealed` records whether a store contains encrypted data. Older releases did
+//! not write it. The first plain change of a store without it searches all conversations for such
+//! data; their lists are found among the names of all keys (`SCAN`).
 //!
 //! # The directory
 //!

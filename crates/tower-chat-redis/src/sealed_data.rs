@@ -21,11 +21,12 @@ use crate::{
 
 const ACTION: &str = "look for sealed data";
 
-/// How many conversations are read concurrently.
+/// The number of conversations that are read concurrently.
 const PAGE: usize = 256;
 
-/// Returns whether a conversation of the store is sealed. Its head says so, or its first or its last message: a
-/// wrapper that seals messages seals all that it appends, to a conversation with plain messages too.
+/// Returns whether a conversation of the store is sealed. Only its head, its first message and its
+/// last message are read: a wrapper that seals messages seals everything that it appends, even to a
+/// conversation with plain messages.
 pub(crate) async fn has_sealed_data(settings: &Settings) -> Result<bool, StoreError> {
     for scope in directory::all_scopes(settings).await? {
         let mut listed = Listed::new(settings, &scope, None);
