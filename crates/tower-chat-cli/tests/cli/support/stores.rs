@@ -63,7 +63,8 @@ pub(crate) fn each_store(test: impl Fn(&TestStore)) {
 }
 
 impl TestStore {
-    /// Whether this machine has no server for this kind of store. Prints that the test is skipped.
+    /// Returns whether this machine has no server for this kind of store. Prints that the test is
+    /// skipped.
     pub(crate) fn is_missing(kind: Kind) -> bool {
         let missing = match kind {
             Kind::Sqlite | Kind::Encrypted => None,
