@@ -113,7 +113,7 @@ fn reason_to_leave_out(exchange: &Exchange) -> Option<&'static str> {
     (request["n"].as_u64().unwrap_or(1) > 1).then_some("asks for several choices")
 }
 
-/// Whether the token limit has ended an answer with calls.
+/// Returns whether the token limit has ended an answer with calls.
 fn is_cut_off_in_a_call(exchange: &Exchange) -> bool {
     let answer: String = exchange.text().unwrap().split_whitespace().collect();
     answer.contains(r#""finish_reason":"length""#) && answer.contains(r#""tool_calls":[{"#)
