@@ -61,7 +61,7 @@ async fn cut_shortest_of(cassettes: &[Cassette]) {
     }
 }
 
-/// Whether the exchange is a stream with a regular end.
+/// Returns whether the exchange is a stream with a regular end.
 fn is_complete(exchange: &Exchange) -> bool {
     exchange.is_streamed()
         && exchange.text().unwrap().trim_end().ends_with("[DONE]")

@@ -49,7 +49,7 @@ async fn cut_shortest_of(cassettes: &[Cassette]) {
     }
 }
 
-/// Whether the exchange is a stream with a regular end.
+/// Returns whether the exchange is a stream with a regular end.
 fn is_complete(exchange: &Exchange) -> bool {
     let events = exchange.is_streamed().then(|| exchange.json_events().unwrap());
     let ends = ["response.completed", "response.incomplete"];

@@ -134,8 +134,8 @@ fn written_back(output: &[Value]) -> &[Value] {
     &output[..=end]
 }
 
-/// Whether an item of reasoning is at the recorded position and has the fields of the recorded item.
-/// Clients omit some of the fields.
+/// Returns whether an item of reasoning is at the recorded position and has the fields of the
+/// recorded item. Clients omit some of the fields.
 fn says((position, own): &(usize, Value), (recorded_position, recorded): &(usize, Value)) -> bool {
     let mut fields = own.as_array().unwrap().iter().zip(recorded.as_array().unwrap());
     position == recorded_position && fields.all(|(own, text)| text.is_null() || own == text)

@@ -308,7 +308,7 @@ async fn a_background_answer_is_stored_when_it_has_come() {
     }
 }
 
-/// Whether the error, or one of its sources, is a retryable error of the model client.
+/// Returns whether the error, or one of its sources, is a retryable error of the model client.
 fn is_of_the_model(error: &BoxError) -> bool {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
     while let Some(error) = next {

@@ -90,7 +90,7 @@ impl Asked {
         body[name].as_array().unwrap()
     }
 
-    /// Whether the model client itself writes the field.
+    /// Returns whether the model client itself writes the field.
     pub(crate) fn is_ours(&self, name: &str) -> bool {
         match name {
             "messages" | "contents" | "model" | "stream" => true,
@@ -132,7 +132,8 @@ impl Asked {
         }
     }
 
-    /// Whether the message at this position is an assistant message that no other one follows.
+    /// Returns whether the message at this position is an assistant message that no other one
+    /// follows.
     pub(crate) fn is_answer(&self, list: &[Value], position: usize) -> bool {
         let is = |position| {
             list.get(position).is_some_and(|message: &Value| {
