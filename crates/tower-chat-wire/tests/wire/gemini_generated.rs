@@ -110,8 +110,8 @@ fn a_content_that_can_be_read_is_written_as_it_was() {
     assert!(exact > 2_000 && reordered > 500, "{exact}, {reordered}");
 }
 
-/// Whether writing does not change the order. Writing moves results before the user's other parts, in
-/// this content and before the text of the content before.
+/// Returns whether writing does not change the order. Writing moves results before the user's other
+/// parts, in this content and before the text of the content before.
 fn results_come_first(content: &Value) -> bool {
     if content["role"] == "model" {
         return true;
