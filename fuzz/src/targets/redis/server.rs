@@ -54,7 +54,7 @@ impl Server {
         state.has_closed = false;
     }
 
-    /// Whether a connection was closed since the last `answer_with`.
+    /// Returns whether a connection was closed since the last `answer_with`.
     pub(super) fn has_closed(&self) -> bool {
         self.state().has_closed
     }
@@ -106,7 +106,7 @@ impl Server {
     }
 }
 
-/// Whether a command is part of the setup of a connection or a store.
+/// Returns whether a command is part of the setup of a connection or a store.
 fn is_prelude(command: &[u8]) -> bool {
     let name = command.split(|byte| *byte == b'\n').nth(2).unwrap_or_default();
     [&b"CLIENT\r"[..], b"INFO\r", b"SCRIPT\r"].iter().any(|it| name.eq_ignore_ascii_case(it))
