@@ -20,7 +20,7 @@ pub const CONVERSATION_HEADER: &str = "x-conversation-id";
 /// use http::{StatusCode, header::AUTHORIZATION};
 /// use tower_chat_http::Scope;
 ///
-/// /// Looks a token up; yours asks a database.
+/// /// Returns the user of a token. A real server queries a database.
 /// fn user_of(token: &str) -> Option<&'static str> {
 ///     (token == "Bearer alices-token").then_some("alice")
 /// }
@@ -33,7 +33,7 @@ pub const CONVERSATION_HEADER: &str = "x-conversation-id";
 /// }
 ///
 /// # let endpoint: Router = Router::new();
-/// // `endpoint` is what `ChatEndpoint::into_router` gives.
+/// // `endpoint` is the result of `ChatEndpoint::into_router`.
 /// let server = endpoint.layer(middleware::from_fn(identify));
 /// # let _: Router = server;
 /// ```

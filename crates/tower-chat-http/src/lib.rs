@@ -44,8 +44,8 @@
 //! - If the assistant's messages in a request differ from the stored conversation, the request is
 //!   refused with 409 and the code `conversation_diverged`, because stored messages are never removed.
 //!   The client can send only the new messages, or begin another conversation with the whole history.
-//! - If a request repeats everything up to a question that has no answer, the model is asked again, and
-//!   no message is stored twice.
+//! - If a request repeats everything up to a question without an answer, the endpoint calls the
+//!   model again, and no message is stored twice.
 //! - If a request has been answered before, the response is the stored answer, with no usage. This
 //!   applies if the client marks the request as a retry (`x-stainless-retry-count`, which OpenAI's SDKs
 //!   send), or if the request repeats all answers except the last, because the last answer then did not
