@@ -22,7 +22,7 @@ pub struct ToolHints {
     pub destructive: bool,
     /// Another call with the same arguments has no further effect. `true` if the tool is read-only.
     pub idempotent: bool,
-    /// The tool uses things outside of the server, as a web search does.
+    /// The tool interacts with systems outside of the server, as a web search does.
     pub open_world: bool,
 }
 
