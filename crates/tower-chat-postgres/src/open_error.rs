@@ -27,7 +27,7 @@ pub enum OpenError {
     /// The server cannot be reached, or refuses the connection.
     #[error("{}", not_connected(source))]
     Connect {
-        /// The cause. Its chain says whether opening may succeed if it is repeated.
+        /// The cause. Its chain shows whether opening may succeed if it is repeated.
         source: Classified,
     },
     /// The server's certificate is not valid for the host in the address.
@@ -45,7 +45,7 @@ pub enum OpenError {
     Migrate {
         /// The schema.
         schema: String,
-        /// The server's error. Its chain says whether opening may succeed if it is repeated.
+        /// The server's error. Its chain shows whether opening may succeed if it is repeated.
         source: Classified,
     },
     /// There are no tables, and creating them was not allowed.
