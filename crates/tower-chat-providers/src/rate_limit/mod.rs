@@ -18,7 +18,7 @@
 //! - `x-ratelimit-remaining-*` with `x-ratelimit-reset-*` (OpenAI, Azure, Groq, Cerebras and others),
 //!   also without the `x-` or without a suffix;
 //! - `anthropic-ratelimit-*-remaining` with `anthropic-ratelimit-*-reset`;
-//! - `retry-after-ms` and `retry-after` of the statuses 429, 503 and 529, which hold all calls back.
+//! - `retry-after-ms` and `retry-after` of the statuses 429, 503 and 529, which delay all calls.
 //!
 //! A reset is a duration (`1s`, `6m0s`, `20ms`), a number of seconds, or a time in the format of RFC
 //! 3339. Many services refill a limit continuously and report the time at which it will be full, so a

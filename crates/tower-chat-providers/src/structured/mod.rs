@@ -36,10 +36,10 @@
 //! and lists are sentences in descriptions instead of constraints. The answer is validated against the
 //! schema of the type itself, including its limits, and is then deserialized.
 //!
-//! If the schema of a type is not an object, such as that of an enum or a list, the request asks for an
-//! object with the value in the field `value`. A map has keys that its schema does not list. If the type
-//! contains a map, OpenAI and Mistral are asked without `strict`, and other providers may refuse the
-//! schema.
+//! If the schema of a type is not an object, such as that of an enum or a list, the request asks
+//! for an object with the value in the field `value`. A map has keys that its schema does not list.
+//! If the type contains a map, requests to OpenAI and Mistral have `strict` set to `false`, and
+//! other providers may refuse the schema.
 
 mod error;
 mod format;
