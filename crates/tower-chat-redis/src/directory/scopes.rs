@@ -64,7 +64,7 @@ pub(crate) async fn all(settings: &Settings) -> Result<BTreeSet<String>, StoreEr
 }
 
 /// Returns the scope of a list. The name of a list contains only the beginning of a long scope; its
-/// conversations contain all of it. Returns `None` if the list has no conversation left.
+/// conversations contain all of it. Returns `None` if no conversation of the list exists.
 async fn scope(
     settings: &Settings,
     name: &str,
