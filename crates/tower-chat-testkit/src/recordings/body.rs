@@ -72,7 +72,7 @@ fn decompressed(recorded: Vec<u8>, content_encoding: Option<&str>) -> Result<Vec
         Some("deflate") if std::str::from_utf8(&bytes).is_err() => {
             flate2::read::ZlibDecoder::new(&*bytes).read_to_end(&mut unpacked)
         }
-        // The recorder has decompressed the body and left the header.
+        // The recorder has decompressed the body, but has not removed the header.
         None | Some("" | "identity" | "gzip" | "deflate") => return Ok(bytes),
         Some(_) if std::str::from_utf8(&bytes).is_ok() => return Ok(bytes),
         Some(other) => return Err(format!("a body is compressed with {other}")),

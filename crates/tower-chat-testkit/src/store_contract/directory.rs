@@ -217,7 +217,7 @@ pub async fn usage_stops_at_the_largest_count(store: Store) {
 }
 
 /// The activity of staged writes is in the directory at once. A discard decrements the number of
-/// runs, and leaves the usage, because the calls were paid for.
+/// runs, but does not change the usage, because the calls were paid for.
 pub async fn staged_runs_are_in_the_directory_at_once(store: Store) {
     let [committed, discarded] = [key("committed"), key("discarded")];
     for key in [&committed, &discarded] {
@@ -281,7 +281,8 @@ pub async fn a_discarded_run_is_taken_off_the_count(store: Store) {
     assert_eq!(summary(&store, &key).await.runs, 2);
 }
 
-/// A prune leaves the number of runs, their usage, and the creation time of the conversation.
+/// A prune does not change the number of runs, their usage, and the creation time of the
+/// conversation.
 pub async fn a_prune_leaves_counts_and_usage(store: Store) {
     let key = key("pruned");
     let mut revision = Revision::ABSENT;
