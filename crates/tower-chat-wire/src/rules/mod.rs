@@ -15,7 +15,7 @@
 //! ```
 //! use tower_chat_core::{ChatRequest, Message, ToolCall, ToolResult};
 //! use tower_chat_wire::{body::BodyWire, rules::{ServiceRules, fit}};
-//! // The model wrote a call with a name and arguments that no service takes back.
+//! // The model wrote a call with a name and arguments that no service accepts.
 //! let history = vec![
 //!     Message::user("Is it cold?"),
 //!     Message::tool_calls([ToolCall::new("call_1", "get weather", r#"{"city": "Pa"#)]),
