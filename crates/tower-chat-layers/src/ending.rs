@@ -19,14 +19,13 @@ pub(crate) trait Ending: Send + 'static {
     /// Handles an update of the answer.
     fn record_update(&mut self, _update: &ChatUpdate) {}
 
-    /// Checks whether the next message of the answer may be stored, together with the messages before
-    /// it.
+    /// Checks whether the complete answer may be stored.
     ///
     /// # Errors
     ///
     /// Returns an error if it may not. The service call fails with this error, and nothing of the
     /// answer is stored.
-    fn check(&mut self, _message: &Message) -> Result<(), BoxError> {
+    fn check(&self, _answer: &[Arc<Message>]) -> Result<(), BoxError> {
         Ok(())
     }
 
@@ -43,11 +42,11 @@ pub(crate) trait Ending: Send + 'static {
 /// Returns the response, with the ending between its last update and its caller.
 pub(crate) async fn with_ending(
     response: Result<ChatResponse, BoxError>,
-    mut ending: impl Ending,
+    ending: impl Ending,
 ) -> Result<ChatResponse, BoxError> {
     let response = response.map(ChatResponse::try_into_answer).and_then(|response| {
         if let Ok(answer) = &response {
-            answer.messages.iter().try_for_each(|message| ending.check(message))?;
+            ending.check(&answer.messages)?;
         }
         Ok(response)
     });
@@ -106,13 +105,13 @@ impl<E: Ending> Streamed<E> {
             }
             match update {
                 Some(Ok(ChatUpdate::Message(message))) => {
-                    if let Some(Err(error)) = self.ending.as_mut().map(|it| it.check(&message)) {
-                        return self.failed(error).await;
-                    }
                     self.more_follows();
                     self.messages.push(message);
                 }
                 Some(Ok(ChatUpdate::Finish(finish))) => {
+                    if let Err(error) = self.ending.as_ref()?.check(&self.messages) {
+                        return self.failed(error).await;
+                    }
                     let messages = std::mem::take(&mut self.messages);
                     match self.ending.take()?.complete(Answer::new(messages, finish)).await {
                         Ok(answer) => {

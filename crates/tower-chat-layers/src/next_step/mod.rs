@@ -2,23 +2,24 @@
 //! so that the start of a tool or the end of the run is stored with the answer. Without such a layer
 //! below, the tool loop decides.
 
-mod call_count;
 mod call_rules;
 mod pending_calls;
 mod planned_call;
 
 use std::sync::Arc;
 
-use tower_chat_core::{ChatOptions, Message, RunHandle};
+use tower_chat_core::{ChatOptions, ConversationKey, Message, Part, RunHandle};
 
 pub use self::call_rules::UnknownTools;
 pub(crate) use self::{
-    call_count::{CallCount, TooManyCalls},
     call_rules::{CallRules, is_paused},
     pending_calls::pending_calls,
     planned_call::{Action, PlannedCall, Refusal, charge},
 };
-use crate::tool::{CallOfRun, Tools};
+use crate::{
+    ToolLoopError,
+    tool::{CallOfRun, Tools},
+};
 
 /// The maximum number of paused answers of one run that are continued. Anthropic pauses an answer after
 /// 10 calls of its own tools by default. The limit ends a run that would pause forever.
@@ -75,9 +76,26 @@ pub(crate) struct LoopPolicy {
 }
 
 impl LoopPolicy {
-    /// Returns a counter for the calls of the answer.
-    pub(crate) fn call_count(&self) -> CallCount {
-        CallCount::up_to(self.max_calls_per_answer)
+    /// Checks the number of calls in an answer, including those that a provider ran. The first layer
+    /// that would store the answer checks, so that nothing of an answer over the limit is stored. The
+    /// tool loop also checks before any tool runs, for stacks without such a layer.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ToolLoopError::TooManyCalls`] if there are more calls than the limit allows.
+    pub(crate) fn check(
+        &self,
+        answer: &[Arc<Message>],
+        conversation: Option<&ConversationKey>,
+    ) -> Result<(), ToolLoopError> {
+        let Some(limit) = self.max_calls_per_answer else { return Ok(()) };
+        let is_call = |part: &&Part| matches!(part, Part::ToolCall(_) | Part::ApprovalRequest(_));
+        let parts = answer.iter().flat_map(|message| &message.parts);
+        let calls = parts.filter(is_call).count();
+        if calls <= limit {
+            return Ok(());
+        }
+        Err(ToolLoopError::TooManyCalls { calls, limit, conversation: conversation.cloned() })
     }
 
     /// Returns the rules that decide who answers the calls of the answer.

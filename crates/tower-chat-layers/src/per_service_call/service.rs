@@ -172,14 +172,11 @@ impl Ending for CallEnding {
         }
     }
 
-    fn check(&mut self, message: &Message) -> Result<(), BoxError> {
+    fn check(&self, answer: &[Arc<Message>]) -> Result<(), BoxError> {
         match self {
             // The tool loop checks before the run ends.
             Self::WrittenAtEnd { .. } => Ok(()),
-            Self::Stored(call) => {
-                let checked = call.check(message);
-                Ok(checked.map_err(|too_many| too_many.in_conversation(Some(call.key())))?)
-            }
+            Self::Stored(call) => Ok(call.check(answer)?),
         }
     }
 

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    Answer, BoxError, ChatOptions, ChatUpdate, ConversationKey, EndedBy, HistoryOwner, Message,
-    Role, Usage,
+    Answer, BoxError, ChatOptions, ChatUpdate, EndedBy, HistoryOwner, Message, Role, Usage,
     store::{StoreError, author::Slot},
 };
 
@@ -17,9 +16,9 @@ use super::{
     service_id::Adopted,
 };
 use crate::{
-    PersistenceError, UnansweredInputs,
+    PersistenceError, ToolLoopError, UnansweredInputs,
     approval::request_approvals_of,
-    next_step::{CallCount, LoopPolicy, NextStep, TooManyCalls, pending_calls},
+    next_step::{LoopPolicy, NextStep, pending_calls},
     refusal::is_before_service,
     tool::{CallOfRun, PendingCall},
 };
@@ -34,8 +33,6 @@ pub(crate) struct OpenCall {
     options: Arc<ChatOptions>,
     /// How the tool loop decides the next step, if it has reported its policy.
     loop_policy: Option<LoopPolicy>,
-    /// The number of calls in the answer until now, if the tool loop limits them.
-    calls: Option<CallCount>,
     /// The streamed text of the answer, if the policy stores partial responses.
     streamed: Option<StreamedText>,
     progress: CallState,
@@ -77,7 +74,6 @@ impl OpenCall {
             ordinal,
             inputs,
             options,
-            calls: loop_policy.as_ref().map(LoopPolicy::call_count),
             loop_policy,
             streamed: keeps_text.then(StreamedText::default),
             progress: CallState::Waiting,
@@ -110,11 +106,6 @@ impl OpenCall {
         &self.inputs
     }
 
-    /// Returns the key of the conversation that the call extends.
-    pub(crate) fn key(&self) -> &ConversationKey {
-        self.run.key()
-    }
-
     /// Adds an update of the answer to the streamed text.
     pub(crate) fn record_update(&mut self, update: &ChatUpdate) {
         if let Some(streamed) = &mut self.streamed {
@@ -122,14 +113,14 @@ impl OpenCall {
         }
     }
 
-    /// Checks the number of calls in the answer, including the next message, against the limit of the
-    /// tool loop.
+    /// Checks the number of calls in the answer against the limit of the tool loop.
     ///
     /// # Errors
     ///
     /// Returns an error if the answer contains more calls than the loop allows.
-    pub(crate) fn check(&mut self, message: &Message) -> Result<(), TooManyCalls> {
-        self.calls.as_mut().map_or(Ok(()), |calls| calls.take(message))
+    pub(crate) fn check(&self, answer: &[Arc<Message>]) -> Result<(), ToolLoopError> {
+        let policy = self.loop_policy.as_ref();
+        policy.map_or(Ok(()), |policy| policy.check(answer, Some(self.run.key())))
     }
 
     /// Submits inputs and answer together before the first await, and waits until they are durable.

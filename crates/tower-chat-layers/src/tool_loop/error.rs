@@ -5,7 +5,6 @@ use std::{any::Any, error::Error, fmt, time::SystemTime};
 use tower_chat_core::{BoxError, ConversationKey, Retryability, is_verdict};
 
 use crate::{
-    next_step::TooManyCalls,
     policy::UnknownCall,
     tool::{Effect, ToolError},
     utc::Utc,
@@ -118,7 +117,7 @@ pub enum ToolLoopError {
     /// An answer of the model contains more calls than the loop allows. None of its calls was run, and
     /// nothing of the answer is stored.
     TooManyCalls {
-        /// The number of calls that had arrived when the answer was refused.
+        /// The number of calls in the answer.
         calls: usize,
         /// The allowed number of calls.
         limit: usize,
@@ -201,8 +200,8 @@ impl fmt::Display for ToolLoopError {
             ),
             Self::TooManyCalls { calls, limit, conversation } => write!(
                 f,
-                "the model's answer{} holds {calls} tool calls or more, and {limit} are allowed: allow more \
-                 by ToolLoop::max_calls_per_answer, or ask again",
+                "the model's answer{} holds {calls} tool calls, and {limit} are allowed: allow more by \
+                 ToolLoop::max_calls_per_answer, or ask again",
                 of_conversation(conversation.as_ref())
             ),
             Self::PersisterAbove { conversation } => write!(
@@ -224,14 +223,6 @@ impl fmt::Display for ToolLoopError {
 impl Error for ToolLoopError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(Retryability::from_retryable(self.is_retryable()).as_source())
-    }
-}
-
-impl TooManyCalls {
-    /// Returns the error of the layer that refuses the answer.
-    pub(crate) fn in_conversation(self, conversation: Option<&ConversationKey>) -> ToolLoopError {
-        let Self { calls, limit } = self;
-        ToolLoopError::TooManyCalls { calls, limit, conversation: conversation.cloned() }
     }
 }
 

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     Clock, PersistenceError,
     layers_below::LayersBelow,
-    next_step::{CallCount, PlannedCall},
+    next_step::PlannedCall,
     run::{Event, Run, RunOfLoop},
     tool::{RunContext, Tools},
     validate::check_not_empty,
@@ -117,7 +117,6 @@ pub(super) enum Phase {
 pub(super) struct Reading {
     pub(super) response: ChatResponse,
     pub(super) messages: Vec<Arc<Message>>,
-    pub(super) calls: CallCount,
     /// The text that was streamed after the last of `messages`.
     pub(super) text: String,
     /// No update is returned to the caller until the end of the response, because its calls may have to

@@ -9,7 +9,6 @@ use tower_chat_core::{
 use tower_service::Service;
 
 use super::{
-    ToolLoopError,
     begin::use_tools,
     rounds::{Phase, Reading, Rounds},
     stop::{unless_stopped, unless_stopped_in_call},
@@ -17,7 +16,7 @@ use super::{
 };
 use crate::{
     PersistenceError,
-    next_step::{CallCount, CallRules, LoopPolicy, MAX_PAUSES, NextStep, TooManyCalls},
+    next_step::{CallRules, LoopPolicy, MAX_PAUSES, NextStep},
     run::{HistoryBefore, Run, RunOfLoop, ServiceCall},
     tool::Tools,
     yielding::yield_if_large,
@@ -63,13 +62,6 @@ where
         }
         match response.try_into_answer() {
             Ok(Answer { messages, finish, .. }) => {
-                // A stored answer contains the calls of all rounds of its run, and is not limited.
-                let mut calls = (!self.is_stored_answer()).then(|| self.call_count());
-                for message in &messages {
-                    if let Some(calls) = &mut calls {
-                        self.too_many(calls.take(message))?;
-                    }
-                }
                 let messages = messages
                     .into_iter()
                     .map(|message| self.transcript.number(message, &self.clock))
@@ -80,8 +72,7 @@ where
             Err(response) => {
                 let messages = Vec::new();
                 let text = String::new();
-                let calls = self.call_count();
-                let reading = Reading { response, messages, calls, text, is_held: false };
+                let reading = Reading { response, messages, text, is_held: false };
                 self.phase = Phase::Reading(reading);
             }
         }
@@ -103,7 +94,6 @@ where
                 return self.answered(reading.messages, finish);
             }
             ChatUpdate::Message(message) => {
-                self.too_many(reading.calls.take(&message))?;
                 let message = self.transcript.number(message, &self.clock);
                 let has_calls = message.calls().next().is_some();
                 reading.is_held |= has_calls && self.tools.any_needs_approval();
@@ -175,11 +165,6 @@ impl<S> Rounds<S> {
         }
     }
 
-    /// Returns a counter for the calls of the next answer.
-    pub(super) fn call_count(&self) -> CallCount {
-        CallCount::up_to(self.settings.max_calls_per_answer)
-    }
-
     /// Returns whether the run has no round left and the model must answer without tools.
     pub(super) fn is_last_call(&self) -> bool {
         self.settings.max_rounds.is_some_and(|most| self.counters.rounds >= most.get())
@@ -189,13 +174,18 @@ impl<S> Rounds<S> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the run is stored at its end and the response names the service as the
-    /// history owner although a store is. No tool runs then, and no further service call is paid for.
+    /// Returns an error if the response contains more calls than allowed, or if the run is stored at its
+    /// end and the response names the service as the history owner although a store is. No tool runs
+    /// then, and no further service call is paid for.
     pub(super) fn answered(
         &mut self,
         messages: Vec<Arc<Message>>,
         mut finish: Box<Finish>,
     ) -> Result<(), BoxError> {
+        if !self.is_stored_answer() {
+            // A stored answer contains the calls of all rounds of its run, and is not limited.
+            self.loop_policy().check(&messages, self.context.conversation())?;
+        }
         let observes = |run: &&Run| run.is_written_at_end() && !run.log().has_persister();
         if let Some(run) = self.run.as_ref().filter(observes) {
             run.observe_answer(&Answer::new(messages.clone(), Finish::clone(&finish)), true)?;
@@ -268,10 +258,6 @@ impl<S> Rounds<S> {
     pub(super) fn stored_step(&self, answer: &[Arc<Message>]) -> Option<NextStep> {
         let ordinal = self.counters.service_calls.checked_sub(1)?;
         self.run.as_ref()?.log().step_after(ordinal, answer)
-    }
-
-    pub(super) fn too_many(&self, counted: Result<(), TooManyCalls>) -> Result<(), ToolLoopError> {
-        counted.map_err(|too_many| too_many.in_conversation(self.context.conversation()))
     }
 
     /// Returns whether the persister below has returned the stored answer of a run that was complete
