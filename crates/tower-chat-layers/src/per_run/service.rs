@@ -127,11 +127,8 @@ fn check(
         return Err(PersistenceError::BelowToolLoop { key: conversation.key, layer: LAYER }.into());
     }
     RunAncestry::check(request)?;
-    if lacks_persister(below)
-        && !request.options.is_background()
-        && settings.policy.fails_without_persister(mode)
-    {
-        return Err(PersistenceError::PersisterMissing { key: conversation.key }.into());
+    if lacks_persister(below) && !request.options.is_background() {
+        settings.policy.without_persister(&conversation.key, mode)?;
     }
     Ok(conversation)
 }

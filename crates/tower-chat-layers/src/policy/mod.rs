@@ -5,6 +5,8 @@ mod prices;
 
 use std::sync::Arc;
 
+use tower_chat_core::ConversationKey;
+
 pub use self::{
     journal::{
         JournalPolicy, OnDisconnect, OnOpenRun, OnRefusal, RunEnd, UnknownAnswer, UnknownCall,
@@ -13,7 +15,7 @@ pub use self::{
     prices::{Price, PriceList},
 };
 use crate::{
-    PersistenceMode,
+    PersistenceError, PersistenceMode,
     replay::{DanglingCalls, ReplayPolicy, Truncation},
     transcript::RepeatedTranscript,
 };
@@ -328,15 +330,24 @@ impl PersistencePolicy {
         self
     }
 
-    /// Returns whether a run of this mode fails if no layer below the tool loop stores it.
-    pub(crate) fn fails_without_persister(&self, mode: PersistenceMode) -> bool {
-        match mode {
+    /// Decides whether a run of this mode may continue although no layer below the tool loop stores it.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`PersistenceError::PersisterMissing`] if it may not.
+    pub(crate) fn without_persister(
+        &self,
+        key: &ConversationKey,
+        mode: PersistenceMode,
+    ) -> Result<(), PersistenceError> {
+        let fails = match mode {
             PersistenceMode::PerRun => false,
             PersistenceMode::PerServiceCall => {
                 self.missing_persister.unwrap_or_default() == MissingPersister::Fail
             }
             PersistenceMode::Journaled => true,
-        }
+        };
+        if fails { Err(PersistenceError::PersisterMissing { key: key.clone() }) } else { Ok(()) }
     }
 
     /// Sets how stored calls without a stored result are handled.

@@ -216,28 +216,15 @@ impl Run {
     /// [`MissingPersister::Fail`](crate::MissingPersister::Fail). Otherwise the missing layer is logged
     /// once per run.
     pub fn check_persister(&self) -> Result<(), PersistenceError> {
-        if !self.persists_below() {
-            return Ok(());
-        }
         let mut log = self.log();
-        if log.is_persister_reported {
+        if !self.persists_below() || log.is_persister_reported {
             return Ok(());
         }
-        let missing = self.persister_missing();
-        if self.fails_without_persister() {
-            return Err(missing);
-        }
-        let was_missed = std::mem::replace(&mut log.is_persister_missed, true);
-        drop(log);
-        if !was_missed {
-            tracing::warn!(conversation = %self.key(), "{missing}");
+        self.policy().without_persister(self.key(), self.mode())?;
+        if !std::mem::replace(&mut log.is_persister_missed, true) {
+            tracing::warn!(conversation = %self.key(), "{}", self.persister_missing());
         }
         Ok(())
-    }
-
-    /// Returns whether the run fails if no layer below the tool loop stores it.
-    pub(crate) fn fails_without_persister(&self) -> bool {
-        self.0.policy.fails_without_persister(self.0.mode)
     }
 
     pub(crate) fn persister_missing(&self) -> PersistenceError {

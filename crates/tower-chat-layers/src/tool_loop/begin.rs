@@ -260,8 +260,8 @@ where
         poll_fn(|cx| below.poll_ready(ready, cx)).await.map_err(Into::into)?;
     }
     let has_persister = below.holds(LayerKind::PerServiceCallPersistence);
-    if !has_persister && run.fails_without_persister() {
-        return Err(run.persister_missing().into());
+    if !has_persister {
+        run.policy().without_persister(run.key(), run.mode())?;
     }
     Ok(has_persister)
 }
