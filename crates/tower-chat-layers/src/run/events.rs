@@ -111,14 +111,8 @@ pub(super) enum Effect {
     Leave(Option<SystemTime>),
 }
 
-/// Updates the run log for an event and returns what must be written. `now` becomes the time of the
-/// messages that the event adds.
-pub(super) fn apply(
-    log: &mut RunLog,
-    policy: &PersistencePolicy,
-    now: Option<SystemTime>,
-    event: Event,
-) -> Effect {
+/// Updates the run log for an event and returns what must be written.
+pub(super) fn apply(log: &mut RunLog, policy: &PersistencePolicy, event: Event) -> Effect {
     let write = match event {
         Event::Begun { input } => begun(log, input),
         Event::Answered(answered) => Some(call_answered(log, policy, answered)),
@@ -132,13 +126,13 @@ pub(super) fn apply(
         }
         Event::ToolsNotRun { outcomes } => tools_not_run(log, outcomes),
         Event::ToolsDropped { calls } => tools_dropped(log, calls),
-        Event::ResultsUnsent { messages } => results_unsent(log, now, messages),
-        Event::Stopped { unsent, answer } => stopped(log, now, unsent, answer),
+        Event::ResultsUnsent { messages } => results_unsent(log, messages),
+        Event::Stopped { unsent, answer } => stopped(log, unsent, answer),
         Event::Completed { answer, before } => completed(log, policy, &answer, before),
         Event::FoundComplete { answer } => found_complete(log, policy, &answer),
         Event::InputRefused => input_refused(log),
         Event::EndedAsItStands { end, of_prior_calls } => ended(log, end, of_prior_calls),
-        Event::Left { cause } => return left(log, policy, now, cause),
+        Event::Left { cause } => return left(log, policy, cause),
     };
     write.map_or(Effect::Nothing, |write| Effect::Write(Box::new(write)))
 }
@@ -319,17 +313,13 @@ fn tools_dropped(log: &RunLog, calls: Vec<(CallOfRun, SystemTime)>) -> Option<Ru
 
 /// *The caller drops the response*, *a service call fails*. Stores the results of tools that have
 /// finished.
-fn results_unsent(
-    log: &RunLog,
-    now: Option<SystemTime>,
-    messages: Vec<Arc<Message>>,
-) -> Option<RunWrite> {
+fn results_unsent(log: &RunLog, messages: Vec<Arc<Message>>) -> Option<RunWrite> {
     match log.mode {
         PersistenceMode::PerRun => None,
         // Without a persister, the calls of these results are not stored.
         _ if log.is_persister_missed || messages.is_empty() => None,
         PersistenceMode::PerServiceCall | PersistenceMode::Journaled => {
-            Some(RunWrite::messages(log.number(log.conversation.taken, messages, now)))
+            Some(RunWrite::messages(messages))
         }
     }
 }
@@ -338,7 +328,6 @@ fn results_unsent(
 /// because the model must know the effects of its calls when the conversation continues.
 fn stopped(
     log: &mut RunLog,
-    now: Option<SystemTime>,
     unsent: Vec<Arc<Message>>,
     answer: Vec<Arc<Message>>,
 ) -> Option<RunWrite> {
@@ -355,7 +344,6 @@ fn stopped(
     let mut messages = log.not_stored_of(unsent);
     messages.extend(answer);
     messages.retain(|message| !log.is_taken(message));
-    let mut messages = log.number(log.conversation.taken, messages, now);
     log.mark_trailing_results(&mut messages);
     let (ends_run, ended_by) = (true, Some(EndedBy::Stop));
     Some(RunWrite { close, ends_run, ended_by, ..RunWrite::messages(messages) })
@@ -447,18 +435,13 @@ fn ended(log: &mut RunLog, end: RunEnd, of_prior_calls: OfPriorCalls) -> Option<
 
 /// *The caller drops the response*, *its task is aborted*, *a timeout fires*, *a service call fails*,
 /// *an answer is cut off, and `with_partial_text` is set*.
-fn left(
-    log: &mut RunLog,
-    policy: &PersistencePolicy,
-    now: Option<SystemTime>,
-    cause: LeaveCause,
-) -> Effect {
+fn left(log: &mut RunLog, policy: &PersistencePolicy, cause: LeaveCause) -> Effect {
     let write = match log.mode {
         PersistenceMode::PerRun => None,
         PersistenceMode::PerServiceCall => log.partial_text.take().map(|text| {
             let mut messages = log.calls.unanswered().to_vec();
             messages.push(Arc::new(partial_message(&text)));
-            RunWrite::messages(log.number(log.conversation.taken, messages, now))
+            RunWrite::messages(messages)
         }),
         PersistenceMode::Journaled => {
             let end = match (cause, policy.journal.on_disconnect) {

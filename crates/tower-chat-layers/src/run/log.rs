@@ -197,6 +197,21 @@ impl RunLog {
         }
     }
 
+    /// Counts messages as messages of the run, and numbers them unless the store does.
+    pub(super) fn push(
+        &mut self,
+        messages: Vec<Arc<Message>>,
+        is_numbered_by_store: bool,
+        now: Option<SystemTime>,
+    ) -> Vec<Arc<Message>> {
+        let first = self.conversation.taken;
+        self.conversation.taken += messages.len();
+        match is_numbered_by_store {
+            true => messages,
+            false => self.number(first, messages, now),
+        }
+    }
+
     /// Sets the ids of messages, with indices from `first` on, and sets `added_at` to `now` where it is
     /// missing.
     pub(super) fn number(

@@ -87,7 +87,7 @@ impl Run {
     ///
     /// Returns an error if the write fails.
     pub(crate) async fn write_beside(&self, event: Event) -> Result<(), PersistenceError> {
-        let effect = apply(&mut self.log(), self.policy(), self.now(), event);
+        let effect = apply(&mut self.log(), self.policy(), event);
         let Effect::Write(write) = effect else { return Ok(()) };
         let slot = self.reserve_beside().await?;
         let submission = self.submit(&mut self.log(), slot, *write).0;

@@ -82,7 +82,7 @@ impl Run {
         slot: Result<Slot, StoreError>,
         event: Event,
     ) -> (Submission, Option<Write>) {
-        match apply(log, self.policy(), self.now(), event) {
+        match apply(log, self.policy(), event) {
             Effect::Nothing => (Submission::nothing(), None),
             Effect::Write(write) => self.submit(log, slot, *write),
             Effect::Leave(until) => {
@@ -153,8 +153,7 @@ impl Run {
     ) -> (Submission, Option<Write>) {
         let service_id = write.adopted.take().and_then(|it| log.conversation.adopt(it));
         let next = log.conversation.next_id(self.id());
-        log.conversation.taken += write.messages.len();
-        let taken = std::mem::take(&mut write.messages);
+        let taken = log.push(std::mem::take(&mut write.messages), write.is_as_stored, self.now());
         let mut messages = match write.is_as_stored {
             true => taken.clone(),
             false => log.conversation.recording.select(taken.clone(), &log.conversation.replay),
@@ -203,8 +202,7 @@ impl Run {
             && let Some(marker) =
                 log.mark_end(messages, &write.last_response, &mut stored, &mut records)
         {
-            let marker = log.number(log.conversation.taken, vec![Arc::new(marker)], self.now());
-            log.conversation.taken += marker.len();
+            let marker = log.push(vec![Arc::new(marker)], false, self.now());
             stored.extend(marker.iter().cloned());
             messages.extend(marker);
         }

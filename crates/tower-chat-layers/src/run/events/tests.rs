@@ -50,13 +50,13 @@ fn take(log: &mut RunLog, effect: Effect) -> String {
         journal.leave_until(*until);
     }
     let Effect::Write(write) = effect else { return wording };
-    let RunWrite { messages, left_out, close, starts, outcomes, .. } = *write;
+    let RunWrite { messages, left_out, close, starts, outcomes, is_as_stored, .. } = *write;
+    let messages = log.push(messages, is_as_stored, None);
     let revision = log.conversation.revision;
     let truncation = Truncation::default();
     let mut records = log.compose(&messages, &left_out, None, truncation).records;
     log.outcome_rows(&outcomes, truncation, &mut records);
     log.start_rows(&starts, &messages, (UNIX_EPOCH, HeldUntil(None)), &mut records);
-    log.conversation.taken += messages.len();
     messages.iter().for_each(|message| log.conversation.replay.push(message));
     let id = log.conversation.next_id(log.run);
     let write = Write::new(ConversationKey::new("a", "b"), id, revision, messages.clone());
@@ -118,11 +118,11 @@ fn row_by(
         let mut log = log(mode);
         for event in before {
             let event = event(&log);
-            let effect = apply(&mut log, policy, None, event);
+            let effect = apply(&mut log, policy, event);
             take(&mut log, effect);
         }
         let event = event(&log);
-        summary(&apply(&mut log, policy, None, event))
+        summary(&apply(&mut log, policy, event))
     })
 }
 
@@ -219,7 +219,7 @@ fn a_whole_run_leaves_out_results_at_its_end() {
         let (step, first_calls) = (None, Vec::new());
         let answered = Answered { messages, answer, adopted, step, first_calls, ended_by };
         let policy = PersistencePolicy::default();
-        summary(&apply(&mut log, &policy, None, Event::Answered(answered)))
+        summary(&apply(&mut log, &policy, Event::Answered(answered)))
     };
     let by_tool = ended_by(Some(EndedBy::Tool));
     assert_eq!(by_tool, "q, calls, apart r1r2, ends, by Tool");
@@ -258,9 +258,9 @@ fn what_another_attempt_at_a_call_has_submitted_is_not_submitted_again() {
         text: None,
         kept: UnansweredInputs::All,
     };
-    let first = apply(&mut log, &policy, None, attempt());
+    let first = apply(&mut log, &policy, attempt());
     assert_eq!(take(&mut log, first), "q");
-    assert_eq!(summary(&apply(&mut log, &policy, None, attempt())), "-");
+    assert_eq!(summary(&apply(&mut log, &policy, attempt())), "-");
 }
 
 #[test]
@@ -358,7 +358,7 @@ fn nothing_is_stored_of_a_run_whose_calls_no_layer_has_stored() {
         Event::ResultsUnsent { messages: vec![results().into()] },
         Event::ToolsDropped { calls },
     ] {
-        assert_eq!(summary(&apply(&mut log, &policy, None, event)), "-");
+        assert_eq!(summary(&apply(&mut log, &policy, event)), "-");
     }
 }
 
@@ -434,7 +434,7 @@ impl Generated {
     }
 
     fn apply(&mut self, event: Event) {
-        let effect = apply(&mut self.log, &PersistencePolicy::default(), None, event);
+        let effect = apply(&mut self.log, &PersistencePolicy::default(), event);
         take(&mut self.log, effect);
     }
 
