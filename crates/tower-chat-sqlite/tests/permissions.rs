@@ -1,5 +1,5 @@
-//! Tests of files and folders without permission to write or read, as a user to whom permissions
-//! apply.
+//! Tests of files and folders without permission to write or read. The tests run as a user other than
+//! root, because permissions do not restrict root.
 //!
 //! These tests have a process of their own: a child that another test spawns while the program is
 //! copied would inherit the open copy, and Linux executes no file that is open for writing.
@@ -35,7 +35,7 @@ fn is_held_to_permissions() -> bool {
     fs::OpenOptions::new().write(true).open(file.path()).is_err()
 }
 
-/// Runs a test of this binary as a user to whom permissions apply: this one, or `nobody`.
+/// Runs a test of this binary as the current user, or as `nobody` if the current user is root.
 fn run_held(test: &str) {
     /// Serializes the copies. A child that another test spawns meanwhile would have the copy open
     /// for writing, and Linux executes no such file.
