@@ -1,7 +1,7 @@
-//! Two stores that wrap a slow `tower-chat` store: [`CachingStore`] caches its conversations in
-//! memory, and [`WriteBehindStore`] gathers its writes.
+//! [`CachingStore`]: a store that wraps another `tower-chat` store and caches its conversations in
+//! memory.
 //!
-//! Each wraps any [`HistoryStore`](tower_chat_core::store::HistoryStore), and is one itself:
+//! It wraps any [`HistoryStore`](tower_chat_core::store::HistoryStore), and is one itself:
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -51,9 +51,6 @@
 //! is done once. Layers and clones share one cache: create one, and clone it. Two caches around
 //! clones of one store do not notice each other's writes, unless they revalidate.
 //!
-//! If writes are slow too, and losing the last fraction of a second is acceptable, put a
-//! [`WriteBehindStore`] inside the cache, and inside an encrypting store.
-//!
 //! The cache contains plaintext. After the key of a conversation was erased, remove the
 //! conversation with [`CachingStore::forget`].
 
@@ -69,13 +66,11 @@ mod submission;
 mod sync;
 mod telemetry;
 mod weight;
-mod write_behind;
 
 pub use self::{
     options::{CacheOptions, Revalidation},
     statistics::CacheStatistics,
     store::CachingStore,
-    write_behind::WriteBehindStore,
 };
 
 #[cfg(all(test, shuttle))]

@@ -1,15 +1,10 @@
-//! Telemetry of a cache and of a write-behind store.
-
-use std::time::Duration;
+//! Telemetry of a cache.
 
 use tower_chat_core::{
     ConversationKey,
     telemetry::{
         GaugeGuard,
-        metric::{
-            CACHE_BYTES, CACHE_ENTRIES, CACHE_EVICTIONS, CACHE_LOADS, FLUSH_DURATION, FLUSH_WRITES,
-            UNSTORED_WRITES, label,
-        },
+        metric::{CACHE_BYTES, CACHE_ENTRIES, CACHE_EVICTIONS, CACHE_LOADS, label},
     },
 };
 
@@ -34,16 +29,4 @@ pub(crate) fn evicted(key: &ConversationKey) {
 pub(crate) fn cached(bytes: u64) -> Vec<GaugeGuard> {
     let guards = [CACHE_ENTRIES.hold(1, &[]), CACHE_BYTES.hold(bytes, &[])];
     guards.into_iter().flatten().collect()
-}
-
-/// Counts writes that are acknowledged and not stored in a gauge, until the guard is dropped.
-pub(crate) fn unstored(writes: usize) -> Option<GaugeGuard> {
-    UNSTORED_WRITES.hold(writes as u64, &[])
-}
-
-/// Records that gathered writes were stored.
-pub(crate) fn flushed(key: &ConversationKey, writes: usize, duration: Duration) {
-    FLUSH_WRITES.record_count(writes as u64, &[]);
-    FLUSH_DURATION.record(duration.as_secs_f64(), &[]);
-    event!(conversation = %key, writes, ?duration, "gathered writes were stored");
 }

@@ -1,16 +1,15 @@
-//! Tests of the metrics of a cache and of a write-behind store. They need their own process,
-//! because the thread of the write-behind store records for the process.
+//! Tests of the metrics of a cache. They need their own process, because they record for the
+//! process.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use tokio::sync::Mutex;
-use tower_chat_cache::{CacheOptions, CachingStore, Revalidation, WriteBehindStore};
+use tower_chat_cache::{CacheOptions, CachingStore, Revalidation};
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, MessageId, RunId,
     store::{HistoryStore, Revision, author::Write},
-    telemetry::metric,
 };
 use tower_chat_testkit::RecordedMetrics;
 
@@ -91,27 +90,4 @@ async fn an_answer_after_a_comparison_with_the_store_is_counted_as_such() {
             "tower_chat.cache.loads{tower_chat.cache.result=revalidated} 1",
         ]
     );
-}
-
-#[tokio::test]
-async fn a_write_behind_store_tells_what_it_has_not_stored_and_what_it_stores_together() {
-    let (_alone, metrics) = (ALONE.lock().await, recorded());
-    let store = WriteBehindStore::new(MemoryStore::new(), Duration::from_secs(100_000));
-    // The first write is not gathered, because the revision before it is unknown.
-    let mut revision = append(&store, 8, Revision::ABSENT, "at once").await;
-    for text in ["later", "with it"] {
-        revision = append(&store, 8, revision, text).await;
-    }
-    let unstored = "tower_chat.write_behind.unstored_writes";
-    assert_eq!(metrics.lines(), [format!("{unstored} = 2")]);
-    store.flush().await.unwrap();
-    assert_eq!(
-        metrics.lines(),
-        [
-            "tower_chat.write_behind.flush.duration 1 values".to_owned(),
-            "tower_chat.write_behind.flush.writes 1 values".to_owned(),
-            format!("{unstored} = 0"),
-        ]
-    );
-    assert_eq!(metrics.values(metric::FLUSH_WRITES.name()), [2.0]);
 }

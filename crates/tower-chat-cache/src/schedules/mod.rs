@@ -1,7 +1,6 @@
-//! Tests of the cache and of write-behind under many schedules, which shuttle chooses.
+//! Tests of the cache under many schedules, which shuttle chooses.
 
 mod single_flight;
-mod write_behind;
 
 use std::sync::{
     Arc,

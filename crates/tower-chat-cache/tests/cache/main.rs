@@ -1,4 +1,4 @@
-//! Tests of the caches: the rules of stores, fewer reads, and gathered writes.
+//! Tests of the cache: the rules of stores, and fewer reads.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
 mod bounds;
@@ -10,4 +10,3 @@ mod runs;
 mod single_flight;
 mod store_contract;
 mod what_is_kept;
-mod write_behind;

@@ -2,13 +2,12 @@
 //!
 //! The whole contract runs over the memory store for the two settings with code of their own: a
 //! cache that reads the head before it returns an entry, and one that does not. A cache over
-//! SQLite, a small cache, one that reads the head only after some time, and write-behind inside a
-//! cache share all code with these two. These four run only the tests that a stale or missing cache
-//! entry would fail.
+//! SQLite, a small cache, and one that reads the head only after some time share all code with these
+//! two. These three run only the tests that a stale or missing cache entry would fail.
 
 use std::time::Duration;
 
-use tower_chat_cache::{CacheOptions, CachingStore, Revalidation, WriteBehindStore};
+use tower_chat_cache::{CacheOptions, CachingStore, Revalidation};
 use tower_chat_core::MemoryStore;
 use tower_chat_sqlite::SqliteStore;
 
@@ -96,29 +95,4 @@ mod over_sqlite {
         let folder = tempfile::tempdir().unwrap();
         CachingStore::new(SqliteStore::open(folder.path().join("chat.db")).await.unwrap())
     );
-}
-
-/// The writes stay in memory until an operation needs them in the inner store.
-mod write_behind {
-    use super::*;
-
-    tower_chat_testkit::store_contract!(
-        WriteBehindStore::new(MemoryStore::new(), Duration::from_secs(100_000));
-        one_runtime: "the store inside runs on both"
-    );
-}
-
-mod write_behind_at_once {
-    use super::*;
-
-    promises_of_an_entry!(WriteBehindStore::new(MemoryStore::new(), Duration::ZERO));
-}
-
-mod write_behind_in_a_cache {
-    use super::*;
-
-    promises_of_an_entry!(CachingStore::with_options(
-        WriteBehindStore::new(MemoryStore::new(), Duration::from_millis(1)),
-        never(),
-    ));
 }

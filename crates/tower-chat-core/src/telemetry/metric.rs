@@ -123,11 +123,4 @@ metrics! {
         "The number of conversations in a cache.";
     CACHE_BYTES: Gauge = "tower_chat.cache.size", Bytes,
         "The size of the conversations in a cache, without their keys.";
-
-    UNSTORED_WRITES: Gauge = "tower_chat.write_behind.unstored_writes", Count,
-        "The number of writes that a write-behind store acknowledged and has not stored yet.";
-    FLUSH_WRITES: Histogram = "tower_chat.write_behind.flush.writes", Count,
-        "The number of gathered writes of a conversation that were stored together.";
-    FLUSH_DURATION: Histogram = "tower_chat.write_behind.flush.duration", Seconds,
-        "The duration of storing the gathered writes of a conversation.";
 }

@@ -1,38 +1,29 @@
 //! Tests with outer and inner stores.
 
 use std::{
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, SystemTime},
+    sync::{Arc, OnceLock},
+    time::SystemTime,
 };
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
-use tower_chat_cache::{CacheOptions, CachingStore, Revalidation, WriteBehindStore};
+use tower_chat_cache::{CacheOptions, CachingStore, Revalidation};
 use tower_chat_core::{
-    ConversationKey, MemoryStore, Message, MessageId, RunId,
+    MemoryStore, Message, MessageId, RunId,
     store::{
         self, HistoryStore, Lease, Revision,
         author::{Close, Slot, Staged, Ticket, Write},
     },
 };
-use tower_chat_encrypted::{
-    EncryptedStore, EncryptionError, ErasableKeys, KeyError, KeyProvider, MasterKeys, SecretKey,
-};
+use tower_chat_encrypted::{EncryptedStore, EncryptionError, ErasableKeys, KeyError};
 
 use crate::common::{append, encryption_error, key, keys, write};
-
-/// A delay that does not pass during the test.
-const NEVER: Duration = Duration::MAX;
 
 #[tokio::test]
 async fn a_conversation_whose_key_was_erased_and_that_the_cache_forgot_cannot_be_read() {
     for revalidation in [Revalidation::Never, Revalidation::Always] {
         let (inner, erasable) = (MemoryStore::new(), ErasableKeys::new());
-        let behind = WriteBehindStore::new(inner.clone(), NEVER);
-        let encrypted = EncryptedStore::new(behind, erasable.clone());
+        let encrypted = EncryptedStore::new(inner.clone(), erasable.clone());
         let options = CacheOptions::new().with_revalidation(revalidation);
         let store = CachingStore::with_options(encrypted, options);
         let mut at = Revision::ABSENT;
@@ -42,7 +33,6 @@ async fn a_conversation_whose_key_was_erased_and_that_the_cache_forgot_cannot_be
         assert_eq!(store.load(&key()).await.unwrap().messages.len(), 2);
         append(&store, write(&key(), at, [Message::user("secret 3")])).await;
 
-        // The last write was gathered, and is sealed already.
         assert!(erasable.erase(&key()));
         store.forget(&key());
         store.flush().await.unwrap();
@@ -53,47 +43,6 @@ async fn a_conversation_whose_key_was_erased_and_that_the_cache_forgot_cannot_be
         assert_eq!(stored.messages.len(), 3);
         assert!(!format!("{stored:?}").contains("secret"));
     }
-}
-
-/// A provider that fetches keys over a network, and caches them for a while.
-#[derive(Clone)]
-struct Remote {
-    keys: MasterKeys,
-    is_at_hand: Arc<AtomicBool>,
-}
-
-#[async_trait]
-impl KeyProvider for Remote {
-    async fn writing_key(
-        &self,
-        conversation: &ConversationKey,
-    ) -> Result<(Arc<str>, SecretKey), KeyError> {
-        if !self.is_at_hand.load(Ordering::SeqCst) {
-            tokio::task::yield_now().await;
-            self.is_at_hand.store(true, Ordering::SeqCst);
-        }
-        self.keys.writing_key(conversation).await
-    }
-
-    async fn key(&self, conversation: &ConversationKey, id: &str) -> Result<SecretKey, KeyError> {
-        self.keys.key(conversation, id).await
-    }
-}
-
-#[tokio::test]
-async fn gathered_writes_whose_key_has_gone_are_stored_once_somebody_has_fetched_it() {
-    let inner = MemoryStore::new();
-    let is_at_hand = Arc::new(AtomicBool::new(true));
-    let remote = Remote { keys: keys(), is_at_hand: is_at_hand.clone() };
-    let store = WriteBehindStore::new(EncryptedStore::new(inner.clone(), remote), NEVER);
-    let at = append(&store, write(&key(), Revision::ABSENT, [Message::user("1")])).await;
-    append(&store, write(&key(), at, [Message::user("2")])).await;
-    is_at_hand.store(false, Ordering::SeqCst);
-
-    let error = store.flush().await.unwrap_err();
-    assert!(matches!(encryption_error(&error), EncryptionError::KeyNotAtHand { .. }));
-    store.flush().await.unwrap();
-    assert_eq!(inner.load(&key()).await.unwrap().messages.len(), 2);
 }
 
 /// A store in which another task reads the conversation while a write is submitted and not stored.

@@ -8,10 +8,12 @@ use tower::{Service, ServiceExt};
 use tower_chat::{
     BoxError, ChatPipeline, ChatRequest, Conversation, ConversationKey, Message, Part,
     PersistenceMode, RunId, ToolCall, ToolDefinition, ToolOutput, Tools,
-    store::{HistoryStore, Keep, StoreError},
+    store::{
+        self, HistoryStore, Keep, Revision, StoreError,
+        author::{Slot, Ticket, Write},
+    },
     tool_fn,
 };
-use tower_chat_cache::WriteBehindStore;
 use tower_chat_sqlite::{Backup, Durability, SqliteStore};
 use tower_chat_testkit::{Rng, ScriptedModel, Step};
 
@@ -64,6 +66,23 @@ impl Plan {
     }
 }
 
+/// A planted fault: a store that acknowledges a write when it is submitted.
+struct EarlyStore(SqliteStore);
+
+impl store::StoreWrapper for EarlyStore {
+    type Inner = SqliteStore;
+
+    fn inner(&self) -> &SqliteStore {
+        &self.0
+    }
+
+    fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
+        let expected = writes.last().map_or(Revision::ABSENT, Write::result);
+        drop(self.0.append(slot, writes));
+        Ticket::done(Ok(expected))
+    }
+}
+
 /// Runs the workload in this process.
 pub(super) fn run(arguments: &WorkloadArguments) -> Result<(), BoxError> {
     let notes = Notes::create(&arguments.notes)?;
@@ -79,7 +98,7 @@ async fn phases(arguments: &WorkloadArguments, notes: &Notes) -> Result<(), BoxE
         let opened = SqliteStore::options().with_durability(plan.durability());
         let sqlite = opened.open(&path).await?;
         let inner: Arc<dyn HistoryStore> = match arguments.early {
-            true => Arc::new(WriteBehindStore::new(sqlite.clone(), Duration::from_millis(20))),
+            true => Arc::new(EarlyStore(sqlite.clone())),
             false => Arc::new(sqlite.clone()),
         };
         let store = Noted { inner, notes: notes.clone() };
