@@ -43,9 +43,7 @@ pub struct ChatOptions {
     pub continuation: Option<String>,
     /// Options of one provider, which are sent to it unchanged.
     pub extra: Map<String, Value>,
-    /// The integers that the values above round, from the body that these options were parsed from.
-    /// A body of the same wire is written with all their digits.
-    pub exact_numbers: ExactNumbers,
+    pub(crate) exact_numbers: ExactNumbers,
 }
 
 impl ChatOptions {
@@ -130,6 +128,12 @@ impl ChatOptions {
     pub fn with_extra(mut self, extra: impl IntoIterator<Item = (String, Value)>) -> Self {
         self.extra = extra.into_iter().collect();
         self
+    }
+
+    /// Returns the integers that the values of these options round, from the body that the options
+    /// were parsed from. A body of the same wire is written with all their digits.
+    pub fn exact_numbers(&self) -> &ExactNumbers {
+        &self.exact_numbers
     }
 
     /// Sets the integers that the values round.

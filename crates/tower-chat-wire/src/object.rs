@@ -80,7 +80,7 @@ pub(crate) fn to_value(value: &RawJson) -> Value {
 pub(crate) fn to_object(fields: &Map<String, Value>, options: &ChatOptions) -> Object {
     let fields = fields.iter().map(|(name, value)| (name.clone(), raw(value)));
     let mut fields: Object = fields.collect();
-    options.exact_numbers.restore(&mut fields);
+    options.exact_numbers().restore(&mut fields);
     fields
 }
 

@@ -52,9 +52,7 @@ pub struct Finish {
     pub changes: Vec<Change>,
     /// Further data of the provider about the answer as a whole.
     pub metadata: Map<String, Value>,
-    /// The integers that `metadata` rounds, from the body of a whole answer. A body of the same
-    /// wire is written with all their digits.
-    pub exact_numbers: ExactNumbers,
+    pub(crate) exact_numbers: ExactNumbers,
 }
 
 impl Finish {
@@ -66,6 +64,19 @@ impl Finish {
     /// Creates an end with the reason [`FinishReason::Stop`].
     pub fn stop() -> Self {
         Self::new(FinishReason::Stop)
+    }
+
+    /// Returns the integers that `metadata` rounds, from the body of a whole answer. A body of the
+    /// same wire is written with all their digits.
+    pub fn exact_numbers(&self) -> &ExactNumbers {
+        &self.exact_numbers
+    }
+
+    /// Sets the integers that `metadata` rounds.
+    #[must_use]
+    pub fn with_exact_numbers(mut self, exact_numbers: ExactNumbers) -> Self {
+        self.exact_numbers = exact_numbers;
+        self
     }
 
     /// Sets the tokens of the answer.

@@ -102,7 +102,7 @@ fn with_extra(value: Value) -> CacheKey {
 fn what_the_model_is_asked_is_in_the_key() {
     let exact = |json: &str| {
         let numbers = ExactNumbers::of(json);
-        with_options(|it| it.exact_numbers = numbers)
+        with_options(|it| *it = it.clone().with_exact_numbers(numbers))
     };
     let changed = [
         ("nothing", full().cache_key()),

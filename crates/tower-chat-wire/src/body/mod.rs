@@ -25,7 +25,7 @@ mod openai_chat;
 mod openai_responses;
 mod tool;
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use serde_json::Value;
 use tower_chat_core::{
@@ -97,7 +97,8 @@ impl BodyWire {
         };
         let numbers = ExactNumbers::of_fields(body, |name| !CONVERSATION.contains(&name));
         if !numbers.is_empty() {
-            Arc::make_mut(&mut request.options).exact_numbers = numbers;
+            let options = Arc::make_mut(&mut request.options);
+            *options = mem::take(options).with_exact_numbers(numbers);
         }
         Ok(request)
     }
@@ -197,7 +198,7 @@ impl BodyWire {
             Self::Cohere => cohere::parse_answer(body)?,
             Self::Ollama => ollama::parse_answer(body)?,
         };
-        answer.finish.exact_numbers = ExactNumbers::of(body);
+        *answer.finish = mem::take(&mut *answer.finish).with_exact_numbers(ExactNumbers::of(body));
         context.complete(&mut answer);
         Ok(answer)
     }
@@ -265,7 +266,7 @@ impl BodyWire {
             Self::Cohere => cohere::render_answer(message, finish),
             Self::Ollama => ollama::render_answer(message, finish),
         };
-        let numbers = &finish.exact_numbers;
+        let numbers = finish.exact_numbers();
         if numbers.is_empty() {
             return body;
         }
