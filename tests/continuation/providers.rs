@@ -6,8 +6,7 @@ use tower_chat_providers::{
     Anthropic, Bedrock, Cohere, CompatibleService, Gemini, Mistral, Ollama, OpenAiChat,
     OpenAiResponses, Provider as Api, ProviderClient, ReqwestTransport, Vertex,
 };
-use tower_chat_testkit::recordings::Exchange;
-use tower_chat_wire::validate::Wire;
+use tower_chat_testkit::{recordings::Exchange, validate::Wire};
 
 /// A boxed model client.
 pub(crate) type Model = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;

@@ -4,7 +4,7 @@
 use aws_smithy_eventstream::frame::write_message_to;
 use aws_smithy_types::event_stream::{Header, HeaderValue, Message};
 use serde_json::{Value, json};
-use tower_chat_wire::validate::Wire;
+use tower_chat_testkit::validate::Wire;
 
 /// The name of the called tool.
 pub(crate) const TOOL: &str = "f";

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use tower_chat::{MemoryStore, PersistenceMode, store::HistoryStore};
-use tower_chat_wire::validate::validate;
+use tower_chat_testkit::validate::validate;
 
 use crate::continuation::{
     conversation::{Recorded, Turn},

@@ -18,10 +18,8 @@ use tower_chat::{
     tool::{ToolContext, ToolOutput, tool_fn},
     validate::validate_messages,
 };
-use tower_chat_wire::{
-    openai_chat::{self, Audience},
-    validate::{Wire, validate},
-};
+use tower_chat_testkit::validate::{Wire, validate};
+use tower_chat_wire::openai_chat::{self, Audience};
 use tower_service::Service;
 
 use crate::faults::{

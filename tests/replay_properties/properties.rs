@@ -11,10 +11,8 @@ use tower_chat::{
     replay::{DanglingCalls, FinishTimes, Replay, ReplayContext, ReplayPolicy},
     validate::validate_messages,
 };
-use tower_chat_wire::{
-    openai_chat::{self, Audience},
-    validate::{Wire, validate},
-};
+use tower_chat_testkit::validate::{Wire, validate};
+use tower_chat_wire::openai_chat::{self, Audience};
 
 use crate::replay_properties::{
     case::Case,

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 use tower_chat::Message;
+use tower_chat_testkit::validate::Wire;
 use tower_chat_wire::{
     anthropic,
     gemini::{self, Unsigned},
     openai_chat::{self, Audience},
     openai_responses,
-    validate::Wire,
 };
 
 /// The wires with a codec.

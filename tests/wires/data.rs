@@ -1,8 +1,7 @@
 //! The recorded data.
 
 use serde_json::Value;
-use tower_chat_testkit::recordings::Recordings;
-use tower_chat_wire::validate::Wire;
+use tower_chat_testkit::{recordings::Recordings, validate::Wire};
 
 use crate::wires::codec::WIRES;
 

@@ -1,7 +1,7 @@
 //! The allowed differences between a replayed history and the recorded one.
 
 use serde_json::Value;
-use tower_chat_wire::validate::Wire;
+use tower_chat_testkit::validate::Wire;
 
 /// The difference between a replayed history and the request in which it was recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use tower_chat::{Messages, format};
-use tower_chat_wire::{
-    openai_chat::with_mistral_ids,
-    validate::{Wire, validate},
-};
+use tower_chat_testkit::validate::{Wire, validate};
+use tower_chat_wire::openai_chat::with_mistral_ids;
 
 use crate::wires::{
     codec::{WIRES, render},

@@ -9,7 +9,7 @@ use tower_chat::{
     store::{HistoryStore, Revision, author::Write},
 };
 use tower_chat_sqlite::SqliteStore;
-use tower_chat_wire::validate::{Wire, validate};
+use tower_chat_testkit::validate::{Wire, validate};
 
 use crate::wires::{
     codec::{conversation, parse, render},

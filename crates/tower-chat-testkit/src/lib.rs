@@ -42,6 +42,8 @@
 //! - [`Rng`] generates the same random numbers in every run;
 //! - [`store_contract!`] tests every rule of
 //!   [`HistoryStore`](tower_chat_core::store::HistoryStore), with one line in the crate of a store;
+//! - [`validate`] checks whether a provider would accept a request body, and shares no code with the
+//!   renderers of these crates;
 //! - `recordings`, with the feature of that name, reads recorded HTTP exchanges and conversations;
 //! - `server`, with the feature of that name, starts throwaway database servers.
 //!
@@ -62,6 +64,7 @@ mod scripted_model;
 pub mod server;
 mod skipped;
 pub mod store_contract;
+pub mod validate;
 
 pub use self::{
     cases::Cases,

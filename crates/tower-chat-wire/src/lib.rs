@@ -5,7 +5,6 @@
 //! use tower_chat_wire::{
 //!     body::BodyWire,
 //!     openai_chat,
-//!     validate::{self, Wire},
 //! };
 //!
 //! // A history in the format of one provider ...
@@ -21,7 +20,7 @@
 //! // ... is a request to another one, which would accept it.
 //! let request = tower_chat_core::ChatRequest::new(messages);
 //! let body = BodyWire::Anthropic.render_request(&request)?;
-//! validate::validate(Wire::Anthropic, &body)?;
+//! tower_chat_testkit::validate::validate(tower_chat_testkit::validate::Wire::Anthropic, &body)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -37,7 +36,6 @@
 //! - [`rules`]: the rules of services beyond their wire format, and the changes that make a conversation
 //!   conform to them.
 //! - [`stream`]: limits, framing and accumulators of streamed answers, for model clients.
-//! - [`validate`]: checks whether a provider would accept a conversation.
 //! - `codec`, with the feature `codec`: codecs of JSON bodies for `tower_chat::adapt`.
 
 mod answer_error;
@@ -63,7 +61,6 @@ mod request_fields;
 pub mod rules;
 pub mod stream;
 mod text_parts;
-pub mod validate;
 
 pub use self::{
     answer_error::{AnswerError, is_refusal_retryable},

@@ -2,11 +2,13 @@
 
 use serde_json::Value;
 use tower_chat::{ChatRequest, Messages};
-use tower_chat_testkit::Rng;
+use tower_chat_testkit::{
+    Rng,
+    validate::{Wire, validate},
+};
 use tower_chat_wire::{
     body::BodyWire,
     stream::{Limits, check_depth},
-    validate::{Wire, validate},
 };
 
 use super::{

@@ -11,11 +11,11 @@ use tower_chat::{
     store::{HistoryStore, InvocationQuery},
     validate::validate_messages,
 };
-use tower_chat_testkit::{ScriptedModel, Step};
-use tower_chat_wire::{
-    body::BodyWire,
+use tower_chat_testkit::{
+    ScriptedModel, Step,
     validate::{Wire, validate},
 };
+use tower_chat_wire::body::BodyWire;
 
 const WIRES: [(BodyWire, Wire); 7] = [
     (BodyWire::OpenAiChat, Wire::OpenAiChat),

@@ -9,3 +9,4 @@ mod recorded_metrics;
 mod recordings;
 mod scripted_model;
 mod store_contract;
+mod validate;

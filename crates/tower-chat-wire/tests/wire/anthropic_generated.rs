@@ -6,10 +6,8 @@ use tower_chat_core::{
     ApprovalRequest, ErrorPart, Media, MediaSource, Message, Native, Part, Reasoning, Role,
     ToolCall, ToolResult, format,
 };
-use tower_chat_wire::{
-    anthropic::{parse_body, render_body},
-    validate::{Wire, validate},
-};
+use tower_chat_testkit::validate::{Wire, validate};
+use tower_chat_wire::anthropic::{parse_body, render_body};
 
 use crate::odd::Odd;
 

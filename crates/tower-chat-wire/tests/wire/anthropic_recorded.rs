@@ -4,11 +4,13 @@
 use serde_json::{Value, json};
 use tower_chat::replay::{DanglingCalls, Replay};
 use tower_chat_core::{Message, Messages, Part, Reasoning, format};
-use tower_chat_testkit::recordings::{Api, RecordedConversation, Recordings};
+use tower_chat_testkit::{
+    recordings::{Api, RecordedConversation, Recordings},
+    validate::{Wire, validate},
+};
 use tower_chat_wire::{
     anthropic::{parse_answer, parse_body, parse_message, render_body},
     openai_chat,
-    validate::{Wire, validate},
 };
 
 /// Request bodies that the service accepted, each with its source.

@@ -2,12 +2,11 @@
 
 use serde_json::Value;
 use tower_chat_core::{Message, Messages, Role, format};
-use tower_chat_testkit::recordings::{Api, Exchange, Recordings};
-use tower_chat_wire::{
-    body::BodyWire,
-    stream::Frame,
+use tower_chat_testkit::{
+    recordings::{Api, Exchange, Recordings},
     validate::{Rule, Wire, validate},
 };
+use tower_chat_wire::{body::BodyWire, stream::Frame};
 
 const WIRES: [(&str, Api, BodyWire, Wire); 3] = [
     ("bedrock-converse", Api::BedrockConverse, BodyWire::BedrockConverse, Wire::BedrockConverse),

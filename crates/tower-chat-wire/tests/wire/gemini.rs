@@ -5,10 +5,10 @@ use tower_chat_core::{
     ApprovalRequest, ErrorPart, Media, MediaSource, Message, Native, Part, Reasoning, Role,
     ToolCall, ToolResult,
 };
+use tower_chat_testkit::validate::{Wire, validate};
 use tower_chat_wire::{
     WireError,
     gemini::{Unsigned, WIRE, parse_answer, parse_body, parse_contents, render_messages},
-    validate::{Wire, validate},
 };
 
 fn contents(messages: &[Message]) -> Value {

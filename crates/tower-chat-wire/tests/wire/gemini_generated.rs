@@ -5,10 +5,8 @@ use serde_json::{Value, json};
 use tower_chat_core::{
     Media, MediaSource, Message, Native, Part, Reasoning, Role, ToolCall, ToolResult, format,
 };
-use tower_chat_wire::{
-    gemini::{Unsigned, parse_answer, parse_contents, render_messages},
-    validate::{Wire, validate},
-};
+use tower_chat_testkit::validate::{Wire, validate};
+use tower_chat_wire::gemini::{Unsigned, parse_answer, parse_contents, render_messages};
 
 use crate::odd::{Odd, odd};
 

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tower_chat::replay::{DanglingCalls, Replay};
 use tower_chat_core::{Message, Part, Role, format};
-use tower_chat_testkit::recordings::{Api, RecordedConversation, Recordings};
+use tower_chat_testkit::{
+    recordings::{Api, RecordedConversation, Recordings},
+    validate::{Rule, Wire, validate},
+};
 use tower_chat_wire::{
     gemini::{Unsigned, parse_answer, parse_body, render_messages},
     openai_chat,
-    validate::{Rule, Wire, validate},
 };
 
 /// The fields in which the text of a result may be.

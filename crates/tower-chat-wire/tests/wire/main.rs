@@ -28,4 +28,3 @@ mod openai_responses;
 mod openai_responses_generated;
 mod openai_responses_recorded;
 mod rules;
-mod validate;

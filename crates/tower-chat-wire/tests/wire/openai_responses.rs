@@ -5,10 +5,10 @@ use tower_chat_core::{
     ApprovalRequest, ErrorPart, Media, MediaSource, Message, Native, Part, Reasoning, Role,
     ToolCall, ToolResult, format,
 };
+use tower_chat_testkit::validate::{Wire, validate};
 use tower_chat_wire::{
     WireError,
     openai_responses::{WIRE, parse_answer, parse_body, parse_input, render_input},
-    validate::{Wire, validate},
 };
 
 fn written<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Value {

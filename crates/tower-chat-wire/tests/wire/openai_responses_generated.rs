@@ -5,10 +5,8 @@ use tower_chat_core::{
     ApprovalRequest, ErrorPart, Media, MediaSource, Message, Native, Part, Reasoning, Role,
     ToolCall, ToolResult, format,
 };
-use tower_chat_wire::{
-    openai_responses::{WIRE, parse_input, render_input},
-    validate::{Rule, Wire, validate},
-};
+use tower_chat_testkit::validate::{Rule, Wire, validate};
+use tower_chat_wire::openai_responses::{WIRE, parse_input, render_input};
 
 use crate::odd::{Odd, odd};
 

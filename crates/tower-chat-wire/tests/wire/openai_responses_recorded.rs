@@ -6,11 +6,13 @@ use std::{collections::HashMap, sync::Arc};
 use serde_json::{Value, json};
 use tower_chat::replay::{DanglingCalls, Replay};
 use tower_chat_core::{Message, Part, Role, format};
-use tower_chat_testkit::recordings::{Api, Recordings};
+use tower_chat_testkit::{
+    recordings::{Api, Recordings},
+    validate::{Wire, validate},
+};
 use tower_chat_wire::{
     openai_chat,
     openai_responses::{parse_answer, parse_body, render_input},
-    validate::{Wire, validate},
 };
 
 fn accepted() -> Vec<(String, Value)> {

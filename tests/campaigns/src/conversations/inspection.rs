@@ -8,10 +8,8 @@ use tower_chat::{
     store::{History, author::OpenRunContent},
     validate::validate_messages,
 };
-use tower_chat_wire::{
-    openai_chat::{self, Audience},
-    validate::{Wire, validate},
-};
+use tower_chat_testkit::validate::{Wire, validate};
+use tower_chat_wire::openai_chat::{self, Audience};
 
 use super::{
     entry::Entry,

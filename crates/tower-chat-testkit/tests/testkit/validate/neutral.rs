@@ -8,10 +8,8 @@ use tower_chat::{
     replay::{DanglingCalls, Replay},
     validate::{Fault, InvalidMessages, validate_messages},
 };
-use tower_chat_wire::{
-    openai_chat::{Audience, parse_message, render_message},
-    validate::{Wire, validate},
-};
+use tower_chat_testkit::validate::{Wire, validate};
+use tower_chat_wire::openai_chat::{Audience, parse_message, render_message};
 
 use super::{
     data,

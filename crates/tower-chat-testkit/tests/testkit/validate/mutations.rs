@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use tower_chat_wire::validate::{Wire, validate};
+use tower_chat_testkit::validate::{Wire, validate};
 
 use super::{
     data,

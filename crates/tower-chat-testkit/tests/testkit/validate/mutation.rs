@@ -1,7 +1,7 @@
 //! Single faults that are inserted into accepted bodies.
 
 use serde_json::{Value, json};
-use tower_chat_wire::validate::{Rule, Wire};
+use tower_chat_testkit::validate::{Rule, Wire};
 
 use crate::validate::sites::{Pair, Site, block_list, messages, pairs, set_id};
 

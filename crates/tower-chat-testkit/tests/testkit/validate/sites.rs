@@ -1,7 +1,7 @@
 //! Finds the calls and results of a body, without the validator.
 
 use serde_json::Value;
-use tower_chat_wire::validate::Wire;
+use tower_chat_testkit::validate::Wire;
 
 /// The position of a call or a result: a message, or an entry of a list in a message.
 #[derive(Debug, Clone, Copy)]

@@ -1,8 +1,10 @@
 //! The recorded data for the tests of the validator.
 
 use serde_json::Value;
-use tower_chat_testkit::recordings::{RecordedConversation, Recordings};
-use tower_chat_wire::validate::Wire;
+use tower_chat_testkit::{
+    recordings::{RecordedConversation, Recordings},
+    validate::Wire,
+};
 
 /// A request that a provider answered with 2xx.
 pub(crate) struct Accepted {

@@ -9,7 +9,7 @@ use super::{
 /// A provider's format of requests, as far as it can be validated.
 ///
 /// ```
-/// use tower_chat_wire::validate::Wire;
+/// use tower_chat_testkit::validate::Wire;
 /// assert_eq!("bedrock-converse".parse(), Ok(Wire::BedrockConverse));
 /// assert_eq!(Wire::OpenAiChat.to_string(), "openai-chat");
 /// ```

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use tower_chat_wire::validate::validate;
+use tower_chat_testkit::validate::validate;
 
 use crate::validate::data;
 

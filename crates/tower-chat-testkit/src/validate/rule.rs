@@ -9,7 +9,7 @@ use super::Wire;
 /// Not every wire has every rule, and each provider words it differently: see [`Wire::rules`].
 ///
 /// ```
-/// use tower_chat_wire::validate::{Rule, Wire};
+/// use tower_chat_testkit::validate::{Rule, Wire};
 ///
 /// for citation in Wire::Anthropic.rules() {
 ///     println!("{:?}: {} ({})", citation.rule, citation.says, citation.source);

@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use serde_json::json;
-//! use tower_chat_wire::validate::{Rule, Wire, validate};
+//! use tower_chat_testkit::validate::{Rule, Wire, validate};
 //!
 //! let body = json!({"messages": [
 //!     {"role": "user", "content": "Where is my order?"},

@@ -1,8 +1,10 @@
 //! The validator accepts any JSON without a panic.
 
 use serde_json::{Value, json};
-use tower_chat_testkit::Rng;
-use tower_chat_wire::validate::{Rule, Wire, validate};
+use tower_chat_testkit::{
+    Rng,
+    validate::{Rule, Wire, validate},
+};
 
 use super::{data, sites::messages};
 

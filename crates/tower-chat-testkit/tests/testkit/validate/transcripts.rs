@@ -1,6 +1,8 @@
 use serde_json::{Value, json};
-use tower_chat_testkit::recordings::RecordedConversation;
-use tower_chat_wire::validate::{Rule, Wire, validate};
+use tower_chat_testkit::{
+    recordings::RecordedConversation,
+    validate::{Rule, Wire, validate},
+};
 
 use crate::validate::data;
 

@@ -1,6 +1,8 @@
 use serde_json::Value;
-use tower_chat_testkit::recordings::Recordings;
-use tower_chat_wire::validate::{Rule, Wire, validate};
+use tower_chat_testkit::{
+    recordings::Recordings,
+    validate::{Rule, Wire, validate},
+};
 
 /// Why a provider refused a recorded request.
 #[derive(Debug)]

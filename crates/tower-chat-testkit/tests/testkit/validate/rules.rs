@@ -1,7 +1,7 @@
 //! The smallest conversation that breaks each rule.
 
 use serde_json::{Value, json};
-use tower_chat_wire::validate::{Rule, Wire, validate};
+use tower_chat_testkit::validate::{Rule, Wire, validate};
 
 fn chat(messages: Value) -> Value {
     json!({ "messages": messages })
