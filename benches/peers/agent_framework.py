@@ -24,7 +24,7 @@ from peers import measure, workload
 
 
 class ScriptedClient(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
-    """Gives prepared answers, one a call. It has the layers of a real client but telemetry."""
+    """Returns prepared answers, one for each call. It has the layers of a real client, except for telemetry."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ def _reason(answer: workload.Call | workload.Answer) -> Any:
 
 
 def _message(message: workload.Message, number: int) -> Message:
-    """What the model says has an id, as with real services."""
+    """Converts a message. Messages of the model have an id, as with real services."""
     match message:
         case workload.Input(text):
             return Message("user", [text])

@@ -1,10 +1,9 @@
 """DBOS on PostgreSQL: a durable workflow with a step for each call of the model and of the tool.
 
-DBOS keeps no conversations, so the application does, in a table of its own. The workflow gets the number
-of stored messages and not the messages, which would be stored again with its arguments. The history is
-read once by a process and then known; a run is appended to it at its end in one transaction of a
-datasource, which commits with the checkpoint of its step. All of this is the cheapest that recovery
-allows: a workflow that is recovered reads the same history.
+DBOS stores no conversations, so the application stores them in its own table. The argument of the workflow is the
+number of stored messages instead of the messages, which DBOS would store again. The process reads a history once and
+caches it. The messages of a run are inserted at its end, in one transaction of a datasource, which also commits the
+checkpoint of its step. This is the cheapest way with recovery: a recovered workflow reads the same history.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ MESSAGES = sa.Table(
 
 
 class Application:
-    """The scripted model, the database, and what this process knows of the conversations."""
+    """The scripted model, the database, and the cached conversations."""
 
     def __init__(self, address: str) -> None:
         self.answers: deque[dict[str, Any]] = deque()
@@ -40,7 +39,7 @@ class Application:
         MESSAGES.create(self.source.engine, checkfirst=True)
 
     def load(self, conversation: str) -> list[dict[str, Any]]:
-        """Reads a conversation."""
+        """Reads a conversation from the database, and caches it."""
         wanted = sa.select(MESSAGES.c.body).where(MESSAGES.c.conversation == conversation)
         with self.source.engine.connect() as connection:
             rows = connection.execute(wanted.order_by(MESSAGES.c.position))
@@ -48,13 +47,13 @@ class Application:
         return self.known[conversation]
 
     def history(self, conversation: str) -> list[dict[str, Any]]:
-        """A conversation as this process knows it."""
+        """Returns a conversation from the cache, or reads it."""
         known = self.known.get(conversation)
         return self.load(conversation) if known is None else known
 
 
 def application() -> Application:
-    """The application of this process."""
+    """Returns the application of this process."""
     assert APPLICATION is not None
     return APPLICATION
 
@@ -75,7 +74,7 @@ def search_orders(arguments: str) -> str:
 
 @DBOS.workflow()
 def run_agent(conversation: str, stored: int, text: str) -> str:
-    """One run after so many stored messages; the final answer."""
+    """Executes one run after this number of stored messages, and returns the final answer."""
     messages = application().history(conversation)[:stored]
     messages.append({"role": "user", "content": text})
     answer = ask_model(messages)
@@ -92,7 +91,7 @@ def run_agent(conversation: str, stored: int, text: str) -> str:
 
 
 def append(conversation: str, stored: int, messages: list[dict[str, Any]]) -> None:
-    """Adds messages, inside a transaction of the datasource."""
+    """Inserts messages, inside a transaction of the datasource."""
     session = application().source.sql_session()
     session.execute(sa.insert(MESSAGES), _rows(conversation, stored, messages))
 

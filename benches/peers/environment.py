@@ -1,4 +1,4 @@
-"""The programs that are measured, and the virtual environment with the peers' packages."""
+"""The measured programs, and the virtual environment with the packages of the peers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REQUIREMENTS = HERE / "requirements.txt"
 
 
 def default_folder() -> Path:
-    """A folder below cargo's target folder."""
+    """Returns the default folder, inside cargo's target folder."""
     metadata = subprocess.run(
         ["cargo", "metadata", "--format-version", "1", "--no-deps"],
         cwd=REPOSITORY,
@@ -28,7 +28,8 @@ def default_folder() -> Path:
 
 
 def python(folder: Path) -> Path:
-    """The interpreter of the environment, which is made unless it has just these requirements."""
+    """Returns the interpreter of the virtual environment, and creates the environment again if the
+    requirements differ."""
     environment = folder / "venv"
     interpreter = environment / "bin" / "python"
     stamp = environment / "installed.txt"
@@ -49,7 +50,7 @@ def python(folder: Path) -> Path:
 
 
 def programs(folder: Path) -> dict[str, Path]:
-    """tower-chat's program and adk-rust's, built for release."""
+    """Builds the programs of tower-chat and adk-rust with optimisation, and returns their paths."""
     return {
         "tower-chat": _built(REPOSITORY, ["--profile", "measure", "--package", "tower-chat-benches", "--bin", "peers"]),
         "adk-session": _built(HERE / "adk_session", ["--release", "--target-dir", str(folder / "adk")]),
@@ -71,7 +72,7 @@ def _built(project: Path, arguments: list[str]) -> Path:
 
 
 def variables() -> dict[str, str]:
-    """The environment variables of measured processes: nothing is sent or traced."""
+    """Returns the environment variables of measured processes, which disable telemetry."""
     off = {
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONWARNINGS": "ignore",
@@ -85,7 +86,7 @@ def variables() -> dict[str, str]:
 
 
 def on_disk(folder: Path) -> bool:
-    """Whether a folder is on a disk and not in memory."""
+    """Returns whether a folder is on a disk and not in memory."""
     best, kind = "", ""
     for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines():
         _, mount, type_, *_ = line.split(" ")
@@ -96,5 +97,5 @@ def on_disk(folder: Path) -> bool:
 
 
 def say(text: str) -> None:
-    """Progress, apart from the figures."""
+    """Prints progress to standard error."""
     print(text, file=sys.stderr, flush=True)

@@ -1,7 +1,8 @@
-"""Ours and a peer in turns, so that whatever the machine and its disk do meets both.
+"""Runs tower-chat ("ours") and another framework (the peer) alternately, so that other work of the machine affects
+both.
 
-In each pair, history and state the first run of both is traced: it counts their syncs and warms up. The
-timed runs follow: ours, the peer, ours, the peer. Before each run the disk is measured too.
+For each pair, history and state, the first run of both sides is traced, which counts the syncs and warms up the
+processes. The timed runs follow: ours, the peer, ours, the peer. The latency of the disk is measured before each run.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from peers.process import Measured
 
 STATES = ("warm", "cold")
 SIDES = ("ours", "peer")
-# Timed repetitions at most, by history; none is begun after the seconds.
+# The maximum number of timed repetitions, by history. No repetition begins after this number of seconds.
 REPETITIONS = {0: 9, 1_000: 7, 10_000: 5}
 SECONDS = 8.0
-# A run that takes longer is not repeated: the traced one is its time too, since its tracer stops it at its
-# syncs alone, for some microseconds each.
+# A run that takes longer is not repeated: its traced run is also its timed run, because the tracer stops a process
+# only at its syncs, for some microseconds each.
 SLOW_SECONDS = 4.0
 _APPENDED = 4_096
 _PROBES = 7
@@ -42,7 +43,8 @@ class Turn:
 def turns(
     repetitions: int, is_over: Callable[[], bool], is_slow: Callable[[str], bool]
 ) -> Iterator[Turn]:
-    """The order: both traced, then in turns. A slow side is not repeated, the other once."""
+    """Returns the order of the runs: a traced run of both sides, then timed runs in turns. A slow side has no timed
+    run, and the other side has one."""
     for side in SIDES:
         yield Turn(side, is_traced=True)
     for repetition in range(repetitions):
@@ -54,7 +56,7 @@ def turns(
 
 
 class Pair:
-    """Ours and a peer, each as a process that is timed and as one that is traced."""
+    """Both sides, each as a process that is timed and as a process that is traced."""
 
     def __init__(
         self, timed: dict[str, Measured], traced: dict[str, Measured], folder: Path
@@ -65,13 +67,13 @@ class Pair:
         self.windows: list[tuple[Line, Measured, trace.Window]] = []
 
     def prepare(self, history: int) -> None:
-        """The conversations from now on have so many stored messages."""
+        """Sets the number of stored messages of the following conversations."""
         for processes in (self.timed, self.traced):
             for measured in processes.values():
                 measured.tell(f"prepare {history}")
 
     def lines(self, history: int, state: str, repetitions: int) -> Iterator[Line]:
-        """The runs of one history and state, as they come."""
+        """Executes the runs of one history and state, and returns a line for each."""
         start = time.monotonic()
         seconds = dict.fromkeys(SIDES, 0.0)
 
@@ -115,14 +117,14 @@ class Pair:
 
 
 def described(line: Line) -> str:
-    """A run in words, with the latency of the disk beside it."""
+    """Returns a line of progress: a run, with the latency of the disk at that time."""
     time = f"{line['us'] / 1e3:.3f} ms a call" if "us" in line else "syncs are counted"
     return f"  {line['state']}, {line['side']}: {time}; a sync takes {line['sync_us'] / 1e3:.3f} ms"
 
 
 def sync_us(folder: Path) -> tuple[float, float]:
-    """The time until some bytes that were appended to a file are on the disk, and what of it is the
-    processor's; the middle of several."""
+    """Returns the time of a sync after an append to a file, and the processor time of the sync: the medians of several
+    measurements."""
     times, cpu_times = [], []
     file = os.open(folder / "appended", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:

@@ -1,6 +1,6 @@
 """LangGraph: a scripted `BaseChatModel` and a `SqliteSaver` in a file, `durability="sync"`.
 
-Plain keeps the whole list of messages in every checkpoint; delta keeps it in a `DeltaChannel`.
+With `plain` every checkpoint contains the whole list of messages; `delta` uses a `DeltaChannel`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from peers import measure, workload
 
 
 class DeltaState(TypedDict):
-    """`MessagesState`, with the channel that stores what is new alone."""
+    """`MessagesState`, with the channel that stores only the new messages."""
 
     messages: Annotated[list[AnyMessage], DeltaChannel(_messages_delta_reducer)]
 
 
 class ScriptedModel(BaseChatModel):
-    """Gives prepared answers, one a call."""
+    """Returns prepared answers, one for each call."""
 
     answers: Any = deque()
     asked: int = 0

@@ -1,10 +1,10 @@
-"""A peer as a process that runs the workload each time it is told to.
+"""A process that runs the workload in another framework (a peer), once for each command `run`.
 
-It takes the commands of `benches/src/peers.rs` on standard input: `prepare HISTORY`, `open warm` or
-`open cold`, `run`, `close`. Warm is a handle that has read the conversation just before, cold is one
-that has not; both have done runs on other conversations, so imports, schemas and connections
-are paid for, and a log that SQLite keeps is being reused. What is stored afterwards is counted through
-the peer's own interface.
+The process reads the commands of `benches/src/peers.rs` from standard input: `prepare HISTORY`, `open warm` or
+`open cold`, `run`, `close`. After `open warm` the handle has read the conversation, after `open cold` it has not.
+Both handles have completed runs of other conversations, so that the measured run neither imports modules, creates
+schemas and opens connections, nor extends a write-ahead log. After the run, the stored messages are counted through
+the interface of the framework.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from typing import Any, ClassVar
 
 from peers import workload
 
-# More than SQLite leaves in a log before it begins it again: a log that is reused costs less per
-# commit than one that grows.
+# More than the size at which SQLite restarts its write-ahead log. A commit to a log that is reused costs less than a
+# commit to a log that grows.
 BYTES_OF_LOG = 8_000_000
 
 
@@ -38,41 +38,41 @@ class Peer(ABC):
     """A framework with its store, opened on a folder. Methods may be coroutines."""
 
     packages: ClassVar[tuple[str, ...]]
-    # Whether the store is files, which are copied for each run. In a server each run has a
-    # conversation of its own.
+    # Whether the store consists of files, which are copied for each run. In a server, each run uses another
+    # conversation.
     is_in_files = True
 
     @abstractmethod
     def open(self, folder: Path) -> Awaitable[None] | None:
-        """Makes new handles of everything on files that may exist."""
+        """Opens new handles in a folder, which may contain the files of earlier handles."""
 
     @abstractmethod
     def store(self, conversation: str, messages: list[workload.Message]) -> Awaitable[None] | None:
-        """Makes a stored conversation, through the peer's own interface, in bulk."""
+        """Stores a conversation in bulk, through the interface of the framework."""
 
     @abstractmethod
     def prepare(self, conversation: str, answers: list[workload.Call | workload.Answer]) -> None:
-        """Takes what the model will say in the next run."""
+        """Sets the answers of the model in the next run."""
 
     @abstractmethod
     def run(self, conversation: str) -> Awaitable[str] | str:
-        """One run; the final answer."""
+        """Executes one run, and returns the final answer."""
 
     @abstractmethod
     def read(self, conversation: str) -> Awaitable[int] | int:
-        """The number of stored messages, through the peer's own interface."""
+        """Returns the number of stored messages, through the interface of the framework."""
 
     @abstractmethod
     def calls(self) -> int:
-        """How often the model was asked since `prepare`."""
+        """Returns the number of calls of the model since `prepare`."""
 
     def close(self) -> Awaitable[None] | None:
-        """Gives the files up."""
+        """Closes the files."""
         return None
 
 
 def main(peer: Peer, folder: Path | None = None) -> None:
-    """Answers to commands until standard input ends."""
+    """Executes commands until standard input ends."""
     if folder is None:
         parser = argparse.ArgumentParser()
         parser.add_argument("folder", type=Path, help="on a real disk")
@@ -88,7 +88,7 @@ def main(peer: Peer, folder: Path | None = None) -> None:
 
 
 class Responder:
-    """The commands."""
+    """Executes the commands, one method for each."""
 
     def __init__(self, runner: asyncio.Runner, peer: Peer, folder: Path) -> None:
         self.runner = runner
@@ -101,7 +101,7 @@ class Responder:
         self.conversation = ""
 
     def prepare(self, history: str) -> dict[str, Any]:
-        """The conversations from now on have so many stored messages."""
+        """Sets the number of stored messages of the following conversations."""
         self.history = int(history)
         if self.peer.is_in_files:
             self.template.cleanup()
@@ -112,7 +112,7 @@ class Responder:
         return {}
 
     def open(self, state: str) -> dict[str, Any]:
-        """Everything before a run."""
+        """Opens new handles for a run, and completes two runs of other conversations."""
         self.repetitions += 1
         self.conversation, others = "measured", ["one", "another"]
         self.opened = self._folder()
@@ -127,7 +127,7 @@ class Responder:
             self.peer.prepare(other, workload.answers_of_run(0))
             self._wait(self.peer.run(other))
             if other == others[0]:
-                # The run of the next begins the logs again, so that the measured one need not.
+                # The run of the second conversation then restarts the logs, and not the measured run.
                 _fill_logs(Path(self.opened.name))
         if state == "warm":
             self._expect_stored(self.history)
@@ -136,7 +136,7 @@ class Responder:
         return {}
 
     def run(self) -> dict[str, Any]:
-        """One run, with its load at the beginning."""
+        """Measures one run, including the load at its beginning."""
         start = time.perf_counter()
         answer = self._wait(self.peer.run(self.conversation))
         us = (time.perf_counter() - start) * 1e6
@@ -145,7 +145,7 @@ class Responder:
         return {"us": us}
 
     def close(self) -> dict[str, Any]:
-        """What is stored is counted by a new handle."""
+        """Closes the handle, and counts the stored messages with a new handle."""
         self._wait(self.peer.close())
         self._wait(self.peer.open(Path(self.opened.name)))
         self._expect_stored(self.history + workload.MESSAGES_OF_RUN)
@@ -154,7 +154,7 @@ class Responder:
         return {}
 
     def end(self) -> None:
-        """Deletes what is left."""
+        """Deletes the folders."""
         self.opened.cleanup()
         self.template.cleanup()
 
@@ -178,8 +178,8 @@ def _print(answer: dict[str, Any]) -> None:
 
 
 def _fill_logs(folder: Path) -> None:
-    """Makes the write-ahead logs as long as they get, and what is in them part of the files, so
-    that the next write begins them again; without effect where the peer keeps none open."""
+    """Extends the write-ahead logs to their full length and checkpoints them, so that the next write restarts them.
+    Has no effect if the framework does not keep a database open."""
     for file in folder.rglob("*.db"):
         with closing(sqlite3.connect(file, isolation_level=None)) as connection:
             if connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):

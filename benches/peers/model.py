@@ -1,21 +1,21 @@
-"""The time of a service call on a disk with another latency than that of this machine.
+"""Calculates the time of a service call on a disk with another latency than the disk of this machine.
 
-Nothing in the workload waits for anything but the processor and syncs: the model answers at once, the
-files are in the page cache, and reads and writes of it are processor time.
+The workload waits only for the processor and for syncs: the model answers immediately, the files are in the page
+cache, and reads and writes of the page cache are processor time.
 """
 
 from __future__ import annotations
 
-# The latencies for which the table has a time: of a disk with a battery or capacitors behind its
-# cache, and of one that is reached over a network, or has no such cache.
+# The latencies in the tables: of a disk whose cache survives a power loss, and of a network disk or a disk without
+# such a cache.
 LATENCIES_US = (30.0, 3_000.0)
 
 
 def processor_us(cpu_us: float, syncs: float, sync_cpu_us: float) -> float:
-    """The processor time of a call without that inside its syncs, which is part of their latency."""
+    """Returns the processor time of a call without the processor time of its syncs, which is part of their latency."""
     return max(0.0, cpu_us - syncs * sync_cpu_us)
 
 
 def wall_us(processor_us: float, syncs: float, latency_us: float) -> float:
-    """The time of a call: that of the processor, and each sync after the other."""
+    """Returns the time of a call: the processor time plus the latency of each sync."""
     return processor_us + syncs * latency_us

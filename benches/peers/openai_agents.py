@@ -28,7 +28,7 @@ from peers import measure, workload
 
 
 class ScriptedModel(Model):
-    """Gives prepared answers, one a call."""
+    """Returns prepared answers, one for each call."""
 
     def __init__(self) -> None:
         self.answers: deque[ModelResponse] = deque()
@@ -121,7 +121,7 @@ def _output(answer: workload.Call | workload.Answer, number: int) -> ResponseOut
 
 
 def _item(message: workload.Message) -> Any:
-    """The form in which the SDK stores a message."""
+    """Converts a message to the form in which the SDK stores it."""
     match message:
         case workload.Input(text):
             return {"content": text, "role": "user"}

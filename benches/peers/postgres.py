@@ -1,4 +1,4 @@
-"""A throwaway PostgreSQL server that waits for the disk, from Debian's programs."""
+"""A temporary PostgreSQL server with syncs, which uses the installed programs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SECONDS = 60.0
 
 
 class Server:
-    """A server on the loopback. Everybody there is let in. With a trace its syncs are written down."""
+    """A server on the loopback interface without authentication. With a trace, its syncs are written to a file."""
 
     def __init__(self, folder: Path, traced_to: Path | None = None) -> None:
         self.traced_to = traced_to
@@ -59,14 +59,14 @@ class Server:
         self.pid = self._pid()
 
     def end(self) -> None:
-        """Ends the server, whoever is connected, and deletes what it stored."""
+        """Ends the server without waiting for its clients, and deletes its data."""
         if self.process.poll() is None:
             os.kill(self._pid(), signal.SIGINT)
             self.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _pid(self) -> int:
-        """The server itself, which may run below a tracer."""
+        """Returns the process id of the server, which may be a child of the tracer."""
         file = self.folder / "data" / "postmaster.pid"
         if not file.is_file():
             return self.process.pid
@@ -74,7 +74,7 @@ class Server:
 
 
 def is_possible() -> bool:
-    """Whether there are the programs of a server."""
+    """Returns whether the programs of a server are installed."""
     return bool(_found())
 
 
@@ -89,7 +89,7 @@ def _programs() -> Path:
 
 
 def _not_root() -> pwd.struct_passwd | None:
-    """The user that runs a server, where this process's own may not."""
+    """Returns the user for the server if this process runs as root, which PostgreSQL refuses."""
     if os.geteuid() != 0:
         return None
     names = {user.pw_name: user for user in pwd.getpwall()}
@@ -97,7 +97,7 @@ def _not_root() -> pwd.struct_passwd | None:
 
 
 def _reachable(folder: Path) -> Path:
-    """The folder, or another on a disk that any user can reach."""
+    """Returns the folder, or another folder on a disk if not all users can access the first."""
     if all(part.stat().st_mode & 0o001 for part in [folder, *folder.parents]):
         return folder
     environment.say(f"{folder} cannot be reached by all: PostgreSQL's data lie in /var/tmp")

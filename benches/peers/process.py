@@ -1,4 +1,4 @@
-"""A measured process: what it is told, and what it and its server use of the processor and the files."""
+"""A measured process: sends commands to it, and measures the processor time and the I/O of it and its server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from peers import environment, postgres, trace
 
 @dataclass(frozen=True)
 class Use:
-    """What some processes have used since they began."""
+    """The processor time and the I/O of processes since their start."""
 
     cpu_us: float = 0.0
     read: float = 0.0
@@ -23,9 +23,9 @@ class Use:
 
 
 class Measured:
-    """A process that runs the workload when it is told to, and the database server it talks to.
+    """A process that executes the workload on command, and the database server that it uses.
 
-    With a trace, the syncs of both are written to files, from the beginning of the processes.
+    With a trace, the syncs of both are written to files from the start of the processes.
     """
 
     def __init__(
@@ -51,19 +51,19 @@ class Measured:
         self.versions: dict[str, str] = first["versions"]
 
     def tell(self, command: str) -> dict[str, Any]:
-        """The answer to a command."""
+        """Sends a command, and returns the answer."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{command}\n")
         self.process.stdin.flush()
         return self._answer()
 
     def run(self) -> tuple[float, Use, trace.Window]:
-        """The microseconds of one run, what it used, and when it was."""
+        """Executes a run, and returns its microseconds, its use of the machine, and its time window."""
         roots = [self.pid, *([self.server.pid] if self.server else [])]
         processes = with_descendants(roots)
         begin, before = time.time(), {pid: used(pid) for pid in processes}
         us = self.tell("run")["us"]
-        # Those that were there before come first: what they do after the run is not of the run.
+        # The processes from before the run are read first, because their work after the run does not count.
         after, end = {pid: used(pid) for pid in processes}, time.time()
         after |= {pid: used(pid) for pid in with_descendants(roots) if pid not in after}
         return us, _difference(before, after), trace.Window(begin, end)
@@ -86,9 +86,9 @@ class Measured:
 
 
 def used(pid: int) -> Use:
-    """What one process has used, all threads of it; nothing if it has ended."""
+    """Returns the use of all threads of one process, or zeros if the process has ended."""
     try:
-        # The clock of another process's time, as Linux numbers it (clock_getcpuclockid).
+        # The id of the CPU clock of another process on Linux (clock_getcpuclockid).
         cpu = time.clock_gettime((~pid << 3) | 2)
         lines = Path(f"/proc/{pid}/io").read_text(encoding="ascii").splitlines()
     except (OSError, ProcessLookupError):
@@ -98,11 +98,11 @@ def used(pid: int) -> Use:
 
 
 def with_descendants(roots: Iterable[int]) -> list[int]:
-    """Processes, their children, and so on."""
+    """Returns processes with all their descendants."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            # The name, which may have spaces, is in brackets.
+            # The name of the program, which may contain spaces, is in brackets.
             parent = int(stat.read_text(encoding="utf-8").rpartition(")")[2].split()[1])
         except (OSError, ProcessLookupError):
             continue
@@ -114,7 +114,7 @@ def with_descendants(roots: Iterable[int]) -> list[int]:
 
 
 def _difference(before: dict[int, Use], after: dict[int, Use]) -> Use:
-    """What was used between; a process that has ended counts for nothing."""
+    """Returns the use between two readings. A process that has ended counts as zero."""
     cpu, read, written = 0.0, 0.0, 0.0
     for pid, end in after.items():
         begin = before.get(pid, Use())

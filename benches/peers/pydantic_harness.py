@@ -1,7 +1,7 @@
 """Pydantic AI with its harness: a `FunctionModel` and `StepPersistence(SqliteStepStore)`.
 
-The store uses one connection of the caller's; with `database=`, as in its quick start, it opens the
-file for each operation, which costs more.
+The store uses a connection of the caller. With `database=`, as in its quick start, it opens the file for each
+operation, which costs more.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PydanticHarness(measure.Peer):
         self.agent.tool_plain(search_orders)
         self.answers: deque[ModelResponse] = deque()
         self.asked = 0
-        # What a caller who goes on in one process has at hand.
+        # The messages that a caller has cached if it continues a conversation in the same process.
         self.known: dict[str, list[ModelMessage]] = {}
 
     def answer(self, _: list[ModelMessage], __: AgentInfo) -> ModelResponse:

@@ -1,4 +1,4 @@
-"""What is measured, and with what of ours it is compared."""
+"""The measured stacks, and the stack of tower-chat with which each is compared."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ class System:
     """A stack with its store."""
 
     name: str
-    # A Python module with its arguments, or a program that is built, with its arguments.
+    # Either a Python module with its arguments, or a compiled program and its arguments.
     module: tuple[str, ...] = ()
     program: str = ""
     arguments: tuple[str, ...] = ()
-    # Whether it talks to PostgreSQL.
+    # Whether it uses a PostgreSQL server.
     has_server: bool = False
-    # The key of ours: the same durability or better.
+    # The key in `OWN` of the stack with the same durability or a better one.
     compared_with: str = ""
 
 
@@ -28,7 +28,7 @@ OWN = {
     "postgres": System("tower-chat, PostgreSQL", program=OURS, has_server=True),
 }
 
-# By the name for --peer.
+# The other frameworks, by the argument of --peer.
 PEERS = {
     "adk-session": System(
         "adk-rust, SqliteSessionService (WAL)", program="adk-session", compared_with="full"

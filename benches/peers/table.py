@@ -1,4 +1,4 @@
-"""The figures side by side."""
+"""The tables of the figures."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from peers import model
 from peers.interleaved import STATES
 from peers.systems import OWN, PEERS
 
-# Fewer syncs a call are none: a checkpoint may fall in one run of many.
+# Fewer syncs per call count as none: one of many runs may contain a checkpoint.
 NO_SYNCS = 0.05
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What a call of a system costs with one history in one state; none of what was not measured."""
+    """The figures of a service call of a system, for one history and state. A figure that was not measured is None."""
 
     us: float | None = None
     processor_us: float | None = None
@@ -28,8 +28,8 @@ class Figures:
 
     @classmethod
     def of(cls, lines: Iterable[dict[str, Any]]) -> Figures:
-        """The middle of each figure, but the least processor time: others who use the machine add to
-        it and never take from it. The latency of the disk is that beside the timed runs."""
+        """Returns the median of each figure, except for the minimum of the processor time, because other work of the
+        machine can only increase it. The latency of the disk is that of the timed runs."""
         runs = list(lines)
         timed = [run for run in runs if "us" in run]
         syncs = _median(runs, "syncs")
@@ -48,13 +48,13 @@ class Figures:
         )
 
     def wall_us(self, latency_us: float) -> float | None:
-        """The time of a call on a disk of this latency."""
+        """Returns the calculated time of a call on a disk with this latency."""
         if self.processor_us is None or self.syncs is None:
             return None
         return model.wall_us(self.processor_us, self.syncs, latency_us)
 
     def measured_by_model(self) -> float | None:
-        """The measured time, divided by what the model says of the disk as it was."""
+        """Returns the measured time, divided by the calculated time for the latency of the disk of this machine."""
         modelled = None if self.sync_us is None else self.wall_us(self.sync_us)
         return self.us / modelled if self.us and modelled else None
 
@@ -66,14 +66,14 @@ def _median(runs: list[dict[str, Any]], name: str) -> float | None:
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the tables: ours, or a peer with the figures of ours in its turns."""
+    """A row of the tables: tower-chat, or a peer with the figures of tower-chat in the same turns."""
 
     name: str
     own: dict[tuple[int, str], Figures]
     ours: dict[tuple[int, str], Figures] | None = None
 
     def modelled(self, history: int, state: str, latency_us: float) -> str:
-        """A time and, for a peer, how many times that of ours it is."""
+        """Returns a calculated time and, for a peer, its factor over the time of tower-chat."""
         time = self.own[history, state].wall_us(latency_us)
         ours = self.ours[history, state].wall_us(latency_us) if self.ours else None
         factor = f" ({_rounded(time / ours)}x)" if time and ours else ""
@@ -81,7 +81,7 @@ class Row:
 
 
 class Measurement:
-    """Everything that was measured."""
+    """All results of a measurement."""
 
     def __init__(self, lines: Iterable[dict[str, Any]]) -> None:
         self.lines = list(lines)
@@ -94,7 +94,7 @@ class Measurement:
         }
 
     def rows(self) -> list[Row]:
-        """Each of ours, followed by the peers that are compared with it."""
+        """Returns each stack of tower-chat, followed by the peers that are compared with it."""
         rows = []
         for key, own in OWN.items():
             pairs = [pair for pair in self._pairs() if PEERS[pair].compared_with == key]
@@ -106,7 +106,7 @@ class Measurement:
         return rows
 
     def durability_errors(self) -> list[str]:
-        """Peers that are compared with a durability which is not theirs."""
+        """Returns an error for each peer that is compared with a stack of another durability."""
         errors = []
         for pair in self._pairs():
             ours, peer = (
@@ -120,7 +120,7 @@ class Measurement:
         return errors
 
     def short(self) -> str:
-        """The table of the README: the shortest and the longest history."""
+        """Returns the table of the README: the shortest and the longest history."""
         first, last = self.histories[0], self.histories[-1]
         heads = ["stack and store", "syncs", "written", f"processor, after {first:,}"]
         heads += [f"after {last:,}", f"after {last:,}, cold"]
@@ -147,7 +147,7 @@ class Measurement:
         return f"{_markdown(rows)}\n\n{self._provenance()}"
 
     def full(self) -> str:
-        """A table for every history and state."""
+        """Returns a table for every history and state."""
         parts = []
         heads = ["stack and store", "syncs", "read", "written", "processor"]
         heads += [f"call, sync {_ms(latency)}" for latency in model.LATENCIES_US]
@@ -161,7 +161,7 @@ class Measurement:
         return "\n\n".join(parts)
 
     def check(self) -> str:
-        """How well the model holds on this machine."""
+        """Returns a sentence that compares the measured times with the calculated ones."""
         found = [
             ratio
             for row in self.rows()
@@ -169,11 +169,11 @@ class Measurement:
             if (ratio := figures.measured_by_model())
         ]
         if not found:
-            return "The model was not checked."
+            return "The calculated times were not compared with measured ones."
         low, middle, high = min(found), statistics.median(found), max(found)
         return (
-            f"The measured time of a call was {low:.2f} to {high:.2f} times that of the model for "
-            f"the latency of the disk beside it, in the middle {middle:.2f} times."
+            f"The measured time of a call was {low:.2f} to {high:.2f} times the calculated time for the "
+            f"latency of this disk, with a median of {middle:.2f}."
         )
 
     def _provenance(self) -> str:
@@ -245,7 +245,7 @@ def _size(size: float | None) -> str:
 
 
 def _rounded(value: float) -> str:
-    """Two significant digits."""
+    """Formats a number with two significant digits."""
     if value >= 100:
         digits = len(str(int(value))) - 2
         return f"{round(value / 10**digits) * 10**digits:,}"

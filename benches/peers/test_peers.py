@@ -1,4 +1,4 @@
-"""What needs no peer: `python3 -B -m unittest discover --start-directory benches`."""
+"""Tests without other frameworks: `python3 -B -m unittest discover --start-directory benches`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Order(unittest.TestCase):
 
 
 class FakeProcess:
-    """Answers like a measured process, and says when it was told what."""
+    """A substitute for a measured process, which records the commands that it receives."""
 
     def __init__(self, name: str, told: list[str], us: float) -> None:
         self.name = name
@@ -120,7 +120,7 @@ class Model(unittest.TestCase):
 def lines_of(
     pair: str, side: str, cpu_us: float, syncs: float, history: int = 0, **others: Any
 ) -> list[dict[str, Any]]:
-    """A traced run and a timed one, warm; a sync takes 1 ms, 40 us of it the processor's."""
+    """Returns a traced and a timed warm run. A sync takes 1 ms, 40 us of it processor time."""
     common = {"date": "2026-01-02", "pair": pair, "side": side, "history": history}
     common |= {"state": "warm", "read": 10.0, "written": 2e6}
     timed = {"us": cpu_us + syncs * 1_000.0, "cpu_us": cpu_us + syncs * 40.0, **others}
@@ -185,7 +185,7 @@ class Table(unittest.TestCase):
         lines += lines_of("langgraph", "peer", 400.0, 2.0, us=3_600.0)
         check = table.Measurement(lines).check()
         self.assertIn("1.00 to 1.50 times", check)
-        self.assertIn("in the middle 1.25 times", check)
+        self.assertIn("a median of 1.25", check)
 
     def test_the_readme_has_the_shortest_and_the_longest_history(self) -> None:
         lines = [
@@ -248,7 +248,7 @@ class Processes(unittest.TestCase):
 
 
 class FakePeer(measure.Peer):
-    """Keeps messages in memory, or forgets them; every method that may be is a coroutine."""
+    """Counts messages in memory, or drops them. Every method that may be a coroutine is one."""
 
     packages = ()
 

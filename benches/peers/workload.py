@@ -1,7 +1,7 @@
-"""What is run: the agent of `benches/src/workload.rs`, with the texts of `texts.rs` beside it.
+"""The workload: the agent of `benches/src/workload.rs`, with the texts of `benches/src/texts.rs`.
 
-A run has 20 tool rounds and a final answer. Stored turns have an input, four rounds and an answer.
-Call ids are unique within a conversation, because some frameworks drop calls whose id they know.
+A run has 20 tool rounds and a final answer. Stored turns have an input, four rounds and an answer. Call ids are
+unique within a conversation, because some frameworks drop a call with the id of an earlier call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SOURCE = Path(__file__).parents[1] / "src" / "texts.rs"
 
 
 def _text(name: str) -> str:
-    """A text of the Rust workload, so that there is only one."""
+    """Reads a text from the source of the Rust workload, so that both workloads have the same texts."""
     found = re.search(
         rf'const {name}: &str =\s+(?:"([^"]*)"|r#"(.*?)"#);', _SOURCE.read_text(encoding="utf-8")
     )
@@ -41,14 +41,14 @@ STORED_INPUT = _text("STORED_INPUT")
 
 @dataclass(frozen=True)
 class Input:
-    """What the user says."""
+    """A message of the user."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Call:
-    """The model asks for the tool."""
+    """A message of the model with a tool call."""
 
     id: str
     arguments: str
@@ -56,7 +56,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Result:
-    """The tool answers."""
+    """A message with the result of a tool call."""
 
     id: str
     text: str
@@ -64,7 +64,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Answer:
-    """The model's last words in a turn."""
+    """The final answer of the model in a turn."""
 
     text: str
 
@@ -73,17 +73,17 @@ Message = Input | Call | Result | Answer
 
 
 def call_id(number: int) -> str:
-    """The id of the call with this number, as long as those of the Rust workload."""
+    """Returns the id of the call with this number, of the same length as in the Rust workload."""
     return f"call_{number:08}"
 
 
 def parsed(arguments: str) -> Any:
-    """Arguments for frameworks that do not keep their text."""
+    """Returns the arguments as values, for frameworks that do not store their text."""
     return json.loads(arguments)
 
 
 def stored_messages(count: int) -> list[Message]:
-    """Stored turns, so many messages in all, that end with the last whole turn of them."""
+    """Returns this number of stored messages, which consist of whole turns."""
     messages: list[Message] = []
     turns = _turns()
     while len(messages) < count:
@@ -97,7 +97,7 @@ def stored_messages(count: int) -> list[Message]:
 
 
 def answers_of_run(stored: int) -> list[Call | Answer]:
-    """What the model says in a run after so many stored messages."""
+    """Returns the answers of the model in a run after this number of stored messages."""
     calls = [Call(call_id(stored + number), ARGUMENTS) for number in range(ROUNDS)]
     return [*calls, Answer(FINAL_TEXT)]
 
