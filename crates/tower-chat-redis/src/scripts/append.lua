@@ -1,5 +1,5 @@
--- Stores a write, or says why not. Nothing is changed before everything is checked: what a script
--- has changed stays when it fails.
+-- Stores a write, or returns the reason for a refusal. All checks precede the first change, because the changes of a
+-- script that fails remain.
 local head, messages, tools, calls, pending = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local directory = KEYS[6]
 
@@ -10,20 +10,20 @@ local function take()
 end
 local expected_incarnation, expected_sequence = take(), take()
 local incarnation, sequence = take(), take()
--- What the stored form of the write's first message begins with, and its run.
+-- The beginning of the stored form of the write's first message, and the run of the write.
 local name, run = take(), take()
--- 'visible', 'staged', 'commit' or 'discard', and where a discard cuts.
+-- 'visible', 'staged', 'commit' or 'discard'; the last message that a discard keeps.
 local kind, cut = take(), take()
 local attempt, holder, renewed, held_until = take(), take(), take(), take()
 -- '' for no change, otherwise '=' and the text.
 local partial_text = take()
--- '' for no change, '!' for none, otherwise '=' and the id.
+-- '' for no change, '!' to remove it, otherwise '=' and the id.
 local service_id = take()
--- In milliseconds, '' for ever.
+-- In milliseconds; '' for no expiry.
 local lifetime = take()
--- '1' if a write that is stored already is to be sent to replicas and disks again.
+-- '1' if a repetition of a stored write must change a field, so that replicas and disks confirm it again.
 local is_synced = take()
--- Of a write that may make the conversation: until when, and what is noted of it.
+-- For a write that may create the conversation: the latest time for this, and the fields of the new conversation.
 local deadline, token, life, scope, id = take(), take(), take(), take(), take()
 local message_count, claim_count, row_count =
     tonumber(take()), tonumber(take()), tonumber(take())
@@ -31,8 +31,8 @@ local first_message = at
 local first_claim = first_message + message_count
 local first_row = first_claim + 3 * claim_count
 at = first_row + 4 * row_count
--- Whether the directory is told of it, when it was made, in which mode its run is, '' if unknown, and
--- what the run has used of how many models.
+-- Whether the write updates the directory, the time of the write, the start of its run, the mode of the run ('' if
+-- unknown), and the number of models in its usage, which follows.
 local is_told, told_at, began_at = take() == '1', take(), take()
 local mode, usage_count = take(), tonumber(take())
 local before_usage = at
@@ -107,11 +107,11 @@ elseif kind == 'discard' then
     return conflict()
 end
 
--- It was made by an older release, which has no directory.
+-- An older release, without a directory, has created the conversation.
 if is_there and described[1] ~= (found[12] or '') then
     return { 'undescribed' }
 end
--- An entry that is left over from another conversation under this key is none.
+-- The entry of an earlier conversation with the same key is ignored.
 local entry, entry_unset = entry_after(directory, is_there and described or {}, {
     run = run, kind = kind, is_open = is_open, is_told = is_told, at = told_at, began = began_at,
     mode = mode,
@@ -151,13 +151,13 @@ for row = first_row + 1, first_row + 4 * row_count, 4 do
     end
 end
 
--- Something else under these names is found before the first change.
+-- These commands fail before the first change if the keys contain values of another type.
 if is_there and (#rows > 0 or kind == 'discard') then
     redis.call('HLEN', tools)
     redis.call('ZCARD', calls)
     redis.call('ZCARD', pending)
 end
--- A discard takes away what its run has staged, and no message of another.
+-- A discard removes the staged messages of its run, and no message of another run.
 if kind == 'discard' then
     for staged = last + 1, found_last do
         local message = redis.call('HGET', messages, number(staged))

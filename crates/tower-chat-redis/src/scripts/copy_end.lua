@@ -1,10 +1,10 @@
 #!lua
--- Makes a conversation of what was put aside, if there is none.
+-- Creates a conversation from the temporary parts of a copy, if the conversation does not exist.
 local head = KEYS[1]
 local incarnation, sequence, row_count, lifetime = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local deadline, token, life, scope, id = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 local pruned = ARGV[10]
--- When the copy is made, and what the directory has of the original.
+-- The time of the copy, and the directory entry of the original.
 local made_at, mode, runs, last_run, version, description =
     ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15], ARGV[16]
 local directory = KEYS[10]
@@ -29,7 +29,7 @@ if now > tonumber(deadline) then
 end
 redis.call('HSET', head, 'format', '1', 'incarnation', incarnation, 'sequence', sequence,
     'pruned', pruned, 'writes', '1', 'life', life, 'token', token, 'scope', scope, 'id', id)
--- One may be left over from another conversation under this key.
+-- Removes the entry of an earlier conversation with the same key.
 redis.call('UNLINK', directory)
 redis.call('HSET', directory, 'of', token, 'created', made_at, 'active', made_at, 'mode', mode,
     'runs', runs, 'last', last_run, 'version', version, 'description', description,

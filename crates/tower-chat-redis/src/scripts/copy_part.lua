@@ -1,5 +1,5 @@
 #!lua
--- Puts a part of a copy aside, for as long as copying may take.
+-- Stores a part of a copy under temporary keys, which expire after the maximum duration of a copy.
 local messages, tools, calls, pending = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local kept, message_count, row_count = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local at = 3

@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
--- Deletes a conversation with everything that belongs to it; says whether there was one, and what
--- was noted when it was made.
+-- Deletes a conversation with all of its keys. Returns whether it existed, and the token from its creation.
 local found = redis.call('HMGET', KEYS[1], 'format', 'token')
 if not found[1] and redis.call('EXISTS', KEYS[1]) == 1 then
     return { 'foreign' }

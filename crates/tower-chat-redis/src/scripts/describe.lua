@@ -1,5 +1,5 @@
--- Sets the description of a conversation, if it has the version that is expected. One that was set
--- by this very request is found to be so.
+-- Sets the description of a conversation if the description has the expected version. Recognises a repetition of the
+-- same request.
 local head, directory = KEYS[1], KEYS[2]
 local expected, request, description = ARGV[1], ARGV[2], ARGV[3]
 local found = redis.call('HMGET', head, 'format', 'token')

@@ -1,13 +1,12 @@
--- What a conversation has in the directory: a hash, bound to the conversation by its token. Seven
--- counts stand in a text: service calls, tool calls, tokens (input, cached, output, reasoning) and
--- cost, which is '-' if it is not known.
+-- The directory entry of a conversation: a hash with the token of the conversation. A text contains seven counts:
+-- service calls, tool calls, tokens (input, cached, output, reasoning) and cost, which is '-' if it is unknown.
 local NO_COUNTS = '0 0 0 0 0 0 -'
 
 local function text_of(value)
     return string.format('%.0f', value)
 end
 
--- The later of two times; nothing if the stored one is no time.
+-- Returns the later of two times, or nil if the stored value is not a time.
 local function later(stored, told)
     if not string.match(stored, '^%-?%d+$') then
         return nil
@@ -15,8 +14,8 @@ local function later(stored, told)
     return tonumber(stored) >= tonumber(told) and stored or told
 end
 
--- Stored counts with those that the arguments have behind a position; nothing if they are damaged.
--- They stop at the largest, so that their sums are exact.
+-- Returns the sums of the stored counts and the counts in the arguments after a position, or nil if the stored counts
+-- are damaged. Sums saturate at the largest exact number.
 local function add_counts(stored, behind)
     local sum = { string.match(stored, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+)$') }
     if #sum ~= 7 then
@@ -37,7 +36,7 @@ local function add_counts(stored, behind)
     return table.concat(sum, ' ')
 end
 
--- The row of a run and a model once a write has told of it; nothing if it is damaged.
+-- Returns the row of a run and a model after a write, or nil if the stored row is damaged.
 local function add_row(stored, write, behind)
     local began, last, mode, counts = write.began, write.at, '-', NO_COUNTS
     if stored then
@@ -51,7 +50,7 @@ local function add_row(stored, write, behind)
     return counts and table.concat({ began, later(last, write.at), mode, counts }, ' ')
 end
 
--- Which fields of the entry a write sets, and which it takes away; nothing if the entry is damaged.
+-- Returns the fields of the entry that a write sets and those that it removes, or nil if the entry is damaged.
 local function entry_after(directory, found, write)
     local active, mode, runs, last = found[2] or write.at, found[3], found[4] or '0', found[5] or ''
     local runs_before, last_before = write.is_open and found[6], found[7] or ''

@@ -1,4 +1,4 @@
--- A conversation without its messages, and the calls in it that wait for consent.
+-- Returns a conversation without its messages, and its calls that wait for approval.
 local head, messages, pending = KEYS[1], KEYS[2], KEYS[3]
 local fields = redis.call('HGETALL', head)
 local found = redis.call('HMGET', head, 'visible', 'sequence', 'pruned')

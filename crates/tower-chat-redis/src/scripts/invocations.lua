@@ -1,5 +1,5 @@
--- A page of the rows of the record that fit a query, with the messages they refer to. A page ends
--- between two messages; it says from which the next one begins.
+-- Returns a page of the rows of the record that match a query, with the messages to which the rows refer. A page ends
+-- between two messages, and contains the first message of the next page.
 local head, messages, tools, calls = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local at = 0
 local function take()
@@ -7,7 +7,7 @@ local function take()
     return ARGV[at]
 end
 local life, from = take(), tonumber(take())
--- '*' for all messages, otherwise their numbers in order, with a comma after each.
+-- '*' for all messages, otherwise their numbers in ascending order, each followed by a comma.
 local sequences = take()
 -- '' for any, otherwise '=' and the name.
 local tool, status = take(), take()

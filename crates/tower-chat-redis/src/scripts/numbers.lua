@@ -1,7 +1,7 @@
--- Numbers as they are stored: a script that counts to a damaged one would keep the server busy.
+-- Reads stored numbers. A script that counted to a damaged number would block the server.
 local LAST = 9007199254740991
 
--- A stored number, if it is one that all scripts can count to exactly.
+-- Returns a stored number, or nil if scripts cannot represent all integers up to it exactly.
 local function whole(text)
     if not text or #text > 16 or not string.match(text, '^%d+$') then
         return nil
@@ -10,9 +10,8 @@ local function whole(text)
     return found <= LAST and found or nil
 end
 
--- Of a conversation: the number of the last message that was pruned, of the last that readers see, and
--- of the last. Without a third number the conversation is damaged, and nothing may be done that
--- depends on them.
+-- Returns the numbers of three messages of a conversation: the last pruned one, the last visible one, and the last one.
+-- Returns nil if the conversation is damaged. The caller must then not use any of these numbers.
 local function numbers(fields)
     local pruned = whole(fields.pruned or '0')
     local last = whole(fields.sequence or '0')
@@ -23,7 +22,7 @@ local function numbers(fields)
     return nil, nil, nil
 end
 
--- The same where there are as many messages as the numbers say: going through them has an end.
+-- Returns the same numbers if the number of messages agrees with them, so that a loop over the messages is bounded.
 local function range(messages, fields)
     local pruned, seen, last = numbers(fields)
     if last and redis.call('HLEN', messages) == last - pruned then

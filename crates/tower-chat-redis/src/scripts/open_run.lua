@@ -1,4 +1,4 @@
--- What is staged of an open run.
+-- Returns the staged messages and rows of an open run.
 local head, messages, tools, calls = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local fields = redis.call('HGETALL', head)
 local found = redis.call('HMGET', head, 'visible', 'sequence', 'pruned')

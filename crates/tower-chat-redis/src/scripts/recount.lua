@@ -1,8 +1,8 @@
--- The fields of a conversation's entry in the directory, counted again. Behind a position of the arguments are
--- runs, each with its count of tool calls.
+-- Recomputes the counts in the directory entry of a conversation. The arguments after a position are runs, each
+-- followed by its number of tool calls.
 local NAME_OF_RUN, COUNTS = 16, 7
 
--- Stored counts, in which one that is no number is 0; a cost that is none is not known.
+-- Returns stored counts. A damaged count becomes 0, and a damaged cost becomes unknown.
 local function counts_in(text)
     local counts = {}
     for word in string.gmatch(text, '%S+') do
@@ -27,7 +27,7 @@ local function recounted(directory, runs, behind, run_count)
             names[#names + 1] = fields[place]
         end
     end
-    -- A run has a row for each model, and nothing says which of them asked: the first one is taken.
+    -- A run has a row for each model, and the model of a tool call is not stored. The first row gets all tool calls.
     table.sort(names)
     local entry, total = { 'runs', runs }, { 0, 0, 0, 0, 0, 0, '-' }
     for _, name in ipairs(names) do

@@ -1,9 +1,9 @@
--- Changes messages and rows in place, or says why not. Nothing is changed before everything is checked.
+-- Changes messages and rows in place, or returns the reason for a refusal. All checks precede the first change.
 local head, messages, tools, calls, pending = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local directory = KEYS[6]
 local expected_incarnation, expected_sequence, incarnation, life = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local message_count, row_count = tonumber(ARGV[5]), tonumber(ARGV[6])
--- '' if the counts of the directory stay; and how many runs have another count of tool calls.
+-- The new number of runs in the directory, or '' for no change; the number of runs with a new count of tool calls.
 local runs, run_count = ARGV[7], tonumber(ARGV[8])
 local first_message = 8 + 2 * run_count
 local first_row = first_message + 2 * message_count
@@ -15,7 +15,7 @@ if not found[1] then
 elseif found[1] ~= '1' then
     return { 'newer', found[1] }
 end
--- It is this very request that is repeated.
+-- The same request is repeated.
 if found[5] == life then
     return { 'rewritten' }
 end
@@ -29,7 +29,7 @@ end
 local rewritten = {}
 for place = first_message + 1, first_row, 2 do
     local there = redis.call('HGET', messages, ARGV[place])
-    -- It begins with its id, which stays.
+    -- A stored message begins with its id, which does not change.
     if not there or #there < 20 or tonumber(ARGV[place]) > last then
         return { 'missing', ARGV[place] }
     end

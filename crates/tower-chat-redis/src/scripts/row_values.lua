@@ -1,4 +1,5 @@
--- What stands under some names, until it is so much, unless the conversation has been written since.
+-- Returns the values of fields of a hash, up to a number of bytes, unless the conversation has been written since the
+-- caller read it.
 local head, values = KEYS[1], KEYS[2]
 local life, writes, most_bytes = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local found = redis.call('HMGET', head, 'life', 'writes')

@@ -1,5 +1,5 @@
--- Of a conversation row by row: its head, the names of its messages, and those of the calls on its record
--- that readers see, each with the number of its message. Nothing is counted to a number that is stored.
+-- Returns the rows of a conversation: the fields of its head, the names of its messages, and the names of the visible
+-- calls in its record, each with the number of its message. No loop depends on a stored number.
 local head, messages, calls = KEYS[1], KEYS[2], KEYS[3]
 local fields = redis.call('HGETALL', head)
 local found = redis.call('HMGET', head, 'visible', 'sequence', 'writes')

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Takes an id off the list of its scope, unless somebody may be about to make its conversation.
+-- Removes an id from the list of its scope, unless another writer may be about to create the conversation.
 local noted = redis.call('GET', KEYS[2])
 if noted and noted ~= ARGV[2] then
     return 0

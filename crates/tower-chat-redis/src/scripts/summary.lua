@@ -1,5 +1,5 @@
--- A conversation without its messages, how many calls wait for approval, and what it has in the
--- directory: all of it, or what says nothing of its runs.
+-- Returns a conversation without its messages, the number of its calls that wait for approval, and its directory entry,
+-- with or without the rows of its runs.
 local head, messages, pending, directory = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local with_runs = ARGV[1] == '1'
 
