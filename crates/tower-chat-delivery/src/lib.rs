@@ -1,4 +1,10 @@
-//! The update log: the updates that a run has sent to its readers, for readers that reconnect.
+//! Runs that outlive their connection, and the update log for readers that reconnect.
+//!
+//! [`DetachedRuns`] is a layer that executes each run in a task of its own. The run continues if its
+//! caller disconnects, other readers can attach to it, and any process can stop it. The
+//! documentation of the layer begins with an example.
+//!
+//! # The update log
 //!
 //! The history of a conversation contains its messages. An update log contains the delivery of one
 //! run: its deltas and messages in the order in which they were sent, each with a position. A reader
@@ -36,9 +42,13 @@
 #[cfg(feature = "contract")]
 pub mod contract;
 mod log;
+mod runs;
 
-pub use self::log::{
-    Erase, MemoryUpdateLog, ParsePositionError, PositionedUpdate, Renewed, RunEnd, RunKey,
-    RunState, StoredUpdate, UpdateLog, UpdateLogError, UpdateLogOptions, UpdatePage,
-    UpdatePosition,
+pub use self::{
+    log::{
+        Erase, MemoryUpdateLog, ParsePositionError, PositionedUpdate, Renewed, RunEnd, RunKey,
+        RunState, StoredUpdate, UpdateLog, UpdateLogError, UpdateLogOptions, UpdatePage,
+        UpdatePosition,
+    },
+    runs::{DeliveryError, DetachedRuns, DetachedRunsService, RunEvent, RunReader},
 };

@@ -34,6 +34,23 @@ impl UpdatePosition {
     pub fn new(attempt: u32, index: u32) -> Self {
         Self { attempt, index }
     }
+
+    /// Returns the position that precedes all updates of an attempt and follows all updates of the
+    /// attempts before it.
+    pub(crate) fn before_attempt(attempt: u32) -> Self {
+        match attempt.checked_sub(1) {
+            None | Some(0) => Self::START,
+            Some(previous) => Self::new(previous, u32::MAX),
+        }
+    }
+
+    /// Returns the greatest position that precedes this one.
+    pub(crate) fn previous(self) -> Self {
+        match self.index.checked_sub(1) {
+            Some(index) => Self { index, ..self },
+            None => Self::before_attempt(self.attempt),
+        }
+    }
 }
 
 impl fmt::Display for UpdatePosition {

@@ -2,6 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 
+mod batches;
+mod faulty_log;
+mod kills;
+mod limits;
+mod readers;
+mod stops;
+mod support;
+
 mod memory_log {
     use tower_chat_delivery::MemoryUpdateLog;
 

@@ -1,0 +1,64 @@
+//! The errors of runs in tasks of their own, and of their readers.
+
+use tower_chat_layers::{Retryability, SharedError};
+
+use crate::{RunKey, UpdateLogError};
+
+/// A run could not begin in a task of its own, or its updates could not be read.
+///
+/// The error of a run itself is the [`source`](std::error::Error::source) of
+/// [`Failed`](Self::Failed).
+///
+/// ```
+/// use tower_chat_delivery::{DeliveryError, RunKey};
+///
+/// fn advice(error: &DeliveryError) -> &'static str {
+///     match error {
+///         DeliveryError::UnknownRun { .. } => "load the history",
+///         DeliveryError::Interrupted { .. } => "send the request again",
+///         DeliveryError::TooManyRuns { .. } => "send the request later",
+///         _ => "look at the error's source",
+///     }
+/// }
+/// # use tower_chat_layers::{ConversationKey, RunId};
+/// let run = RunKey::new(ConversationKey::new("alice", "support"), RunId::new());
+/// assert_eq!(advice(&DeliveryError::UnknownRun { run }), "load the history");
+/// ```
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeliveryError {
+    /// The update log does not contain the run: it never began, its updates were erased, or they
+    /// have expired.
+    #[error("there are no updates of {run}: read the conversation from its history")]
+    UnknownRun {
+        /// The run.
+        run: RunKey,
+    },
+    /// Too many runs are in progress.
+    #[error("{most} runs are in progress, which is the limit: send the request again later")]
+    TooManyRuns {
+        /// The limit.
+        most: usize,
+        /// That a repeated request may succeed.
+        source: Retryability,
+    },
+    /// The run has failed.
+    #[error("{run} has failed")]
+    Failed {
+        /// The run.
+        run: RunKey,
+        /// The error of the run.
+        source: SharedError,
+    },
+    /// The process of the run died before the end of the run.
+    #[error("{run} was interrupted: send the request of the run again to continue it")]
+    Interrupted {
+        /// The run.
+        run: RunKey,
+        /// That a repeated request may succeed.
+        source: Retryability,
+    },
+    /// The update log failed.
+    #[error(transparent)]
+    Log(#[from] UpdateLogError),
+}

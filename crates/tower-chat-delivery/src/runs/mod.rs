@@ -1,0 +1,348 @@
+//! A layer that executes each run in a task of its own.
+//!
+//! [`DetachedRuns`] belongs above `PerRunPersistence` and the pipeline. Below a tool loop it would
+//! detach single service calls. A layer above that drops a response, such as a timeout, then ends
+//! only the delivery to its caller: a deadline of the run belongs below.
+
+mod error;
+mod hub;
+mod reader;
+mod service;
+mod settings;
+mod task;
+mod update;
+
+use std::{
+    collections::{HashMap, hash_map},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::watch;
+use tower_chat_layers::{Retryability, RunHandle, SharedError};
+use tower_layer::Layer;
+
+pub use self::{
+    error::DeliveryError,
+    reader::{RunEvent, RunReader},
+    service::DetachedRunsService,
+};
+use self::{
+    hub::{Hub, Phase},
+    reader::Follower,
+    settings::Settings,
+    update::LoggedUpdate,
+};
+use crate::{PositionedUpdate, RunKey, RunState, UpdateLog, UpdateLogError, UpdatePosition};
+
+/// A layer that executes each run in a task of its own. The run continues if its caller
+/// disconnects, and other readers can [attach](Self::attach) to it.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// use tower::{Layer, Service, ServiceExt};
+/// use tower_chat::{
+///     BoxError, ChatPipeline, ChatRequest, ConversationKey, MemoryStore,
+///     delivery::{DetachedRuns, MemoryUpdateLog, RunEvent, RunKey, UpdatePosition},
+/// };
+/// # use tower_chat_testkit::{ScriptedModel, Step};
+/// # let model = ScriptedModel::new([Step::text("Take a coat.")]);
+///
+/// let runs = DetachedRuns::new(MemoryUpdateLog::new());
+/// let pipeline = ChatPipeline::builder(model).history(MemoryStore::new()).build()?;
+/// let mut stack = runs.layer(pipeline);
+///
+/// let key = ConversationKey::new("alice", "wardrobe");
+/// let request = ChatRequest::user("What should I wear?").in_conversation(key).streamed();
+/// let run = request.conversation().map(RunKey::from).ok_or("no conversation")?;
+/// let response = stack.ready().await?.call(request).await?;
+/// drop(response); // the caller disconnects, and the run continues
+///
+/// let mut reader = runs.attach(&run, UpdatePosition::START).await?;
+/// let mut text = String::new();
+/// while let Some(event) = reader.next().await {
+///     if let RunEvent::Update { update: tower_chat::ChatUpdate::Message(message), .. } = event? {
+///         text.push_str(&message.text());
+///     }
+/// }
+/// assert_eq!(text, "Take a coat.");
+/// # Ok::<(), BoxError>(())
+/// # }).unwrap();
+/// ```
+///
+/// Clones share their runs. The layer only concerns requests with a conversation; other requests
+/// pass unchanged.
+///
+/// # Positions in a stack
+///
+/// ```text
+/// DetachedRuns                   above everything that belongs to the run
+///   timeout, deadline            end the run
+///     PerRunPersistence, ...     or a ChatPipeline
+/// ```
+///
+/// A timeout above this layer ends the delivery to its caller, and not the run. Below a tool loop
+/// the layer has no effect, because only the service calls of a run reach it there.
+///
+/// # Delivery
+///
+/// Readers in the process of the run receive deltas immediately. The log receives them in batches,
+/// by default once a second or for 16 KiB. A complete message and the end of the response are stored
+/// in the log before readers receive them. Appends to the log use no permit of the history store and
+/// never delay the run.
+///
+/// If the process dies, the log lacks at most the deltas since the last batch. These deltas belong
+/// to an unfinished message, which a later attempt sends from its beginning
+/// ([`RunEvent::Restarted`]). With [`durable_delivery`](Self::durable_delivery) readers receive only
+/// what the log contains.
+///
+/// If the log fails, readers in the process of the run still receive all updates. The task repeats
+/// appends that may succeed. If the log refuses the updates of a run, its readers elsewhere receive
+/// [`RunEnd::Interrupted`](crate::RunEnd::Interrupted) when the lease has expired.
+///
+/// # The same request again
+///
+/// If the run of a request is in progress, in any process, the caller receives the response of that
+/// run from its beginning, and the service is not called. If the run has ended or its process died,
+/// the request is the next attempt: the layers below return the stored answer, or resume the run.
+///
+/// # Stop
+///
+/// [`stop`](Self::stop) ends a run from any process. Dropping a response never does.
+#[derive(Clone)]
+pub struct DetachedRuns {
+    log: Arc<dyn UpdateLog>,
+    settings: Settings,
+    registry: Arc<Registry>,
+}
+
+/// The runs in progress in this process.
+#[derive(Debug)]
+struct Registry {
+    hubs: Mutex<HashMap<RunKey, Arc<Hub>>>,
+    count: watch::Sender<usize>,
+}
+
+/// What a service and its tasks share.
+struct Shared {
+    log: Arc<dyn UpdateLog>,
+    settings: Settings,
+    registry: Arc<Registry>,
+}
+
+impl DetachedRuns {
+    /// Creates the layer with a log.
+    pub fn new(log: impl UpdateLog) -> Self {
+        let registry = Registry { hubs: Mutex::default(), count: watch::Sender::new(0) };
+        Self { log: Arc::new(log), settings: Settings::default(), registry: Arc::new(registry) }
+    }
+
+    /// Sets when deltas are appended to the log: after this time, or when they have this size in
+    /// bytes. The default is 1 second and 16 KiB.
+    #[must_use]
+    pub fn with_batches(mut self, interval: Duration, max_bytes: usize) -> Self {
+        self.settings.batch_interval = interval.max(Duration::from_millis(1));
+        self.settings.max_batch_bytes = max_bytes;
+        self
+    }
+
+    /// Delivers updates only after they are stored in the log, in batches of 250 ms. Readers then
+    /// receive no delta that a killed process would lose.
+    #[must_use]
+    pub fn durable_delivery(mut self) -> Self {
+        self.settings.batch_interval = Duration::from_millis(250);
+        self.settings.is_durable_first = true;
+        self
+    }
+
+    /// Sets how long a lease in the log lasts after its last renewal, 15 seconds by default. A
+    /// process renews its leases three times in this period, and then also receives requests to
+    /// stop from other processes.
+    #[must_use]
+    pub fn with_lease(mut self, lease: Duration) -> Self {
+        self.settings.lease = lease;
+        self
+    }
+
+    /// Sets the largest number of runs in progress, 10,000 by default. A request above the limit
+    /// fails with [`DeliveryError::TooManyRuns`].
+    #[must_use]
+    pub fn with_max_runs(mut self, most: usize) -> Self {
+        self.settings.max_runs = most;
+        self
+    }
+
+    /// Sets the largest size of the updates of a run, 16 MiB by default. A run that exceeds it is
+    /// stopped.
+    #[must_use]
+    pub fn with_max_bytes_per_run(mut self, most: u64) -> Self {
+        self.settings.max_bytes = most;
+        self
+    }
+
+    /// Sets how long a run continues without a reader in its process, 1 hour by default. The run is
+    /// then stopped. `None` removes the limit.
+    #[must_use]
+    pub fn with_max_time_without_reader(mut self, most: Option<Duration>) -> Self {
+        self.settings.max_time_without_reader = most;
+        self
+    }
+
+    /// Attaches a reader to a run, in this process or another one. The reader receives the updates
+    /// strictly after a position, and then those that follow. A reader of the whole run begins at
+    /// [`UpdatePosition::START`].
+    ///
+    /// # Errors
+    ///
+    /// [`DeliveryError::UnknownRun`] if the log does not contain the run; [`DeliveryError::Log`] if
+    /// the log cannot be read.
+    pub async fn attach(
+        &self,
+        run: &RunKey,
+        after: UpdatePosition,
+    ) -> Result<RunReader, DeliveryError> {
+        let shared = self.shared();
+        let hub = shared.hub(run).map(|hub| hub.reader());
+        if hub.is_none() && self.state(run).await? == RunState::Unknown {
+            return Err(DeliveryError::UnknownRun { run: run.clone() });
+        }
+        Ok(RunReader::new(Follower::new(shared, run.clone(), after, hub)))
+    }
+
+    /// Stops a run, in this process or another one, and returns its state. The answer so far is
+    /// stored, as [`RunHandle::stop`] describes. A run in another process stops when that process
+    /// renews its lease. Calling it again, and a call for a run that has ended, have no effect.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// use tower_chat::{
+    ///     ConversationKey, RunId,
+    ///     delivery::{DetachedRuns, MemoryUpdateLog, RunKey, RunState},
+    /// };
+    /// let runs = DetachedRuns::new(MemoryUpdateLog::new());
+    /// let run = RunKey::new(ConversationKey::new("alice", "wardrobe"), RunId::new());
+    /// assert_eq!(runs.stop(&run).await?, RunState::Unknown);
+    /// # Ok::<(), tower_chat::delivery::DeliveryError>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`DeliveryError::Log`] if the run is not in this process and the log cannot be written.
+    pub async fn stop(&self, run: &RunKey) -> Result<RunState, DeliveryError> {
+        if let Some(hub) = self.shared().hub(run) {
+            let (phase, attempt) = hub.phase();
+            if let Phase::Beginning | Phase::Calling | Phase::Responding = phase {
+                hub.handle.stop();
+                return Ok(RunState::Open { attempt, stop_requested: true });
+            }
+        }
+        Ok(self.log.request_stop(run).await?)
+    }
+
+    /// Returns the state of a run in the log.
+    ///
+    /// # Errors
+    ///
+    /// [`DeliveryError::Log`] if the log cannot be read.
+    pub async fn state(&self, run: &RunKey) -> Result<RunState, DeliveryError> {
+        Ok(self.log.read(run, UpdatePosition::START, 0).await?.state)
+    }
+
+    /// Returns the number of runs in progress in this process.
+    pub fn in_progress(&self) -> usize {
+        *self.registry.count.borrow()
+    }
+
+    /// Waits until no run is in progress in this process. A server that shuts down awaits it after
+    /// its last request, and then closes its stores.
+    pub async fn drained(&self) {
+        // The registry owns the sender, so the wait does not fail.
+        let _ = self.registry.count.subscribe().wait_for(|count| *count == 0).await;
+    }
+
+    fn shared(&self) -> Arc<Shared> {
+        Arc::new(Shared {
+            log: self.log.clone(),
+            settings: self.settings.clone(),
+            registry: self.registry.clone(),
+        })
+    }
+}
+
+impl<S> Layer<S> for DetachedRuns {
+    type Service = DetachedRunsService<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        DetachedRunsService::new(inner, self.shared())
+    }
+}
+
+impl fmt::Debug for DetachedRuns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DetachedRuns").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+/// The run of a request in this process.
+enum Entered {
+    New(Arc<Hub>),
+    InProgress(Arc<Hub>),
+}
+
+impl Shared {
+    /// Adds a run to those in progress, unless it is one of them.
+    fn enter(&self, run: &RunKey, handle: RunHandle) -> Result<Entered, DeliveryError> {
+        let mut hubs = self.hubs();
+        let count = hubs.len();
+        match hubs.entry(run.clone()) {
+            hash_map::Entry::Occupied(hub) => Ok(Entered::InProgress(hub.get().clone())),
+            hash_map::Entry::Vacant(vacant) => {
+                let most = self.settings.max_runs;
+                if count >= most {
+                    let source = Retryability::Retryable;
+                    return Err(DeliveryError::TooManyRuns { most, source });
+                }
+                let hub = Arc::new(Hub::new(handle, self.settings.is_durable_first));
+                vacant.insert(hub.clone());
+                self.registry.count.send_replace(count + 1);
+                Ok(Entered::New(hub))
+            }
+        }
+    }
+
+    fn hub(&self, run: &RunKey) -> Option<Arc<Hub>> {
+        self.hubs().get(run).cloned()
+    }
+
+    fn remove(&self, run: &RunKey, hub: &Arc<Hub>) {
+        let mut hubs = self.hubs();
+        if hubs.get(run).is_some_and(|found| Arc::ptr_eq(found, hub)) {
+            hubs.remove(run);
+            self.registry.count.send_replace(hubs.len());
+        }
+    }
+
+    fn hubs(&self) -> MutexGuard<'_, HashMap<RunKey, Arc<Hub>>> {
+        self.registry.hubs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn decode(
+        &self,
+        run: &RunKey,
+        positioned: &PositionedUpdate,
+    ) -> Result<LoggedUpdate, UpdateLogError> {
+        LoggedUpdate::decode(&positioned.update).map_err(|source| UpdateLogError::Undecodable {
+            run: run.clone(),
+            position: positioned.position,
+            source: SharedError::new(source),
+        })
+    }
+}

@@ -1,0 +1,260 @@
+//! Readers of a run, in any process.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use futures_util::{Stream, stream};
+use tower_chat_layers::{BoxError, ChatUpdate, Retryability, SharedError};
+
+use super::{
+    Shared,
+    hub::{Available, HubReader},
+    task::{MAX_WAIT, PAGE},
+    update::LoggedUpdate,
+};
+use crate::{DeliveryError, RunEnd, RunKey, RunState, UpdateLogError, UpdatePosition};
+
+/// What a reader of a run receives.
+///
+/// ```
+/// use tower_chat_delivery::RunEvent;
+/// use tower_chat_layers::ChatUpdate;
+///
+/// fn show(event: RunEvent, text: &mut String) {
+///     match event {
+///         RunEvent::Update { update: ChatUpdate::TextDelta(delta), .. } => text.push_str(&delta),
+///         RunEvent::Restarted { .. } => text.clear(), // the unfinished message begins anew
+///         RunEvent::Update { .. } | RunEvent::Ended(_) | _ => {}
+///     }
+/// }
+/// # use tower_chat_delivery::UpdatePosition;
+/// # let mut text = String::new();
+/// # let (position, update) = (UpdatePosition::new(1, 0), ChatUpdate::TextDelta("hi".to_owned()));
+/// # show(RunEvent::Update { position, update }, &mut text);
+/// # assert_eq!(text, "hi");
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum RunEvent {
+    /// An update of the response. A message replaces an earlier message with the same id.
+    ///
+    /// The [`Finish`](tower_chat_layers::Finish) of a run in another process contains neither the
+    /// changes of the last request nor the answer of a recovered run.
+    Update {
+        /// The position.
+        position: UpdatePosition,
+        /// The update.
+        update: ChatUpdate,
+    },
+    /// A later attempt continues the run, because the process of the run died. The text of the
+    /// unfinished message begins anew. Complete messages stay, and are not sent again.
+    Restarted {
+        /// The position.
+        position: UpdatePosition,
+        /// The number of the attempt.
+        attempt: u32,
+    },
+    /// The run has ended. No event follows.
+    Ended(RunEnd),
+}
+
+/// A reader of a run: it receives what was sent so far, and then each update when it is sent.
+///
+/// A reader that is dropped, or that reads slowly, does not affect the run or other readers.
+/// [`DetachedRuns::attach`](crate::DetachedRuns::attach) creates it, and has an example.
+#[derive(Debug)]
+pub struct RunReader {
+    follower: Follower,
+    is_ended: bool,
+}
+
+impl RunReader {
+    pub(super) fn new(follower: Follower) -> Self {
+        Self { follower, is_ended: false }
+    }
+
+    /// Returns the next event; `None` after [`RunEvent::Ended`] or an error. The method is cancel
+    /// safe: dropping the future loses no event.
+    pub async fn next(&mut self) -> Option<Result<RunEvent, DeliveryError>> {
+        while !self.is_ended {
+            let event = match self.follower.next().await {
+                Ok(Followed::Update(position, LoggedUpdate::Chat(update))) => {
+                    Ok(RunEvent::Update { position, update })
+                }
+                Ok(Followed::Update(position, LoggedUpdate::Restarted)) => {
+                    Ok(RunEvent::Restarted { position, attempt: position.attempt })
+                }
+                Ok(Followed::Update(_, LoggedUpdate::Repeated(_))) => continue,
+                Ok(Followed::Ended { end, error: _ }) => {
+                    self.is_ended = true;
+                    Ok(RunEvent::Ended(end))
+                }
+                Err(error) => {
+                    self.is_ended = true;
+                    Err(error)
+                }
+            };
+            return Some(event);
+        }
+        None
+    }
+}
+
+/// Returns the response of one attempt, for the caller that has requested the run.
+pub(super) fn response(
+    follower: Follower,
+    attempt: u32,
+) -> impl Stream<Item = Result<ChatUpdate, BoxError>> + Send {
+    stream::unfold(Some(follower), move |follower| async move {
+        let mut follower = follower?;
+        let update = next_of_response(&mut follower, attempt).await?;
+        let is_last = matches!(update, Err(_) | Ok(ChatUpdate::Finish(_)));
+        Some((update.map_err(Into::into), (!is_last).then_some(follower)))
+    })
+}
+
+async fn next_of_response(
+    follower: &mut Follower,
+    attempt: u32,
+) -> Option<Result<ChatUpdate, DeliveryError>> {
+    let run = follower.run.clone();
+    let interrupted =
+        |run| Some(Err(DeliveryError::Interrupted { run, source: Retryability::Retryable }));
+    loop {
+        match follower.next().await {
+            Ok(Followed::Update(_, LoggedUpdate::Chat(update))) => return Some(Ok(update)),
+            Ok(Followed::Update(_, LoggedUpdate::Repeated(message))) => {
+                return Some(Ok(ChatUpdate::Message(message)));
+            }
+            // A response cannot begin anew.
+            Ok(Followed::Update(position, LoggedUpdate::Restarted)) => {
+                if position.attempt > attempt {
+                    return interrupted(run);
+                }
+            }
+            Ok(Followed::Ended { end: RunEnd::Failed { message }, error }) => {
+                let source = error.unwrap_or_else(|| SharedError::new(message));
+                return Some(Err(DeliveryError::Failed { run, source }));
+            }
+            Ok(Followed::Ended { end: RunEnd::Interrupted, .. }) => return interrupted(run),
+            Ok(Followed::Ended { end: RunEnd::Completed, .. }) => return None,
+            Err(error) => return Some(Err(error)),
+        }
+    }
+}
+
+/// What follows the position of a follower.
+pub(super) enum Followed {
+    Update(UpdatePosition, LoggedUpdate),
+    Ended { end: RunEnd, error: Option<SharedError> },
+}
+
+/// Follows the updates of a run: from the task of the run if this process executes it, and
+/// otherwise from the log.
+#[derive(Debug)]
+pub(super) struct Follower {
+    shared: Arc<Shared>,
+    run: RunKey,
+    /// The position of the last update that was received.
+    after: UpdatePosition,
+    received: VecDeque<(UpdatePosition, LoggedUpdate)>,
+    hub: Option<HubReader>,
+    /// Whether the end of the response was returned.
+    is_finished: bool,
+}
+
+impl Follower {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        run: RunKey,
+        after: UpdatePosition,
+        hub: Option<HubReader>,
+    ) -> Self {
+        Self { shared, run, after, received: VecDeque::new(), hub, is_finished: false }
+    }
+
+    /// Returns the next update, or the end. Dropping the future loses no update.
+    pub(super) async fn next(&mut self) -> Result<Followed, DeliveryError> {
+        loop {
+            if self.is_finished {
+                return Ok(Followed::Ended { end: RunEnd::Completed, error: None });
+            }
+            if let Some((position, update)) = self.received.pop_front() {
+                self.is_finished = matches!(update, LoggedUpdate::Chat(ChatUpdate::Finish(_)));
+                return Ok(Followed::Update(position, update));
+            }
+            if self.hub.is_none() {
+                self.hub = self.shared.hub(&self.run).map(|hub| hub.reader());
+            }
+            let ended = match &self.hub {
+                Some(_) => self.follow_hub().await?,
+                None => self.follow_log().await?,
+            };
+            if let Some((end, error)) = ended {
+                return Ok(Followed::Ended { end, error });
+            }
+        }
+    }
+
+    /// Receives updates from the task of the run, or waits for them. Returns the end of the run.
+    async fn follow_hub(&mut self) -> Result<Option<(RunEnd, Option<SharedError>)>, DeliveryError> {
+        let Some(reader) = &mut self.hub else { return Ok(None) };
+        match reader.hub.available(self.after) {
+            Available::Updates(updates) => self.receive(updates),
+            Available::Nothing => reader.changed().await,
+            Available::InLog => self.hub = None,
+            Available::Ended { end, error } => return Ok(Some((end, error))),
+            Available::Behind { first } => {
+                let page = self.shared.log.read(&self.run, self.after, PAGE).await?;
+                let before = page.updates.iter().take_while(|update| update.position < first);
+                let updates = before
+                    .map(|positioned| {
+                        let update = self.shared.decode(&self.run, positioned)?;
+                        Ok((positioned.position, update))
+                    })
+                    .collect::<Result<Vec<_>, UpdateLogError>>()?;
+                if updates.is_empty() {
+                    // All updates before the window are stored, so there are none in between.
+                    self.after = self.after.max(first.previous());
+                }
+                self.receive(updates);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Receives updates from the log, or waits for them. Returns the end of the run.
+    async fn follow_log(&mut self) -> Result<Option<(RunEnd, Option<SharedError>)>, DeliveryError> {
+        let log = self.shared.log.clone();
+        let page = log.read(&self.run, self.after, PAGE).await?;
+        if !page.updates.is_empty() {
+            let updates = page.updates.iter().map(|positioned| {
+                Ok((positioned.position, self.shared.decode(&self.run, positioned)?))
+            });
+            let updates = updates.collect::<Result<Vec<_>, UpdateLogError>>()?;
+            self.receive(updates);
+            return Ok(None);
+        }
+        match page.state {
+            RunState::Open { .. } => log.wait(&self.run, self.after, MAX_WAIT).await?,
+            RunState::Closed { end, .. } => return Ok(Some((end, None))),
+            RunState::Unknown => {
+                return Err(DeliveryError::UnknownRun { run: self.run.clone() });
+            }
+            RunState::LeaseExpired { attempt } => {
+                match log.close(&self.run, attempt, RunEnd::Interrupted).await {
+                    // The next read returns the state.
+                    Ok(_) | Err(UpdateLogError::NotOwner { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn receive(&mut self, updates: Vec<(UpdatePosition, LoggedUpdate)>) {
+        if let Some((last, _)) = updates.last() {
+            self.after = *last;
+        }
+        self.received.extend(updates);
+    }
+}

@@ -1,0 +1,108 @@
+//! The service of the layer.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use futures_util::{StreamExt, future::BoxFuture, stream};
+use tower_chat_layers::{BoxError, ChatRequest, ChatResponse};
+use tower_service::Service;
+use tracing::Instrument;
+
+use super::{
+    Entered, Shared,
+    hub::{HubReader, Phase},
+    reader::{Follower, response},
+    task::RunTask,
+};
+use crate::{RunKey, UpdatePosition};
+
+/// The service that [`DetachedRuns`](crate::DetachedRuns) creates.
+#[derive(Debug, Clone)]
+pub struct DetachedRunsService<S> {
+    inner: S,
+    shared: Arc<Shared>,
+}
+
+impl<S> DetachedRunsService<S> {
+    pub(super) fn new(inner: S, shared: Arc<Shared>) -> Self {
+        Self { inner, shared }
+    }
+}
+
+impl<S> Service<ChatRequest> for DetachedRunsService<S>
+where
+    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+{
+    type Response = ChatResponse;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<ChatResponse, BoxError>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: ChatRequest) -> Self::Future {
+        let next = self.inner.clone();
+        let mut ready = std::mem::replace(&mut self.inner, next);
+        match request.conversation().map(RunKey::from) {
+            Some(run) => Box::pin(detached(ready, request, run, self.shared.clone())),
+            None => {
+                let call = ready.call(request);
+                Box::pin(async move { call.await.map_err(Into::into) })
+            }
+        }
+    }
+}
+
+/// Executes the run of a request in a task, or joins the run if it is in progress.
+async fn detached<S>(
+    service: S,
+    mut request: ChatRequest,
+    run: RunKey,
+    shared: Arc<Shared>,
+) -> Result<ChatResponse, BoxError>
+where
+    S: Service<ChatRequest, Response = ChatResponse> + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+{
+    let reader = match shared.enter(&run, request.run_handle())? {
+        Entered::InProgress(hub) => hub.reader(),
+        Entered::New(hub) => {
+            let reader = hub.reader();
+            let task = RunTask::new(shared.clone(), run.clone(), hub);
+            tokio::spawn(task.execute(service, request).in_current_span());
+            reader
+        }
+    };
+    follow(shared, run, reader).await
+}
+
+/// Returns the response of the attempt in progress. An error before the first update is the error
+/// of the call.
+async fn follow(
+    shared: Arc<Shared>,
+    run: RunKey,
+    mut reader: HubReader,
+) -> Result<ChatResponse, BoxError> {
+    let (phase, attempt) = reader.responded().await;
+    let (attempt, hub) = match phase {
+        Phase::Elsewhere { attempt } => (attempt, None),
+        Phase::Beginning | Phase::Calling | Phase::Responding | Phase::Ended { .. } => {
+            (attempt, Some(reader))
+        }
+    };
+    let after = UpdatePosition::before_attempt(attempt);
+    let mut updates = Box::pin(response(Follower::new(shared, run, after, hub), attempt));
+    if let Phase::Responding | Phase::Elsewhere { .. } = phase {
+        return Ok(ChatResponse::forward(updates));
+    }
+    match updates.next().await {
+        Some(Err(error)) => Err(error),
+        first => Ok(ChatResponse::forward(stream::iter(first).chain(updates))),
+    }
+}

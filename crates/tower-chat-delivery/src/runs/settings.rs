@@ -1,0 +1,35 @@
+//! The settings of runs in tasks of their own.
+
+use std::time::Duration;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) batch_interval: Duration,
+    pub(crate) max_batch_bytes: usize,
+    pub(crate) is_durable_first: bool,
+    pub(crate) lease: Duration,
+    pub(crate) max_runs: usize,
+    pub(crate) max_bytes: u64,
+    pub(crate) max_time_without_reader: Option<Duration>,
+}
+
+impl Settings {
+    /// A lease survives two renewals that fail.
+    pub(crate) fn renewal_interval(&self) -> Duration {
+        (self.lease / 3).max(Duration::from_millis(1))
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            batch_interval: Duration::from_secs(1),
+            max_batch_bytes: 16 * 1024,
+            is_durable_first: false,
+            lease: Duration::from_secs(15),
+            max_runs: 10_000,
+            max_bytes: 16 * 1024 * 1024,
+            max_time_without_reader: Some(Duration::from_secs(60 * 60)),
+        }
+    }
+}

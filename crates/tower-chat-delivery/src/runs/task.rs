@@ -1,0 +1,403 @@
+//! The task that executes a run, delivers its updates and appends them to the log.
+
+use std::{collections::HashMap, future::pending, sync::Arc, time::Duration};
+
+use futures_util::future::BoxFuture;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, sleep_until},
+};
+use tower_chat_layers::{
+    BoxError, ChatRequest, ChatResponse, ChatUpdate, Message, MessageId, SharedError,
+    TruncatedStream,
+};
+use tower_service::Service;
+
+use super::{
+    Shared,
+    hub::{Hub, Phase},
+    update::LoggedUpdate,
+};
+use crate::{Renewed, RunEnd, RunKey, RunState, UpdateLogError, UpdatePosition};
+
+/// The number of failures of the log after the end of a run, after which the task gives up.
+const MAX_FAILURES_AT_END: u32 = 5;
+/// The number of updates that one read of the log returns.
+pub(super) const PAGE: usize = 256;
+
+/// The ownership of a run in this process.
+pub(super) struct RunTask {
+    shared: Arc<Shared>,
+    run: RunKey,
+    hub: Arc<Hub>,
+}
+
+type Earlier = HashMap<MessageId, Arc<Message>>;
+
+/// How an attempt begins.
+enum Beginning {
+    /// This process executes the attempt. Contains the messages that earlier attempts have sent.
+    Here { attempt: u32, earlier: Earlier },
+    /// Another process executes the run.
+    Elsewhere { attempt: u32 },
+}
+
+impl RunTask {
+    pub(super) fn new(shared: Arc<Shared>, run: RunKey, hub: Arc<Hub>) -> Self {
+        Self { shared, run, hub }
+    }
+
+    /// Executes the run to its end.
+    pub(super) async fn execute<S>(self, mut service: S, request: ChatRequest)
+    where
+        S: Service<ChatRequest, Response = ChatResponse>,
+        S::Error: Into<BoxError>,
+        S::Future: Send + 'static,
+    {
+        let (attempt, earlier) = match self.begin().await {
+            Ok(Beginning::Here { attempt, earlier }) => (attempt, earlier),
+            Ok(Beginning::Elsewhere { attempt }) => {
+                return self.end(Phase::Elsewhere { attempt });
+            }
+            Err(error) => return self.end(failed(error)),
+        };
+        self.hub.begin(attempt);
+        let call = service.call(request);
+        drop(service);
+        let call = Box::pin(async move { call.await.map_err(Into::into) });
+        let progress = Progress::new(&self, Source::Calling(call), earlier);
+        let (end, error) = progress.run(attempt).await;
+        self.hub.enter(Phase::Ended { end: end.clone(), error });
+        self.close(attempt, end).await;
+        self.shared.remove(&self.run, &self.hub);
+    }
+
+    /// Begins the next attempt, unless another process executes the run.
+    async fn begin(&self) -> Result<Beginning, UpdateLogError> {
+        let (log, run) = (&self.shared.log, &self.run);
+        loop {
+            let state = log.read(run, UpdatePosition::START, 0).await?.state;
+            if let RunState::Open { attempt, .. } = state {
+                return Ok(Beginning::Elsewhere { attempt });
+            }
+            let attempt = state.attempt().saturating_add(1);
+            match log.begin(run, attempt, self.shared.settings.lease).await {
+                Ok(()) => {
+                    let earlier =
+                        if attempt > 1 { self.earlier().await? } else { Earlier::default() };
+                    return Ok(Beginning::Here { attempt, earlier });
+                }
+                // Another process has begun this attempt since the read.
+                Err(UpdateLogError::NotOwner { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Returns the messages that earlier attempts have sent.
+    async fn earlier(&self) -> Result<Earlier, UpdateLogError> {
+        let mut earlier = Earlier::default();
+        let mut after = UpdatePosition::START;
+        loop {
+            let page = self.shared.log.read(&self.run, after, PAGE).await?;
+            let Some(last) = page.updates.last() else { return Ok(earlier) };
+            after = last.position;
+            for positioned in &page.updates {
+                let update = self.shared.decode(&self.run, positioned)?;
+                if let LoggedUpdate::Chat(ChatUpdate::Message(message)) = update
+                    && let Some(id) = message.id
+                {
+                    earlier.insert(id, message);
+                }
+            }
+        }
+    }
+
+    /// Closes the log of the run. If the log stays unavailable, the lease expires.
+    async fn close(&self, attempt: u32, end: RunEnd) {
+        for _ in 0..MAX_FAILURES_AT_END {
+            if !self.hub.is_logged() {
+                return;
+            }
+            match self.shared.log.close(&self.run, attempt, end.clone()).await {
+                Ok(_) => return,
+                Err(error) if error.is_retryable() => {
+                    sleep(self.shared.settings.batch_interval).await;
+                }
+                Err(error) => return self.warn(&error, "the end of a run was not logged"),
+            }
+        }
+    }
+
+    /// Ends a run that has not begun.
+    fn end(&self, phase: Phase) {
+        self.shared.remove(&self.run, &self.hub);
+        self.hub.enter(phase);
+    }
+
+    fn warn(&self, error: &UpdateLogError, what: &'static str) {
+        let error = error as &(dyn std::error::Error + 'static);
+        tracing::warn!(run = %self.run.run, conversation = %self.run.conversation, error, what);
+    }
+}
+
+impl Drop for RunTask {
+    /// If the task was aborted or has panicked, its readers end.
+    fn drop(&mut self) {
+        self.shared.remove(&self.run, &self.hub);
+        if matches!(self.hub.phase().0, Phase::Beginning | Phase::Calling | Phase::Responding) {
+            self.hub.enter(Phase::Ended { end: RunEnd::Interrupted, error: None });
+        }
+    }
+}
+
+fn failed(error: impl Into<BoxError>) -> Phase {
+    let error = SharedError::new(error);
+    let end = RunEnd::Failed { message: error.to_string() };
+    Phase::Ended { end, error: Some(error) }
+}
+
+/// The response of a run.
+enum Source {
+    Calling(BoxFuture<'static, Result<ChatResponse, BoxError>>),
+    Responding(ChatResponse),
+}
+
+impl Source {
+    /// Returns the next update. Dropping the future loses no update.
+    async fn next(&mut self, hub: &Hub) -> Option<Result<ChatUpdate, BoxError>> {
+        loop {
+            match self {
+                Self::Calling(call) => match call.await {
+                    Ok(response) => {
+                        *self = Self::Responding(response);
+                        hub.enter(Phase::Responding);
+                    }
+                    Err(error) => return Some(Err(error)),
+                },
+                Self::Responding(response) => return response.next().await,
+            }
+        }
+    }
+}
+
+/// A run in progress.
+struct Progress<'t> {
+    task: &'t RunTask,
+    source: Source,
+    earlier: Earlier,
+    is_finished: bool,
+    end: Option<(RunEnd, Option<SharedError>)>,
+    /// The append in flight, which returns the number of its updates.
+    append: Option<BoxFuture<'static, (usize, Result<(), UpdateLogError>)>>,
+    renewal: Option<BoxFuture<'static, Result<Renewed, UpdateLogError>>>,
+    /// When the updates that are not stored are appended.
+    flush_at: Option<Instant>,
+    renew_at: Instant,
+    readers: watch::Receiver<usize>,
+    /// When the run stops because it has no reader.
+    unread_until: Option<Instant>,
+    /// The number of appends that have failed since the last one that succeeded.
+    failures: u32,
+}
+
+impl<'t> Progress<'t> {
+    fn new(task: &'t RunTask, source: Source, earlier: Earlier) -> Self {
+        Self {
+            source,
+            earlier,
+            is_finished: false,
+            end: None,
+            append: None,
+            renewal: None,
+            flush_at: None,
+            renew_at: Instant::now() + task.shared.settings.renewal_interval(),
+            readers: task.hub.reader_count(),
+            unread_until: None,
+            failures: 0,
+            task,
+        }
+    }
+
+    async fn run(mut self, attempt: u32) -> (RunEnd, Option<SharedError>) {
+        if attempt > 1 {
+            self.push(LoggedUpdate::Restarted);
+        }
+        self.readers_changed();
+        loop {
+            self.start_append();
+            let is_stored = self.append.is_none() && !self.task.hub.has_unstored();
+            match self.end.take_if(|_| is_stored) {
+                Some(end) => return end,
+                None => self.step(attempt).await,
+            }
+        }
+    }
+
+    /// Waits for the next event of the run, and handles it.
+    async fn step(&mut self, attempt: u32) {
+        let hub = &self.task.hub;
+        tokio::select! {
+            biased;
+            (count, appended) = output(&mut self.append) => self.append_ended(count, &appended),
+            renewed = output(&mut self.renewal) => self.renewal_ended(&renewed),
+            // `start_append` compares the time.
+            () = at(self.flush_at), if self.append.is_none() => {}
+            () = sleep_until(self.renew_at), if self.renewal.is_none() && hub.is_logged() => {
+                self.start_renewal(attempt);
+            }
+            () = at(self.unread_until) => {
+                self.stop("a run without a reader is stopped");
+                self.unread_until = None;
+            }
+            Ok(()) = self.readers.changed() => self.readers_changed(),
+            update = self.source.next(hub), if self.end.is_none() => self.received(update),
+        }
+    }
+
+    fn received(&mut self, update: Option<Result<ChatUpdate, BoxError>>) {
+        match update {
+            Some(Ok(update)) => {
+                self.is_finished |= matches!(update, ChatUpdate::Finish(_));
+                let update = match update {
+                    ChatUpdate::Message(message) if self.is_repeated(&message) => {
+                        LoggedUpdate::Repeated(message)
+                    }
+                    update => LoggedUpdate::Chat(update),
+                };
+                self.push(update);
+            }
+            Some(Err(error)) => self.fail(error),
+            None if self.is_finished => self.end = Some((RunEnd::Completed, None)),
+            None => self.fail(TruncatedStream::default().into()),
+        }
+    }
+
+    /// Returns whether an earlier attempt has sent the same message. The time is not compared,
+    /// because the results of a tool that has finished are added again by the next attempt.
+    fn is_repeated(&self, message: &Message) -> bool {
+        let sent = message.id.and_then(|id| self.earlier.get(&id));
+        sent.is_some_and(|sent| {
+            (sent.role, &sent.parts, &sent.author, &sent.metadata)
+                == (message.role, &message.parts, &message.author, &message.metadata)
+        })
+    }
+
+    fn push(&mut self, update: LoggedUpdate) {
+        if let Err(error) = self.task.hub.push(update) {
+            return self.fail(error);
+        }
+        let settings = &self.task.shared.settings;
+        if self.flush_at.is_none() {
+            self.flush_at = Some(Instant::now() + settings.batch_interval);
+        }
+        if self.task.hub.total_bytes() > settings.max_bytes {
+            self.stop("a run whose updates exceed their limit is stopped");
+        }
+    }
+
+    fn fail(&mut self, error: BoxError) {
+        let error = SharedError::new(error);
+        self.end = Some((RunEnd::Failed { message: error.to_string() }, Some(error)));
+    }
+
+    fn stop(&self, why: &'static str) {
+        if !self.task.hub.handle.is_stopped() {
+            let RunKey { conversation, run } = &self.task.run;
+            tracing::warn!(%run, %conversation, "{why}");
+            self.task.hub.handle.stop();
+        }
+    }
+
+    /// Starts an append if there are updates for which it is time.
+    fn start_append(&mut self) {
+        if self.append.is_some() {
+            return;
+        }
+        let settings = &self.task.shared.settings;
+        let is_time = self.flush_at.is_some_and(|at| at <= Instant::now());
+        let is_due = || self.end.is_some() || self.task.hub.is_append_due(settings.max_batch_bytes);
+        if !is_time && (self.failures > 0 || !is_due()) {
+            return;
+        }
+        self.flush_at = None;
+        let Some(batch) = self.task.hub.batch() else { return };
+        let (log, run) = (self.task.shared.log.clone(), self.task.run.clone());
+        self.append = Some(Box::pin(async move {
+            let appended = log.append(&run, batch.first, &batch.updates).await;
+            (batch.updates.len(), appended)
+        }));
+    }
+
+    fn append_ended(&mut self, count: usize, appended: &Result<(), UpdateLogError>) {
+        let hub = &self.task.hub;
+        match appended {
+            Ok(()) => {
+                self.failures = 0;
+                return hub.appended(count);
+            }
+            Err(error) => {
+                self.task.warn(error, "the updates of a run were not logged");
+                self.failures += 1;
+                let is_last = self.end.is_some() && self.failures >= MAX_FAILURES_AT_END;
+                if is_last || !error.is_retryable() {
+                    return hub.log_lost();
+                }
+                hub.append_failed();
+            }
+        }
+        self.flush_at = Some(Instant::now() + self.task.shared.settings.batch_interval);
+    }
+
+    fn start_renewal(&mut self, attempt: u32) {
+        let (log, run) = (self.task.shared.log.clone(), self.task.run.clone());
+        let lease = self.task.shared.settings.lease;
+        self.renewal = Some(Box::pin(async move { log.renew(&run, attempt, lease).await }));
+    }
+
+    fn renewal_ended(&mut self, renewed: &Result<Renewed, UpdateLogError>) {
+        let interval = self.task.shared.settings.renewal_interval();
+        self.renew_at = Instant::now() + interval;
+        match renewed {
+            Ok(Renewed { stop_requested: true }) => self.task.hub.handle.stop(),
+            Ok(Renewed { stop_requested: false }) => {}
+            Err(error) => {
+                self.task.warn(error, "the lease of a run was not renewed");
+                if !error.is_retryable() {
+                    self.task.hub.log_lost();
+                }
+            }
+        }
+    }
+
+    fn readers_changed(&mut self) {
+        let is_unread = *self.readers.borrow_and_update() == 0;
+        let most = self.task.shared.settings.max_time_without_reader;
+        self.unread_until = match (is_unread, self.unread_until) {
+            (false, _) => None,
+            (true, Some(until)) => Some(until),
+            (true, None) => most.and_then(|most| Instant::now().checked_add(most)),
+        };
+    }
+}
+
+/// Waits for the output of an operation, and removes it. Waits forever if there is none.
+async fn output<T>(operation: &mut Option<BoxFuture<'static, T>>) -> T {
+    let output = match operation {
+        Some(operation) => operation.await,
+        None => pending().await,
+    };
+    *operation = None;
+    output
+}
+
+/// Waits until a time, or forever.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => pending().await,
+    }
+}
+
+/// The longest wait of a reader for the log, before it reads the log again.
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(5);

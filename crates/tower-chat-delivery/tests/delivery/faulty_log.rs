@@ -1,0 +1,201 @@
+//! A log that counts its appends and fails on command, and the tests with its failures.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use tower_chat::{MemoryStore, PersistenceMode};
+use tower_chat_delivery::{
+    DetachedRuns, Erase, MemoryUpdateLog, Renewed, RunEnd, RunKey, RunState, StoredUpdate,
+    UpdateLog, UpdateLogError, UpdatePage, UpdatePosition,
+};
+use tower_chat_testkit::Step;
+
+use crate::support::{Server, deltas, request, rest, sketch, timed_log};
+
+/// The failure of an append.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Fault {
+    /// Nothing is stored, and the append can be repeated.
+    NotStored,
+    /// The updates are stored, and the outcome is unknown to the writer.
+    StoredUnknown,
+    /// Nothing is stored, and the append cannot be repeated.
+    Permanent,
+}
+
+/// A log that fails on command. Clones are the same log.
+#[derive(Debug, Clone)]
+pub(crate) struct FaultyLog(Arc<State>);
+
+#[derive(Debug)]
+struct State {
+    log: MemoryUpdateLog,
+    appends: AtomicUsize,
+    faults: Mutex<Vec<Fault>>,
+    is_down: AtomicBool,
+}
+
+impl FaultyLog {
+    pub(crate) fn new(log: MemoryUpdateLog, faults: &[Fault]) -> Self {
+        let faults = Mutex::new(faults.iter().rev().copied().collect());
+        let (appends, is_down) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Self(Arc::new(State { log, appends, faults, is_down }))
+    }
+
+    pub(crate) fn appends(&self) -> usize {
+        self.0.appends.load(Ordering::Relaxed)
+    }
+
+    fn set_down(&self) {
+        self.0.is_down.store(true, Ordering::Relaxed);
+    }
+
+    fn check(&self) -> Result<(), UpdateLogError> {
+        match self.0.is_down.load(Ordering::Relaxed) {
+            true => Err(UpdateLogError::backend("connect", true, "refused")),
+            false => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl UpdateLog for FaultyLog {
+    async fn begin(
+        &self,
+        run: &RunKey,
+        attempt: u32,
+        lease: Duration,
+    ) -> Result<(), UpdateLogError> {
+        self.check()?;
+        self.0.log.begin(run, attempt, lease).await
+    }
+
+    async fn append(
+        &self,
+        run: &RunKey,
+        first: UpdatePosition,
+        updates: &[StoredUpdate],
+    ) -> Result<(), UpdateLogError> {
+        self.check()?;
+        self.0.appends.fetch_add(1, Ordering::Relaxed);
+        let fault = self.0.faults.lock().unwrap().pop();
+        match fault {
+            None => self.0.log.append(run, first, updates).await,
+            Some(Fault::NotStored) => Err(UpdateLogError::backend("append", true, "fault")),
+            Some(Fault::Permanent) => Err(UpdateLogError::backend("append", false, "fault")),
+            Some(Fault::StoredUnknown) => {
+                self.0.log.append(run, first, updates).await?;
+                Err(UpdateLogError::backend("append", true, "fault"))
+            }
+        }
+    }
+
+    async fn renew(
+        &self,
+        run: &RunKey,
+        attempt: u32,
+        lease: Duration,
+    ) -> Result<Renewed, UpdateLogError> {
+        self.check()?;
+        self.0.log.renew(run, attempt, lease).await
+    }
+
+    async fn read(
+        &self,
+        run: &RunKey,
+        after: UpdatePosition,
+        limit: usize,
+    ) -> Result<UpdatePage, UpdateLogError> {
+        self.check()?;
+        self.0.log.read(run, after, limit).await
+    }
+
+    async fn close(
+        &self,
+        run: &RunKey,
+        attempt: u32,
+        end: RunEnd,
+    ) -> Result<RunState, UpdateLogError> {
+        self.check()?;
+        self.0.log.close(run, attempt, end).await
+    }
+
+    async fn request_stop(&self, run: &RunKey) -> Result<RunState, UpdateLogError> {
+        self.check()?;
+        self.0.log.request_stop(run).await
+    }
+
+    async fn erase(&self, what: Erase<'_>) -> Result<u64, UpdateLogError> {
+        self.check()?;
+        self.0.log.erase(what).await
+    }
+}
+
+const ANSWER: [&str; 5] = ["Take ", "a coat.", "message: Take a coat.", "finish", "completed"];
+
+fn server(log: &FaultyLog) -> Server {
+    let step = Step::updates(deltas(&["Take ", "a coat."]));
+    let runs = DetachedRuns::new(log.clone());
+    Server::new([step], runs, MemoryStore::new(), PersistenceMode::PerServiceCall)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_append_that_fails_is_repeated() {
+    use Fault::{NotStored, StoredUnknown};
+    for faults in [&[NotStored; 3][..], &[StoredUnknown, NotStored, StoredUnknown]] {
+        let log = FaultyLog::new(MemoryUpdateLog::new(), faults);
+        let server = server(&log);
+        let (request, run) = request();
+        let response = server.call(request).await.unwrap();
+        assert_eq!(response.collect().await.unwrap().text(), "Take a coat.");
+        server.runs.drained().await;
+        assert_eq!(sketch(&server.events(&run, UpdatePosition::START).await), ANSWER);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_in_the_process_need_no_log() {
+    let (memory, clock) = timed_log();
+    let log = FaultyLog::new(memory, &[Fault::Permanent]);
+    let gate = tower_chat_testkit::Gate::closed();
+    let step = Step::updates(deltas(&["Take ", "a coat."])).waits_after(1, &gate);
+    let runs = DetachedRuns::new(log.clone());
+    let server = Server::new([step], runs, MemoryStore::new(), PersistenceMode::PerServiceCall);
+    let (request, run) = request();
+    let response = server.call(request).await.unwrap();
+    let reader = server.attach(&run, UpdatePosition::START).await;
+    gate.open();
+    assert_eq!(response.collect().await.unwrap().text(), "Take a coat.");
+    assert_eq!(sketch(&rest(reader).await), ANSWER);
+    server.runs.drained().await;
+    // Readers elsewhere do not receive an end that the log does not contain.
+    clock.advance(Duration::from_secs(16));
+    assert_eq!(sketch(&server.events(&run, UpdatePosition::START).await), ["interrupted"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_ends_although_its_log_stays_away() {
+    let log = FaultyLog::new(MemoryUpdateLog::new(), &[]);
+    let step = Step::updates(deltas(&["Take ", "a coat."]));
+    let gate = tower_chat_testkit::Gate::closed();
+    let runs = DetachedRuns::new(log.clone());
+    let step = step.waits_after(1, &gate);
+    let server = Server::new([step], runs, MemoryStore::new(), PersistenceMode::PerServiceCall);
+    let (first, _) = request();
+    let response = server.call(first).await.unwrap();
+    log.set_down();
+    gate.open();
+    assert_eq!(response.collect().await.unwrap().text(), "Take a coat.");
+    server.runs.drained().await;
+    // A run does not begin without its log, so that nothing is paid that cannot be followed.
+    let (second, _) = request();
+    let error = server.call(second).await.unwrap_err();
+    assert_eq!(tower_chat::is_retryable(&*error), None);
+    assert_eq!(server.runs.in_progress(), 0);
+}

@@ -1,0 +1,166 @@
+//! Processes that die. The runtime of a server is its process.
+
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use tower_chat::{
+    ChatUpdate, MemoryStore, Message, PersistenceMode, ToolCall,
+    recovery::{RecoveryPolicy, recover},
+};
+use tower_chat_delivery::{
+    DeliveryError, DetachedRuns, MemoryUpdateLog, RunEvent, RunKey, RunState, UpdateLog,
+    UpdatePosition,
+};
+use tower_chat_testkit::Step;
+
+use crate::support::{Server, deltas, request, sketch, stored, timed_log};
+
+fn process() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
+}
+
+/// A server with a call of a tool, and an answer of which only the first delta arrives.
+fn dying(log: &MemoryUpdateLog, store: &MemoryStore, mode: PersistenceMode) -> Server {
+    let call = Message::tool_calls([ToolCall::new("c1", "lookup", "{}")]);
+    let answer = Step::updates(deltas(&["Take ", "a coat."])).hangs_after(1);
+    let runs = DetachedRuns::new(log.clone());
+    Server::new([Step::message(call), answer], runs, store.clone(), mode)
+}
+
+/// Runs a request in a process that dies before the end of the answer. Returns the last position
+/// that a reader has received.
+fn killed(
+    log: &MemoryUpdateLog,
+    store: &MemoryStore,
+    mode: PersistenceMode,
+    waits: Duration,
+) -> (tower_chat::ChatRequest, RunKey, UpdatePosition) {
+    let process = process();
+    let (request, run) = request();
+    let position = process.block_on(async {
+        let server = dying(log, store, mode);
+        drop(server.call(request.clone()).await.unwrap());
+        let mut reader = server.attach(&run, UpdatePosition::START).await;
+        let position = loop {
+            match reader.next().await.unwrap().unwrap() {
+                RunEvent::Update { update: ChatUpdate::TextDelta(_), position } => break position,
+                RunEvent::Update { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        };
+        tokio::time::sleep(waits).await;
+        position
+    });
+    drop(process);
+    (request, run, position)
+}
+
+#[test]
+fn the_first_reader_after_the_lease_closes_the_log() {
+    let (log, clock) = timed_log();
+    let store = MemoryStore::new();
+    let mode = PersistenceMode::PerServiceCall;
+    let (_, run, _) = killed(&log, &store, mode, Duration::from_secs(2));
+    process().block_on(async {
+        let server = Server::new([], DetachedRuns::new(log.clone()), store.clone(), mode);
+        let is_open = |state| matches!(state, RunState::Open { attempt: 1, .. });
+        assert!(is_open(server.runs.state(&run).await.unwrap()));
+        clock.advance(Duration::from_secs(15));
+        let events = sketch(&server.events(&run, UpdatePosition::START).await);
+        let (end, updates) = events.split_last().unwrap();
+        assert_eq!(end, "interrupted");
+        assert_eq!(updates.last().unwrap(), "Take ");
+        assert!(matches!(server.runs.state(&run).await.unwrap(), RunState::Closed { .. }));
+        // Reading is free: the model was not called.
+        assert_eq!(server.model.remaining(), 0);
+        assert_eq!(stored(&store, &run).await.len(), 3);
+    });
+}
+
+/// A journaled run is taken up by the same request. Its readers receive the rest.
+#[test]
+fn a_journaled_run_continues_under_the_next_attempt() {
+    // The killed process has appended its last delta to the log, or not.
+    for waits in [Duration::ZERO, Duration::from_secs(2)] {
+        let (log, clock) = timed_log();
+        let store = MemoryStore::new();
+        let mode = PersistenceMode::Journaled;
+        let (request, run, position) = killed(&log, &store, mode, waits);
+        clock.advance(Duration::from_secs(15));
+        process().block_on(async {
+            let step = Step::updates(deltas(&["Take ", "boots."]));
+            let server = Server::new([step], DetachedRuns::new(log.clone()), store.clone(), mode);
+            let response = server.call(request).await.unwrap();
+            let answer = response.collect().await.unwrap();
+            assert_eq!((answer.messages.len(), &*answer.text()), (3, "Take boots."));
+            let rest =
+                ["restarted 2", "Take ", "boots.", "message: Take boots.", "finish", "completed"];
+            assert_eq!(sketch(&server.events(&run, position).await), rest);
+            // A reader from the beginning receives each complete message once.
+            let events = sketch(&server.events(&run, UpdatePosition::START).await);
+            let messages: Vec<_> =
+                events.iter().filter(|event| event.starts_with("message")).collect();
+            assert_eq!(messages, ["message: lookup", "message: Rain.", "message: Take boots."]);
+            assert_eq!(events[events.len() - rest.len()..], rest);
+            assert_eq!(stored(&store, &run).await.len(), 4);
+        });
+    }
+}
+
+#[test]
+fn a_run_that_is_recovered_has_readers() {
+    let (log, clock) = timed_log();
+    let store = MemoryStore::new();
+    let mode = PersistenceMode::Journaled;
+    let (_, run, position) = killed(&log, &store, mode, Duration::from_secs(2));
+    clock.advance(Duration::from_secs(15));
+    process().block_on(async {
+        use tower::Layer;
+        let model = tower_chat_testkit::ScriptedModel::new([Step::text("Take boots.").whole()]);
+        let pipeline = tower_chat::ChatPipeline::builder(model)
+            .history(store.clone())
+            .persistence(mode)
+            .build()
+            .unwrap();
+        let runs = DetachedRuns::new(log.clone());
+        let mut stack = runs.layer(pipeline);
+        let key = &run.conversation;
+        recover(&mut stack, &store, key, RecoveryPolicy::resume()).await.unwrap();
+        let reader = runs.attach(&run, position).await.unwrap();
+        let events = sketch(&crate::support::rest(reader).await);
+        assert_eq!(events, ["restarted 2", "message: Take boots.", "finish", "completed"]);
+    });
+}
+
+#[test]
+fn a_caller_that_follows_a_process_that_dies_may_send_its_request_again() {
+    let (log, clock) = timed_log();
+    let store = MemoryStore::new();
+    let mode = PersistenceMode::Journaled;
+    let (request, run, _) = killed(&log, &store, mode, Duration::from_secs(2));
+    process().block_on(async {
+        let step = Step::updates(deltas(&["Take ", "boots."]));
+        let server = Server::new([step], DetachedRuns::new(log.clone()), store.clone(), mode);
+        // The lease is still valid, so the run may be in progress elsewhere.
+        let response = server.call(request.clone()).await.unwrap();
+        clock.advance(Duration::from_secs(15));
+        let error = response.collect().await.unwrap_err();
+        assert!(matches!(error.downcast_ref(), Some(DeliveryError::Interrupted { .. })));
+        assert_eq!(tower_chat::is_retryable(&*error), Some(true));
+        let response = server.call(request).await.unwrap();
+        assert_eq!(response.collect().await.unwrap().text(), "Take boots.");
+        assert_eq!(log.read(&run, UpdatePosition::START, 0).await.unwrap().state.attempt(), 2);
+    });
+}
+
+#[test]
+fn readers_in_the_process_end_if_the_task_panics() {
+    process().block_on(async {
+        let step = Step::respond(|_| panic!("a planted panic"));
+        let server = Server::simple([step]);
+        let (request, _) = request();
+        let error = server.call(request).await.unwrap_err();
+        assert!(matches!(error.downcast_ref(), Some(DeliveryError::Interrupted { .. })));
+        assert_eq!(server.runs.in_progress(), 0);
+    });
+}
