@@ -139,11 +139,15 @@ impl Found<'_> {
                     bad +=
                         usize::from(wants_items && is_of("array") && !fields.contains_key("items"));
                 });
+                let refused = self.service.refused_in_schemas();
+                bad += refused.iter().filter(|keyword| schema.get(**keyword).is_some()).count();
                 let is_given = schema.as_object().is_some_and(|fields| !fields.is_empty());
                 bad += usize::from(is_given && schema["type"] != "object");
             }
         }
-        self.check(bad == 0, || format!("{bad} schemas without properties, items or a type"));
+        self.check(bad == 0, || {
+            format!("{bad} schemas without properties, items or a type, or with unions")
+        });
     }
 
     fn id(&mut self, id: &str) {

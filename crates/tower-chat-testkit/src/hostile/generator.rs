@@ -119,6 +119,8 @@ pub fn definitions(rng: &mut Rng) -> Vec<ToolDefinition> {
         json!({"type": "object", "properties": {"a": {"type": "object"}}}),
         json!({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "object"}}}}),
         json!({"properties": {"a": {"type": ["array", "null"]}}}),
+        json!({"oneOf": [{"required": ["a"]}, {"properties": {"b": {"type": "object"}}}], "not": {}}),
+        json!({"type": "object", "allOf": [{"properties": {"a": {}}}], "enum": [{"a": 1}]}),
         json!({}),
     ];
     let mut names: Vec<&str> = NAMES.to_vec();

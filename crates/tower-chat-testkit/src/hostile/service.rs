@@ -46,6 +46,18 @@ impl<'s> Service<'s> {
         }
     }
 
+    /// Returns the keywords that must not be at the top level of a tool's schema.
+    pub(super) fn refused_in_schemas(&self) -> &'static [&'static str] {
+        match (self.wire, self.name) {
+            ("openai-chat", "openai" | "azure" | "openrouter")
+            | ("openai-responses", "openai" | "azure") => {
+                &["allOf", "anyOf", "oneOf", "enum", "not"]
+            }
+            ("anthropic", "anthropic" | "vertex" | "bedrock") => &["allOf", "anyOf", "oneOf"],
+            _ => &[],
+        }
+    }
+
     /// Returns whether an id must not occur in two answers.
     pub(super) fn wants_unique_ids(&self) -> bool {
         match self.wire {

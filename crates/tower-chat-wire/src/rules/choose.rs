@@ -1,7 +1,7 @@
 //! Chooses the rules of a request.
 
 use super::{
-    known::{KNOWN, KnownService},
+    known::{KNOWN, KnownService, UNIONS},
     service_rules::{ForeignRule, MediaRule, ServiceRules},
 };
 use crate::{body::BodyWire, gemini};
@@ -77,6 +77,7 @@ impl ServiceRules {
                 Some("anthropic") => {
                     self.issuer = "anthropic".into();
                     self.user_first = is_before_claude_4(model);
+                    self.refused_in_schemas = UNIONS;
                 }
                 Some(vendor) => self.issuer = format!("bedrock/{vendor}").into(),
                 None => {}

@@ -40,6 +40,7 @@ mod media;
 mod names;
 mod natives;
 mod refused;
+mod root_union;
 mod schema;
 mod service_rules;
 mod table;

@@ -48,6 +48,8 @@ pub struct ServiceRules {
     /// The prefixes of the ids of calls that the service itself runs, by the type of the call. A call with
     /// another prefix is from a service that copied the format, and is not sent.
     pub hosted_ids: &'static [(&'static str, &'static str)],
+    /// The keywords that the service refuses at the top level of a tool's schema.
+    pub refused_in_schemas: &'static [&'static str],
     /// Whether a request with calls in its history must define tools.
     pub definitions_with_calls: bool,
     /// The rule for an answer without text and without calls.

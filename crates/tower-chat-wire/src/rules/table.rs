@@ -125,6 +125,13 @@ fn rows(rules: &ServiceRules) -> Vec<(&'static str, String)> {
         ("reasoning_fields", fields),
         ("foreign_calls", foreign),
         ("hosted_ids", if hosted.is_empty() { "any".to_owned() } else { hosted.join(", ") }),
+        (
+            "refused_in_schemas",
+            match rules.refused_in_schemas {
+                [] => "nothing".to_owned(),
+                keywords => format!("`{}` at the top level", keywords.join("`, `")),
+            },
+        ),
         ("definitions_with_calls", is(rules.definitions_with_calls)),
         (
             "empty_assistant",
@@ -172,8 +179,8 @@ fn media(rule: &MediaRule, is_of_tool: bool) -> String {
     }
     if is_of_tool {
         text.push_str(match rule.otherwise {
-            Otherwise::Behind => "; others stand behind the results",
-            Otherwise::Sentence => "; a sentence in the place of others",
+            Otherwise::Behind => "; others follow the results",
+            Otherwise::Sentence => "; a sentence in place of others",
         });
     }
     text

@@ -89,6 +89,7 @@ impl ServiceRules {
             definitions_with_calls: false,
             empty_assistant: EmptyRule::AsStored,
             user_first: false,
+            refused_in_schemas: &[],
             answer_after_results: false,
             content_lists: ListRule::Any,
             author_names: Some(WORDS),

@@ -8,6 +8,7 @@ use crate::{
     body::BodyWire,
     rules::{
         natives::wire_name,
+        root_union,
         schema::{self, Demands},
     },
 };
@@ -33,19 +34,7 @@ impl Fitting<'_> {
                 tool.parameters = json!({"type": "object", "properties": {}});
                 has_changed = true;
             }
-            // A definition that was read from this wire is sent unchanged, except to OpenAI.
-            let is_of_wire = tool
-                .native
-                .as_ref()
-                .is_some_and(|native| &*native.wire == wire_name(self.rules.wire));
-            let is_openai =
-                matches!(self.rules.wire, BodyWire::OpenAiChat | BodyWire::OpenAiResponses);
-            let demands = if is_openai { Demands::OpenAi } else { Demands::Other };
-            if (is_openai || !is_of_wire) && schema::complete(&mut tool.parameters, demands) {
-                has_changed = true;
-                let what = format!("the schema of {:?} gets what is missing in it", tool.name);
-                self.changes.push(Change::new(ChangeKind::Definition, what));
-            }
+            has_changed |= self.fit_schema(tool);
         }
         if let Some(ToolChoice::Tool(name)) = &sent.tool_choice
             && let Some(name) = self.name(name)
@@ -59,6 +48,29 @@ impl Fitting<'_> {
         }
         has_changed |= self.define_called(&mut sent);
         has_changed.then_some(sent)
+    }
+
+    /// Changes the schema of a tool to one that the service accepts. Returns whether it was changed.
+    fn fit_schema(&mut self, tool: &mut ToolDefinition) -> bool {
+        let is_of_wire =
+            tool.native.as_ref().is_some_and(|native| &*native.wire == wire_name(self.rules.wire));
+        let is_openai = matches!(self.rules.wire, BodyWire::OpenAiChat | BodyWire::OpenAiResponses);
+        // A definition that was read from this wire is sent unchanged, except to OpenAI.
+        if is_of_wire && !is_openai {
+            return false;
+        }
+        let is_replaced = root_union::replace(&mut tool.parameters, self.rules.refused_in_schemas);
+        if is_replaced {
+            let what = format!("the schema of {:?} is one object instead of a union", tool.name);
+            self.changes.push(Change::new(ChangeKind::Definition, what));
+        }
+        let demands = if is_openai { Demands::OpenAi } else { Demands::Other };
+        let is_completed = schema::complete(&mut tool.parameters, demands);
+        if is_completed {
+            let what = format!("the schema of {:?} gets what is missing in it", tool.name);
+            self.changes.push(Change::new(ChangeKind::Definition, what));
+        }
+        is_replaced || is_completed
     }
 
     /// Replaces the names of tools in a tool choice that the request has as JSON of its wire. Returns

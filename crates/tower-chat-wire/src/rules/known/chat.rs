@@ -1,8 +1,8 @@
 //! Services of Chat Completions.
 
 use super::{
-    DEEPSEEK_THINKING, GEMINI_FUNCTION, GEMINI_SIGNATURES, KnownService, OPENAI_FILES, XAI_API,
-    service, unique_ids,
+    DEEPSEEK_THINKING, GEMINI_FUNCTION, GEMINI_SIGNATURES, KnownService, OPENAI_FILES,
+    OPENAI_UNIONS, UNIONS_AND_VALUES, XAI_API, service, unique_ids,
 };
 use crate::{
     body::BodyWire,
@@ -32,6 +32,7 @@ pub(super) const OPENROUTER: KnownService = service(
     &[
         ("call_ids", OPENROUTER_LONG_ID),
         ("own_reasoning", OPENROUTER_REASONING),
+        ("refused_in_schemas", "https://github.com/cecli-dev/cecli/issues/281"),
         ("empty_assistant", OPENAI_CHAT_API),
     ],
 );
@@ -192,6 +193,7 @@ fn openai_chat(rules: &mut ServiceRules) {
     strict_chat(rules);
     rules.call_ids.longest = 40;
     rules.user_media = MediaRule::of(OPENAI_MEDIA);
+    rules.refused_in_schemas = UNIONS_AND_VALUES;
 }
 
 fn deepseek(rules: &mut ServiceRules) {
@@ -238,6 +240,8 @@ fn without_reasoning_fields(rules: &mut ServiceRules) {
 fn openrouter(rules: &mut ServiceRules) {
     strict_chat(rules);
     rules.call_ids.longest = 40;
+    // It calls the services of OpenAI and of Anthropic, among others.
+    rules.refused_in_schemas = UNIONS_AND_VALUES;
 }
 
 fn vllm(rules: &mut ServiceRules) {
@@ -320,5 +324,6 @@ const OPENAI_CHAT_SOURCES: &[(&str, &str)] = &[
     ("tool_media", OPENAI_CHAT_TYPES),
     ("user_media", OPENAI_FILES),
     ("empty_assistant", OPENAI_CHAT_API),
+    ("refused_in_schemas", OPENAI_UNIONS),
     ("author_names", "https://github.com/microsoft/autogen/issues/4157"),
 ];

@@ -1,6 +1,9 @@
 //! Services of Anthropic Messages.
 
-use super::{ANTHROPIC_TOOLS, CLAUDE_SAME_ID, KnownService, nothing, service, unique_ids};
+use super::{
+    ANTHROPIC_TOOLS, CLAUDE_SAME_ID, CLAUDE_UNIONS, KnownService, UNIONS, nothing, service,
+    unique_ids,
+};
 use crate::{
     body::BodyWire,
     rules::service_rules::{ForeignRule, MediaRule, ReasoningRule, ServiceRules},
@@ -46,6 +49,7 @@ fn claude(rules: &mut ServiceRules) {
     unique_ids(rules);
     rules.issuer = "anthropic".into();
     rules.user_first = true;
+    rules.refused_in_schemas = UNIONS;
     rules.hosted_ids = &[("server_tool_use", "srvtoolu_"), ("mcp_tool_use", "mcptoolu_")];
 }
 
@@ -67,5 +71,6 @@ const CLAUDE_SOURCES: &[(&str, &str)] = &[
     ("user_media", ANTHROPIC_API),
     ("error_results", ANTHROPIC_TOOLS),
     ("hosted_ids", ANTHROPIC_API),
+    ("refused_in_schemas", CLAUDE_UNIONS),
     ("user_first", "https://github.com/lobehub/lobehub/issues/1601"),
 ];

@@ -48,6 +48,14 @@ fn unique_ids(rules: &mut ServiceRules) {
 
 fn nothing(_: &mut ServiceRules) {}
 
+/// The keywords that Claude refuses at the top level of a tool's schema.
+pub(super) const UNIONS: &[&str] = &["allOf", "anyOf", "oneOf"];
+
+/// The keywords that OpenAI refuses at the top level of a tool's schema.
+const UNIONS_AND_VALUES: &[&str] = &["allOf", "anyOf", "oneOf", "enum", "not"];
+
+const CLAUDE_UNIONS: &str = "https://github.com/mobile-next/mobile-mcp/issues/344";
+const OPENAI_UNIONS: &str = "https://github.com/langchain-ai/langchainjs/issues/9804";
 const OPENAI_FILES: &str = "https://developers.openai.com/api/docs/guides/file-inputs";
 const CLAUDE_SAME_ID: &str = "https://github.com/brainlid/langchain/pull/620";
 const ANTHROPIC_TOOLS: &str =

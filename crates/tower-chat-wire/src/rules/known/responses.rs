@@ -1,6 +1,9 @@
 //! Services of Responses.
 
-use super::{DEEPSEEK_THINKING, KnownService, OPENAI_FILES, XAI_API, service, unique_ids};
+use super::{
+    DEEPSEEK_THINKING, KnownService, OPENAI_FILES, OPENAI_UNIONS, UNIONS_AND_VALUES, XAI_API,
+    service, unique_ids,
+};
 use crate::{
     body::BodyWire,
     rules::{
@@ -41,6 +44,7 @@ pub(super) const DEEPSEEK: KnownService = service(
 fn openai_responses(rules: &mut ServiceRules) {
     unique_ids(rules);
     rules.tool_names.longest = 128;
+    rules.refused_in_schemas = UNIONS_AND_VALUES;
     rules.tool_media = MediaRule::of(OPENAI_MEDIA);
     rules.user_media = MediaRule::of(OPENAI_MEDIA);
 }
@@ -59,6 +63,7 @@ const OPENAI_RESPONSES_SOURCES: &[(&str, &str)] = &[
     ("arguments", OPENAI_RESPONSES_API),
     ("tool_media", OPENAI_RESPONSES_API),
     ("user_media", OPENAI_FILES),
+    ("refused_in_schemas", OPENAI_UNIONS),
 ];
 
 /// The types of images and files that the service accepts. It does not accept audio and video.

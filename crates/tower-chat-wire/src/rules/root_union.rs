@@ -1,0 +1,236 @@
+//! Replaces a union of schemas at the top level of a tool's schema.
+
+use serde_json::{Map, Value, json};
+
+/// The maximum depth of unions within unions, and of references to references.
+const MAX_DEPTH: usize = 10;
+
+/// Replaces the refused keywords at the top level of a tool's schema. Returns whether there were any.
+///
+/// The branches of a union become one object. It has the properties of all branches. A property is required
+/// if every alternative requires it. Where the alternatives require different properties, the description of
+/// the schema says so. The object permits more than the union: the tool itself checks its arguments.
+pub(super) fn replace(schema: &mut Value, refused: &[&str]) -> bool {
+    let root = schema.clone();
+    let Value::Object(fields) = schema else { return false };
+    if !refused.iter().any(|keyword| fields.contains_key(*keyword)) {
+        return false;
+    }
+    fields.retain(|keyword, _| !refused.contains(&keyword.as_str()));
+    let object = Object::of(&root, &root, 0);
+    if !object.alternatives.is_empty() {
+        let written = fields.get("description").and_then(Value::as_str).into_iter();
+        let sentences: Vec<&str> =
+            written.chain(object.alternatives.iter().map(String::as_str)).collect();
+        fields.insert("description".to_owned(), sentences.join(" ").into());
+    }
+    if !object.required.is_empty() {
+        fields.insert("required".to_owned(), object.required.clone().into());
+    }
+    fields.insert("type".to_owned(), "object".into());
+    fields.insert("properties".to_owned(), object.into_properties());
+    true
+}
+
+/// What a schema and the branches of its unions say about an object.
+#[derive(Debug, Default)]
+struct Object {
+    /// The different schemas of each property.
+    properties: Vec<(String, Vec<Value>)>,
+    required: Vec<String>,
+    /// A sentence for each union whose alternatives require different properties.
+    alternatives: Vec<String>,
+}
+
+impl Object {
+    /// Reads a schema within `root`, which contains the definitions for its references.
+    fn of(schema: &Value, root: &Value, depth: usize) -> Self {
+        let mut object = Self::default();
+        let Some(fields) = schema.as_object().filter(|_| depth <= MAX_DEPTH) else { return object };
+        if let Some(properties) = fields.get("properties").and_then(Value::as_object) {
+            let properties = properties.iter();
+            object.add_properties(
+                properties.map(|(name, schema)| (name.clone(), vec![schema.clone()])),
+            );
+        }
+        object.require(fields.get("required").and_then(Value::as_array).into_iter().flatten());
+        if let Some(target) = referenced(fields, root) {
+            object.add(Self::of(target, root, depth + 1));
+        }
+        for branch in branches(fields, "allOf") {
+            object.add(Self::of(branch, root, depth + 1));
+        }
+        for union in ["anyOf", "oneOf"] {
+            let branches = branches(fields, union);
+            object.add_alternatives(branches.map(|it| Self::of(it, root, depth + 1)).collect());
+        }
+        object
+    }
+
+    fn add(&mut self, other: Self) {
+        self.add_properties(other.properties);
+        for name in other.required {
+            self.require_name(name);
+        }
+        self.alternatives.extend(other.alternatives);
+    }
+
+    /// Adds the properties of all alternatives, and requires those that each of them requires.
+    fn add_alternatives(&mut self, alternatives: Vec<Self>) {
+        let Some((first, others)) = alternatives.split_first() else { return };
+        let is_common = |name: &&String| others.iter().all(|other| other.required.contains(name));
+        for name in first.required.iter().filter(is_common) {
+            self.require_name(name.clone());
+        }
+        let groups: Vec<Vec<String>> = alternatives
+            .iter()
+            .map(|it| it.required.iter().filter(|name| !self.required.contains(name)))
+            .map(|names| names.map(|name| format!("`{name}`")).collect())
+            .collect();
+        if groups.len() > 1 && groups.iter().all(|group| !group.is_empty()) {
+            let groups: Vec<String> = groups.iter().map(|group| group.join(" and ")).collect();
+            self.alternatives.push(format!("Required: {}.", groups.join(", or ")));
+        }
+        for alternative in alternatives {
+            self.add_properties(alternative.properties);
+            self.alternatives.extend(alternative.alternatives);
+        }
+    }
+
+    fn add_properties(&mut self, properties: impl IntoIterator<Item = (String, Vec<Value>)>) {
+        for (name, schemas) in properties {
+            let Some((_, known)) = self.properties.iter_mut().find(|(known, _)| *known == name)
+            else {
+                self.properties.push((name, schemas));
+                continue;
+            };
+            for schema in schemas {
+                if !known.contains(&schema) {
+                    known.push(schema);
+                }
+            }
+        }
+    }
+
+    fn require<'v>(&mut self, names: impl Iterator<Item = &'v Value>) {
+        names.filter_map(Value::as_str).for_each(|name| self.require_name(name.to_owned()));
+    }
+
+    fn require_name(&mut self, name: String) {
+        if !self.required.contains(&name) {
+            self.required.push(name);
+        }
+    }
+
+    fn into_properties(self) -> Value {
+        let properties = self.properties.into_iter().map(|(name, mut schemas)| {
+            let schema = match schemas.len() {
+                1 => schemas.remove(0),
+                _ => json!({"anyOf": schemas}),
+            };
+            (name, schema)
+        });
+        Value::Object(properties.collect::<Map<_, _>>())
+    }
+}
+
+fn branches<'s>(fields: &'s Map<String, Value>, union: &str) -> impl Iterator<Item = &'s Value> {
+    fields.get(union).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// Returns the schema that a reference within the same document points to.
+fn referenced<'s>(fields: &Map<String, Value>, root: &'s Value) -> Option<&'s Value> {
+    root.pointer(fields.get("$ref")?.as_str()?.strip_prefix('#')?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNIONS: &[&str] = &["allOf", "anyOf", "oneOf"];
+
+    fn replaced(mut schema: Value, refused: &[&str]) -> Value {
+        assert!(replace(&mut schema, refused), "{schema}");
+        assert!(!replace(&mut schema.clone(), refused), "{schema}");
+        schema
+    }
+
+    #[test]
+    fn alternatives_become_one_object() {
+        let by_id = json!({
+            "type": "object", "required": ["project", "id"],
+            "properties": {"project": {"type": "string"}, "id": {"type": "integer"}},
+        });
+        let by_path = json!({
+            "type": "object", "required": ["path", "project", "ref"],
+            "properties": {
+                "project": {"type": "string"}, "path": {"type": "string"}, "ref": {}, "id": {"type": "null"},
+            },
+        });
+        for union in ["anyOf", "oneOf"] {
+            let schema = json!({"description": "Reads a file.", union: [by_id, by_path]});
+            let expected = json!({
+                "type": "object",
+                "description": "Reads a file. Required: `id`, or `path` and `ref`.",
+                "required": ["project"],
+                "properties": {
+                    "project": {"type": "string"},
+                    "id": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+                    "path": {"type": "string"},
+                    "ref": {},
+                },
+            });
+            assert_eq!(replaced(schema, UNIONS), expected);
+        }
+    }
+
+    #[test]
+    fn required_groups_beside_the_properties_become_a_sentence() {
+        let schema = json!({
+            "type": "object",
+            "properties": {"version": {}, "from": {}, "to": {}},
+            "anyOf": [{"required": ["version"]}, {"required": ["from"]}, {"required": ["to"]}],
+        });
+        let expected = json!({
+            "type": "object",
+            "properties": {"version": {}, "from": {}, "to": {}},
+            "description": "Required: `version`, or `from`, or `to`.",
+        });
+        assert_eq!(replaced(schema, UNIONS), expected);
+        // An alternative that requires nothing leaves nothing to say.
+        let schema = json!({"anyOf": [{"required": ["a"]}, {}], "properties": {"a": {}}});
+        assert_eq!(replaced(schema, UNIONS), json!({"type": "object", "properties": {"a": {}}}));
+    }
+
+    #[test]
+    fn all_parts_of_an_object_are_joined_and_references_followed() {
+        let schema = json!({
+            "$defs": {
+                "page": {"required": ["size"], "properties": {"size": {"type": "integer"}}},
+                "endless": {"allOf": [{"$ref": "#/$defs/endless"}], "properties": {"x": {}}},
+            },
+            "allOf": [
+                {"$ref": "#/$defs/page"}, {"$ref": "#/$defs/endless"}, {"$ref": "#/missing"}, true,
+                {"oneOf": [{"properties": {"a": {}}}, {"type": "string"}]},
+            ],
+        });
+        let defs = schema["$defs"].clone();
+        let expected = json!({
+            "$defs": defs,
+            "type": "object",
+            "required": ["size"],
+            "properties": {"size": {"type": "integer"}, "x": {}, "a": {}},
+        });
+        assert_eq!(replaced(schema, UNIONS), expected);
+    }
+
+    #[test]
+    fn only_what_the_service_refuses_is_replaced() {
+        let mut schema = json!({"type": "object", "not": {"required": ["a", "b"]}, "enum": [{}]});
+        assert!(!replace(&mut schema, UNIONS));
+        let expected = json!({"type": "object", "properties": {}});
+        assert_eq!(replaced(schema, &["enum", "not"]), expected);
+        let mut nested = json!({"properties": {"a": {"anyOf": [{}, {"type": "null"}]}}});
+        assert!(!replace(&mut nested, UNIONS), "unions within properties are accepted");
+    }
+}
