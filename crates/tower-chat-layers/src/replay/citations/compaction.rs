@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use tower_chat_core::{Message, Part, Role, pairing::asked_call};
 
 use super::{
-    Citations, Uncited,
     cited::cite,
+    settings::{Citations, Uncited},
     sources::{compact, looks_like_sources},
 };
 use crate::replay::{

@@ -2,122 +2,21 @@
 
 mod cited;
 mod compaction;
+mod settings;
 mod sources;
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap};
 
 use tower_chat_core::{Messages, Part};
 
 use self::{compaction::Compaction, sources::items};
+pub use self::{
+    settings::{Citations, CompactionTime, Uncited},
+    sources::Source,
+};
 use super::output::ReplayOutput;
-pub use sources::Source;
-
-/// Removes the sources from results of tools that the answer of their turn did not cite.
-///
-/// A tool that finds sources returns a JSON array of objects, each with its own number:
-/// `[{"source_number": 0, "content": "..."}, ...]`. The model cites them as `[source0]`, in upper or
-/// lower case; `[source 0]` and `[source0, source1]` are no citations. Only text that is such an array
-/// from beginning to end is changed. The bytes of the remaining items are not changed, and numbers
-/// never change. If only sources of other results were cited, a result becomes `[]`.
-///
-/// A turn without a final answer, or with a final answer without text, is not changed. Citations in all
-/// of the model's text in the turn count, because the model must not receive a citation without its
-/// source.
-///
-/// Every turn is processed separately, so the result is the same when a turn is saved and when it is
-/// replayed. Results must not have been truncated before, because a truncated text is not a whole array
-/// and is not changed.
-///
-/// ```
-/// use tower_chat::{Message, Messages, ToolCall, ToolResult, replay::Citations};
-/// let found = r#"[{"source_number": 0, "content": "a"}, {"source_number": 1, "content": "b"}]"#;
-/// let messages: Messages = [
-///     Message::user("What do we know?"),
-///     Message::tool_calls([ToolCall::new("c1", "search", "{}")]),
-///     Message::tool_results([ToolResult::new("c1", found)]),
-///     Message::assistant("That b holds [source1]."),
-/// ].into();
-/// let citations = Citations::default();
-/// let shown = citations.apply(&messages);
-/// let result = shown.get(2).and_then(|message| message.results().next()).map(|result| result.text());
-/// assert_eq!(result.as_deref(), Some(r#"[{"source_number": 1, "content": "b"}]"#));
-/// assert_eq!(citations.next_number(&messages), 2);
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Citations {
-    when: CompactionTime,
-    uncited: Uncited,
-    number_key: Arc<str>,
-    content_key: Arc<str>,
-}
-
-/// When uncited sources are removed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum CompactionTime {
-    /// At every replay. The sources remain in the record.
-    #[default]
-    AtReplay,
-    /// With the write of a whole run, in per-run mode. The other modes store results before the final
-    /// text is known, and refuse this setting
-    /// ([`PersistenceError::CitationsAtSave`](crate::PersistenceError::CitationsAtSave)).
-    AtSave,
-}
-
-/// How the sources of a turn without any citation are handled.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Uncited {
-    /// The sources are kept.
-    #[default]
-    LeaveAlone,
-    /// A sentence replaces the sources.
-    Replace(String),
-}
-
-impl Default for Citations {
-    fn default() -> Self {
-        Self {
-            when: CompactionTime::default(),
-            uncited: Uncited::default(),
-            number_key: "source_number".into(),
-            content_key: "content".into(),
-        }
-    }
-}
 
 impl Citations {
-    /// Creates a value that removes uncited sources at this time.
-    pub fn when(when: CompactionTime) -> Self {
-        Self { when, ..Self::default() }
-    }
-
-    /// Sets how a turn without any citation is handled.
-    #[must_use]
-    pub fn on_uncited(mut self, uncited: Uncited) -> Self {
-        self.uncited = uncited;
-        self
-    }
-
-    /// Sets the key of a source's number, `source_number` by default.
-    #[must_use]
-    pub fn with_number_key(mut self, key: impl Into<Arc<str>>) -> Self {
-        self.number_key = key.into();
-        self
-    }
-
-    /// Sets the key of a source's content, `content` by default.
-    #[must_use]
-    pub fn with_content_key(mut self, key: impl Into<Arc<str>>) -> Self {
-        self.content_key = key.into();
-        self
-    }
-
-    /// Returns when uncited sources are removed.
-    pub fn time(&self) -> CompactionTime {
-        self.when
-    }
-
     /// Returns the messages without uncited sources.
     pub fn apply(&self, messages: &Messages) -> Messages {
         let mut output = ReplayOutput::of(messages);

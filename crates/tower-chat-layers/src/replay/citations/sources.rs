@@ -8,7 +8,7 @@ use serde::{
 };
 use serde_json::{Deserializer, Map, Value, value::RawValue};
 
-use super::Uncited;
+use super::settings::Uncited;
 
 /// A source that a tool found.
 #[derive(Debug, Clone, PartialEq, Eq)]

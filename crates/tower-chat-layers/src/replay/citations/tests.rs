@@ -1,5 +1,7 @@
 //! Tests which results are compacted, which are not changed, and the next source number.
 
+use std::sync::Arc;
+
 use tower_chat_core::{Message, Native, ToolCall, ToolResult};
 
 use super::*;
