@@ -139,6 +139,14 @@ fn ask_for_all(
     Arc::new(message)
 }
 
+/// Returns whether these messages contain an answer to an approval request.
+pub(crate) fn answers_approvals<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -> bool {
+    messages
+        .into_iter()
+        .flat_map(|message| &message.parts)
+        .any(|part| matches!(part, Part::ApprovalResponse(_)))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

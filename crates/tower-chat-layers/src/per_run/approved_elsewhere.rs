@@ -6,10 +6,7 @@ use tower_chat_core::{
 };
 
 use super::lease_wait::LeaseWaiting;
-use crate::{
-    PersistenceError,
-    run::{Settings, answers_approvals},
-};
+use crate::{PersistenceError, approval::answers_approvals, run::Settings};
 
 /// Waits, by the policy, until the approved calls that other processes run are finished and the runs of
 /// these calls are stored.

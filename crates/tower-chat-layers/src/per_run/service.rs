@@ -32,8 +32,9 @@ use crate::{
     recovery::ResumesRun,
     refusal::is_before_service,
     run::{
-        Begins, Caller, Event, LeaveCause, OpenCall, Run, ServiceCall, Settings, head_of,
-        strip_sentinel,
+        Begins, Caller, Event, LeaveCause, OpenCall, Run, ServiceCall, Settings, answered_before,
+        begin_run, complete_run, end_unanswered, head_of, last_answer, open_request, stored_answer,
+        strip_sentinel, write_beside,
     },
     telemetry::report_mode,
     tool::RunAncestry,
@@ -243,7 +244,7 @@ where
 {
     let settings = &layer.settings;
     yield_if_large(request.messages.iter_from(request.new_from)).await;
-    let run = Run::begin(settings, begins, &mut request, Caller::Request).await?;
+    let run = begin_run(settings, begins, &mut request, Caller::Request).await?;
     let mut opened = Opened { run: run.clone(), admission, cause: LeaveCause::Disconnected };
     let begun = begin_call(service, &run, request, &mut opened).await;
     let Begun { request, before, call } = match begun {
@@ -298,11 +299,11 @@ where
     S: Service<ChatRequest> + Clone + Send,
     S::Error: Into<BoxError>,
 {
-    if let Some(mut answer) = run.last_answer() {
+    if let Some(mut answer) = last_answer(run) {
         opened.report(&mut answer);
         return Ok(Beginning::Stored(answer));
     }
-    if let Some(mut answer) = run.stored_answer(&request)? {
+    if let Some(mut answer) = stored_answer(run, &request)? {
         run.write(Event::FoundComplete { answer: answer.messages.clone() }).await?;
         opened.report(&mut answer);
         return Ok(Beginning::Stored(answer));
@@ -313,9 +314,9 @@ where
         let (key, run) = (run.key().clone(), run.id());
         return Err(PersistenceError::RunGone { key, run }.into());
     }
-    let before = run.answered_before(&request);
+    let before = answered_before(run, &request);
     yield_if_large(request.messages.iter_from(request.new_from)).await;
-    let (request, input) = run.open_request(request)?;
+    let (request, input) = open_request(run, request)?;
     yield_if_large(&input).await;
     // Checked before the input of a journaled run is staged, because a run with invalid decisions would
     // remain open.
@@ -328,7 +329,7 @@ where
             Some(call)
         }
         false => {
-            giving_way(service, pin!(run.write_beside(Event::Begun { input }))).await?;
+            giving_way(service, pin!(write_beside(run, Event::Begun { input }))).await?;
             None
         }
     };
@@ -428,7 +429,7 @@ impl Ending for RunEnding {
     async fn fail(mut self, error: &BoxError) {
         self.opened.cause = LeaveCause::Failed;
         let policy = &self.run.policy().journal;
-        self.run.end_unanswered(|attempt| end_of_unanswered(policy, error, attempt)).await;
+        end_unanswered(&self.run, |attempt| end_of_unanswered(policy, error, attempt)).await;
     }
 }
 
@@ -489,5 +490,5 @@ async fn completed(
     if now.any(|message| message.role == Role::Assistant) {
         run.check_persister()?;
     }
-    run.complete(answer, before).await
+    complete_run(run, answer, before).await
 }

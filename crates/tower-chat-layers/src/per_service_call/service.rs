@@ -15,7 +15,10 @@ use crate::{
     PersistenceError, PersistenceMode, ResponseFuture,
     ending::{Ending, with_ending},
     layers_below::{LayerKind, report_readiness_poll},
-    run::{AskedAgain, Begun, OpenCall, PersisterAbove, Run, RunOfLoop, ServiceCall, StartedCall},
+    run::{
+        AskedAgain, Begun, OpenCall, PersisterAbove, Run, RunOfLoop, ServiceCall, StartedCall,
+        begin_lone_run, observe_answer, observe_round, repeated_answer, start_call,
+    },
     tool::RunAncestry,
     yielding::yield_if_large,
 };
@@ -88,7 +91,7 @@ where
             request.history_owner = None;
         }
         let is_of_own_loop = request.extensions.get::<ServiceCall>().is_some();
-        run.observe_round(&mut request);
+        observe_round(&run, &mut request);
         request.extensions.insert(PersisterAbove);
         let asked = AskedAgain { service: &mut service, run: &run };
         let response = asked.call(request).await;
@@ -97,7 +100,7 @@ where
     yield_if_large(request.messages.iter_from(request.new_from)).await;
     // A separate statement, because the future would otherwise contain the error across the next
     // awaits.
-    let started = run.clone().start_call(&mut request)?;
+    let started = start_call(&run, &mut request)?;
     match started {
         StartedCall::Answered(call) => Ok(call.durable().await?.into()),
         StartedCall::Call(mut call) => {
@@ -145,8 +148,8 @@ async fn begin_alone(
             Err(PersistenceError::RunMissing { key: conversation.key, mode: "journaled" })
         }
         Some(PersistenceMode::PerServiceCall) | None => {
-            let run = Run::begin_alone(&layer.settings, conversation, request).await?;
-            let answer = run.repeated_answer(request)?;
+            let run = begin_lone_run(&layer.settings, conversation, request).await?;
+            let answer = repeated_answer(&run, request)?;
             Ok(answer.map_or(Begun::Run(run), Begun::Answered))
         }
     }
@@ -183,7 +186,7 @@ impl Ending for CallEnding {
     async fn complete(self, answer: Answer) -> Result<Answer, PersistenceError> {
         match self {
             Self::WrittenAtEnd { run, is_of_own_loop } => {
-                run.observe_answer(&answer, is_of_own_loop)?;
+                observe_answer(&run, &answer, is_of_own_loop)?;
                 Ok(answer)
             }
             Self::Stored(call) => call.complete(answer).await,

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{Answer, ApprovalRequest, CallPosition, Message, Part, ToolResult};
+use tower_chat_core::{Answer, ApprovalRequest, CallPosition, Message, ToolResult};
 
 use super::{
     Run, RunLog,
     call_records::PendingCallNotKept,
+    model_request::strip_sentinel,
     prior_attempts::{CallOutcome, Waiting},
+    recording::Recording,
     redact::calls_without_arguments,
-    service_id::Recording,
-    strip_sentinel,
 };
 use crate::{
     PersistenceError,
-    approval::{find_request, trailing_result_of},
+    approval::{answers_approvals, find_request, trailing_result_of},
     replay::{PendingApproval, PendingBatch},
     tool::{CallOfRun, NotKept},
 };
@@ -33,48 +33,48 @@ impl Run {
     pub fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
         self.log().conversation.replay.pending_approvals()
     }
+}
 
-    /// Checks that the calls in these messages that wait for approval can be run later.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`PersistenceError::PendingCallNotKept`], with the answer that `unasked` returns.
-    pub(crate) fn keep_pending_calls(
-        &self,
-        messages: &[Arc<Message>],
-        unasked: impl FnOnce() -> Answer,
-    ) -> Result<(), PersistenceError> {
-        let decided = self.log().call_records.keep_pending_calls(messages);
-        decided.map_err(|refused| self.pending_call_not_kept(refused, unasked()))
+/// Checks that the calls in these messages that wait for approval can be run later.
+///
+/// # Errors
+///
+/// Returns [`PersistenceError::PendingCallNotKept`], with the answer that `unasked` returns.
+pub(crate) fn keep_pending_calls(
+    run: &Run,
+    messages: &[Arc<Message>],
+    unasked: impl FnOnce() -> Answer,
+) -> Result<(), PersistenceError> {
+    let decided = run.log().call_records.keep_pending_calls(messages);
+    decided.map_err(|refused| pending_call_not_kept(run, refused, unasked()))
+}
+
+pub(super) fn pending_call_not_kept(
+    run: &Run,
+    refused: PendingCallNotKept,
+    mut answer: Answer,
+) -> PersistenceError {
+    let PendingCallNotKept { tool, call_id, reason } = refused;
+    strip_sentinel(&mut answer);
+    PersistenceError::PendingCallNotKept {
+        key: run.key().clone(),
+        tool,
+        call_id,
+        reason: match reason {
+            NotKept::Forgotten => "forgets it".to_owned(),
+            NotKept::HookFailed(failure) => format!("failed ({failure})"),
+        },
+        answer: Box::new(answer),
     }
+}
 
-    pub(super) fn pending_call_not_kept(
-        &self,
-        refused: PendingCallNotKept,
-        mut answer: Answer,
-    ) -> PersistenceError {
-        let PendingCallNotKept { tool, call_id, reason } = refused;
-        strip_sentinel(&mut answer);
-        PersistenceError::PendingCallNotKept {
-            key: self.key().clone(),
-            tool,
-            call_id,
-            reason: match reason {
-                NotKept::Forgotten => "forgets it".to_owned(),
-                NotKept::HookFailed(failure) => format!("failed ({failure})"),
-            },
-            answer: Box::new(answer),
-        }
-    }
-
-    /// Returns whether a call can still be decided about. A claim of a run of this process that has
-    /// ended no longer blocks the call.
-    pub(crate) fn waiting(&self, waiting: &PendingApproval) -> Waiting {
-        let Some(call) = waiting.call_position else { return Waiting::Open };
-        match self.log().prior_attempts.waiting(call, self.0.clock.now()) {
-            Waiting::Held(_) if self.store().handle().is_exclusive() => Waiting::Open,
-            waiting => waiting,
-        }
+/// Returns whether a call can still be decided about. A claim of a run of this process that has
+/// ended no longer blocks the call.
+pub(crate) fn waiting_of(run: &Run, waiting: &PendingApproval) -> Waiting {
+    let Some(call) = waiting.call_position else { return Waiting::Open };
+    match run.log().prior_attempts.waiting(call, run.0.clock.now()) {
+        Waiting::Held(_) if run.store().handle().is_exclusive() => Waiting::Open,
+        waiting => waiting,
     }
 }
 
@@ -89,14 +89,6 @@ impl RunLog {
         });
         found.next()
     }
-}
-
-/// Returns whether these messages contain an answer to an approval request.
-pub(crate) fn answers_approvals<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -> bool {
-    messages
-        .into_iter()
-        .flat_map(|message| &message.parts)
-        .any(|part| matches!(part, Part::ApprovalResponse(_)))
 }
 
 impl RunLog {

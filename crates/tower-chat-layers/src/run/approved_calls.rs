@@ -1,7 +1,6 @@
 //! The approved calls of earlier runs that this run has claimed and run.
 
 use std::{
-    collections::{HashMap, HashSet},
     sync::{Arc, Weak},
     time::{Duration, SystemTime},
 };
@@ -14,262 +13,214 @@ use tower_chat_core::{
     },
 };
 
-use super::{Run, RunLog, Shared, Submission, records::Records, tool_events::HeldUntil};
-use crate::{
-    StoreFailure,
-    tool::{CallOfRun, ToolOutcome},
-};
+use super::{Run, RunLog, Shared, Submission, claims::HeldUntil, records::Records};
+use crate::{StoreFailure, tool::CallOfRun};
 
-/// The state of approved calls of earlier runs in this attempt.
-#[derive(Default)]
-pub(super) struct ApprovedCalls {
-    /// The claim times of calls whose tools have not started.
-    claimed: HashMap<CallOfRun, SystemTime>,
-    /// The claim times of calls without an outcome. Other processes do not run these calls.
-    held: HashMap<CallOfRun, SystemTime>,
-    /// A task renews the claims.
-    is_renewed: bool,
-    /// The outcomes of the calls that have run.
-    outcomes: Vec<ToolOutcome>,
-    /// The calls in `outcomes` whose outcome is not stored.
-    unstored: HashSet<CallOfRun>,
+/// Submits the outcomes again that are not stored, before a message contains them. Without its
+/// outcome, another attempt would treat a call as unknown. A journaled run does not need this
+/// write, because its attempts read the staged outcomes.
+pub(crate) fn submit_unstored_outcomes(run: &Run) {
+    let mut log = run.log();
+    let unstored = std::mem::take(&mut log.approved_calls.unstored);
+    if unstored.is_empty() || log.journal.as_deref().is_some() {
+        return;
+    }
+    let outcomes = log.approved_calls.outcomes.iter();
+    let outcomes: Vec<_> = outcomes.filter(|it| unstored.contains(&it.0)).cloned().collect();
+    let mut records = Records::default();
+    log.outcome_rows(&outcomes, run.policy().truncation, &mut records);
+    let submission = submit_rows(run, &mut log, records.into_rows(), Vec::new());
+    drop(log);
+    drop(submission);
 }
 
-impl ApprovedCalls {
-    /// Records a claim that is about to be submitted.
-    pub(super) fn note_claim(&mut self, call: CallOfRun, now: SystemTime) {
-        self.claimed.insert(call, now);
-        self.held.insert(call, now);
+/// Withdraws the claims of calls whose tools have not started, which can then be approved again.
+/// Ends the lease of the claims whose tools were dropped. The writes are submitted and not awaited,
+/// because the caller may have disconnected.
+pub(crate) fn withdraw_claims(run: &Run) {
+    let mut log = run.log();
+    let claimed = std::mem::take(&mut log.approved_calls.claimed);
+    let held = std::mem::take(&mut log.approved_calls.held);
+    let mut records = Records::default();
+    let mut claims = Vec::new();
+    for (call, started_at) in &claimed {
+        let Some(mut row) = log.call_row(*call) else { continue };
+        // The row returns to its state before the claim. If another attempt has claimed the call
+        // since, the write fails.
+        claims.push(Claim { call: row.call, started_at: Some(*started_at) });
+        row.started_at = log.prior_attempts.starts.get(&row.call).copied();
+        records.put(row);
     }
-
-    /// Records an outcome that is about to be submitted.
-    pub(super) fn note_outcome(&mut self, outcome: &ToolOutcome) {
-        self.held.remove(&outcome.0);
-        self.unstored.insert(outcome.0);
-        self.outcomes.push(outcome.clone());
+    if !claim_lease(run, &log).is_zero() {
+        let begun = held.into_iter().filter(|(call, _)| !claimed.contains_key(call));
+        let (rows, of_begun) = log.held_rows(begun, HeldUntil(None));
+        claims.extend(of_begun);
+        rows.into_iter().for_each(|row| records.put(row));
     }
-
-    /// Records that the outcome of a call is stored, or is in the outbox.
-    pub(super) fn note_stored(&mut self, call: CallOfRun) {
-        self.unstored.remove(&call);
+    if claims.is_empty() {
+        return;
     }
+    let submission = submit_rows(run, &mut log, records.into_rows(), claims);
+    drop(log);
+    drop(submission);
+}
 
-    /// Removes all claims, because results replace them. Later writes contain the outcomes.
-    fn forget_claims(&mut self) {
-        self.claimed.clear();
-        self.held.clear();
-        self.unstored.clear();
+/// Submits rows of the record that neither open nor close the run.
+pub(super) fn submit_rows(
+    run: &Run,
+    log: &mut RunLog,
+    rows: Vec<ToolRecord>,
+    claims: Vec<Claim>,
+) -> Submission {
+    let write = write_of_claims(run, log, log.conversation.revision, claims);
+    let write = match log.journal.as_deref_mut().filter(|journal| journal.is_in_store()) {
+        Some(journal) => journal.staged(write, rows, None, None),
+        None => write.with_tools(rows),
+    };
+    let slot = Ok(Slot::unbounded().without_blocking());
+    let writes = log.with_unsettled(write);
+    Submission::submit(run.store(), StoreFailure::FailCall, slot, writes)
+}
+
+fn write_of_claims(run: &Run, log: &RunLog, revision: Revision, claims: Vec<Claim>) -> Write {
+    let id = log.conversation.next_id(run.id());
+    let write = Write::new(run.key().clone(), id, revision, []).with_activity(run.activity_now());
+    if claims.is_empty() { write } else { write.with_claims(claims) }
+}
+
+/// Returns how long a claim lasts after its last renewal. Zero for a journaled run, whose lease
+/// covers the whole conversation.
+pub(super) fn claim_lease(run: &Run, log: &RunLog) -> Duration {
+    match log.journal.as_deref().is_some() || run.store().handle().is_exclusive() {
+        true => Duration::ZERO,
+        false => run.policy().journal.lease,
     }
 }
 
-impl Run {
-    /// Submits the outcomes again that are not stored, before a message contains them. Without its
-    /// outcome, another attempt would treat a call as unknown. A journaled run does not need this
-    /// write, because its attempts read the staged outcomes.
-    pub(crate) fn submit_unstored_outcomes(&self) {
-        let mut log = self.log();
-        let unstored = std::mem::take(&mut log.approved_calls.unstored);
-        if unstored.is_empty() || log.journal.as_deref().is_some() {
-            return;
-        }
-        let outcomes = log.approved_calls.outcomes.iter();
-        let outcomes: Vec<_> = outcomes.filter(|it| unstored.contains(&it.0)).cloned().collect();
-        let mut records = Records::default();
-        log.outcome_rows(&outcomes, self.policy().truncation, &mut records);
-        let submission = self.submit_rows(&mut log, records.into_rows(), Vec::new());
-        drop(log);
-        drop(submission);
+/// Starts the task that renews the claims as long as the run exists and the tools are running.
+pub(super) fn keep_claims_held(run: &Run, log: &mut RunLog) {
+    let lease = claim_lease(run, log);
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+    if lease.is_zero() || std::mem::replace(&mut log.approved_calls.is_renewed, true) {
+        return;
     }
+    let run: Weak<Shared> = Arc::downgrade(&run.0);
+    runtime.spawn(async move {
+        loop {
+            tokio::time::sleep(lease / 3).await;
+            let Some(run) = run.upgrade().map(Run) else { return };
+            if !renew_claims(&run, lease).await {
+                return;
+            }
+        }
+    });
+}
 
-    /// Withdraws the claims of calls whose tools have not started, which can then be approved again.
-    /// Ends the lease of the claims whose tools were dropped. The writes are submitted and not awaited,
-    /// because the caller may have disconnected.
-    pub(crate) fn withdraw_claims(&self) {
-        let mut log = self.log();
-        let claimed = std::mem::take(&mut log.approved_calls.claimed);
-        let held = std::mem::take(&mut log.approved_calls.held);
-        let mut records = Records::default();
-        let mut claims = Vec::new();
-        for (call, started_at) in &claimed {
-            let Some(mut row) = log.call_row(*call) else { continue };
-            // The row returns to its state before the claim. If another attempt has claimed the call
-            // since, the write fails.
-            claims.push(Claim { call: row.call, started_at: Some(*started_at) });
-            row.started_at = log.prior_attempts.starts.get(&row.call).copied();
-            records.put(row);
-        }
-        if !self.claim_lease(&log).is_zero() {
-            let begun = held.into_iter().filter(|(call, _)| !claimed.contains_key(call));
-            let (rows, of_begun) = log.held_rows(begun, HeldUntil(None));
-            claims.extend(of_begun);
-            rows.into_iter().for_each(|row| records.put(row));
-        }
-        if claims.is_empty() {
-            return;
-        }
-        let submission = self.submit_rows(&mut log, records.into_rows(), claims);
-        drop(log);
-        drop(submission);
-    }
-
-    /// Submits rows of the record that neither open nor close the run.
-    pub(super) fn submit_rows(
-        &self,
-        log: &mut RunLog,
-        rows: Vec<ToolRecord>,
-        claims: Vec<Claim>,
-    ) -> Submission {
-        let write = self.write_of_claims(log, log.conversation.revision, claims);
-        let write = match log.journal.as_deref_mut().filter(|journal| journal.is_in_store()) {
-            Some(journal) => journal.staged(write, rows, None, None),
-            None => write.with_tools(rows),
+/// Renews the claims. Returns whether there are any. Another run may have written to the
+/// conversation since, without an effect on the claims.
+async fn renew_claims(run: &Run, lease: Duration) -> bool {
+    const MOST: usize = 8;
+    let mut revision = None;
+    for _ in 0..MOST {
+        // The lock is held until the submission, because the outcome of a call must follow the
+        // renewal. Writes in the outbox remain there.
+        let ticket = {
+            let mut log = run.log();
+            let held = log.approved_calls.held.clone();
+            if held.is_empty() {
+                log.approved_calls.is_renewed = false;
+                return false;
+            }
+            let until = HeldUntil(Some(run.0.clock.now() + lease));
+            let (rows, claims) = log.held_rows(held, until);
+            let revision = revision.unwrap_or(log.conversation.revision);
+            let write = write_of_claims(run, &log, revision, claims).with_tools(rows);
+            (**run.store()).append(Slot::unbounded().without_blocking(), vec![write])
         };
-        let slot = Ok(Slot::unbounded().without_blocking());
-        let writes = log.with_unsettled(write);
-        Submission::submit(self.store(), StoreFailure::FailCall, slot, writes)
-    }
-
-    fn write_of_claims(&self, log: &RunLog, revision: Revision, claims: Vec<Claim>) -> Write {
-        let id = log.conversation.next_id(self.id());
-        let write =
-            Write::new(self.key().clone(), id, revision, []).with_activity(self.activity_now());
-        if claims.is_empty() { write } else { write.with_claims(claims) }
-    }
-
-    /// Returns how long a claim lasts after its last renewal. Zero for a journaled run, whose lease
-    /// covers the whole conversation.
-    pub(super) fn claim_lease(&self, log: &RunLog) -> Duration {
-        match log.journal.as_deref().is_some() || self.store().handle().is_exclusive() {
-            true => Duration::ZERO,
-            false => self.policy().journal.lease,
-        }
-    }
-
-    /// Starts the task that renews the claims as long as the run exists and the tools are running.
-    pub(super) fn keep_claims_held(&self, log: &mut RunLog) {
-        let lease = self.claim_lease(log);
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        if lease.is_zero() || std::mem::replace(&mut log.approved_calls.is_renewed, true) {
-            return;
-        }
-        let run: Weak<Shared> = Arc::downgrade(&self.0);
-        runtime.spawn(async move {
-            loop {
-                tokio::time::sleep(lease / 3).await;
-                let Some(run) = run.upgrade().map(Run) else { return };
-                if !run.renew_claims(lease).await {
-                    return;
+        let Err(failed) = ticket.await else { return true };
+        match failed.source {
+            StoreError::Conflict(_) => {
+                let Ok(head) = (**run.store()).head(run.key()).await else { return true };
+                revision = Some(head.revision);
+                if head.revision.incarnation != run.log().conversation.revision.incarnation {
+                    break;
                 }
             }
-        });
+            // Another attempt has claimed the calls.
+            StoreError::Claimed { .. } => break,
+            source => {
+                tracing::warn!(
+                    conversation = %run.key(),
+                    error = &source as &dyn std::error::Error,
+                    "the claims of approved tool calls could not be renewed"
+                );
+                return true;
+            }
+        }
     }
+    let mut log = run.log();
+    log.approved_calls.held.clear();
+    log.approved_calls.is_renewed = false;
+    false
+}
 
-    /// Renews the claims. Returns whether there are any. Another run may have written to the
-    /// conversation since, without an effect on the claims.
-    async fn renew_claims(&self, lease: Duration) -> bool {
-        const MOST: usize = 8;
-        let mut revision = None;
-        for _ in 0..MOST {
-            // The lock is held until the submission, because the outcome of a call must follow the
-            // renewal. Writes in the outbox remain there.
-            let ticket = {
-                let mut log = self.log();
-                let held = log.approved_calls.held.clone();
-                if held.is_empty() {
-                    log.approved_calls.is_renewed = false;
-                    return false;
-                }
-                let until = HeldUntil(Some(self.0.clock.now() + lease));
-                let (rows, claims) = log.held_rows(held, until);
-                let revision = revision.unwrap_or(log.conversation.revision);
-                let write = self.write_of_claims(&log, revision, claims).with_tools(rows);
-                (**self.store()).append(Slot::unbounded().without_blocking(), vec![write])
-            };
-            let Err(failed) = ticket.await else { return true };
-            match failed.source {
-                StoreError::Conflict(_) => {
-                    let Ok(head) = (**self.store()).head(self.key()).await else { return true };
-                    revision = Some(head.revision);
-                    if head.revision.incarnation != self.log().conversation.revision.incarnation {
-                        break;
-                    }
-                }
-                // Another attempt has claimed the calls.
-                StoreError::Claimed { .. } => break,
-                source => {
-                    tracing::warn!(
-                        conversation = %self.key(),
-                        error = &source as &dyn std::error::Error,
-                        "the claims of approved tool calls could not be renewed"
-                    );
-                    return true;
-                }
+/// Records the outcomes of the approved calls of this run, after another run has written first and
+/// regardless of the other run's rows.
+pub(super) async fn record_outcomes_again(run: &Run, source: &StoreError) {
+    if !matches!(source, StoreError::Conflict(_)) {
+        return;
+    }
+    let rows = {
+        let mut log = run.log();
+        log.approved_calls.unstored.clear();
+        let mut records = Records::default();
+        let outcomes = &log.approved_calls.outcomes;
+        log.outcome_rows(outcomes, run.policy().truncation, &mut records);
+        let mut rows = records.into_rows();
+        for row in &mut rows {
+            if let RecordedResult::Apart(result) = &row.result
+                && row.status == ToolStatus::PendingApproval
+            {
+                row.status = if result.is_error { ToolStatus::Error } else { ToolStatus::Ok };
             }
         }
-        let mut log = self.log();
-        log.approved_calls.held.clear();
-        log.approved_calls.is_renewed = false;
-        false
+        rows
+    };
+    if rows.is_empty() {
+        return;
     }
+    if let Err(error) = record_at_end(run, rows).await {
+        tracing::error!(
+            conversation = %run.key(),
+            error = &error as &dyn std::error::Error,
+            "what came out of approved tool calls could not be recorded"
+        );
+    }
+}
 
-    /// Records the outcomes of the approved calls of this run, after another run has written first and
-    /// regardless of the other run's rows.
-    pub(super) async fn record_outcomes_again(&self, source: &StoreError) {
-        if !matches!(source, StoreError::Conflict(_)) {
-            return;
+/// Stores rows at the current end of the conversation, after the writes of other runs.
+async fn record_at_end(run: &Run, rows: Vec<ToolRecord>) -> Result<(), StoreError> {
+    const MOST: usize = 8;
+    let store = run.store();
+    let own = run.log().conversation.revision.incarnation;
+    let mut outcome = Ok(());
+    for _ in 0..MOST {
+        let revision = (**store).head(run.key()).await?.revision;
+        if revision.incarnation != own {
+            return Ok(());
         }
-        let rows = {
-            let mut log = self.log();
-            log.approved_calls.unstored.clear();
-            let mut records = Records::default();
-            let outcomes = &log.approved_calls.outcomes;
-            log.outcome_rows(outcomes, self.policy().truncation, &mut records);
-            let mut rows = records.into_rows();
-            for row in &mut rows {
-                if let RecordedResult::Apart(result) = &row.result
-                    && row.status == ToolStatus::PendingApproval
-                {
-                    row.status = if result.is_error { ToolStatus::Error } else { ToolStatus::Ok };
-                }
-            }
-            rows
-        };
-        if rows.is_empty() {
-            return;
-        }
-        if let Err(error) = self.record_at_end(rows).await {
-            tracing::error!(
-                conversation = %self.key(),
-                error = &error as &dyn std::error::Error,
-                "what came out of approved tool calls could not be recorded"
-            );
+        let id = run.log().conversation.next_id(run.id());
+        let write = Write::new(run.key().clone(), id, revision, [])
+            .with_activity(run.activity_now())
+            .with_tools(rows.clone());
+        let appended = (**store).append(Slot::unbounded(), vec![write]).await;
+        outcome = appended.map(drop).map_err(|error| error.source);
+        match &outcome {
+            Err(StoreError::Conflict(_)) => {}
+            Ok(()) | Err(_) => break,
         }
     }
-
-    /// Stores rows at the current end of the conversation, after the writes of other runs.
-    async fn record_at_end(&self, rows: Vec<ToolRecord>) -> Result<(), StoreError> {
-        const MOST: usize = 8;
-        let store = self.store();
-        let own = self.log().conversation.revision.incarnation;
-        let mut outcome = Ok(());
-        for _ in 0..MOST {
-            let revision = (**store).head(self.key()).await?.revision;
-            if revision.incarnation != own {
-                return Ok(());
-            }
-            let id = self.log().conversation.next_id(self.id());
-            let write = Write::new(self.key().clone(), id, revision, [])
-                .with_activity(self.activity_now())
-                .with_tools(rows.clone());
-            let appended = (**store).append(Slot::unbounded(), vec![write]).await;
-            outcome = appended.map(drop).map_err(|error| error.source);
-            match &outcome {
-                Err(StoreError::Conflict(_)) => {}
-                Ok(()) | Err(_) => break,
-            }
-        }
-        outcome
-    }
+    outcome
 }
 
 impl RunLog {

@@ -16,12 +16,12 @@ use tower_chat_core::{
 };
 
 use super::{
-    answers_approvals,
     partial_text::partial_message,
     prior_attempts::CallOutcome,
     prior_call_results::{by_call, mark_statuses, must_be_marked, rows_of_prior_calls},
 };
 use crate::{
+    approval::answers_approvals,
     replay::{DanglingCalls, INTERRUPTED, PendingApproval, Replay},
     tool::{CallOfRun, ToolReport},
     tool_loop::rejection,

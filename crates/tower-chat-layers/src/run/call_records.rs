@@ -7,7 +7,6 @@ use tower_chat_core::{
 };
 
 use super::{
-    RunLog,
     held_calls::HeldCalls,
     hooks::Hooks,
     stored_messages::{Rounds, StoredMessages},
@@ -47,27 +46,6 @@ pub(super) struct Asking {
 pub(super) struct StoredPosition {
     pub(super) call: SequencePosition,
     pub(super) round_index: u32,
-}
-
-impl RunLog {
-    /// Returns the stored position of a call of this run or of the loaded history.
-    pub(super) fn stored_position(
-        &self,
-        (message, index): (MessageId, usize),
-    ) -> Option<StoredPosition> {
-        if let Some(asking) = self.call_records.asking(message) {
-            let index = (*asking.stored.get(index)?)?;
-            let call = SequencePosition { sequence: asking.sequence, index };
-            return Some(StoredPosition { call, round_index: asking.round_index });
-        }
-        let position = self.position_in_history(message)?;
-        let round_index = self.round_in_history(position);
-        let call = SequencePosition {
-            sequence: self.conversation.pruned + position as u64 + 1,
-            index: u32::try_from(index).ok()?,
-        };
-        Some(StoredPosition { call, round_index })
-    }
 }
 
 /// A call that waits for approval and that a hook does not allow to be stored.
@@ -142,7 +120,7 @@ impl CallRecords {
     }
 
     /// Returns the entry of a stored message of this run with calls.
-    fn asking(&self, message: MessageId) -> Option<&Asking> {
+    pub(super) fn asking(&self, message: MessageId) -> Option<&Asking> {
         self.asking.get(*self.asked.get(&message)?)
     }
 

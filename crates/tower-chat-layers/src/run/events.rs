@@ -14,17 +14,18 @@ use tower_chat_core::{
 };
 
 use super::{
-    RunLog, answers_approvals,
+    RunLog,
     as_it_stands::{AsItStands, OfPriorCalls, as_it_stands},
-    last_call::Attempt,
+    calls::Attempt,
+    effect::{Effect, RunWrite},
     partial_text::partial_message,
+    recording::Adopted,
     run_end::{follows_open_calls, response_at_end},
-    service_id::Adopted,
     trailing_results::{mark_results, take_trailing_results},
-    write::RunWrite,
 };
 use crate::{
     PersistencePolicy, UnansweredInputs,
+    approval::answers_approvals,
     next_step::{NextStep, pending_calls},
     policy::{OnDisconnect, RunEnd},
     tool::{CallOfRun, ResultSource, ToolOutcome},
@@ -101,14 +102,6 @@ pub(crate) enum LeaveCause {
     Failed,
     /// The caller dropped the response.
     Disconnected,
-}
-
-/// The consequence of an event.
-pub(super) enum Effect {
-    Nothing,
-    Write(Box<RunWrite>),
-    /// Leaves the run open for a later attempt. Only the lease is written, with this time as its end.
-    Leave(Option<SystemTime>),
 }
 
 /// Updates the run log for an event and returns what must be written.

@@ -13,6 +13,7 @@ use super::{
     redact::is_without_calls,
 };
 use crate::{
+    PersistenceError,
     pending_results::completed_from_record,
     replay::{Channel, FinishTimes, Replay, ReplayContext},
 };
@@ -157,4 +158,17 @@ async fn show(
     facts.tools = names.as_deref();
     facts.finished = finished.as_ref();
     policy.edit(replay, &facts);
+}
+
+/// Returns the conversation's head after all writes in the outbox.
+///
+/// # Errors
+///
+/// Returns [`PersistenceError::NotLoaded`].
+pub(crate) async fn head_of(
+    settings: &Settings,
+    key: &ConversationKey,
+) -> Result<Head, PersistenceError> {
+    let not_loaded = |source| PersistenceError::NotLoaded { key: key.clone(), source };
+    load_head(&settings.store, key).await.map_err(not_loaded)
 }

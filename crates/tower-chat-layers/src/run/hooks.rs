@@ -8,23 +8,13 @@ use std::{
 };
 
 use serde_json::Value;
-use tower_chat_core::{Message, MessageId, Messages, Part, ToolCall, ToolResult};
+use tower_chat_core::{Message, MessageId, Messages, ToolCall};
 
-use super::RunLog;
-use crate::tool::{
-    CallOfRun, Redaction, ResultSource, Retained, Tool, ToolReport, ToolSource, Tools, retained,
-};
+use crate::tool::{CallOfRun, Tool, ToolSource, Tools};
 
 /// The metadata key of a stored message for the positions of its calls whose tools have hooks. Without
 /// the hook of its tool, the unchanged result of such a call must not be stored.
-const HOOKED_CALLS: &str = "hooked_calls";
-
-/// The stored text of a result whose hook is not registered any more.
-const WITHHELD: &str =
-    "The result was not stored: the tool that decides what is stored of it is not registered.";
-
-/// The stored text of a result of a stored call, if the hook does not allow the result to be stored.
-const NOT_KEPT: &str = "The result was not stored: the tool of the call does not let it be stored.";
+pub(super) const HOOKED_CALLS: &str = "hooked_calls";
 
 /// The tools of a run, whose hooks the run calls.
 ///
@@ -45,7 +35,7 @@ pub(super) struct Hooks {
     without_tool: HashSet<CallOfRun>,
     /// A cache of one entry: the message of the most recent query, and the positions of its calls whose
     /// tools had hooks.
-    hooked: RefCell<Option<(MessageId, HashSet<usize>)>>,
+    pub(super) hooked: RefCell<Option<(MessageId, HashSet<usize>)>>,
     forgotten: RefCell<MayBeForgotten>,
 }
 
@@ -122,7 +112,7 @@ impl Hooks {
 
 impl Hooks {
     /// Returns whether a result without a stored call may answer a call that a hook has removed.
-    fn may_be_forgotten(&self, added: &[Arc<Message>], history: &Messages) -> bool {
+    pub(super) fn may_be_forgotten(&self, added: &[Arc<Message>], history: &Messages) -> bool {
         let mut known = self.forgotten.borrow_mut();
         let new = added.get(known.added..).unwrap_or_default();
         known.of_added |= new.iter().any(|message| has_asked_hooks(message));
@@ -134,97 +124,11 @@ impl Hooks {
     }
 }
 
-impl RunLog {
-    /// Returns what is stored of a call's outcome.
-    pub(super) fn retained_outcome(
-        &self,
-        of_run: CallOfRun,
-        call: &ToolCall,
-        result: &ToolResult,
-        report: Option<&ToolReport>,
-    ) -> Retained {
-        let source = report.map_or(ResultSource::Tool, |report| report.source);
-        let had_no_tool = self.call_records.hooks.had_no_tool(of_run);
-        if source == ResultSource::Record || (source == ResultSource::ToolLoop && had_no_tool) {
-            return Retained::Whole;
-        }
-        if let Some(tool) = self.call_records.hooks.tool(of_run, call) {
-            let error = report.and_then(|report| report.error.as_deref());
-            let retained = retained(tool, call, Some(result), error);
-            if let (Retained::Nothing(_), false) = (&retained, self.is_of_this_run(of_run)) {
-                // The call is in the history of an earlier run and needs a result there.
-                return Retained::Redacted(Box::new(Redaction {
-                    arguments: None,
-                    result: Some(withheld(result, NOT_KEPT)),
-                    error: Some(None),
-                }));
-            }
-            return retained;
-        }
-        if source == ResultSource::ToolLoop || !self.is_hooked(of_run) {
-            return Retained::Whole;
-        }
-        Retained::Redacted(Box::new(Redaction {
-            arguments: None,
-            result: Some(withheld(result, WITHHELD)),
-            error: Some(None),
-        }))
-    }
-
-    /// Returns the replacement of a result without a stored call, which may answer a call that a hook
-    /// has removed. `None` if the result is stored unchanged.
-    pub(super) fn retained_orphan(&self, result: &ToolResult) -> Option<Box<ToolResult>> {
-        let may_be_forgotten = self
-            .call_records
-            .hooks
-            .may_be_forgotten(&self.conversation.added, &self.conversation.history);
-        may_be_forgotten.then(|| withheld(result, WITHHELD))
-    }
-
-    fn is_of_this_run(&self, (message, _): CallOfRun) -> bool {
-        let of_run = self.conversation.added.first().and_then(|added| added.id);
-        self.call_records.has_stored_calls_of(message)
-            || of_run.is_some_and(|id| id.run == message.run)
-    }
-
-    /// Returns whether a call had a tool with a hook when it was stored.
-    fn is_hooked(&self, (id, index): CallOfRun) -> bool {
-        let is_marked = |hooked: &HashSet<usize>| hooked.contains(&index);
-        let mut known = self.call_records.hooks.hooked.borrow_mut();
-        match &*known {
-            Some((message, hooked)) if *message == id => is_marked(hooked),
-            _ => {
-                let stored = self.stored_message(id);
-                let hooked: HashSet<usize> = stored.into_iter().flat_map(hooked_calls).collect();
-                let is_hooked = is_marked(&hooked);
-                // A message that is not stored yet is not cached.
-                *known = stored.map(|_| (id, hooked));
-                is_hooked
-            }
-        }
-    }
-}
-
-/// Returns a result whose content is replaced by `text`.
-fn withheld(result: &ToolResult, text: &str) -> Box<ToolResult> {
-    let mut withheld = Box::new(result.clone());
-    withheld.content = vec![Part::text(text)];
-    withheld.native = None;
-    withheld
-}
-
 /// Stores in the metadata of a message which of its calls have tools with hooks. The list may be empty.
 pub(super) fn mark_hooked(message: &mut Arc<Message>, positions: Vec<u32>) {
     let positions = positions.into_iter().map(Value::from).collect();
     let metadata = &mut Arc::make_mut(message).metadata;
     metadata.insert(HOOKED_CALLS.to_owned(), Value::Array(positions));
-}
-
-/// Returns the positions of the calls in a stored message whose tools had hooks.
-fn hooked_calls(stored: &Arc<Message>) -> impl Iterator<Item = usize> {
-    let positions = stored.metadata.get(HOOKED_CALLS).and_then(Value::as_array);
-    let positions = positions.into_iter().flatten();
-    positions.filter_map(|position| usize::try_from(position.as_u64()?).ok())
 }
 
 /// Returns whether hooks were called for the calls of a stored message. The message may then differ

@@ -8,14 +8,13 @@ use tower_chat_core::{
 };
 
 use super::{
-    activity::UntoldUsage,
-    approved_calls::ApprovedCalls,
     call_records::CallRecords,
-    journaled::Journal,
-    last_call::{Attempt, LastCall},
+    calls::{Attempt, ServiceCalls},
+    claims::ApprovedCalls,
+    journaled::{InterruptedRun, Journal},
     prior_attempts::PriorAttempts,
-    refused_content::RefusedSoFar,
-    service_id::{Adopted, Recording},
+    recording::{Adopted, Recording},
+    refusals::RefusedSoFar,
     whole_run::WholeRun,
 };
 use crate::{
@@ -30,9 +29,11 @@ pub(crate) struct RunLog {
     pub(super) run: RunId,
     /// How the run is stored: the column of the contract that applies to the run.
     pub(super) mode: PersistenceMode,
+    /// No layer above the tool loop has begun the run.
+    pub(crate) is_alone: bool,
     pub(super) conversation: LoadedConversation,
     pub(super) stored_before: StoredBefore,
-    pub(super) calls: ServiceCalls,
+    pub(crate) calls: ServiceCalls,
     /// The messages that tools of this attempt have queued.
     pub(super) queued_by_tools: HashSet<MessageId>,
     pub(super) approved_calls: ApprovedCalls,
@@ -103,22 +104,6 @@ pub(super) struct StoredBefore {
     pub(super) is_repeated: bool,
 }
 
-/// The service calls of a run.
-#[derive(Default)]
-pub(super) struct ServiceCalls {
-    /// The last service call of a run that is stored call by call.
-    pub(super) last: Option<LastCall>,
-    /// A layer has seen the answer to a service call of this attempt.
-    pub(super) is_answered: bool,
-    /// The last service call whose answer the run or the store has refused. Nothing of that call is
-    /// stored.
-    pub(super) refused: Option<u32>,
-    /// The messages that a layer above put before the run's input. They are first in every service
-    /// call, although the tool loop sends them only once.
-    pub(super) above: Messages,
-    pub(super) untold_usage: UntoldUsage,
-}
-
 impl LoadedConversation {
     /// Returns the id of the next message that the run adds.
     pub(super) fn next_id(&self, run: RunId) -> MessageId {
@@ -159,6 +144,7 @@ impl RunLog {
         Self {
             run,
             mode,
+            is_alone: false,
             refused: RefusedSoFar::stored(conversation.replay.refused()),
             conversation,
             stored_before: StoredBefore::default(),
@@ -303,5 +289,15 @@ impl RunLog {
     /// Returns whether a persister below the tool loop has reported itself.
     pub(crate) fn has_persister(&self) -> bool {
         self.is_persister_reported
+    }
+
+    /// Returns the state that earlier attempts at the run have stored, with the numbers of rounds and
+    /// tool calls. The state of the last round is only returned once.
+    pub(crate) fn take_interrupted(&mut self) -> InterruptedRun {
+        let staged = self.journal.as_deref_mut().and_then(|journal| journal.take_interrupted());
+        let mut interrupted = staged.unwrap_or_default();
+        interrupted.rounds = self.call_records.rounds_before;
+        interrupted.tool_calls += self.stored_before.tool_calls;
+        interrupted
     }
 }

@@ -5,33 +5,39 @@
 //! added since, and the revision that the next write expects. The history is therefore loaded only once
 //! per run.
 
-mod activity;
 mod answered_calls;
 mod approvals;
 mod approved_calls;
 mod as_it_stands;
 mod begin;
 mod call_records;
+mod calls;
+mod claims;
 mod compose;
+mod effect;
 mod events;
 mod held_calls;
 mod history;
 mod hooks;
 mod input_digest;
 mod journaled;
-mod last_call;
 mod loaded;
 mod log;
+mod lookup;
 mod model_request;
 mod not_kept;
+mod observe;
 mod of_loop;
 mod partial_text;
 mod prior_attempts;
 mod prior_call_results;
+mod recording;
 mod records;
 mod redact;
+mod refusals;
 pub(crate) mod refused_content;
 mod repeated;
+mod retained;
 mod run_end;
 mod service_call;
 mod service_id;
@@ -40,6 +46,7 @@ mod stored_messages;
 mod submission;
 mod tool_events;
 mod trailing_results;
+mod usage;
 mod whole_run;
 mod write;
 
@@ -49,30 +56,41 @@ use std::{
     time::SystemTime,
 };
 
-use tower_chat_core::{Conversation, ConversationKey, Messages, RunId, store::HistoryStore};
+use tower_chat_core::{
+    Conversation, ConversationKey, Messages, RunId,
+    store::{HistoryStore, RunActivity},
+};
 
 pub use self::not_kept::NotKept;
 pub(crate) use self::{
-    approvals::{UnseenResult, answers_approvals},
+    approvals::{UnseenResult, keep_pending_calls, waiting_of},
+    approved_calls::{submit_unstored_outcomes, withdraw_claims},
     as_it_stands::{AsItStands, as_it_stands, of_prior_calls},
-    begin::{Begins, Settings, head_of, shared},
+    begin::{
+        Begins, Settings, begin_lone_run, begin_run,
+        request::{open_request, put_history_for_loop},
+        shared,
+        stored_answer::{answered_before, repeated_answer, stored_answer},
+    },
     events::{Event, LeaveCause},
+    history::head_of,
     hooks::has_asked_hooks,
-    journaled::InterruptedRun,
+    journaled::{InterruptedRun, end_unanswered, position_across_attempts},
+    model_request::strip_sentinel,
+    observe::{observe_answer, observe_round},
     of_loop::{Begun, RunOfLoop},
     partial_text::{is_marked_interrupted, partial_message},
     prior_attempts::{CallOutcome, Waiting},
     redact::is_without_calls,
     refused_content::AskedAgain,
-    repeated::Caller,
+    repeated::{Caller, last_answer},
     service_call::OpenCall,
-    start_call::StartedCall,
-    write::strip_sentinel,
+    start_call::{StartedCall, start_call},
+    tool_events::{tool_finished, tools_started, write_beside},
+    write::{complete_run, discard_input},
 };
 use self::{loaded::Loaded, log::RunLog, submission::Submission};
-use crate::{
-    Clock, PersistenceError, PersistenceMode, PersistencePolicy, StoreFailure, UnansweredInputs,
-};
+use crate::{Clock, PersistenceError, PersistenceMode, PersistencePolicy, StoreFailure};
 
 /// An active run, as a request extension that the layers of one stack share.
 ///
@@ -115,8 +133,6 @@ struct Shared {
     policy: PersistencePolicy,
     store: Arc<dyn HistoryStore>,
     clock: Clock,
-    /// No layer above the tool loop has begun the run.
-    is_alone: bool,
     /// The column of the contract that applies to the run.
     stored_as: PersistenceMode,
     /// A tool of another run has begun this run.
@@ -158,11 +174,6 @@ impl Run {
         self.0.conversation.run
     }
 
-    /// Returns whether no layer above the tool loop has begun the run.
-    pub(crate) fn is_alone(&self) -> bool {
-        self.0.is_alone
-    }
-
     /// Returns the key of the conversation that the run extends.
     pub fn key(&self) -> &ConversationKey {
         &self.0.conversation.key
@@ -194,11 +205,6 @@ impl Run {
         self.0.stored_as == PersistenceMode::Journaled
     }
 
-    /// Returns whether results of tools are stored if the service call that sends them fails.
-    pub(crate) fn keeps_results_of_failed_call(&self) -> bool {
-        self.policy().inputs_of_failed_call != UnansweredInputs::None
-    }
-
     /// Returns the reaction to a failed write. A journaled run guarantees that all its messages are
     /// durable, so a failed write fails its service calls.
     fn store_failure(&self) -> StoreFailure {
@@ -222,29 +228,14 @@ impl Run {
         }
         self.policy().without_persister(self.key(), self.mode())?;
         if !std::mem::replace(&mut log.is_persister_missed, true) {
-            tracing::warn!(conversation = %self.key(), "{}", self.persister_missing());
+            let missing = PersistenceError::PersisterMissing { key: self.key().clone() };
+            tracing::warn!(conversation = %self.key(), "{missing}");
         }
         Ok(())
     }
 
-    pub(crate) fn persister_missing(&self) -> PersistenceError {
-        PersistenceError::PersisterMissing { key: self.key().clone() }
-    }
-
     pub(crate) fn clock(&self) -> Clock {
         self.0.clock.clone()
-    }
-
-    /// Returns the number that follows the highest source number in the loaded history, in the messages
-    /// that the run has added and in `own`.
-    pub(crate) fn next_source_number(&self, own: &Messages) -> u64 {
-        let citations = self.policy().replay.citations.clone().unwrap_or_default();
-        let log = self.log();
-        let (history, added) =
-            (log.conversation.history.clone(), log.conversation.added.iter().cloned().collect());
-        drop(log);
-        let next = [&history, &added, own].map(|messages| citations.next_number(messages));
-        next.into_iter().max().unwrap_or_default()
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn HistoryStore> {
@@ -260,10 +251,28 @@ impl Run {
         self.0.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the activity at the current time, without usage.
+    pub(super) fn activity_now(&self) -> RunActivity {
+        let activity = RunActivity::new(self.0.clock.now()).with_start(self.0.arrived_at);
+        activity.with_mode(self.0.mode)
+    }
+
     /// Returns the time for messages that are added now.
     fn now(&self) -> Option<SystemTime> {
         self.0.clock.whole_milliseconds()
     }
+}
+
+/// Returns the number that follows the highest source number in the loaded history, in the messages
+/// that the run has added and in `own`.
+pub(crate) fn next_source_number(run: &Run, own: &Messages) -> u64 {
+    let citations = run.policy().replay.citations.clone().unwrap_or_default();
+    let log = run.log();
+    let (history, added) =
+        (log.conversation.history.clone(), log.conversation.added.iter().cloned().collect());
+    drop(log);
+    let next = [&history, &added, own].map(|messages| citations.next_number(messages));
+    next.into_iter().max().unwrap_or_default()
 }
 
 impl fmt::Debug for Run {

@@ -2,35 +2,7 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{ChatRequest, HistoryOwner, Message, Messages};
-
-use super::{PersisterAbove, RunLog};
-use crate::replay::Replay;
-
-impl RunLog {
-    /// Builds the model client's request: the history first, and without extensions for these layers.
-    /// `unsent` is the number of the run's messages that no service call has sent yet, stored or not.
-    pub(super) fn address_model(&self, request: &mut ChatRequest, replay: &Replay, unsent: usize) {
-        let mut prefix = request.messages.take(request.new_from);
-        if prefix.is_empty() && self.conversation.service_id.is_none() {
-            prefix = self.calls.above.clone();
-        }
-        let messages = if self.conversation.service_id.is_some() {
-            // A retry sends all messages again, although some of them may be stored already.
-            let mut own = Replay::lenient();
-            own_messages(request).iter().for_each(|message| own.push(message));
-            request.new_from = prefix.len();
-            own.view()
-        } else {
-            let view = replay.view();
-            request.new_from = (prefix.len() + view.len()).saturating_sub(unsent);
-            view
-        };
-        request.messages = joined(prefix, messages);
-        request.history_owner = self.conversation.service_id.clone().map(HistoryOwner::Service);
-        request.extensions.insert(PersisterAbove);
-    }
-}
+use tower_chat_core::{Answer, ChatRequest, HistoryOwner, Message, Messages};
 
 /// Returns the request's own messages, without the messages that a layer above put before them.
 pub(super) fn own_messages(request: &ChatRequest) -> Vec<Arc<Message>> {
@@ -45,4 +17,11 @@ pub(super) fn joined(prefix: Messages, messages: Messages) -> Messages {
     let mut all = prefix;
     all.append(&messages);
     all
+}
+
+/// Removes the sentinel from an answer, because only the tool loop may receive it.
+pub(crate) fn strip_sentinel(answer: &mut Answer) {
+    if answer.finish.history_owner == Some(HistoryOwner::Local) {
+        answer.finish.history_owner = None;
+    }
 }

@@ -13,85 +13,36 @@ use tower_service::Service;
 use super::Run;
 use crate::{PersistenceError, RefusedContent, error::for_good};
 
-/// The refusal marks of a conversation in a run.
-#[derive(Debug, Default)]
-pub(super) struct RefusedSoFar {
-    all: Vec<RefusalMark>,
-    /// The number of marks, from the first, that are stored or submitted.
-    stored: usize,
-}
-
-impl RefusedSoFar {
-    /// Creates the value from marks that were loaded with the history.
-    pub(super) fn stored(marks: &[RefusalMark]) -> Self {
-        Self { all: marks.to_vec(), stored: marks.len() }
-    }
-
-    /// Adds the marks that are not stored yet to a message that is about to be stored.
-    pub(super) fn store_in(&mut self, message: &mut Arc<Message>) {
-        let new = self.all.get(self.stored..).unwrap_or_default();
-        if !new.is_empty() {
-            RefusalMark::store_in(Arc::make_mut(message), new.iter().cloned());
-            self.stored = self.all.len();
-        }
-    }
-
-    /// Returns a message without parts that contains the marks that are not stored yet, for a write
-    /// without another message. Replays remove this message.
-    pub(super) fn as_message(&mut self) -> Option<Message> {
-        let mut message = Arc::new(Message::new(Role::Tool, Vec::new()));
-        self.store_in(&mut message);
-        RefusalMark::is_stored_in(&message).then(|| Arc::unwrap_or_clone(message))
-    }
-
-    /// Adds the marks to a request.
-    pub(super) fn mark(&self, request: &mut ChatRequest) {
-        if !self.all.is_empty() {
-            request.extensions.insert(RefusalMarks::new(self.all.iter().cloned()));
-        }
-    }
-
-    fn add(&mut self, marks: &[RefusalMark]) {
-        let new = marks.iter().filter(|mark| !self.all.contains(mark));
-        let new: Vec<_> = new.cloned().collect();
-        self.all.extend(new);
+/// Adds marks, which the next write of the run stores.
+fn note_refused(run: &Run, marks: &[RefusalMark]) {
+    run.log().refused.add(marks);
+    for RefusalMark { issuer, message, content, .. } in marks {
+        tracing::warn!(
+            conversation = %run.key(),
+            "{issuer} refuses the {} in message {message}: requests to it have a sentence instead",
+            content.name()
+        );
     }
 }
 
-impl Run {
-    /// Adds marks, which the next write of the run stores.
-    fn note_refused(&self, marks: &[RefusalMark]) {
-        self.log().refused.add(marks);
-        for RefusalMark { issuer, message, content, .. } in marks {
-            tracing::warn!(
-                conversation = %self.key(),
-                "{issuer} refuses the {} in message {message}: requests to it have a sentence instead",
-                content.name()
-            );
-        }
+/// Marks the unanswered content of a failed service call that the error names. A service may refuse
+/// content after its answer has begun. `inputs` are the new messages of the call, without messages
+/// that a journaled run has staged before.
+pub(super) fn note_refused_inputs(run: &Run, inputs: &[Arc<Message>], error: &BoxError) {
+    let refusal = content_refused(&**error).filter(|refusal| refusal.named.is_some());
+    let Some(refusal) = refusal else { return };
+    if run.policy().refused_content == RefusedContent::Fail {
+        return;
     }
-}
-
-impl Run {
-    /// Marks the unanswered content of a failed service call that the error names. A service may refuse
-    /// content after its answer has begun. `inputs` are the new messages of the call, without messages
-    /// that a journaled run has staged before.
-    pub(super) fn note_refused_inputs(&self, inputs: &[Arc<Message>], error: &BoxError) {
-        let refusal = content_refused(&**error).filter(|refusal| refusal.named.is_some());
-        let Some(refusal) = refusal else { return };
-        if self.policy().refused_content == RefusedContent::Fail {
-            return;
-        }
-        let marks: Vec<_> = {
-            let log = self.log();
-            let added = &log.conversation.added;
-            let answered = added.iter().rposition(|message| message.role == Role::Assistant);
-            let unanswered = added.iter().skip(answered.map_or(0, |last| last + 1));
-            let known = &log.refused.all;
-            unanswered.chain(inputs).flat_map(|it| marks_of(it, refusal, known)).collect()
-        };
-        self.note_refused(&marks);
-    }
+    let marks: Vec<_> = {
+        let log = run.log();
+        let added = &log.conversation.added;
+        let answered = added.iter().rposition(|message| message.role == Role::Assistant);
+        let unanswered = added.iter().skip(answered.map_or(0, |last| last + 1));
+        let known = &log.refused.all;
+        unanswered.chain(inputs).flat_map(|it| marks_of(it, refusal, known)).collect()
+    };
+    note_refused(run, &marks);
 }
 
 /// Sends service calls of a run again without the content that the service has refused.
@@ -148,7 +99,7 @@ where
     let at_fault = stored.iter().chain(&new).next().cloned();
     if is_named {
         let named: Vec<_> = stored.iter().chain(&new).cloned().collect();
-        run.note_refused(&named);
+        note_refused(run, &named);
     }
     let failed = |error| match &at_fault {
         Some(mark) => Err(PersistenceError::ContentRefused {
@@ -171,7 +122,7 @@ where
     poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
     match service.call(request).await {
         Ok(response) => {
-            run.note_refused(&stored);
+            note_refused(run, &stored);
             Ok(response)
         }
         Err(second) => {

@@ -228,15 +228,13 @@ pub(super) async fn take_new(
     }
 }
 
-impl Run {
-    /// Returns the answer of the last run, if the request repeats all messages before that answer
-    /// because its client did not receive it.
-    pub(crate) fn last_answer(&self) -> Option<Answer> {
-        let messages = self.log().stored_before.last_answer.take()?;
-        let visible = messages.iter().filter(|message| !is_end_marker(message));
-        let messages = visible.map(without_mark).collect();
-        let mut finish = Finish::stop();
-        finish.saved = Some(self.log().saved());
-        Some(Answer::new(messages, finish))
-    }
+/// Returns the answer of the last run, if the request repeats all messages before that answer
+/// because its client did not receive it.
+pub(crate) fn last_answer(run: &Run) -> Option<Answer> {
+    let messages = run.log().stored_before.last_answer.take()?;
+    let visible = messages.iter().filter(|message| !is_end_marker(message));
+    let messages = visible.map(without_mark).collect();
+    let mut finish = Finish::stop();
+    finish.saved = Some(run.log().saved());
+    Some(Answer::new(messages, finish))
 }

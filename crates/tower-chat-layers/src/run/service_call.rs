@@ -4,16 +4,23 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     Answer, BoxError, ChatOptions, ChatUpdate, EndedBy, HistoryOwner, Message, Role, Usage,
-    store::{StoreError, author::Slot},
+    store::{
+        StoreError,
+        author::{Slot, Write},
+    },
 };
 
 use super::{
     Run, RunLog, Submission,
+    approvals::pending_call_not_kept,
+    calls::Attempt,
     events::{Answered, Event},
-    last_call::Attempt,
     partial_text::StreamedText,
+    recording::Adopted,
+    refused_content::note_refused_inputs,
     run_end::{is_complete, response_at_end},
-    service_id::Adopted,
+    service_id::adopt_service_id,
+    write::logged,
 };
 use crate::{
     PersistenceError, ToolLoopError, UnansweredInputs,
@@ -68,7 +75,7 @@ impl OpenCall {
     ) -> Self {
         // Without a layer above the tool loop, the end of the run is not known, and no write could
         // store the text.
-        let keeps_text = run.policy().keep_partial_text && !run.is_alone();
+        let keeps_text = run.policy().keep_partial_text && !run.log().is_alone;
         Self {
             run,
             ordinal,
@@ -142,7 +149,7 @@ impl OpenCall {
                 let (error, submission) = *refused;
                 // The failure is only logged, because the caller needs the error of the refusal.
                 let failure = "tool results of a refused service call could not be recorded";
-                run.logged(submission, failure).await;
+                logged(&run, submission, failure).await;
                 Err(error)
             }
         }
@@ -160,7 +167,7 @@ impl OpenCall {
         let mut log = run.log();
         if let Some(Attempt::Answered { answer, write, .. }) = log.calls.attempt(self.ordinal) {
             let (answer, write) = (answer.clone(), write.clone());
-            return Ok(run.submit_again(&log, self.ordinal, answer, write));
+            return Ok(submit_again(&run, &log, self.ordinal, answer, write));
         }
         log.leave_out_taken(self.ordinal, &mut inputs);
         let adopted = match self.adopted(&mut log, &answer) {
@@ -191,7 +198,7 @@ impl OpenCall {
             let event = Event::Unanswered { ordinal, inputs, text, kept };
             let submission = run.record(&mut log, slot, event).0;
             answer.messages = unasked;
-            let error = run.pending_call_not_kept(refused, answer);
+            let error = pending_call_not_kept(&run, refused, answer);
             return Err(Box::new((error, submission)));
         }
         if adopted.service_id.is_none() && !self.is_whole_run() && !self.options.is_background() {
@@ -215,14 +222,14 @@ impl OpenCall {
         let is_of_model = answer.messages.iter().any(|message| message.role == Role::Assistant)
             || answer.finish.usage != Usage::default();
         if !is_seen && (is_of_model || !self.is_whole_run()) {
-            log.note_usage(answer, self.run.policy().prices.as_ref());
+            log.calls.untold_usage.note(answer, self.run.policy().prices.as_ref());
         }
         let is_named = answer.finish.history_owner.as_ref().and_then(HistoryOwner::service_id);
         match (&log.conversation.service_id, is_named) {
             (Some(service_id), None) if is_seen => {
                 Ok(Adopted::named(service_id.clone(), log.conversation.recording))
             }
-            _ => self.run.adopt_service_id(log, answer),
+            _ => adopt_service_id(&self.run, log, answer),
         }
     }
 
@@ -272,13 +279,13 @@ impl OpenCall {
     pub(crate) async fn fail(mut self: Box<Self>, error: &BoxError) {
         let slot = self.take_slot();
         let run = self.run.clone();
-        run.note_refused_inputs(&self.inputs, error);
+        note_refused_inputs(&run, &self.inputs, error);
         let mut kept = run.policy().inputs_of_failed_call;
         if kept == UnansweredInputs::All && is_before_service(&**error) {
             kept = UnansweredInputs::Results;
         }
         let submission = self.unanswered(slot, kept);
-        run.logged(submission, "the inputs of a failed service call could not be stored").await;
+        logged(&run, submission, "the inputs of a failed service call could not be stored").await;
     }
 
     /// Submits the part of a failed service call that `kept` selects.
@@ -335,4 +342,22 @@ impl StoredCall {
         answer.finish.saved = Some(log.saved());
         Ok(answer)
     }
+}
+
+pub(super) fn submit_again(
+    run: &Run,
+    log: &RunLog,
+    ordinal: Option<u32>,
+    answer: Answer,
+    write: Option<Write>,
+) -> StoredCall {
+    let submission = match write {
+        Some(write) => {
+            let slot = Ok(Slot::unbounded());
+            let writes = log.with_unsettled(write);
+            Submission::submit(run.store(), run.store_failure(), slot, writes)
+        }
+        None => Submission::nothing(),
+    };
+    StoredCall { run: run.clone(), ordinal, answer, submission }
 }

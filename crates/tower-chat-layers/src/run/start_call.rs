@@ -2,21 +2,24 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{
-    Answer, ChatRequest, Finish, HistoryOwner, Message, PersistenceMode, Role,
-    store::author::{Slot, Write},
-};
+use tower_chat_core::{Answer, ChatRequest, Finish, HistoryOwner, Message, PersistenceMode, Role};
 
 use super::{
-    HistoryBefore, Run, RunLog, ServiceCall, Submission,
+    HistoryBefore, PersisterAbove, Run, RunLog, ServiceCall,
+    begin::request::replay_with,
+    calls::Attempt,
     hooks::has_asked_hooks,
-    last_call::Attempt,
     model_request::{joined, own_messages},
     repeated::take_observed,
     run_end::{is_complete, response_at_end},
-    service_call::{OpenCall, StoredCall},
+    service_call::{OpenCall, StoredCall, submit_again},
 };
-use crate::{PersistenceError, next_step::LoopPolicy, replay::without_mark, transcript::Step};
+use crate::{
+    PersistenceError,
+    next_step::LoopPolicy,
+    replay::{Replay, without_mark},
+    transcript::Step,
+};
 
 /// Whether a service call has to be made.
 pub(crate) enum StartedCall {
@@ -27,132 +30,112 @@ pub(crate) enum StartedCall {
     Answered(Box<StoredCall>),
 }
 
-impl Run {
-    /// Finds the new messages of a service call. Unless the call was answered before, builds the model
-    /// client's request: the history first, and without extensions for these layers.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the tool loop sent stored messages again and they cannot be distinguished
-    /// from new ones, or if a dangling call may not be replayed.
-    pub(crate) fn start_call(
-        self,
-        request: &mut ChatRequest,
-    ) -> Result<StartedCall, PersistenceError> {
-        let ordinal = request.extensions.get::<ServiceCall>().map(|call| call.ordinal);
-        if let Some(HistoryBefore { first, count }) = request.extensions.remove() {
-            let own = request.messages.skip(first + count);
-            request.messages = joined(request.messages.take(first), own);
-            request.new_from = request.new_from.saturating_sub(count);
+/// Finds the new messages of a service call. Unless the call was answered before, builds the model
+/// client's request: the history first, and without extensions for these layers.
+///
+/// # Errors
+///
+/// Returns an error if the tool loop sent stored messages again and they cannot be distinguished
+/// from new ones, or if a dangling call may not be replayed.
+pub(crate) fn start_call(
+    run: &Run,
+    request: &mut ChatRequest,
+) -> Result<StartedCall, PersistenceError> {
+    let ordinal = request.extensions.get::<ServiceCall>().map(|call| call.ordinal);
+    if let Some(HistoryBefore { first, count }) = request.extensions.remove() {
+        let own = request.messages.skip(first + count);
+        request.messages = joined(request.messages.take(first), own);
+        request.new_from = request.new_from.saturating_sub(count);
+    }
+    let mut log = run.log();
+    if log.is_alone && request.new_from > 0 {
+        // The loop sends these messages only with its first service call.
+        log.calls.above = request.messages.take(request.new_from);
+    }
+    let sent = match ordinal {
+        Some(_) => 0,
+        None => unanswered_len(&own_messages(request)),
+    };
+    let own = match log.calls.attempt(ordinal) {
+        Some(Attempt::Answered { answer, write, .. }) => {
+            let (answer, write) = (answer.clone(), write.clone());
+            let again = submit_again(run, &log, ordinal, answer, write);
+            return Ok(StartedCall::Answered(Box::new(again)));
         }
-        let mut log = self.log();
-        if self.0.is_alone && request.new_from > 0 {
-            // The loop sends these messages only with its first service call.
-            log.calls.above = request.messages.take(request.new_from);
+        Some(Attempt::Unanswered { rest }) => rest.clone(),
+        // The run is resumed and no layer above has begun it. The request repeats the stored part
+        // of its input first.
+        None if ordinal == Some(0) && log.is_alone => {
+            own_messages(request).into_iter().skip(log.conversation.added.len()).collect()
         }
-        let sent = match ordinal {
-            Some(_) => 0,
-            None => unanswered_len(&own_messages(request)),
-        };
-        let own = match log.calls.attempt(ordinal) {
-            Some(Attempt::Answered { answer, write, .. }) => {
-                let (answer, write) = (answer.clone(), write.clone());
-                let again = self.submit_again(&log, ordinal, answer, write);
+        None => match unsubmitted(run, &log, request)? {
+            NewOfCall::Messages(own) => own,
+            NewOfCall::Nothing if is_complete(&log.conversation.added) => {
+                let again = last_response(run, &log);
                 return Ok(StartedCall::Answered(Box::new(again)));
             }
-            Some(Attempt::Unanswered { rest }) => rest.clone(),
-            // The run is resumed and no layer above has begun it. The request repeats the stored part
-            // of its input first.
-            None if ordinal == Some(0) && self.0.is_alone => {
-                own_messages(request).into_iter().skip(log.conversation.added.len()).collect()
-            }
-            None => match self.unsubmitted(&log, request)? {
-                NewOfCall::Messages(own) => own,
-                NewOfCall::Nothing if is_complete(&log.conversation.added) => {
-                    let again = self.last_response(&log);
-                    return Ok(StartedCall::Answered(Box::new(again)));
-                }
-                NewOfCall::Nothing => Vec::new(),
-            },
-        };
-        let inputs = log.number(log.conversation.taken, own, self.now());
-        let replay = self.replay_with(&log, &inputs)?;
-        let is_first = match ordinal {
-            Some(ordinal) => ordinal == 0,
-            None => !log.calls.is_answered,
-        };
-        let new_to_model = match log.mode {
-            // The input is already staged, but new for the model.
-            PersistenceMode::Journaled if is_first && ordinal.is_none() => sent.max(inputs.len()),
-            PersistenceMode::Journaled if is_first => own_messages(request).len(),
-            _ => inputs.len(),
-        };
-        log.address_model(request, &replay, new_to_model);
-        drop(log);
-        let loop_policy = request.extensions.get::<LoopPolicy>().cloned();
-        let options = request.options.clone();
-        let call = OpenCall::new(self, ordinal, inputs, options, loop_policy);
-        Ok(StartedCall::Call(Box::new(call)))
-    }
+            NewOfCall::Nothing => Vec::new(),
+        },
+    };
+    let inputs = log.number(log.conversation.taken, own, run.now());
+    let replay = replay_with(run, &log, &inputs)?;
+    let is_first = match ordinal {
+        Some(ordinal) => ordinal == 0,
+        None => !log.calls.is_answered,
+    };
+    let new_to_model = match log.mode {
+        // The input is already staged, but new for the model.
+        PersistenceMode::Journaled if is_first && ordinal.is_none() => sent.max(inputs.len()),
+        PersistenceMode::Journaled if is_first => own_messages(request).len(),
+        _ => inputs.len(),
+    };
+    log.address_model(request, &replay, new_to_model);
+    drop(log);
+    let loop_policy = request.extensions.get::<LoopPolicy>().cloned();
+    let options = request.options.clone();
+    let call = OpenCall::new(run.clone(), ordinal, inputs, options, loop_policy);
+    Ok(StartedCall::Call(Box::new(call)))
+}
 
-    /// Returns the messages of a request that are not stored yet.
-    fn unsubmitted(
-        &self,
-        log: &RunLog,
-        request: &mut ChatRequest,
-    ) -> Result<NewOfCall, PersistenceError> {
-        if log.stored_before.is_observed {
-            return Ok(NewOfCall::Messages(own_messages(request)));
-        }
-        let is_of_own_loop = request.extensions.get::<ServiceCall>().is_some();
-        let is_kept_here = log.conversation.service_id.is_none();
-        if is_of_own_loop || !is_kept_here || self.0.is_alone {
-            let own = log.not_stored_of(own_messages(request));
-            let is_later_call = !log.conversation.added.is_empty();
-            let is_answer = |message: &Arc<Message>| message.role == Role::Assistant;
-            let is_unnamed = |message: &Arc<Message>| is_answer(message) && message.id.is_none();
-            if !is_later_call || !own.iter().any(is_unnamed) {
-                return Ok(NewOfCall::Messages(own));
-            }
-        }
-        let observed = log.observe_call(&self.0.conversation, request)?;
-        if request.new_from == 0 && !observed.instructions.is_empty() {
-            request.messages = joined(log.calls.above.clone(), request.messages.clone());
-            request.new_from = log.calls.above.len();
-        }
-        take_observed(request, &observed);
-        Ok(match observed.step {
-            Step::Repeat => NewOfCall::Nothing,
-            Step::Begin | Step::Continue => NewOfCall::Messages(observed.new),
-        })
+/// Returns the messages of a request that are not stored yet.
+fn unsubmitted(
+    run: &Run,
+    log: &RunLog,
+    request: &mut ChatRequest,
+) -> Result<NewOfCall, PersistenceError> {
+    if log.stored_before.is_observed {
+        return Ok(NewOfCall::Messages(own_messages(request)));
     }
+    let is_of_own_loop = request.extensions.get::<ServiceCall>().is_some();
+    let is_kept_here = log.conversation.service_id.is_none();
+    if is_of_own_loop || !is_kept_here || log.is_alone {
+        let own = log.not_stored_of(own_messages(request));
+        let is_later_call = !log.conversation.added.is_empty();
+        let is_answer = |message: &Arc<Message>| message.role == Role::Assistant;
+        let is_unnamed = |message: &Arc<Message>| is_answer(message) && message.id.is_none();
+        if !is_later_call || !own.iter().any(is_unnamed) {
+            return Ok(NewOfCall::Messages(own));
+        }
+    }
+    let observed = log.observe_call(&run.0.conversation, request)?;
+    if request.new_from == 0 && !observed.instructions.is_empty() {
+        request.messages = joined(log.calls.above.clone(), request.messages.clone());
+        request.new_from = log.calls.above.len();
+    }
+    take_observed(request, &observed);
+    Ok(match observed.step {
+        Step::Repeat => NewOfCall::Nothing,
+        Step::Begin | Step::Continue => NewOfCall::Messages(observed.new),
+    })
+}
 
-    /// Returns the last response of a complete run, for a service call that was made before.
-    fn last_response(&self, log: &RunLog) -> StoredCall {
-        let response = response_at_end(&log.conversation.added).iter().map(without_mark);
-        let mut finish = Finish::stop();
-        finish.history_owner = Some(HistoryOwner::Local);
-        let answer = Answer::new(response.collect(), finish);
-        self.submit_again(log, None, answer, None)
-    }
-
-    pub(super) fn submit_again(
-        &self,
-        log: &RunLog,
-        ordinal: Option<u32>,
-        answer: Answer,
-        write: Option<Write>,
-    ) -> StoredCall {
-        let submission = match write {
-            Some(write) => {
-                let slot = Ok(Slot::unbounded());
-                let writes = log.with_unsettled(write);
-                Submission::submit(self.store(), self.store_failure(), slot, writes)
-            }
-            None => Submission::nothing(),
-        };
-        StoredCall { run: self.clone(), ordinal, answer, submission }
-    }
+/// Returns the last response of a complete run, for a service call that was made before.
+fn last_response(run: &Run, log: &RunLog) -> StoredCall {
+    let response = response_at_end(&log.conversation.added).iter().map(without_mark);
+    let mut finish = Finish::stop();
+    finish.history_owner = Some(HistoryOwner::Local);
+    let answer = Answer::new(response.collect(), finish);
+    submit_again(run, log, None, answer, None)
 }
 
 /// The part of a service call's request that is not stored yet.
@@ -201,5 +184,30 @@ impl RunLog {
                 let is_stored_form = || has_asked_hooks(added) && added.role == message.role;
                 Arc::ptr_eq(added, message) || added == message || is_stored_form()
             })
+    }
+}
+
+impl RunLog {
+    /// Builds the model client's request: the history first, and without extensions for these layers.
+    /// `unsent` is the number of the run's messages that no service call has sent yet, stored or not.
+    pub(super) fn address_model(&self, request: &mut ChatRequest, replay: &Replay, unsent: usize) {
+        let mut prefix = request.messages.take(request.new_from);
+        if prefix.is_empty() && self.conversation.service_id.is_none() {
+            prefix = self.calls.above.clone();
+        }
+        let messages = if self.conversation.service_id.is_some() {
+            // A retry sends all messages again, although some of them may be stored already.
+            let mut own = Replay::lenient();
+            own_messages(request).iter().for_each(|message| own.push(message));
+            request.new_from = prefix.len();
+            own.view()
+        } else {
+            let view = replay.view();
+            request.new_from = (prefix.len() + view.len()).saturating_sub(unsent);
+            view
+        };
+        request.messages = joined(prefix, messages);
+        request.history_owner = self.conversation.service_id.clone().map(HistoryOwner::Service);
+        request.extensions.insert(PersisterAbove);
     }
 }

@@ -6,7 +6,7 @@ use tower_chat_core::{
     Message, MessageId, Messages, RefusalMark, RunId, pairing::AnswerKey, store::History,
 };
 
-use super::{RunLog, input_digest::take_mark};
+use super::input_digest::take_mark;
 
 /// An index of the messages of the loaded history, which does not change during a run. The index is
 /// built from the end of the history, and only as far as a lookup needs.
@@ -53,30 +53,23 @@ pub(super) struct RunInStore {
     pub(super) is_overtaken: bool,
 }
 
-impl RunLog {
-    /// Returns the position of a message in the loaded history. If two messages have the same id, the
-    /// position of the last one.
-    pub(super) fn position_in_history(&self, id: MessageId) -> Option<usize> {
-        self.call_records.stored.0.borrow_mut().position(&self.conversation.history, id)
-    }
-
-    /// Returns the round, within its run, of a message in the loaded history.
-    pub(super) fn round_in_history(&self, position: usize) -> u32 {
-        self.call_records.stored.0.borrow_mut().round(&self.conversation.history, position)
-    }
-
-    /// Returns a message that this run has stored, or a message of the loaded history.
-    pub(super) fn stored_message(&self, id: MessageId) -> Option<&Arc<Message>> {
-        let added = find(&self.conversation.added, id).map(|(_, message)| message);
-        added.or_else(|| self.conversation.history.get(self.position_in_history(id)?))
-    }
-}
-
 /// Returns a message and its position among the numbered messages of a run, which must be in order.
 pub(super) fn find(messages: &[Arc<Message>], id: MessageId) -> Option<(usize, &Arc<Message>)> {
     let position = messages.partition_point(|message| message.id < Some(id));
     let message = messages.get(position).filter(|message| message.id == Some(id))?;
     Some((position, message))
+}
+
+impl StoredMessages {
+    /// Returns the position of a message. If two messages have the same id, the position of the last one.
+    pub(super) fn position(&self, history: &Messages, id: MessageId) -> Option<usize> {
+        self.0.borrow_mut().position(history, id)
+    }
+
+    /// Returns the round, within its run, of the message at a position.
+    pub(super) fn round(&self, history: &Messages, position: usize) -> u32 {
+        self.0.borrow_mut().round(history, position)
+    }
 }
 
 impl Index {

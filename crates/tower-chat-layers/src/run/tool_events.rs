@@ -13,9 +13,12 @@ use tower_chat_core::{
 use super::{
     Run, RunLog,
     call_records::StoredPosition,
-    events::{Effect, Event, apply},
+    claims::HeldUntil,
+    effect::Effect,
+    events::{Event, apply},
     held_calls::HeldCall,
     records::Records,
+    write::submit,
 };
 use crate::{
     PersistenceError,
@@ -23,85 +26,82 @@ use crate::{
     tool::{CallOfRun, Retained, ToolOutcome, ToolReport},
 };
 
-impl Run {
-    /// Stores that calls are about to run, and claims those that waited for approval. If several
-    /// attempts claim the same call, only one of them may run it.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the write fails, or if another attempt has claimed a call. The caller must
-    /// not run any of the tools then.
-    pub(crate) async fn tools_started(
-        &self,
-        calls: Vec<CallOfRun>,
-    ) -> Result<(), PersistenceError> {
-        let started = self.write_beside(Event::ToolsStart { calls }).await;
-        if let Err(PersistenceError::NotStored(lost)) = &started
-            && let StoreError::Conflict(_) | StoreError::Claimed { .. } = lost.source
-        {
-            // Another attempt runs the calls.
-            self.log().keep_claims();
-        }
-        started
+/// Stores that calls are about to run, and claims those that waited for approval. If several
+/// attempts claim the same call, only one of them may run it.
+///
+/// # Errors
+///
+/// Returns an error if the write fails, or if another attempt has claimed a call. The caller must
+/// not run any of the tools then.
+pub(crate) async fn tools_started(
+    run: &Run,
+    calls: Vec<CallOfRun>,
+) -> Result<(), PersistenceError> {
+    let started = write_beside(run, Event::ToolsStart { calls }).await;
+    if let Err(PersistenceError::NotStored(lost)) = &started
+        && let StoreError::Conflict(_) | StoreError::Claimed { .. } = lost.source
+    {
+        // Another attempt runs the calls.
+        run.log().keep_claims();
     }
+    started
+}
 
-    /// Stores the outcome of a call, and that the call `next` is about to run. If the caller
-    /// disconnects before the store has a slot, the outcome is submitted without one. `beside` are the
-    /// outcomes of calls of the round that were not run. `ends_run` says that the tool has ended the
-    /// run.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the write fails.
-    pub(crate) async fn tool_finished(
-        &self,
-        outcome: ToolOutcome,
-        beside: Vec<ToolOutcome>,
-        next: Option<CallOfRun>,
-        ends_run: bool,
-    ) -> Result<(), PersistenceError> {
-        let call = outcome.0;
-        if call.0.run != self.id() {
-            self.log().approved_calls.note_outcome(&outcome);
-        }
-        // The claim is a separate write, because a failed claim would fail the outcome in the same
-        // write.
-        let (claim, next): (Vec<_>, Vec<_>) =
-            next.into_iter().partition(|next| next.0.run != self.id());
-        let next = next.into_iter().next();
-        let mut pending = PendingOutcome {
-            run: self,
-            event: Some(Event::ToolFinished { outcome, beside, next, ends_run }),
-        };
-        let slot = self.reserve_beside().await;
-        let Some(event) = pending.event.take() else { return Ok(()) };
-        let submission = self.record(&mut self.log(), slot?, event).0;
-        self.settled(submission, || None).await?;
-        self.log().approved_calls.note_stored(call);
-        self.tools_started(claim).await
+/// Stores the outcome of a call, and that the call `next` is about to run. If the caller
+/// disconnects before the store has a slot, the outcome is submitted without one. `beside` are the
+/// outcomes of calls of the round that were not run. `ends_run` says that the tool has ended the
+/// run.
+///
+/// # Errors
+///
+/// Returns an error if the write fails.
+pub(crate) async fn tool_finished(
+    run: &Run,
+    outcome: ToolOutcome,
+    beside: Vec<ToolOutcome>,
+    next: Option<CallOfRun>,
+    ends_run: bool,
+) -> Result<(), PersistenceError> {
+    let call = outcome.0;
+    if call.0.run != run.id() {
+        run.log().approved_calls.note_outcome(&outcome);
     }
+    // The claim is a separate write, because a failed claim would fail the outcome in the same
+    // write.
+    let (claim, next): (Vec<_>, Vec<_>) = next.into_iter().partition(|next| next.0.run != run.id());
+    let next = next.into_iter().next();
+    let mut pending = PendingOutcome {
+        run,
+        event: Some(Event::ToolFinished { outcome, beside, next, ends_run }),
+    };
+    let slot = reserve_beside(run).await;
+    let Some(event) = pending.event.take() else { return Ok(()) };
+    let submission = run.record(&mut run.log(), slot?, event).0;
+    run.settled(submission, || None).await?;
+    run.log().approved_calls.note_stored(call);
+    tools_started(run, claim).await
+}
 
-    /// Stores the write of an event, in addition to the writes of the run itself.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the write fails.
-    pub(crate) async fn write_beside(&self, event: Event) -> Result<(), PersistenceError> {
-        let effect = apply(&mut self.log(), self.policy(), event);
-        let Effect::Write(write) = effect else { return Ok(()) };
-        let slot = self.reserve_beside().await?;
-        let submission = self.submit(&mut self.log(), slot, *write).0;
-        self.settled(submission, || None).await
-    }
+/// Stores the write of an event, in addition to the writes of the run itself.
+///
+/// # Errors
+///
+/// Returns an error if the write fails.
+pub(crate) async fn write_beside(run: &Run, event: Event) -> Result<(), PersistenceError> {
+    let effect = apply(&mut run.log(), run.policy(), event);
+    let Effect::Write(write) = effect else { return Ok(()) };
+    let slot = reserve_beside(run).await?;
+    let submission = submit(run, &mut run.log(), slot, *write).0;
+    run.settled(submission, || None).await
+}
 
-    /// Returns a slot for a write in addition to those of the run itself. A run that is stored at its
-    /// end occupies its slot during the whole run, and would wait for itself if it reserved another
-    /// one.
-    async fn reserve_beside(&self) -> Result<Result<Slot, StoreError>, PersistenceError> {
-        match self.is_written_at_end() {
-            true => Ok(Ok(Slot::unbounded())),
-            false => self.reserve().await,
-        }
+/// Returns a slot for a write in addition to those of the run itself. A run that is stored at its
+/// end occupies its slot during the whole run, and would wait for itself if it reserved another
+/// one.
+async fn reserve_beside(run: &Run) -> Result<Result<Slot, StoreError>, PersistenceError> {
+    match run.is_written_at_end() {
+        true => Ok(Ok(Slot::unbounded())),
+        false => run.reserve().await,
     }
 }
 
@@ -119,10 +119,6 @@ impl Drop for PendingOutcome<'_> {
         }
     }
 }
-
-/// The end of a run's claims. `None` if no other process can access the store.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct HeldUntil(pub(super) Option<SystemTime>);
 
 /// A stored call.
 struct StoredCall {

@@ -2,14 +2,9 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{Answer, ChatRequest, Message, Messages, Role};
+use tower_chat_core::{Message, Messages, Role};
 
-use super::{Run, RunLog, ServiceCall, model_request::joined, run_end::response_at_end};
-use crate::{
-    PersistenceError,
-    replay::Replay,
-    transcript::{Observed, Step, StoredRun, StoredTranscript, observe},
-};
+use crate::replay::Replay;
 
 /// The state of a run that is stored at its end.
 #[derive(Default)]
@@ -22,17 +17,17 @@ pub(super) struct WholeRun {
     /// The messages of the request that the tool loop received, and the number of messages in it that
     /// are not new.
     pub(super) given: (Messages, usize),
-    rounds: SeenRounds,
+    pub(super) rounds: SeenRounds,
 }
 
 /// The messages that a persister below a tool loop of another crate has seen.
 #[derive(Debug, Default)]
-struct SeenRounds {
+pub(super) struct SeenRounds {
     /// The messages that the service calls have added after the run's request, in order.
-    messages: Vec<Arc<Message>>,
+    pub(super) messages: Vec<Arc<Message>>,
     /// The messages of a service call did not continue the messages of the calls before it. `messages`
     /// is then not the whole run.
-    is_broken: bool,
+    pub(super) is_broken: bool,
 }
 
 impl WholeRun {
@@ -45,110 +40,5 @@ impl WholeRun {
             true => std::mem::take(messages),
             false => Vec::new(),
         }
-    }
-}
-
-impl Run {
-    /// Records the messages that a service call adds to a run that is stored at its end. Needed for a
-    /// tool loop of another crate, whose answer may contain only the last message. If the request
-    /// contains only new messages, the messages before them are added to it.
-    pub(crate) fn observe_round(&self, request: &mut ChatRequest) {
-        if request.extensions.get::<ServiceCall>().is_some() {
-            return;
-        }
-        let id = self.id();
-        let mut log = self.log();
-        let RunLog { conversation, whole_run, calls, .. } = &mut *log;
-        let ((given, new_from), rounds) = (&whole_run.given, &mut whole_run.rounds);
-        if conversation.service_id.is_some() || given.is_empty() {
-            return;
-        }
-        let has_answered = calls.is_answered;
-        if !has_answered && is_same(&request.messages, given) {
-            return;
-        }
-        let own: Vec<_> = request.messages.iter().cloned().collect();
-        let run = StoredRun::Known { run: id, has_answered };
-        let after = |before| {
-            let added = &rounds.messages;
-            observe(&StoredTranscript { before, added, is_pruned: false, run }, &own)
-        };
-        // The loop may have stored the conversation itself, without the changes of the replay.
-        let observed = after(given.clone())
-            .or_else(|_| after(joined(conversation.history.clone(), given.skip(*new_from))));
-        let Ok(Observed { instructions, new, step }) = observed else {
-            rounds.is_broken = true;
-            return;
-        };
-        if step == Step::Repeat {
-            // The loop continues with the answer of this service call.
-            let before = rounds.messages.len() - response_at_end(&rounds.messages).len();
-            rounds.messages.truncate(before);
-        }
-        let first = instructions.len();
-        let mut messages: Messages = instructions.into_iter().collect();
-        messages.append(given);
-        messages.extend(rounds.messages.iter().cloned());
-        request.new_from = match has_answered {
-            true => messages.len(),
-            false => first + new_from,
-        };
-        messages.extend(new.iter().cloned());
-        request.messages = messages;
-        rounds.messages.extend(new);
-    }
-
-    /// Records the answer of a service call in a run that is stored at its end. The layer next to the
-    /// service calls this function, which compares the service id in the answer with that of the run. A
-    /// conflict ends the run before a tool of the answer runs and before the next service call is paid
-    /// for.
-    ///
-    /// With a tool loop of another crate and no layer below it, only the last answer is compared, at
-    /// the end of the run.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the policy does not allow the service id. The error contains the answer.
-    pub(crate) fn observe_answer(
-        &self,
-        answer: &Answer,
-        is_of_own_loop: bool,
-    ) -> Result<(), PersistenceError> {
-        let mut log = self.log();
-        if !is_of_own_loop {
-            log.whole_run.rounds.messages.extend(answer.messages.iter().cloned());
-        }
-        log.calls.is_answered = true;
-        log.note_usage(answer, self.policy().prices.as_ref());
-        let adopted = self.adopt_service_id(&log, answer)?;
-        log.conversation.service_id = adopted.service_id;
-        log.conversation.recording = adopted.recording;
-        Ok(())
-    }
-}
-
-/// Returns whether two lists are clones of the same list.
-fn is_same(one: &Messages, other: &Messages) -> bool {
-    let is_last = |(one, other)| Arc::ptr_eq(one, other);
-    one.len() == other.len() && one.last().zip(other.last()).is_some_and(is_last)
-}
-
-impl RunLog {
-    /// Returns whether layers have seen every service call of the run.
-    pub(crate) fn has_seen_rounds(&self) -> bool {
-        self.calls.is_answered && !self.whole_run.rounds.is_broken
-    }
-
-    /// Returns the replay of the open end of the stored history, if the input answers approval requests
-    /// in it. A tool loop pushes its own messages to this replay and sends the resulting view.
-    pub(crate) fn open_replay(&self) -> Option<Replay> {
-        self.whole_run.open_replay.clone()
-    }
-
-    /// Returns the index of the first message that the tool loop adds to a run that is stored at its
-    /// end. The request does not contain this index, because its messages may include stored messages
-    /// that the input answers.
-    pub(crate) fn answer_from(&self) -> usize {
-        self.whole_run.answer_from
     }
 }

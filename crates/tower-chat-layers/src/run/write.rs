@@ -4,66 +4,30 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use tower_chat_core::{
-    Answer, EndedBy, HistoryOwner, Message, MessageId,
+    Answer, Message, MessageId,
     store::{
-        ServiceIdChange, StoreError,
-        author::{Claim, Close, Slot, ToolRecord, Write},
+        RunActivity, ServiceIdChange, StoreError,
+        author::{Claim, Close, Slot, Write},
     },
 };
 
 use super::{
     Run, RunLog, Submission,
+    approved_calls::{claim_lease, keep_claims_held, record_outcomes_again},
+    claims::HeldUntil,
     compose::Composed,
-    events::{Effect, Event, apply},
+    effect::{Effect, RunWrite},
+    events::{Event, apply},
     input_digest::mark_input,
-    journaled::Journal,
+    journaled::{
+        Journal,
+        lease::{keep_lease, stage_lease},
+    },
+    model_request::strip_sentinel,
     records::Records,
-    service_id::Adopted,
     submission::FailedSubmission,
-    tool_events::HeldUntil,
 };
-use crate::{
-    NotStored, PersistenceError, StoreFailure,
-    replay::mark_ended_by,
-    tool::{CallOfRun, ToolOutcome},
-};
-
-/// The contents of one write.
-#[derive(Default)]
-pub(super) struct RunWrite {
-    pub(super) messages: Vec<Arc<Message>>,
-    /// Results that no service call has sent.
-    pub(super) left_out: Vec<Arc<Message>>,
-    /// The history owner, if an answer has named one.
-    pub(super) adopted: Option<Adopted>,
-    /// The messages are the whole run, including its final answer.
-    pub(super) is_whole_run: bool,
-    /// Calls whose tools are about to start.
-    pub(super) starts: Vec<CallOfRun>,
-    /// The outcomes of calls whose results are not part of a message yet.
-    pub(super) outcomes: Vec<ToolOutcome>,
-    /// How the write ends a journaled run.
-    pub(super) close: Option<Close>,
-    /// The write is the last of its run, which ended intentionally.
-    pub(super) ends_run: bool,
-    /// The reason for the end of the run, if that is not the last answer of the model.
-    pub(super) ended_by: Option<EndedBy>,
-    /// The last answer of the run, if it was stored before.
-    pub(super) last_response: Vec<Arc<Message>>,
-    /// Rows of the record that do not result from the other fields.
-    pub(super) rows: Vec<ToolRecord>,
-    /// Messages and rows are in the form in which they are stored, and the store numbers the messages.
-    pub(super) is_as_stored: bool,
-    /// The run does not await the outcome, or the outcome cannot end the run. The write is submitted
-    /// again with the next one, because the store may have refused it.
-    pub(super) is_unsettled: bool,
-}
-
-impl RunWrite {
-    pub(super) fn messages(messages: Vec<Arc<Message>>) -> Self {
-        Self { messages, ..Self::default() }
-    }
-}
+use crate::{NotStored, PersistenceError, StoreFailure, replay::mark_ended_by};
 
 /// The contents of a write, in the form in which they are stored.
 struct Contents {
@@ -84,10 +48,10 @@ impl Run {
     ) -> (Submission, Option<Write>) {
         match apply(log, self.policy(), event) {
             Effect::Nothing => (Submission::nothing(), None),
-            Effect::Write(write) => self.submit(log, slot, *write),
+            Effect::Write(write) => submit(self, log, slot, *write),
             Effect::Leave(until) => {
                 let leave = |journal: &mut Journal| journal.leave_until(until);
-                (self.stage_lease(log, slot, leave), None)
+                (stage_lease(self, log, slot, leave), None)
             }
         }
     }
@@ -110,153 +74,6 @@ impl Run {
         self.settled(submission, || None).await
     }
 
-    /// Stores the rest of a run that has its answer. The first `before` messages of the answer were
-    /// added by an earlier attempt. For a run that is stored call by call, only the record remains to
-    /// be written, and a failure of that write is only logged.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`PersistenceError::NotStored`], with the answer.
-    pub(crate) async fn complete(
-        &self,
-        answer: Answer,
-        before: usize,
-    ) -> Result<Answer, PersistenceError> {
-        let event = Event::Completed { answer: answer.messages.clone(), before };
-        let submission = self.record(&mut self.log(), Ok(Slot::unbounded()), event).0;
-        match self.records_each_outcome() {
-            true => self.settled(submission, || Some(answer.clone())).await?,
-            false => {
-                let failure = "tool results at the end of a run could not be recorded";
-                self.logged(submission, failure).await;
-            }
-        }
-        Ok(answer)
-    }
-
-    /// Discards the staged messages of a refused run if they are only the run's input. A failure is
-    /// only logged, because the caller needs the error of the refusal.
-    pub(crate) async fn discard_input(&self) {
-        let slot = Ok(Slot::unbounded());
-        let submission = self.record(&mut self.log(), slot, Event::InputRefused).0;
-        let failure = "the input of a refused run could not be taken back, the run is open";
-        self.logged(submission, failure).await;
-    }
-
-    /// Adds messages to the run and submits them. Returns the write, if there is something to write.
-    /// Results that are not part of the history are stored only in the record.
-    pub(super) fn submit(
-        &self,
-        log: &mut RunLog,
-        slot: Result<Slot, StoreError>,
-        mut write: RunWrite,
-    ) -> (Submission, Option<Write>) {
-        let service_id = write.adopted.take().and_then(|it| log.conversation.adopt(it));
-        let next = log.conversation.next_id(self.id());
-        let taken = log.push(std::mem::take(&mut write.messages), write.is_as_stored, self.now());
-        let mut messages = match write.is_as_stored {
-            true => taken.clone(),
-            false => log.conversation.recording.select(taken.clone(), &log.conversation.replay),
-        };
-        let contents = self.contents(log, &mut messages, &mut write, service_id);
-        taken.iter().for_each(|message| log.conversation.replay.push(message));
-        if contents.is_empty() && !(contents.close.is_some() && log.is_open()) {
-            return (Submission::nothing(), None);
-        }
-        // A claim protects a tool only once it is durable, so a failed claim write fails the call.
-        let failure = match contents.claims.is_empty() {
-            true => self.store_failure(),
-            false => StoreFailure::FailCall,
-        };
-        let id = messages.first().and_then(|message| message.id).unwrap_or(next);
-        let is_unsettled = write.is_unsettled;
-        let write = self.as_write(log, contents, id);
-        log.conversation.revision = write.result();
-        log.conversation.added.extend(messages);
-        let writes = log.with_unsettled(write.clone());
-        if is_unsettled {
-            log.unsettled.push(write.clone());
-        }
-        (Submission::submit(self.store(), failure, slot, writes), Some(write))
-    }
-
-    /// Returns the contents of a write of these messages. Adds a message that marks the end of the run,
-    /// if the mark needs a message.
-    fn contents(
-        &self,
-        log: &mut RunLog,
-        messages: &mut Vec<Arc<Message>>,
-        write: &mut RunWrite,
-        service_id: Option<ServiceIdChange>,
-    ) -> Contents {
-        let citations = self.policy().replay.citations_at_save().filter(|_| write.is_whole_run);
-        let truncation = self.policy().truncation;
-        let Composed { messages: mut stored, mut records } = match write.is_as_stored {
-            true => Composed { messages: messages.clone(), records: Records::default() },
-            false => log.compose(messages, &write.left_out, citations, truncation),
-        };
-        std::mem::take(&mut write.rows).into_iter().for_each(|row| records.put(row));
-        log.outcome_rows(&write.outcomes, truncation, &mut records);
-        log.note_end(records.rows());
-        if write.ends_run
-            && let Some(marker) =
-                log.mark_end(messages, &write.last_response, &mut stored, &mut records)
-        {
-            let marker = log.push(vec![Arc::new(marker)], false, self.now());
-            stored.extend(marker.iter().cloned());
-            messages.extend(marker);
-        }
-        if let (Some(digest), Some(first)) = (&log.input_digest, stored.first_mut())
-            && first.id.is_some_and(|id| id.run == self.id() && id.index == 0)
-        {
-            mark_input(first, digest);
-        }
-        if let Some(first) = stored.first_mut() {
-            log.refused.store_in(first);
-        }
-        if let (Some(ended_by), Some(last)) = (write.ended_by, stored.last_mut()) {
-            mark_ended_by(last, ended_by);
-        }
-        let mut claims = Vec::new();
-        if !write.starts.is_empty() {
-            let now = self.0.clock.now();
-            if let Some(journal) = log.journal.as_deref_mut() {
-                journal.note_started(&write.starts);
-            }
-            let lease = self.claim_lease(log);
-            let until = HeldUntil((!lease.is_zero()).then(|| now + lease));
-            claims = log.start_rows(&write.starts, messages, (now, until), &mut records);
-            let of_earlier_runs = write.starts.iter().filter(|call| call.0.run != self.id());
-            of_earlier_runs.for_each(|call| log.approved_calls.note_claim(*call, now));
-            if !claims.is_empty() {
-                self.keep_claims_held(log);
-            }
-        }
-        Contents { stored, records, claims, service_id, close: write.close }
-    }
-
-    /// Returns the contents as a write of this run, staged if the run is journaled.
-    fn as_write(&self, log: &mut RunLog, contents: Contents, id: MessageId) -> Write {
-        let Contents { stored, records, claims, service_id, close } = contents;
-        let records = records.into_rows();
-        // No write of the run follows its end.
-        let activity = self.activity(log, !stored.is_empty() || close.is_some());
-        let mut write = Write::new(self.key().clone(), id, log.conversation.revision, stored)
-            .with_activity(activity);
-        if !claims.is_empty() {
-            write = write.with_claims(claims);
-        }
-        match (log.journal.as_deref_mut(), service_id) {
-            (Some(journal), service_id) => {
-                let write = journal.stage(write, records, close, service_id);
-                self.keep_lease(journal);
-                write
-            }
-            (None, Some(service_id)) => write.with_tools(records).with_service_id(service_id),
-            (None, None) => write.with_tools(records),
-        }
-    }
-
     /// Reserves a slot in the store's queue. Under [`StoreFailure::Continue`], a failed reservation is
     /// the outcome of the write.
     ///
@@ -270,7 +87,7 @@ impl Run {
         };
         match (slot, self.store_failure()) {
             (Err(source), StoreFailure::FailCall) => {
-                Err(self.not_stored(FailedSubmission { source, unsaved: Vec::new() }, None))
+                Err(not_stored(self, FailedSubmission { source, unsaved: Vec::new() }, None))
             }
             (slot, _) => Ok(slot),
         }
@@ -289,37 +106,188 @@ impl Run {
                 }
                 Ok(())
             }
-            Err(failed) => Err(self.refused(failed, answer()).await),
+            Err(failed) => Err(refused_write(self, failed, answer()).await),
         }
     }
+}
 
-    /// Waits for a submission. Its failure is only logged, because the caller reports another error, or
-    /// must still receive the complete answer of the model.
-    pub(super) async fn logged(&self, mut submission: Submission, failure: &'static str) {
-        if let Err(FailedSubmission { source, .. }) = submission.outcome().await {
-            tracing::error!(
-                conversation = %self.key(),
-                error = &source as &dyn std::error::Error,
-                "{failure}"
-            );
+/// Stores the rest of a run that has its answer. The first `before` messages of the answer were
+/// added by an earlier attempt. For a run that is stored call by call, only the record remains to
+/// be written, and a failure of that write is only logged.
+///
+/// # Errors
+///
+/// Returns [`PersistenceError::NotStored`], with the answer.
+pub(crate) async fn complete_run(
+    run: &Run,
+    answer: Answer,
+    before: usize,
+) -> Result<Answer, PersistenceError> {
+    let event = Event::Completed { answer: answer.messages.clone(), before };
+    let submission = run.record(&mut run.log(), Ok(Slot::unbounded()), event).0;
+    match run.records_each_outcome() {
+        true => run.settled(submission, || Some(answer.clone())).await?,
+        false => {
+            let failure = "tool results at the end of a run could not be recorded";
+            logged(run, submission, failure).await;
         }
     }
+    Ok(answer)
+}
 
-    /// Returns the error of a write that failed. If another run has written first, the outcomes of
-    /// approved calls are recorded in spite of the failure.
-    async fn refused(&self, failed: FailedSubmission, answer: Option<Answer>) -> PersistenceError {
-        self.record_outcomes_again(&failed.source).await;
-        self.not_stored(failed, answer)
+/// Discards the staged messages of a refused run if they are only the run's input. A failure is
+/// only logged, because the caller needs the error of the refusal.
+pub(crate) async fn discard_input(run: &Run) {
+    let slot = Ok(Slot::unbounded());
+    let submission = run.record(&mut run.log(), slot, Event::InputRefused).0;
+    let failure = "the input of a refused run could not be taken back, the run is open";
+    logged(run, submission, failure).await;
+}
+
+/// Adds messages to the run and submits them. Returns the write, if there is something to write.
+/// Results that are not part of the history are stored only in the record.
+pub(super) fn submit(
+    run: &Run,
+    log: &mut RunLog,
+    slot: Result<Slot, StoreError>,
+    mut write: RunWrite,
+) -> (Submission, Option<Write>) {
+    let service_id = write.adopted.take().and_then(|it| log.conversation.adopt(it));
+    let next = log.conversation.next_id(run.id());
+    let taken = log.push(std::mem::take(&mut write.messages), write.is_as_stored, run.now());
+    let mut messages = match write.is_as_stored {
+        true => taken.clone(),
+        false => log.conversation.recording.select(taken.clone(), &log.conversation.replay),
+    };
+    let contents = contents(run, log, &mut messages, &mut write, service_id);
+    taken.iter().for_each(|message| log.conversation.replay.push(message));
+    if contents.is_empty() && !(contents.close.is_some() && log.is_open()) {
+        return (Submission::nothing(), None);
     }
+    // A claim protects a tool only once it is durable, so a failed claim write fails the call.
+    let failure = match contents.claims.is_empty() {
+        true => run.store_failure(),
+        false => StoreFailure::FailCall,
+    };
+    let id = messages.first().and_then(|message| message.id).unwrap_or(next);
+    let is_unsettled = write.is_unsettled;
+    let write = as_write(run, log, contents, id);
+    log.conversation.revision = write.result();
+    log.conversation.added.extend(messages);
+    let writes = log.with_unsettled(write.clone());
+    if is_unsettled {
+        log.unsettled.push(write.clone());
+    }
+    (Submission::submit(run.store(), failure, slot, writes), Some(write))
+}
 
-    fn not_stored(&self, failed: FailedSubmission, mut answer: Option<Answer>) -> PersistenceError {
-        if let Some(answer) = &mut answer {
-            strip_sentinel(answer);
+/// Returns the contents of a write of these messages. Adds a message that marks the end of the run,
+/// if the mark needs a message.
+fn contents(
+    run: &Run,
+    log: &mut RunLog,
+    messages: &mut Vec<Arc<Message>>,
+    write: &mut RunWrite,
+    service_id: Option<ServiceIdChange>,
+) -> Contents {
+    let citations = run.policy().replay.citations_at_save().filter(|_| write.is_whole_run);
+    let truncation = run.policy().truncation;
+    let Composed { messages: mut stored, mut records } = match write.is_as_stored {
+        true => Composed { messages: messages.clone(), records: Records::default() },
+        false => log.compose(messages, &write.left_out, citations, truncation),
+    };
+    std::mem::take(&mut write.rows).into_iter().for_each(|row| records.put(row));
+    log.outcome_rows(&write.outcomes, truncation, &mut records);
+    log.note_end(records.rows());
+    if write.ends_run
+        && let Some(marker) =
+            log.mark_end(messages, &write.last_response, &mut stored, &mut records)
+    {
+        let marker = log.push(vec![Arc::new(marker)], false, run.now());
+        stored.extend(marker.iter().cloned());
+        messages.extend(marker);
+    }
+    if let (Some(digest), Some(first)) = (&log.input_digest, stored.first_mut())
+        && first.id.is_some_and(|id| id.run == run.id() && id.index == 0)
+    {
+        mark_input(first, digest);
+    }
+    if let Some(first) = stored.first_mut() {
+        log.refused.store_in(first);
+    }
+    if let (Some(ended_by), Some(last)) = (write.ended_by, stored.last_mut()) {
+        mark_ended_by(last, ended_by);
+    }
+    let mut claims = Vec::new();
+    if !write.starts.is_empty() {
+        let now = run.0.clock.now();
+        if let Some(journal) = log.journal.as_deref_mut() {
+            journal.note_started(&write.starts);
         }
-        let FailedSubmission { source, unsaved } = failed;
-        let key = self.key().clone();
-        PersistenceError::NotStored(Box::new(NotStored { key, source, unsaved, answer }))
+        let lease = claim_lease(run, log);
+        let until = HeldUntil((!lease.is_zero()).then(|| now + lease));
+        claims = log.start_rows(&write.starts, messages, (now, until), &mut records);
+        let of_earlier_runs = write.starts.iter().filter(|call| call.0.run != run.id());
+        of_earlier_runs.for_each(|call| log.approved_calls.note_claim(*call, now));
+        if !claims.is_empty() {
+            keep_claims_held(run, log);
+        }
     }
+    Contents { stored, records, claims, service_id, close: write.close }
+}
+
+/// Returns the contents as a write of this run, staged if the run is journaled.
+fn as_write(run: &Run, log: &mut RunLog, contents: Contents, id: MessageId) -> Write {
+    let Contents { stored, records, claims, service_id, close } = contents;
+    let records = records.into_rows();
+    // No write of the run follows its end.
+    let activity = activity(run, log, !stored.is_empty() || close.is_some());
+    let mut write = Write::new(run.key().clone(), id, log.conversation.revision, stored)
+        .with_activity(activity);
+    if !claims.is_empty() {
+        write = write.with_claims(claims);
+    }
+    match (log.journal.as_deref_mut(), service_id) {
+        (Some(journal), service_id) => {
+            let write = journal.stage(write, records, close, service_id);
+            keep_lease(run, journal);
+            write
+        }
+        (None, Some(service_id)) => write.with_tools(records).with_service_id(service_id),
+        (None, None) => write.with_tools(records),
+    }
+}
+
+/// Waits for a submission. Its failure is only logged, because the caller reports another error, or
+/// must still receive the complete answer of the model.
+pub(super) async fn logged(run: &Run, mut submission: Submission, failure: &'static str) {
+    if let Err(FailedSubmission { source, .. }) = submission.outcome().await {
+        tracing::error!(
+            conversation = %run.key(),
+            error = &source as &dyn std::error::Error,
+            "{failure}"
+        );
+    }
+}
+
+/// Returns the error of a write that failed. If another run has written first, the outcomes of
+/// approved calls are recorded in spite of the failure.
+async fn refused_write(
+    run: &Run,
+    failed: FailedSubmission,
+    answer: Option<Answer>,
+) -> PersistenceError {
+    record_outcomes_again(run, &failed.source).await;
+    not_stored(run, failed, answer)
+}
+
+fn not_stored(run: &Run, failed: FailedSubmission, mut answer: Option<Answer>) -> PersistenceError {
+    if let Some(answer) = &mut answer {
+        strip_sentinel(answer);
+    }
+    let FailedSubmission { source, unsaved } = failed;
+    let key = run.key().clone();
+    PersistenceError::NotStored(Box::new(NotStored { key, source, unsaved, answer }))
 }
 
 impl Contents {
@@ -336,9 +304,12 @@ impl RunLog {
     }
 }
 
-/// Removes the sentinel from an answer, because only the tool loop may receive it.
-pub(crate) fn strip_sentinel(answer: &mut Answer) {
-    if answer.finish.history_owner == Some(HistoryOwner::Local) {
-        answer.finish.history_owner = None;
+/// Returns the activity for the next write. Only a write with messages reports usage, because a
+/// store cannot distinguish the repetition of another write from a new one.
+pub(super) fn activity(run: &Run, log: &mut RunLog, has_messages: bool) -> RunActivity {
+    let activity = run.activity_now();
+    match has_messages {
+        true => activity.with_usage(std::mem::take(&mut log.calls.untold_usage.usage)),
+        false => activity,
     }
 }

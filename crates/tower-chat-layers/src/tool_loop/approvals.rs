@@ -13,7 +13,7 @@ use crate::{
     next_step::{Action, CallRules, PlannedCall, Refusal},
     policy::UnknownCalls,
     replay::{PendingApproval, PendingBatch, Replay},
-    run::{CallOutcome, Run, UnseenResult, Waiting},
+    run::{CallOutcome, Run, UnseenResult, Waiting, waiting_of},
     tool::{PendingCall, ToolReport, Tools},
 };
 
@@ -132,7 +132,7 @@ fn check_open(
     conversation: Option<ConversationKey>,
 ) -> Result<(), ToolLoopError> {
     let id = waiting.request.id.clone();
-    match run.map_or(Waiting::Open, |run| run.waiting(waiting)) {
+    match run.map_or(Waiting::Open, |run| waiting_of(run, waiting)) {
         Waiting::Open => Ok(()),
         Waiting::InOriginal => Err(ToolLoopError::ApprovalUnknown { id, conversation }),
         Waiting::Answered => Err(ToolLoopError::ApprovalAnswered { id, conversation }),
@@ -282,7 +282,7 @@ pub(super) fn approved(
             return Ok(Approved { calls: Vec::new(), refused });
         }
         let policy = request.extensions.get::<UnknownCalls>().cloned();
-        let policy = policy.unwrap_or_else(|| run.unknown_calls());
+        let policy = policy.unwrap_or_else(|| run.policy().journal.unknown_calls.clone());
         resume::settle(&mut calls, &known, &policy, (run.key(), run.id()))?;
         for call in &calls {
             match (&call.action, call.pending.position()) {

@@ -22,12 +22,14 @@ use super::{
     transcript::Transcript,
 };
 use crate::{
+    PersistenceError,
     layers_below::{LayerKind, LayersBelow},
     next_step::{CallRules, NextStep, PlannedCall},
     policy::UnknownCalls,
     replay::{Citations, Replay},
     run::{
         CallOutcome, InterruptedRun, PersisterAbove, Run, RunOfLoop, ServiceCall, is_without_calls,
+        next_source_number, put_history_for_loop,
     },
     tool::{CallOfRun, PendingCall, RunContext, SourceNumbers, Tools},
 };
@@ -45,7 +47,7 @@ impl<S> Rounds<S> {
         let run = request.extensions.get::<Run>().cloned();
         let incomplete = run.as_ref().filter(|run| !has_persister && !run.is_written_at_end());
         let history_before = match incomplete {
-            Some(run) => Some(run.put_history_for_loop(&mut request)?),
+            Some(run) => Some(put_history_for_loop(run, &mut request)?),
             None => None,
         };
         let transcript = transcript(&request, run.as_ref(), has_persister, run_id);
@@ -63,7 +65,7 @@ impl<S> Rounds<S> {
         if let (false, true, Some(run)) = (has_persister, approves, &run) {
             // Without a persister, no layer would put the history with these calls before their
             // results.
-            return Err(run.persister_missing().into());
+            return Err(PersistenceError::PersisterMissing { key: run.key().clone() }.into());
         }
         let interrupted = run.as_ref().map(|run| run.log().take_interrupted()).unwrap_or_default();
         let mut counters = RunCounters::resumed(&interrupted, &approved);
@@ -149,7 +151,7 @@ impl<S> Rounds<S> {
         unknown_calls: Option<UnknownCalls>,
     ) -> Result<(), ToolLoopError> {
         let Some(run) = &self.run else { return Ok(()) };
-        let policy = unknown_calls.unwrap_or_else(|| run.unknown_calls());
+        let policy = unknown_calls.unwrap_or_else(|| run.policy().journal.unknown_calls.clone());
         resume::settle(calls, known, &policy, (run.key(), run.id()))
     }
 }
@@ -214,7 +216,7 @@ fn source_numbers(
     SourceNumbers::from(move || {
         let begun_below = || run_of_loop.as_ref().and_then(RunOfLoop::run);
         match run.clone().or_else(begun_below) {
-            Some(run) => run.next_source_number(&messages),
+            Some(run) => next_source_number(&run, &messages),
             None => Citations::default().next_number(&messages),
         }
     })

@@ -15,8 +15,9 @@ use super::{
 use crate::{
     Clock, PersistenceError,
     next_step::{Action, PlannedCall},
-    run::{Event, Run},
-    telemetry::{self, Measured, OpenSpan, records_content},
+    run::{Event, Run, position_across_attempts, tool_finished, tools_started, write_beside},
+    telemetry,
+    telemetry::{Measured, OpenSpan, records_content},
     tool::{
         CallOfRun, Effect, PendingCall, ResultName, ResultSource, RunContext, Tool, ToolContext,
         ToolError, ToolOutcome, ToolOutput, ToolReport,
@@ -61,7 +62,7 @@ impl Executor<'_> {
         let (calls, mut not_run) = self.answer_without_tools(calls, outcomes);
         if let (Some(run), true) = (self.run, calls.is_empty()) {
             let outcomes = std::mem::take(&mut not_run);
-            run.write_beside(Event::ToolsNotRun { outcomes }).await?;
+            write_beside(run, Event::ToolsNotRun { outcomes }).await?;
         }
         if outcomes.terminate && !self.settings.concurrent {
             // An earlier attempt has run the tool that ends the run. No further call may run.
@@ -72,7 +73,7 @@ impl Executor<'_> {
             calls.iter().take(at_once).filter_map(|call| self.noted(call.pending.position()));
         let starts: Vec<_> = starts.collect();
         if let (Some(run), false) = (self.run, starts.is_empty()) {
-            run.tools_started(starts).await?;
+            tools_started(run, starts).await?;
         }
         if self.settings.concurrent {
             return self.execute_at_once(calls, not_run, outcomes).await;
@@ -233,7 +234,7 @@ impl Executor<'_> {
         ends_run: bool,
     ) -> Result<(), PersistenceError> {
         match self.run {
-            Some(run) => run.tool_finished(of_call, beside, next, ends_run).await,
+            Some(run) => tool_finished(run, of_call, beside, next, ends_run).await,
             None => Ok(()),
         }
     }
@@ -253,7 +254,7 @@ impl Executor<'_> {
         let call = match self.run {
             Some(run) => {
                 let position = pending.position();
-                pending.at(position.and_then(|position| run.position_across_attempts(position)))
+                pending.at(position.and_then(|position| position_across_attempts(run, position)))
             }
             None => pending.clone(),
         };

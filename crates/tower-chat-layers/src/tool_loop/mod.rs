@@ -70,6 +70,7 @@
 mod approvals;
 mod begin;
 mod counters;
+mod drive;
 mod error;
 mod execute;
 mod layer;

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     next_step::PlannedCall,
-    run::{Event, Run},
+    run::{Event, Run, complete_run, discard_input, tool_finished},
 };
 
 impl<S> Rounds<S>
@@ -62,9 +62,9 @@ where
                 // The caller receives these results, and no service call sends them. The commit decides
                 // which of them are part of the history.
                 let unsent = self.transcript.take_unsent();
-                if let Some(run) = self.run.as_ref().filter(|run| run.is_alone()) {
+                if let Some(run) = self.run.as_ref().filter(|run| run.log().is_alone) {
                     // No layer above completes the run.
-                    run.complete(Answer::new(unsent, Finish::default()), 0).await?;
+                    complete_run(run, Answer::new(unsent, Finish::default()), 0).await?;
                 }
             } else {
                 // Another run has stored these calls, which would remain pending without their results.
@@ -81,9 +81,9 @@ where
         if let Some(run) = self.run.clone() {
             let outcomes = calls.iter().filter_map(PlannedCall::refusal_for_changed_arguments);
             for outcome in outcomes.collect::<Vec<_>>() {
-                run.tool_finished(outcome, Vec::new(), None, false).await?;
+                tool_finished(&run, outcome, Vec::new(), None, false).await?;
             }
-            run.discard_input().await;
+            discard_input(&run).await;
         }
         let calls = calls.iter().map(|call| CallNotRun {
             tool: call.pending.name().to_owned(),

@@ -9,7 +9,7 @@ use std::{
 use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
 use tower_service::Service;
 
-use super::{rounds, settings::Settings};
+use super::{drive, settings::Settings};
 use crate::{
     ResponseFuture,
     layers_below::{LayerKind, LayersBelow, report_readiness_poll},
@@ -53,7 +53,7 @@ where
     fn call(&mut self, request: ChatRequest) -> ResponseFuture {
         let fresh = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, fresh);
-        ResponseFuture::new(rounds::run(ready, self.settings.clone(), self.below.clone(), request))
+        ResponseFuture::new(drive::run(ready, self.settings.clone(), self.below.clone(), request))
     }
 }
 

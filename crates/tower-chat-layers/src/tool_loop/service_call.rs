@@ -17,7 +17,7 @@ use super::{
 use crate::{
     PersistenceError,
     next_step::{CallRules, LoopPolicy, MAX_PAUSES, NextStep},
-    run::{HistoryBefore, Run, RunOfLoop, ServiceCall},
+    run::{HistoryBefore, Run, RunOfLoop, ServiceCall, keep_pending_calls, observe_answer},
     tool::Tools,
     yielding::yield_if_large,
 };
@@ -188,7 +188,7 @@ impl<S> Rounds<S> {
         }
         let observes = |run: &&Run| run.is_written_at_end() && !run.log().has_persister();
         if let Some(run) = self.run.as_ref().filter(observes) {
-            run.observe_answer(&Answer::new(messages.clone(), Finish::clone(&finish)), true)?;
+            observe_answer(run, &Answer::new(messages.clone(), Finish::clone(&finish)), true)?;
         }
         self.queued_in_flight.clear();
         self.counters.usage += finish.usage;
@@ -257,7 +257,7 @@ impl<S> Rounds<S> {
     /// that a layer between the loop and the persister has changed.
     pub(super) fn stored_step(&self, answer: &[Arc<Message>]) -> Option<NextStep> {
         let ordinal = self.counters.service_calls.checked_sub(1)?;
-        self.run.as_ref()?.log().step_after(ordinal, answer)
+        self.run.as_ref()?.log().calls.step_after(ordinal, answer)
     }
 
     /// Returns whether the persister below has returned the stored answer of a run that was complete
@@ -281,7 +281,7 @@ impl<S> Rounds<S> {
         if let Some(run) = &self.run {
             // `with_added` puts the messages of the run, including this response, before the answer in
             // the error.
-            run.keep_pending_calls(&asking, || Answer::new(Vec::new(), finish.clone()))?;
+            keep_pending_calls(run, &asking, || Answer::new(Vec::new(), finish.clone()))?;
         }
         // The messages of the response are last in the queue, because those with calls were not
         // returned yet.

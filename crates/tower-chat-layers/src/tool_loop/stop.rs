@@ -51,7 +51,7 @@ impl CallUnderWay {
     /// because no other caller would report a failure of that write.
     pub(super) fn is_answered(&self) -> bool {
         let run = self.run.clone().or_else(|| self.run_of_loop.as_ref()?.run());
-        run.zip(self.ordinal).is_some_and(|(run, ordinal)| run.log().has_answer(ordinal))
+        run.zip(self.ordinal).is_some_and(|(run, ordinal)| run.log().calls.has_answer(ordinal))
     }
 }
 

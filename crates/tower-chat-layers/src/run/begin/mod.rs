@@ -4,10 +4,10 @@
 
 mod dangling;
 mod records;
-mod request;
+pub(super) mod request;
 mod resume;
 mod settings;
-mod stored_answer;
+pub(super) mod stored_answer;
 
 use std::{
     sync::{Arc, Mutex},
@@ -22,16 +22,17 @@ use tower_chat_core::{
     },
 };
 
-pub(crate) use self::settings::{Settings, head_of, shared};
+pub(crate) use self::settings::{Settings, shared};
 use self::{
     dangling::warn_of_dangling,
     records::{prior_attempts, tool_calls_before},
     request::not_stored_before,
+    resume::resume_run,
 };
 use super::{
-    Run, ServiceCall, Shared, answers_approvals,
+    Run, ServiceCall, Shared,
     call_records::CallRecords,
-    history::{has_incomplete_responses, is_incomplete_response, load_history},
+    history::{has_incomplete_responses, head_of, is_incomplete_response, load_history},
     hooks::Hooks,
     input_digest::{differs, input_digest},
     journaled::Journal,
@@ -40,13 +41,15 @@ use super::{
     model_request::own_messages,
     prior_attempts::PriorAttempts,
     prior_call_results::{reports_of_recorded_results, rows_of_prior_calls},
+    recording::Recording,
     repeated::{Caller, ObservedAlone, Stored, observe_alone, take_new, take_observed},
     run_end::{is_complete, recorded_end},
-    service_id::{Recording, agreed_service_id},
+    service_id::agreed_service_id,
     stored_messages::{RunInStore, stored_of_run},
 };
 use crate::{
     PersistenceError, PersistenceMode, RepeatedTranscript,
+    approval::answers_approvals,
     recovery::ResumesRun,
     replay::Replay,
     tool::RunAncestry,
@@ -111,77 +114,73 @@ struct TakenInput {
     digest: Option<String>,
 }
 
-impl Run {
-    /// Loads the state that the run needs, and creates the run.
-    pub(crate) async fn begin(
-        settings: &Settings,
-        begins: Begins,
-        request: &mut ChatRequest,
-        caller: Caller,
-    ) -> Result<Self, PersistenceError> {
-        let Begins { conversation, mode, head, arrived_at, sends_record } = begins;
-        let is_background = request.options.is_background();
-        let beginning =
-            Beginning { settings, mode, conversation: &conversation, caller, is_background };
-        beginning.check(request)?;
-        let opened = beginning.open(request, head, sends_record).await?;
-        let (mut history, mut loaded) = beginning.load(request, &opened).await?;
-        let observed = beginning.observe(request, &opened, &history)?;
-        let run = observed.as_ref().map_or(conversation.run, |observed| observed.run);
-        let is_continued = run != conversation.run;
-        let conversation = Conversation { run, ..conversation.clone() };
-        let beginning = Beginning { conversation: &conversation, ..beginning };
-        if is_continued {
-            request.extensions.insert(conversation.clone());
-            if has_incomplete_responses(&history.history, run) {
-                (history, loaded) = beginning.load(request, &opened).await?;
-            }
+/// Loads the state that the run needs, and creates the run.
+pub(crate) async fn begin_run(
+    settings: &Settings,
+    begins: Begins,
+    request: &mut ChatRequest,
+    caller: Caller,
+) -> Result<Run, PersistenceError> {
+    let Begins { conversation, mode, head, arrived_at, sends_record } = begins;
+    let is_background = request.options.is_background();
+    let beginning =
+        Beginning { settings, mode, conversation: &conversation, caller, is_background };
+    beginning.check(request)?;
+    let opened = beginning.open(request, head, sends_record).await?;
+    let (mut history, mut loaded) = beginning.load(request, &opened).await?;
+    let observed = beginning.observe(request, &opened, &history)?;
+    let run = observed.as_ref().map_or(conversation.run, |observed| observed.run);
+    let is_continued = run != conversation.run;
+    let conversation = Conversation { run, ..conversation.clone() };
+    let beginning = Beginning { conversation: &conversation, ..beginning };
+    if is_continued {
+        request.extensions.insert(conversation.clone());
+        if has_incomplete_responses(&history.history, run) {
+            (history, loaded) = beginning.load(request, &opened).await?;
         }
-        let names_run = request.extensions.get::<ResumesRun>().is_some();
-        let says_nothing = own_messages(request).is_empty()
-            && history.history.messages.is_empty()
-            && !names_run
-            && !may_be_empty(request);
-        let input = beginning.take_input(request, &history, observed).await?;
-        beginning.check_not_empty(says_nothing, &input)?;
-        let approves = answers_approvals(input.own.iter().chain(opened.staged()));
-        let log = beginning.log(&opened, history, input, approves).await?;
-        let run = Self(Arc::new(Shared {
-            mode,
-            policy: settings.policy.clone(),
-            store: settings.store.clone(),
-            clock: settings.clock.clone(),
-            is_alone: caller == Caller::ServiceCall,
-            stored_as: beginning.stored_as(),
-            is_nested: RunAncestry::is_nested(request),
-            arrived_at,
-            log: Mutex::new(log),
-            _loaded: loaded,
-            conversation,
-        }));
-        if let Some(content) = &opened.resumed {
-            run.resume(content, approves).await?;
-        }
-        Ok(run)
     }
-
-    /// Creates a run for one service call, for a persister without a layer above the tool loop.
-    pub(crate) async fn begin_alone(
-        settings: &Settings,
-        conversation: Conversation,
-        request: &mut ChatRequest,
-    ) -> Result<Self, PersistenceError> {
-        let head = head_of(settings, &conversation.key).await?;
-        if let Some(open) = head.open_run {
-            return Err(PersistenceError::OpenRun { key: conversation.key, run: open.run });
-        }
-        let mode = PersistenceMode::PerServiceCall;
-        let arrived_at = settings.clock.now();
-        let begins = Begins { conversation, mode, head, arrived_at, sends_record: false };
-        Self::begin(settings, begins, request, Caller::ServiceCall).await
+    let names_run = request.extensions.get::<ResumesRun>().is_some();
+    let says_nothing = own_messages(request).is_empty()
+        && history.history.messages.is_empty()
+        && !names_run
+        && !may_be_empty(request);
+    let input = beginning.take_input(request, &history, observed).await?;
+    beginning.check_not_empty(says_nothing, &input)?;
+    let approves = answers_approvals(input.own.iter().chain(opened.staged()));
+    let log = beginning.log(&opened, history, input, approves).await?;
+    let run = Run(Arc::new(Shared {
+        mode,
+        policy: settings.policy.clone(),
+        store: settings.store.clone(),
+        clock: settings.clock.clone(),
+        stored_as: beginning.stored_as(),
+        is_nested: RunAncestry::is_nested(request),
+        arrived_at,
+        log: Mutex::new(log),
+        _loaded: loaded,
+        conversation,
+    }));
+    if let Some(content) = &opened.resumed {
+        resume_run(&run, content, approves).await?;
     }
+    Ok(run)
 }
 
+/// Creates a run for one service call, for a persister without a layer above the tool loop.
+pub(crate) async fn begin_lone_run(
+    settings: &Settings,
+    conversation: Conversation,
+    request: &mut ChatRequest,
+) -> Result<Run, PersistenceError> {
+    let head = head_of(settings, &conversation.key).await?;
+    if let Some(open) = head.open_run {
+        return Err(PersistenceError::OpenRun { key: conversation.key, run: open.run });
+    }
+    let mode = PersistenceMode::PerServiceCall;
+    let arrived_at = settings.clock.now();
+    let begins = Begins { conversation, mode, head, arrived_at, sends_record: false };
+    begin_run(settings, begins, request, Caller::ServiceCall).await
+}
 impl OpenedHead {
     /// Returns the messages that an earlier attempt has staged.
     fn staged(&self) -> &[Arc<Message>] {
@@ -423,6 +422,7 @@ impl Beginning<'_> {
             taken,
         };
         Ok(RunLog {
+            is_alone: self.caller == Caller::ServiceCall,
             stored_before: StoredBefore {
                 recorded_end,
                 tool_calls,

@@ -6,117 +6,116 @@ use tower_chat_core::{ChatRequest, HistoryOwner, Message, MessageId, Messages, R
 
 use crate::{
     PersistenceError,
+    approval::answers_approvals,
     replay::Replay,
     run::{
-        HistoryBefore, Run, RunLog, answers_approvals,
+        HistoryBefore, Run, RunLog,
         model_request::{joined, own_messages},
     },
 };
 
-impl Run {
-    /// Returns the request for the tool loop, and the run's input as it will be stored: numbered, and
-    /// empty if it is already stored.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if this function adds the history and a dangling call may not be replayed.
-    pub(crate) fn open_request(
-        &self,
-        mut request: ChatRequest,
-    ) -> Result<(ChatRequest, Vec<Arc<Message>>), PersistenceError> {
-        let mut log = self.log();
-        let mut own = log.number(0, log.input(&request), self.now());
-        // The stored messages of a resumed run begin with its input. If the service stores the history,
-        // results of approved calls are stored without the input.
-        let stored: HashSet<_> = log.conversation.added.iter().map(|added| added.id).collect();
-        let is_stored = |own: &&Arc<Message>| stored.contains(&own.id);
-        own.drain(..own.iter().take_while(is_stored).count());
-        request.history_owner = log.conversation.service_id.clone().map(HistoryOwner::Service);
-        if self.is_written_at_end() {
-            self.put_history_before(&mut log, &mut request, &own)?;
-        } else {
-            put_unanswered_before(&mut log, &mut request, &own);
-        }
-        request.extensions.insert(self.clone());
-        log.refused.mark(&mut request);
-        drop(log);
-        Ok((request, own))
+/// Returns the request for the tool loop, and the run's input as it will be stored: numbered, and
+/// empty if it is already stored.
+///
+/// # Errors
+///
+/// Returns an error if this function adds the history and a dangling call may not be replayed.
+pub(crate) fn open_request(
+    run: &Run,
+    mut request: ChatRequest,
+) -> Result<(ChatRequest, Vec<Arc<Message>>), PersistenceError> {
+    let mut log = run.log();
+    let mut own = log.number(0, log.input(&request), run.now());
+    // The stored messages of a resumed run begin with its input. If the service stores the history,
+    // results of approved calls are stored without the input.
+    let stored: HashSet<_> = log.conversation.added.iter().map(|added| added.id).collect();
+    let is_stored = |own: &&Arc<Message>| stored.contains(&own.id);
+    own.drain(..own.iter().take_while(is_stored).count());
+    request.history_owner = log.conversation.service_id.clone().map(HistoryOwner::Service);
+    if run.is_written_at_end() {
+        put_history_before(run, &mut log, &mut request, &own)?;
+    } else {
+        put_unanswered_before(&mut log, &mut request, &own);
     }
+    request.extensions.insert(run.clone());
+    log.refused.mark(&mut request);
+    drop(log);
+    Ok((request, own))
+}
 
-    /// Puts the history before the input, for a run without a layer below that adds the history to each
-    /// service call. Adds no history if the service stores it.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a dangling call may not be replayed.
-    pub(crate) fn put_history_for_loop(
-        &self,
-        request: &mut ChatRequest,
-    ) -> Result<HistoryBefore, PersistenceError> {
-        let mut log = self.log();
-        let (own, first) = (own_messages(request), request.new_from);
-        self.put_history_before(&mut log, request, &own)?;
-        let count = request.new_from.saturating_sub(first);
-        Ok(HistoryBefore { first, count })
-    }
+/// Puts the history before the input, for a run without a layer below that adds the history to each
+/// service call. Adds no history if the service stores it.
+///
+/// # Errors
+///
+/// Returns an error if a dangling call may not be replayed.
+pub(crate) fn put_history_for_loop(
+    run: &Run,
+    request: &mut ChatRequest,
+) -> Result<HistoryBefore, PersistenceError> {
+    let mut log = run.log();
+    let (own, first) = (own_messages(request), request.new_from);
+    put_history_before(run, &mut log, request, &own)?;
+    let count = request.new_from.saturating_sub(first);
+    Ok(HistoryBefore { first, count })
+}
 
-    /// Builds the messages of a request, for a run that is stored at its end. The whole history is
-    /// first, unless the service stores it.
-    fn put_history_before(
-        &self,
-        log: &mut RunLog,
-        request: &mut ChatRequest,
-        own: &[Arc<Message>],
-    ) -> Result<(), PersistenceError> {
-        let answer_from = log.conversation.taken + own.len();
-        let prefix = request.messages.take(request.new_from);
-        let mut open_replay = None;
-        if log.conversation.service_id.is_some() {
-            request.new_from = prefix.len();
-            request.messages = prefix;
+/// Builds the messages of a request, for a run that is stored at its end. The whole history is
+/// first, unless the service stores it.
+fn put_history_before(
+    run: &Run,
+    log: &mut RunLog,
+    request: &mut ChatRequest,
+    own: &[Arc<Message>],
+) -> Result<(), PersistenceError> {
+    let answer_from = log.conversation.taken + own.len();
+    let prefix = request.messages.take(request.new_from);
+    let mut open_replay = None;
+    if log.conversation.service_id.is_some() {
+        request.new_from = prefix.len();
+        request.messages = prefix;
+        request.messages.extend(own.iter().cloned());
+    } else {
+        replay_with(run, log, own)?;
+        let mut closed = log.conversation.replay.clone();
+        closed.retract_answered_by(own);
+        let mut open = closed.split_open_round();
+        let history = closed.view();
+        request.new_from = prefix.len() + history.len();
+        // Messages that a layer above put first remain first.
+        request.messages = joined(prefix, history);
+        if answers_approvals(own) {
             request.messages.extend(own.iter().cloned());
+            open_replay = Some(open);
         } else {
-            self.replay_with(log, own)?;
-            let mut closed = log.conversation.replay.clone();
-            closed.retract_answered_by(own);
-            let mut open = closed.split_open_round();
-            let history = closed.view();
-            request.new_from = prefix.len() + history.len();
-            // Messages that a layer above put first remain first.
-            request.messages = joined(prefix, history);
-            if answers_approvals(own) {
-                request.messages.extend(own.iter().cloned());
-                open_replay = Some(open);
-            } else {
-                // As in per-service-call mode, because both modes must send the same messages.
-                // Providers refuse a result without its call.
-                own.iter().for_each(|message| open.push(message));
-                request.messages.append(&open.view());
-            }
+            // As in per-service-call mode, because both modes must send the same messages.
+            // Providers refuse a result without its call.
+            own.iter().for_each(|message| open.push(message));
+            request.messages.append(&open.view());
         }
-        log.whole_run.answer_from = answer_from;
-        log.whole_run.open_replay = open_replay;
-        log.whole_run.given = (request.messages.clone(), request.new_from);
-        Ok(())
     }
+    log.whole_run.answer_from = answer_from;
+    log.whole_run.open_replay = open_replay;
+    log.whole_run.given = (request.messages.clone(), request.new_from);
+    Ok(())
+}
 
-    /// Returns the replay of all messages, including these inputs.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a dangling call may not be replayed. A call that an input answers is not
-    /// dangling.
-    pub(in crate::run) fn replay_with(
-        &self,
-        log: &RunLog,
-        inputs: &[Arc<Message>],
-    ) -> Result<Replay, PersistenceError> {
-        let mut replay = log.conversation.replay.clone();
-        inputs.iter().for_each(|message| replay.push(message));
-        let dangling = |source| PersistenceError::Dangling { key: self.key().clone(), source };
-        replay.check().map_err(dangling)?;
-        Ok(replay)
-    }
+/// Returns the replay of all messages, including these inputs.
+///
+/// # Errors
+///
+/// Returns an error if a dangling call may not be replayed. A call that an input answers is not
+/// dangling.
+pub(in crate::run) fn replay_with(
+    run: &Run,
+    log: &RunLog,
+    inputs: &[Arc<Message>],
+) -> Result<Replay, PersistenceError> {
+    let mut replay = log.conversation.replay.clone();
+    inputs.iter().for_each(|message| replay.push(message));
+    let dangling = |source| PersistenceError::Dangling { key: run.key().clone(), source };
+    replay.check().map_err(dangling)?;
+    Ok(replay)
 }
 
 /// Builds the messages of a request whose history is added to each service call: the stored messages

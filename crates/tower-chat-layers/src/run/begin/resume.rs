@@ -3,52 +3,54 @@
 use tower_chat_core::store::{Head, History, StoreError, author::OpenRunContent};
 
 use super::records::prior_attempts;
-use crate::{PersistenceError, run::Run, telemetry};
+use crate::{
+    PersistenceError,
+    run::{Run, journaled::lease::take_over},
+    telemetry,
+};
 
-impl Run {
-    /// Takes the run over from an earlier attempt, and then reads the calls again, because the earlier
-    /// attempt may have written their outcomes in the meantime.
-    pub(super) async fn resume(
-        &self,
-        content: &OpenRunContent,
-        approves: bool,
-    ) -> Result<(), PersistenceError> {
-        let taken = self.take_over().await?;
-        let store = self.store().as_ref();
-        telemetry::taken_over(store, self.key(), self.id(), &content.open.lease);
-        match self.read_calls_again(approves).await {
-            Ok(()) => {
-                taken.go_on();
-                Ok(())
-            }
-            Err(source) => {
-                taken.fail();
-                Err(PersistenceError::NotLoaded { key: self.key().clone(), source })
-            }
+/// Takes the run over from an earlier attempt, and then reads the calls again, because the earlier
+/// attempt may have written their outcomes in the meantime.
+pub(super) async fn resume_run(
+    run: &Run,
+    content: &OpenRunContent,
+    approves: bool,
+) -> Result<(), PersistenceError> {
+    let taken = take_over(run).await?;
+    let store = run.store().as_ref();
+    telemetry::taken_over(store, run.key(), run.id(), &content.open.lease);
+    match read_calls_again(run, approves).await {
+        Ok(()) => {
+            taken.go_on();
+            Ok(())
+        }
+        Err(source) => {
+            taken.fail();
+            Err(PersistenceError::NotLoaded { key: run.key().clone(), source })
         }
     }
+}
 
-    /// Reads the states of the calls of a run that was taken over. Until then another process may have
-    /// run them, and the outcome of a call does not change the revision.
-    async fn read_calls_again(&self, approves: bool) -> Result<(), StoreError> {
-        let content = self.store().open_run(self.key()).await?;
-        let (history, replay) = {
-            let log = self.log();
-            let conversation = &log.conversation;
-            let head = Head::new(conversation.revision).with_pruned(conversation.pruned);
-            (History::new(head, conversation.history.clone()), conversation.replay.clone())
-        };
-        let prior = match approves {
-            true => Some(prior_attempts(self.store(), self.key(), &history, &replay).await?),
-            false => None,
-        };
-        let mut log = self.log();
-        if let Some(prior) = prior {
-            log.prior_attempts = prior;
-        }
-        if let (Some(journal), Some(content)) = (log.journal.as_deref_mut(), content) {
-            journal.read_again(&content);
-        }
-        Ok(())
+/// Reads the states of the calls of a run that was taken over. Until then another process may have
+/// run them, and the outcome of a call does not change the revision.
+async fn read_calls_again(run: &Run, approves: bool) -> Result<(), StoreError> {
+    let content = run.store().open_run(run.key()).await?;
+    let (history, replay) = {
+        let log = run.log();
+        let conversation = &log.conversation;
+        let head = Head::new(conversation.revision).with_pruned(conversation.pruned);
+        (History::new(head, conversation.history.clone()), conversation.replay.clone())
+    };
+    let prior = match approves {
+        true => Some(prior_attempts(run.store(), run.key(), &history, &replay).await?),
+        false => None,
+    };
+    let mut log = run.log();
+    if let Some(prior) = prior {
+        log.prior_attempts = prior;
     }
+    if let (Some(journal), Some(content)) = (log.journal.as_deref_mut(), content) {
+        journal.read_again(&content);
+    }
+    Ok(())
 }

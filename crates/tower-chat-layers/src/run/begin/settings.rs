@@ -4,10 +4,10 @@ use std::{any::Any, sync::Arc, time::Duration};
 
 use tower_chat_core::{
     ConversationKey,
-    store::{Head, HistoryStore, Lease, OpenRun},
+    store::{HistoryStore, Lease, OpenRun},
 };
 
-use crate::{Clock, PersistenceError, PersistencePolicy, ToolSource, run::history::load_head};
+use crate::{Clock, PersistenceError, PersistencePolicy, ToolSource};
 
 /// The configuration of a persistence layer, which each of its runs receives.
 #[derive(Clone)]
@@ -65,17 +65,4 @@ pub(crate) fn shared(store: impl HistoryStore) -> Arc<dyn HistoryStore> {
         Some(shared) => shared.clone(),
         None => Arc::new(store),
     }
-}
-
-/// Returns the conversation's head after all writes in the outbox.
-///
-/// # Errors
-///
-/// Returns [`PersistenceError::NotLoaded`].
-pub(crate) async fn head_of(
-    settings: &Settings,
-    key: &ConversationKey,
-) -> Result<Head, PersistenceError> {
-    let not_loaded = |source| PersistenceError::NotLoaded { key: key.clone(), source };
-    load_head(&settings.store, key).await.map_err(not_loaded)
 }

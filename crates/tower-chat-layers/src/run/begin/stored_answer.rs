@@ -12,96 +12,95 @@ use crate::{
         Run, RunLog, ServiceCall,
         journaled::input_of,
         partial_text::is_partial_response,
+        repeated::last_answer,
         run_end::{as_answered, is_complete, response_at_end},
     },
 };
 
-impl Run {
-    /// Returns the answer of the run if the complete run is already stored. A client whose answer was
-    /// lost receives the same answer again.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if only a part of the run is stored and another run has written after it.
-    pub(crate) fn stored_answer(
-        &self,
-        request: &ChatRequest,
-    ) -> Result<Option<Answer>, PersistenceError> {
-        let log = self.log();
-        let input = log.input_len(request);
-        let answer = log.conversation.added.get(input..).unwrap_or_default();
-        let recorded = log.stored_before.recorded_end.as_deref().filter(|_| !answer.is_empty());
-        if recorded.is_none() && !is_complete(answer) {
-            if log.stored_before.is_overtaken {
-                let (key, run) = (self.key().clone(), self.id());
-                return Err(PersistenceError::RunOvertaken { key, run });
-            }
-            return Ok(None);
+/// Returns the answer of the run if the complete run is already stored. A client whose answer was
+/// lost receives the same answer again.
+///
+/// # Errors
+///
+/// Returns an error if only a part of the run is stored and another run has written after it.
+pub(crate) fn stored_answer(
+    run: &Run,
+    request: &ChatRequest,
+) -> Result<Option<Answer>, PersistenceError> {
+    let log = run.log();
+    let input = log.input_len(request);
+    let answer = log.conversation.added.get(input..).unwrap_or_default();
+    let recorded = log.stored_before.recorded_end.as_deref().filter(|_| !answer.is_empty());
+    if recorded.is_none() && !is_complete(answer) {
+        if log.stored_before.is_overtaken {
+            let (key, run) = (run.key().clone(), run.id());
+            return Err(PersistenceError::RunOvertaken { key, run });
         }
-        let is_of_tool = recorded.is_some_and(|results| results.iter().any(|it| it.ends_run));
-        let ended_by = match is_of_tool {
-            true => Some(EndedBy::Tool),
-            false => answer.last().and_then(|last| ended_by(last)),
-        };
-        let next = log.conversation.next_id(self.id());
-        let messages = as_answered(answer, recorded, next);
-        drop(log);
-        let mut finish = Finish::default();
-        let last = messages.iter().rev().find(|message| message.role == Role::Assistant);
-        finish.reason = last.and_then(|message| message.finish_reason.clone());
-        finish.saved = Some(self.log().saved());
-        finish.ended_by = ended_by;
-        Ok(Some(Answer::new(messages, finish)))
+        return Ok(None);
     }
+    let is_of_tool = recorded.is_some_and(|results| results.iter().any(|it| it.ends_run));
+    let ended_by = match is_of_tool {
+        true => Some(EndedBy::Tool),
+        false => answer.last().and_then(|last| ended_by(last)),
+    };
+    let next = log.conversation.next_id(run.id());
+    let messages = as_answered(answer, recorded, next);
+    drop(log);
+    let mut finish = Finish::default();
+    let last = messages.iter().rev().find(|message| message.role == Role::Assistant);
+    finish.reason = last.and_then(|message| message.finish_reason.clone());
+    finish.saved = Some(run.log().saved());
+    finish.ended_by = ended_by;
+    Ok(Some(Answer::new(messages, finish)))
+}
 
-    /// Returns the stored answer for a repeated request, if no layer above the persister has begun the
-    /// run.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if only a part of the run is stored and another run has written after it.
-    pub(crate) fn repeated_answer(
-        &self,
-        request: &ChatRequest,
-    ) -> Result<Option<Answer>, PersistenceError> {
-        let ordinal = request.extensions.get::<ServiceCall>().map(|call| call.ordinal);
-        if let Some(answer) = self.last_answer() {
-            return Ok(Some(if ordinal.is_some() { answer } else { as_last_response(answer) }));
-        }
-        let log = self.log();
-        let is_repeated = match ordinal {
-            Some(ordinal) => ordinal == 0,
-            None if log.stored_before.is_observed => log.stored_before.is_repeated,
-            None => self.repeats_input(&log, request),
-        };
-        let is_overtaken = log.stored_before.is_overtaken;
-        drop(log);
-        if !is_repeated && !is_overtaken {
-            return Ok(None);
-        }
-        let answer = self.stored_answer(request)?;
-        Ok(if ordinal.is_some() { answer } else { answer.map(as_last_response) })
+/// Returns the stored answer for a repeated request, if no layer above the persister has begun the
+/// run.
+///
+/// # Errors
+///
+/// Returns an error if only a part of the run is stored and another run has written after it.
+pub(crate) fn repeated_answer(
+    run: &Run,
+    request: &ChatRequest,
+) -> Result<Option<Answer>, PersistenceError> {
+    let ordinal = request.extensions.get::<ServiceCall>().map(|call| call.ordinal);
+    if let Some(answer) = last_answer(run) {
+        return Ok(Some(if ordinal.is_some() { answer } else { as_last_response(answer) }));
     }
+    let log = run.log();
+    let is_repeated = match ordinal {
+        Some(ordinal) => ordinal == 0,
+        None if log.stored_before.is_observed => log.stored_before.is_repeated,
+        None => repeats_input(run, &log, request),
+    };
+    let is_overtaken = log.stored_before.is_overtaken;
+    drop(log);
+    if !is_repeated && !is_overtaken {
+        return Ok(None);
+    }
+    let answer = stored_answer(run, request)?;
+    Ok(if ordinal.is_some() { answer } else { answer.map(as_last_response) })
+}
 
-    /// Returns whether a request is the first of the run. Used for a request that could not be compared
-    /// with the stored messages, because a tool loop of another crate does not number its service
-    /// calls.
-    fn repeats_input(&self, log: &RunLog, request: &ChatRequest) -> bool {
-        let own = log.input(request);
-        let is_same = |(own, added): (&Arc<Message>, &Arc<Message>)| {
-            own.role == added.role && own.parts == added.parts && own.role != Role::Tool
-        };
-        !own.is_empty() && own.iter().zip(&log.conversation.added).all(is_same)
-    }
+/// Returns whether a request is the first of the run. Used for a request that could not be compared
+/// with the stored messages, because a tool loop of another crate does not number its service
+/// calls.
+fn repeats_input(_run: &Run, log: &RunLog, request: &ChatRequest) -> bool {
+    let own = log.input(request);
+    let is_same = |(own, added): (&Arc<Message>, &Arc<Message>)| {
+        own.role == added.role && own.parts == added.parts && own.role != Role::Tool
+    };
+    !own.is_empty() && own.iter().zip(&log.conversation.added).all(is_same)
+}
 
-    /// Returns the messages that the run added after its input before it was interrupted. They are part
-    /// of the answer.
-    pub(crate) fn answered_before(&self, request: &ChatRequest) -> Vec<Arc<Message>> {
-        let log = self.log();
-        let input = log.input_len(request);
-        let added = log.conversation.added.get(input..).unwrap_or_default();
-        added.iter().filter(|message| !is_partial_response(message, self.id())).cloned().collect()
-    }
+/// Returns the messages that the run added after its input before it was interrupted. They are part
+/// of the answer.
+pub(crate) fn answered_before(run: &Run, request: &ChatRequest) -> Vec<Arc<Message>> {
+    let log = run.log();
+    let input = log.input_len(request);
+    let added = log.conversation.added.get(input..).unwrap_or_default();
+    added.iter().filter(|message| !is_partial_response(message, run.id())).cloned().collect()
 }
 
 /// Returns the stored answer without the rounds before the last response, for a tool loop that runs the

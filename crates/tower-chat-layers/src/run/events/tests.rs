@@ -11,8 +11,12 @@ use super::*;
 use crate::{
     replay::{Replay, Truncation},
     run::{
-        call_records::CallRecords, journaled::Journal, log::LoadedConversation,
-        service_id::Recording, tool_events::HeldUntil,
+        call_records::CallRecords,
+        claims::HeldUntil,
+        effect::{Effect, RunWrite},
+        journaled::Journal,
+        log::LoadedConversation,
+        recording::{Adopted, Recording},
     },
     tool::ToolReport,
 };

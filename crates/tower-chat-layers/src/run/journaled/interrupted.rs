@@ -12,7 +12,6 @@ use tower_chat_core::{
 
 use crate::{
     run::{
-        RunLog,
         prior_attempts::{CallOutcome, Recorded},
         redact::calls_without_arguments,
     },
@@ -74,17 +73,5 @@ pub(in crate::run) fn input_of(added: &[Arc<Message>], own: &[Arc<Message>]) -> 
         added.iter().take_while(|message| message.role != Role::Assistant).count()
     } else {
         own.len().min(added.len())
-    }
-}
-
-impl RunLog {
-    /// Returns the state that earlier attempts at the run have stored, with the numbers of rounds and
-    /// tool calls. The state of the last round is only returned once.
-    pub(crate) fn take_interrupted(&mut self) -> InterruptedRun {
-        let staged = self.journal.as_deref_mut().and_then(|journal| journal.take_interrupted());
-        let mut interrupted = staged.unwrap_or_default();
-        interrupted.rounds = self.call_records.rounds_before;
-        interrupted.tool_calls += self.stored_before.tool_calls;
-        interrupted
     }
 }

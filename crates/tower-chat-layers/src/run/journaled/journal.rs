@@ -199,7 +199,7 @@ impl Journal {
 
     /// Returns the state of an earlier attempt, only once. Approved calls whose results are staged
     /// count as its tool calls.
-    pub(super) fn take_interrupted(&mut self) -> Option<InterruptedRun> {
+    pub(in crate::run) fn take_interrupted(&mut self) -> Option<InterruptedRun> {
         let mut interrupted = self.interrupted.take()?;
         let started = self.deferred.iter().filter(|row| row.started_at.is_some());
         interrupted.tool_calls += started.count();

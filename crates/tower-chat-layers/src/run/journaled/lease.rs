@@ -14,74 +14,72 @@ use crate::{
     telemetry,
 };
 
-impl Run {
-    /// Stages a write that only contains the lease, if the run is open.
-    pub(in crate::run) fn stage_lease(
-        &self,
-        log: &mut RunLog,
-        slot: Result<Slot, StoreError>,
-        change: impl FnOnce(&mut Journal),
-    ) -> Submission {
-        let RunLog { journal, conversation, .. } = log;
-        let Some(journal) = journal.as_deref_mut().filter(|journal| journal.is_open()) else {
-            return Submission::nothing();
-        };
-        let id = conversation.next_id(self.id());
-        let write = Write::new(self.key().clone(), id, conversation.revision, [])
-            .with_activity(self.activity_now());
-        journal.renew(self.0.clock.now());
-        change(journal);
-        let write = journal.staged(write, Vec::new(), None, None);
-        self.keep_lease(journal);
-        conversation.revision = write.result();
-        Submission::submit(self.store(), StoreFailure::FailCall, slot, vec![write])
-    }
+/// Stages a write that only contains the lease, if the run is open.
+pub(in crate::run) fn stage_lease(
+    run: &Run,
+    log: &mut RunLog,
+    slot: Result<Slot, StoreError>,
+    change: impl FnOnce(&mut Journal),
+) -> Submission {
+    let RunLog { journal, conversation, .. } = log;
+    let Some(journal) = journal.as_deref_mut().filter(|journal| journal.is_open()) else {
+        return Submission::nothing();
+    };
+    let id = conversation.next_id(run.id());
+    let write = Write::new(run.key().clone(), id, conversation.revision, [])
+        .with_activity(run.activity_now());
+    journal.renew(run.0.clock.now());
+    change(journal);
+    let write = journal.staged(write, Vec::new(), None, None);
+    keep_lease(run, journal);
+    conversation.revision = write.result();
+    Submission::submit(run.store(), StoreFailure::FailCall, slot, vec![write])
+}
 
-    /// Takes the run over from an earlier attempt. After this function returns, writes of the earlier
-    /// attempt fail.
-    pub(in crate::run) async fn take_over(&self) -> Result<TakenOver, PersistenceError> {
-        let slot = self.reserve().await?;
-        let submission = self.stage_lease(&mut self.log(), slot, |_| {});
-        let taken = TakenOver(Some(self.clone()));
-        match self.settled(submission, || None).await {
-            Ok(()) => Ok(taken),
-            Err(error) => {
-                taken.go_on();
-                Err(error)
-            }
+/// Takes the run over from an earlier attempt. After this function returns, writes of the earlier
+/// attempt fail.
+pub(in crate::run) async fn take_over(run: &Run) -> Result<TakenOver, PersistenceError> {
+    let slot = run.reserve().await?;
+    let submission = stage_lease(run, &mut run.log(), slot, |_| {});
+    let taken = TakenOver(Some(run.clone()));
+    match run.settled(submission, || None).await {
+        Ok(()) => Ok(taken),
+        Err(error) => {
+            taken.go_on();
+            Err(error)
         }
     }
+}
 
-    /// Starts the task that renews the lease after the first write under it, as long as the run exists
-    /// and is open.
-    pub(in crate::run) fn keep_lease(&self, journal: &mut Journal) {
-        let Some(interval) = journal.begin_renewals() else { return };
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let run: Weak<Shared> = Arc::downgrade(&self.0);
-        runtime.spawn(async move {
-            loop {
-                tokio::time::sleep(interval).await;
-                let Some(run) = run.upgrade().map(Run) else { return };
-                let slot = Ok(Slot::unbounded().without_blocking());
-                let mut renewed = {
-                    let mut log = run.log();
-                    if !log.is_open() {
-                        return;
-                    }
-                    run.stage_lease(&mut log, slot, |_| {})
-                };
-                // A conflict means that another process took the run over: stop renewing. Any other
-                // failure is retried at the next interval.
-                let failure = renewed.outcome().await.err();
-                let failure = failure.map(|FailedSubmission { source, .. }| source);
-                let store = run.store().as_ref();
-                telemetry::lease_renewed(store, run.key(), run.id(), failure.as_ref());
-                if let Some(StoreError::Conflict(_)) = failure {
+/// Starts the task that renews the lease after the first write under it, as long as the run exists
+/// and is open.
+pub(in crate::run) fn keep_lease(run: &Run, journal: &mut Journal) {
+    let Some(interval) = journal.begin_renewals() else { return };
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+    let run: Weak<Shared> = Arc::downgrade(&run.0);
+    runtime.spawn(async move {
+        loop {
+            tokio::time::sleep(interval).await;
+            let Some(run) = run.upgrade().map(Run) else { return };
+            let slot = Ok(Slot::unbounded().without_blocking());
+            let mut renewed = {
+                let mut log = run.log();
+                if !log.is_open() {
                     return;
                 }
+                stage_lease(&run, &mut log, slot, |_| {})
+            };
+            // A conflict means that another process took the run over: stop renewing. Any other
+            // failure is retried at the next interval.
+            let failure = renewed.outcome().await.err();
+            let failure = failure.map(|FailedSubmission { source, .. }| source);
+            let store = run.store().as_ref();
+            telemetry::lease_renewed(store, run.key(), run.id(), failure.as_ref());
+            if let Some(StoreError::Conflict(_)) = failure {
+                return;
             }
-        });
-    }
+        }
+    });
 }
 
 /// A run that was taken over. If the caller disconnects before the run continues, the drop leaves the

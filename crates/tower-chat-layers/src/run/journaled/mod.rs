@@ -3,7 +3,7 @@
 
 mod interrupted;
 mod journal;
-mod lease;
+pub(super) mod lease;
 
 pub(crate) use self::interrupted::InterruptedRun;
 pub(super) use self::{interrupted::input_of, journal::Journal};
@@ -12,11 +12,7 @@ use super::{
     as_it_stands::{OfPriorCalls, of_prior_calls},
     events::Event,
 };
-use crate::{
-    PersistenceError,
-    policy::{RunEnd, UnknownCalls},
-    tool::CallOfRun,
-};
+use crate::{PersistenceError, policy::RunEnd, tool::CallOfRun};
 
 impl RunLog {
     /// Returns the number of this attempt, if the run is open and no attempt has an answer of the
@@ -32,57 +28,50 @@ impl RunLog {
     }
 }
 
-impl Run {
-    /// Ends a failed run in its current state, if it is open and no attempt has an answer of the model.
-    /// `end` returns how, for the number of this attempt. A failure is only logged, because the caller
-    /// already has an error to report.
-    pub(crate) async fn end_unanswered(&self, end: impl FnOnce(u32) -> Option<RunEnd>) {
-        let attempt = self.log().unanswered_attempt();
-        let Some(end) = attempt.and_then(end) else { return };
-        let of_prior_calls = match end {
-            RunEnd::Commit => self.of_prior_calls().await,
-            RunEnd::Discard => Ok(OfPriorCalls::default()),
-        };
-        let ended = match of_prior_calls {
-            Ok(of_prior_calls) => self.write(Event::EndedAsItStands { end, of_prior_calls }).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = ended {
-            tracing::error!(
-                conversation = %self.key(),
-                error = &error as &dyn std::error::Error,
-                "a run that was refused could not be ended: it stays open"
-            );
-        }
+/// Ends a failed run in its current state, if it is open and no attempt has an answer of the model.
+/// `end` returns how, for the number of this attempt. A failure is only logged, because the caller
+/// already has an error to report.
+pub(crate) async fn end_unanswered(run: &Run, end: impl FnOnce(u32) -> Option<RunEnd>) {
+    let attempt = run.log().unanswered_attempt();
+    let Some(end) = attempt.and_then(end) else { return };
+    let of_prior_calls = match end {
+        RunEnd::Commit => prior_calls_of_open_run(run).await,
+        RunEnd::Discard => Ok(OfPriorCalls::default()),
+    };
+    let ended = match of_prior_calls {
+        Ok(of_prior_calls) => run.write(Event::EndedAsItStands { end, of_prior_calls }).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = ended {
+        tracing::error!(
+            conversation = %run.key(),
+            error = &error as &dyn std::error::Error,
+            "a run that was refused could not be ended: it stays open"
+        );
     }
+}
 
-    async fn of_prior_calls(&self) -> Result<OfPriorCalls, PersistenceError> {
-        let (store, key) = (self.store().as_ref(), self.key());
-        let not_loaded = |source| PersistenceError::NotLoaded { key: key.clone(), source };
-        match store.open_run(key).await.map_err(not_loaded)? {
-            Some(content) if content.open.run == self.id() => {
-                of_prior_calls(store, key, &content.messages).await.map_err(not_loaded)
-            }
-            Some(_) | None => Ok(OfPriorCalls::default()),
+async fn prior_calls_of_open_run(run: &Run) -> Result<OfPriorCalls, PersistenceError> {
+    let (store, key) = (run.store().as_ref(), run.key());
+    let not_loaded = |source| PersistenceError::NotLoaded { key: key.clone(), source };
+    match store.open_run(key).await.map_err(not_loaded)? {
+        Some(content) if content.open.run == run.id() => {
+            of_prior_calls(store, key, &content.messages).await.map_err(not_loaded)
         }
+        Some(_) | None => Ok(OfPriorCalls::default()),
     }
+}
 
-    /// Returns the position of a call that is the same in every attempt, because a hook may have
-    /// removed earlier calls of the message from the journal. `None` for a call that a hook has
-    /// removed, because no other attempt knows that call.
-    pub(crate) fn position_across_attempts(
-        &self,
-        (message, index): CallOfRun,
-    ) -> Option<CallOfRun> {
-        if !self.records_each_outcome() {
-            return Some((message, index));
-        }
-        let stored = self.log().stored_position((message, index))?;
-        Some((message, stored.call.index as usize))
+/// Returns the position of a call that is the same in every attempt, because a hook may have
+/// removed earlier calls of the message from the journal. `None` for a call that a hook has
+/// removed, because no other attempt knows that call.
+pub(crate) fn position_across_attempts(
+    run: &Run,
+    (message, index): CallOfRun,
+) -> Option<CallOfRun> {
+    if !run.records_each_outcome() {
+        return Some((message, index));
     }
-
-    /// Returns the policy for calls that may or may not have run.
-    pub(crate) fn unknown_calls(&self) -> UnknownCalls {
-        self.policy().journal.unknown_calls.clone()
-    }
+    let stored = run.log().stored_position((message, index))?;
+    Some((message, stored.call.index as usize))
 }

@@ -1,14 +1,14 @@
-//! The last service call of a run, which a retry may send again.
+//! The service calls of a run. A retry may send the last one again.
 
 use std::sync::Arc;
 
-use tower_chat_core::{Answer, Message, store::author::Write};
+use tower_chat_core::{Answer, Message, Messages, store::author::Write};
 
-use super::log::{RunLog, ServiceCalls};
+use super::usage::UntoldUsage;
 use crate::next_step::NextStep;
 
 /// A service call and its outcome.
-pub(super) struct LastCall {
+pub(crate) struct LastCall {
     ordinal: Option<u32>,
     attempt: Attempt,
 }
@@ -21,6 +21,22 @@ pub(super) enum Attempt {
     Answered { answer: Answer, step: Option<NextStep>, write: Option<Write> },
     /// The service call failed. `rest` are its inputs that were not submitted.
     Unanswered { rest: Vec<Arc<Message>> },
+}
+
+/// The service calls of a run.
+#[derive(Default)]
+pub(crate) struct ServiceCalls {
+    /// The last service call of a run that is stored call by call.
+    pub(super) last: Option<LastCall>,
+    /// A layer has seen the answer to a service call of this attempt.
+    pub(super) is_answered: bool,
+    /// The last service call whose answer the run or the store has refused. Nothing of that call is
+    /// stored.
+    pub(super) refused: Option<u32>,
+    /// The messages that a layer above put before the run's input. They are first in every service
+    /// call, although the tool loop sends them only once.
+    pub(super) above: Messages,
+    pub(super) untold_usage: UntoldUsage,
 }
 
 impl ServiceCalls {
@@ -52,16 +68,14 @@ impl ServiceCalls {
             *write = None;
         }
     }
-}
 
-impl RunLog {
     /// Returns how many messages at the end of a service call are not part of the run. `None` if no
     /// persister has seen the call.
     pub(crate) fn left_of_call(&self, ordinal: u32) -> Option<usize> {
-        if self.calls.refused == Some(ordinal) {
+        if self.refused == Some(ordinal) {
             return Some(usize::MAX);
         }
-        match self.calls.attempt(Some(ordinal))? {
+        match self.attempt(Some(ordinal))? {
             Attempt::Answered { .. } => Some(0),
             Attempt::Unanswered { rest } => Some(rest.len()),
         }
@@ -69,13 +83,13 @@ impl RunLog {
 
     /// Returns whether a service call of the run has an answer, stored or submitted.
     pub(crate) fn has_answer(&self, ordinal: u32) -> bool {
-        matches!(self.calls.attempt(Some(ordinal)), Some(Attempt::Answered { .. }))
+        matches!(self.attempt(Some(ordinal)), Some(Attempt::Answered { .. }))
     }
 
     /// Returns the next step after the answer of a service call, if it was decided when the answer was
     /// stored and `messages` equal the stored answer.
     pub(crate) fn step_after(&self, ordinal: u32, messages: &[Arc<Message>]) -> Option<NextStep> {
-        match self.calls.attempt(Some(ordinal))? {
+        match self.attempt(Some(ordinal))? {
             Attempt::Answered { answer, step, .. } if answer.messages == messages => step.clone(),
             Attempt::Answered { .. } | Attempt::Unanswered { .. } => None,
         }

@@ -1,0 +1,54 @@
+//! The claims of approved calls of earlier runs, and the outcomes of these calls.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::SystemTime,
+};
+
+use crate::tool::{CallOfRun, ToolOutcome};
+
+/// The state of approved calls of earlier runs in this attempt.
+#[derive(Default)]
+pub(super) struct ApprovedCalls {
+    /// The claim times of calls whose tools have not started.
+    pub(super) claimed: HashMap<CallOfRun, SystemTime>,
+    /// The claim times of calls without an outcome. Other processes do not run these calls.
+    pub(super) held: HashMap<CallOfRun, SystemTime>,
+    /// A task renews the claims.
+    pub(super) is_renewed: bool,
+    /// The outcomes of the calls that have run.
+    pub(super) outcomes: Vec<ToolOutcome>,
+    /// The calls in `outcomes` whose outcome is not stored.
+    pub(super) unstored: HashSet<CallOfRun>,
+}
+
+impl ApprovedCalls {
+    /// Records a claim that is about to be submitted.
+    pub(super) fn note_claim(&mut self, call: CallOfRun, now: SystemTime) {
+        self.claimed.insert(call, now);
+        self.held.insert(call, now);
+    }
+
+    /// Records an outcome that is about to be submitted.
+    pub(super) fn note_outcome(&mut self, outcome: &ToolOutcome) {
+        self.held.remove(&outcome.0);
+        self.unstored.insert(outcome.0);
+        self.outcomes.push(outcome.clone());
+    }
+
+    /// Records that the outcome of a call is stored, or is in the outbox.
+    pub(super) fn note_stored(&mut self, call: CallOfRun) {
+        self.unstored.remove(&call);
+    }
+
+    /// Removes all claims, because results replace them. Later writes contain the outcomes.
+    pub(super) fn forget_claims(&mut self) {
+        self.claimed.clear();
+        self.held.clear();
+        self.unstored.clear();
+    }
+}
+
+/// The end of a run's claims. `None` if no other process can access the store.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HeldUntil(pub(super) Option<SystemTime>);

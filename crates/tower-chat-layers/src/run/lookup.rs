@@ -1,0 +1,126 @@
+//! Finds the stored calls and messages that calls and results name.
+
+use std::{collections::HashMap, sync::Arc};
+
+use tower_chat_core::{
+    Message, MessageId, Part, Role, RunId, pairing::AnswerIds, store::SequencePosition,
+};
+
+use super::{
+    RunLog,
+    call_records::StoredPosition,
+    held_calls::{HeldCall, HeldMessage},
+    stored_messages::find,
+};
+use crate::tool::CallOfRun;
+
+impl RunLog {
+    /// Returns the stored position of a call of this run or of the loaded history.
+    pub(super) fn stored_position(
+        &self,
+        (message, index): (MessageId, usize),
+    ) -> Option<StoredPosition> {
+        if let Some(asking) = self.call_records.asking(message) {
+            let index = (*asking.stored.get(index)?)?;
+            let call = SequencePosition { sequence: asking.sequence, index };
+            return Some(StoredPosition { call, round_index: asking.round_index });
+        }
+        let position = self.position_in_history(message)?;
+        let round_index = self.round_in_history(position);
+        let call = SequencePosition {
+            sequence: self.conversation.pruned + position as u64 + 1,
+            index: u32::try_from(index).ok()?,
+        };
+        Some(StoredPosition { call, round_index })
+    }
+
+    /// Returns the position of a message in the loaded history. If two messages have the same id, the
+    /// position of the last one.
+    pub(super) fn position_in_history(&self, id: MessageId) -> Option<usize> {
+        self.call_records.stored.position(&self.conversation.history, id)
+    }
+
+    /// Returns the round, within its run, of a message in the loaded history.
+    pub(super) fn round_in_history(&self, position: usize) -> u32 {
+        self.call_records.stored.round(&self.conversation.history, position)
+    }
+
+    /// Returns a message that this run has stored, or a message of the loaded history.
+    pub(super) fn stored_message(&self, id: MessageId) -> Option<&Arc<Message>> {
+        let added = find(&self.conversation.added, id).map(|(_, message)| message);
+        added.or_else(|| self.conversation.history.get(self.position_in_history(id)?))
+    }
+
+    /// Returns a call from the conversation: from `messages`, which are about to be stored, from a
+    /// message that this run has stored, or from the loaded history.
+    pub(super) fn held_call(
+        &self,
+        (id, index): CallOfRun,
+        messages: &[Arc<Message>],
+    ) -> Option<HeldCall> {
+        let known = self.call_records.held.0.borrow().get(&id).cloned();
+        let held = match known {
+            Some(known) => known,
+            None => {
+                let held = self.held_answer(id, messages)?;
+                let found = held.get(&id).cloned();
+                *self.call_records.held.0.borrow_mut() = held;
+                found?
+            }
+        };
+        let (call, waits_for_approval) = match held.message.parts.get(*held.parts.get(index)?)? {
+            Part::ToolCall(call) => (call, false),
+            Part::ApprovalRequest(request) => (&request.call, true),
+            _ => return None,
+        };
+        let call_id = held.ids.get(index)?.clone();
+        Some(HeldCall { call: call.clone(), call_id, waits_for_approval })
+    }
+
+    /// Returns all messages of the answer that contains a message.
+    fn held_answer(
+        &self,
+        id: MessageId,
+        messages: &[Arc<Message>],
+    ) -> Option<HashMap<MessageId, Arc<HeldMessage>>> {
+        let (added, history) = (&self.conversation.added, &self.conversation.history);
+        let answer = if let Some((position, _)) = find(messages, id) {
+            let (before, from) = messages.split_at(position);
+            answer_of(id.run, before.iter().rev().chain(added.iter().rev()), from)
+        } else if let Some((position, _)) = find(added, id) {
+            let (before, from) = added.split_at(position);
+            answer_of(id.run, before.iter().rev(), from)
+        } else {
+            let position = self.position_in_history(id)?;
+            answer_of(id.run, history.take(position).iter().rev(), history.iter_from(position))
+        };
+        let mut ids = AnswerIds::default();
+        let held = answer.into_iter().filter_map(|message| {
+            let ids = ids.next(&message).into_iter().map(|id| id.into_owned()).collect();
+            let is_call = |part: &Part| match part {
+                Part::ToolCall(call) => !call.provider_executed,
+                part => matches!(part, Part::ApprovalRequest(_)),
+            };
+            let parts = message.parts.iter().enumerate().filter(|(_, part)| is_call(part));
+            let parts = parts.map(|(index, _)| index).collect();
+            Some((message.id?, Arc::new(HeldMessage { message, parts, ids })))
+        });
+        Some(held.collect())
+    }
+}
+
+/// Returns the uninterrupted assistant messages of a run before and after a position. `before` are the
+/// messages before the position, the nearest first.
+fn answer_of<'m>(
+    run: RunId,
+    before: impl IntoIterator<Item = &'m Arc<Message>>,
+    from: impl IntoIterator<Item = &'m Arc<Message>>,
+) -> Vec<Arc<Message>> {
+    let is_of_answer = |message: &&Arc<Message>| {
+        message.role == Role::Assistant && message.id.is_some_and(|id| id.run == run)
+    };
+    let mut answer: Vec<_> = before.into_iter().take_while(is_of_answer).cloned().collect();
+    answer.reverse();
+    answer.extend(from.into_iter().take_while(is_of_answer).cloned());
+    answer
+}

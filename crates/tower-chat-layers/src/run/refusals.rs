@@ -1,0 +1,50 @@
+//! The refusal marks of a conversation in a run.
+
+use std::sync::Arc;
+
+use tower_chat_core::{ChatRequest, Message, RefusalMark, RefusalMarks, Role};
+
+/// The refusal marks of a conversation in a run.
+#[derive(Debug, Default)]
+pub(super) struct RefusedSoFar {
+    pub(super) all: Vec<RefusalMark>,
+    /// The number of marks, from the first, that are stored or submitted.
+    stored: usize,
+}
+
+impl RefusedSoFar {
+    /// Creates the value from marks that were loaded with the history.
+    pub(super) fn stored(marks: &[RefusalMark]) -> Self {
+        Self { all: marks.to_vec(), stored: marks.len() }
+    }
+
+    /// Adds the marks that are not stored yet to a message that is about to be stored.
+    pub(super) fn store_in(&mut self, message: &mut Arc<Message>) {
+        let new = self.all.get(self.stored..).unwrap_or_default();
+        if !new.is_empty() {
+            RefusalMark::store_in(Arc::make_mut(message), new.iter().cloned());
+            self.stored = self.all.len();
+        }
+    }
+
+    /// Returns a message without parts that contains the marks that are not stored yet, for a write
+    /// without another message. Replays remove this message.
+    pub(super) fn as_message(&mut self) -> Option<Message> {
+        let mut message = Arc::new(Message::new(Role::Tool, Vec::new()));
+        self.store_in(&mut message);
+        RefusalMark::is_stored_in(&message).then(|| Arc::unwrap_or_clone(message))
+    }
+
+    /// Adds the marks to a request.
+    pub(super) fn mark(&self, request: &mut ChatRequest) {
+        if !self.all.is_empty() {
+            request.extensions.insert(RefusalMarks::new(self.all.iter().cloned()));
+        }
+    }
+
+    pub(super) fn add(&mut self, marks: &[RefusalMark]) {
+        let new = marks.iter().filter(|mark| !self.all.contains(mark));
+        let new: Vec<_> = new.cloned().collect();
+        self.all.extend(new);
+    }
+}

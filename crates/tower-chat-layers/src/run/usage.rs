@@ -1,0 +1,31 @@
+//! The usage of a run, which the writes of the run report to the directory of the store.
+
+use tower_chat_core::{
+    Answer,
+    store::{ModelUsage, UsageSum},
+};
+
+use crate::policy::PriceList;
+
+/// The usage of the run since the last write that reported usage.
+#[derive(Debug, Default)]
+pub(super) struct UntoldUsage {
+    pub(super) usage: Vec<ModelUsage>,
+}
+
+impl UntoldUsage {
+    /// Adds the usage of an answered service call.
+    pub(super) fn note(&mut self, answer: &Answer, prices: Option<&PriceList>) {
+        let Answer { messages, finish, .. } = answer;
+        let calls = messages.iter().map(|message| message.asked_calls().count() as u64).sum();
+        let model = finish.model.as_deref().filter(|model| !model.is_empty());
+        let price = model.zip(prices).and_then(|(model, prices)| prices.of(model));
+        let sum = UsageSum::of_calls(1, calls)
+            .with_tokens(finish.usage)
+            .with_cost_nanos(price.map(|price| price.cost_nanos(&finish.usage)));
+        match self.usage.iter_mut().find(|known| known.model.as_deref() == model) {
+            Some(known) => known.sum += &sum,
+            None => self.usage.push(ModelUsage::new(model.map(Into::into), sum)),
+        }
+    }
+}

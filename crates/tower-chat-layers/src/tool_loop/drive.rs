@@ -1,0 +1,146 @@
+//! One run of the loop: service call, tools, service call, tools, ..., answer.
+
+use std::sync::Arc;
+
+use futures_util::stream;
+use tower_chat_core::{BoxError, ChatRequest, ChatResponse, ChatUpdate, TruncatedStream};
+use tower_service::Service;
+
+use super::{
+    ToolLoopError,
+    begin::check_layers,
+    rounds::{Phase, Reading, Rounds},
+    settings::Settings,
+    stop::refuse_stopped,
+};
+use crate::{
+    layers_below::LayersBelow,
+    run::{Run, discard_input},
+    validate::check_not_empty,
+    yielding::yield_if_large,
+};
+
+/// Runs one request. The service is ready for the first service call.
+pub(super) async fn run<S>(
+    ready: S,
+    settings: Arc<Settings>,
+    below: Arc<LayersBelow>,
+    request: ChatRequest,
+) -> Result<ChatResponse, BoxError>
+where
+    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+{
+    if request.extensions.get::<Run>().is_none() {
+        check_not_empty(&request)?;
+    }
+    let mut ready = ready;
+    let has_persister = check_layers(&mut ready, &settings, &below, &request).await?;
+    let streamed = request.options.stream;
+    let run = request.extensions.get::<Run>().cloned();
+    yield_if_large(request.messages.iter_from(request.new_from)).await;
+    let mut rounds = match Rounds::new(ready, settings, has_persister, request) {
+        Ok(rounds) => rounds,
+        Err(error) => {
+            let keeps_run =
+                matches!(error.downcast_ref(), Some(ToolLoopError::UnknownCalls { .. }));
+            if let (Some(run), false) = (run, keeps_run) {
+                discard_input(&run).await;
+            }
+            return Err(error);
+        }
+    };
+    if !streamed {
+        return rounds.collect().await;
+    }
+    if let Err(error) = rounds.head().await {
+        return Err(rounds.with_added(error));
+    }
+    if rounds.is_complete() {
+        return rounds.collect().await;
+    }
+    let updates = stream::unfold(Box::new(rounds), |mut rounds| async move {
+        let update = rounds.next().await?;
+        Some((update, rounds))
+    });
+    Ok(ChatResponse::forward(updates))
+}
+
+impl<S> Rounds<S>
+where
+    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+{
+    /// Returns the whole answer after the run is complete.
+    async fn collect(mut self) -> Result<ChatResponse, BoxError> {
+        let mut messages = Vec::new();
+        while let Some(update) = self.next().await {
+            match update? {
+                ChatUpdate::Message(message) => messages.push(message),
+                ChatUpdate::Finish(finish) => return Ok(ChatResponse::whole(messages, finish)),
+                _ => {}
+            }
+        }
+        Err(TruncatedStream::default().into())
+    }
+
+    /// Advances until the first service call is answered, or the run ends without one.
+    async fn head(&mut self) -> Result<(), BoxError> {
+        while self.counters.service_calls == 0 && !self.is_complete() {
+            self.advance().await?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether the run has nothing more to wait for.
+    fn is_complete(&self) -> bool {
+        matches!(self.phase, Phase::Finishing(_) | Phase::Ended)
+    }
+
+    async fn next(&mut self) -> Option<Result<ChatUpdate, BoxError>> {
+        loop {
+            if !matches!(self.phase, Phase::Reading(Reading { is_held: true, .. }))
+                && let Some(update) = self.updates.pop_front()
+            {
+                return Some(Ok(update));
+            }
+            if self.is_complete() {
+                return match std::mem::replace(&mut self.phase, Phase::Ended) {
+                    Phase::Finishing(finish) => Some(Ok(ChatUpdate::Finish(finish))),
+                    _ => None,
+                };
+            }
+            if let Err(error) = self.advance().await {
+                let error = self.with_added(error);
+                self.give_up();
+                self.updates.clear();
+                return Some(Err(error));
+            }
+        }
+    }
+
+    /// Performs one step. A step that fails ends the run.
+    async fn advance(&mut self) -> Result<(), BoxError> {
+        let is_stopped = self.context.handle.is_stopped();
+        match std::mem::replace(&mut self.phase, Phase::Ended) {
+            Phase::Calling if is_stopped => self.stop_before_call().await,
+            Phase::Reading(reading) if is_stopped && !self.call_under_way().is_answered() => {
+                self.stop_reading(reading).await
+            }
+            Phase::Running { mut calls, finish } if is_stopped => {
+                refuse_stopped(&mut calls);
+                self.run_tools(calls, finish).await
+            }
+            Phase::Calling => self.call().await,
+            Phase::Reading(reading) => self.read(reading).await,
+            Phase::Refusing(calls) => self.refuse(&calls).await,
+            Phase::Running { calls, finish } => self.run_tools(calls, finish).await,
+            phase @ (Phase::Finishing(_) | Phase::Ended) => {
+                self.phase = phase;
+                Ok(())
+            }
+        }
+    }
+}
