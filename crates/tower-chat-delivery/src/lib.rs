@@ -43,7 +43,11 @@
 pub mod contract;
 mod log;
 mod runs;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 
+#[cfg(feature = "sqlite")]
+pub use self::sqlite::SqliteUpdateLog;
 pub use self::{
     log::{
         Erase, MemoryUpdateLog, ParsePositionError, PositionedUpdate, Renewed, RunEnd, RunKey,

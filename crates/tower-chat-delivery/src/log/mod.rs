@@ -4,7 +4,7 @@ mod error;
 mod memory;
 mod options;
 mod position;
-mod record;
+pub(crate) mod record;
 
 use std::{fmt, sync::Arc, time::Duration, time::SystemTime};
 

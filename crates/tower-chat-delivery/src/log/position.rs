@@ -44,6 +44,19 @@ impl UpdatePosition {
         }
     }
 
+    /// Returns the position as one number of the same order, for attempts below 2^31.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn to_integer(self) -> i64 {
+        i64::from(self.attempt) << 32 | i64::from(self.index)
+    }
+
+    /// Returns the position of such a number.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn from_integer(position: i64) -> Self {
+        let half = |bits: i64| u32::try_from(bits & i64::from(u32::MAX)).unwrap_or(u32::MAX);
+        Self { attempt: half(position >> 32), index: half(position) }
+    }
+
     /// Returns the greatest position that precedes this one.
     pub(crate) fn previous(self) -> Self {
         match self.index.checked_sub(1) {

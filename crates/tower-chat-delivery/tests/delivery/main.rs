@@ -7,6 +7,7 @@ mod faulty_log;
 mod kills;
 mod limits;
 mod readers;
+mod sqlite_log;
 mod stops;
 mod support;
 

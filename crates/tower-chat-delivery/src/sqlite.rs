@@ -1,0 +1,333 @@
+//! An update log in a SQLite file.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use async_trait::async_trait;
+use rusqlite::{
+    Connection, ErrorCode, OptionalExtension, Params, Transaction, TransactionBehavior,
+};
+use tower_chat_layers::{BoxError, store::author::milliseconds};
+
+use crate::{
+    Erase, PositionedUpdate, Renewed, RunEnd, RunKey, RunState, StoredUpdate, UpdateLog,
+    UpdateLogError, UpdateLogOptions, UpdatePage, UpdatePosition,
+    log::record::{RunRecord, unknown_run},
+};
+
+/// Identifies the files of this log.
+const APPLICATION_ID: i32 = 0x7463_756c;
+const VERSION: i32 = 1;
+const SCHEMA: &str = "
+    CREATE TABLE runs (
+        id INTEGER PRIMARY KEY, scope TEXT NOT NULL, conversation TEXT NOT NULL,
+        run BLOB NOT NULL, record TEXT NOT NULL, last_at INTEGER NOT NULL,
+        UNIQUE (scope, conversation, run)) STRICT;
+    CREATE INDEX runs_by_time ON runs (last_at);
+    CREATE TABLE updates (
+        run INTEGER NOT NULL, position INTEGER NOT NULL, data TEXT NOT NULL,
+        PRIMARY KEY (run, position)) STRICT, WITHOUT ROWID;";
+const FIND: &str = "SELECT id, record FROM runs
+    WHERE scope = ? AND conversation = ? AND run = ? AND last_at > ?";
+const PUT: &str = "INSERT INTO runs (scope, conversation, run, record, last_at)
+    VALUES (?, ?, ?, ?, ?) ON CONFLICT (scope, conversation, run)
+    DO UPDATE SET record = excluded.record, last_at = excluded.last_at";
+const APPEND: &str = "INSERT INTO updates (run, position, data) VALUES (?, ?, ?)";
+const READ: &str =
+    "SELECT position, data FROM updates WHERE run = ? AND position > ? ORDER BY position LIMIT ?";
+/// Selects expired runs, first those with the id of the run that begins.
+const EXPIRED: &str = "id IN (SELECT id FROM runs WHERE last_at <= ? ORDER BY run <> ? LIMIT ?)";
+/// The largest number of expired runs that the beginning of a run erases.
+const MAX_SWEPT: i64 = 100;
+
+/// An update log in a SQLite file, which several processes of one machine can share. The file is
+/// separate from the file of the histories, so that appends of both never wait for each other.
+///
+/// Clones share a connection. A process that dies loses no update that was appended; a power
+/// failure may lose the most recent ones.
+///
+/// ```
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("updates.db");
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use tower_chat_delivery::{DetachedRuns, SqliteUpdateLog};
+/// let runs = DetachedRuns::new(SqliteUpdateLog::open(&path).await?);
+/// # Ok::<(), tower_chat_delivery::UpdateLogError>(())
+/// # }).unwrap();
+/// ```
+#[derive(Debug, Clone)]
+pub struct SqliteUpdateLog {
+    connection: Arc<Mutex<Connection>>,
+    options: UpdateLogOptions,
+}
+
+impl SqliteUpdateLog {
+    /// Opens the log in a file. Creates the file if it does not exist, readable only by its owner.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be opened, or is not an update log of this release.
+    pub async fn open(path: impl AsRef<Path>) -> Result<Self, UpdateLogError> {
+        Self::open_with(path, UpdateLogOptions::default()).await
+    }
+
+    /// Opens the log in a file with limits and a clock. Otherwise like [`open`](Self::open).
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be opened, or is not an update log of this release.
+    pub async fn open_with(
+        path: impl AsRef<Path>,
+        options: UpdateLogOptions,
+    ) -> Result<Self, UpdateLogError> {
+        let path = path.as_ref().to_owned();
+        let connection = blocking("open its file", move || connect(&path)).await?;
+        Ok(Self { connection: Arc::new(Mutex::new(connection)), options })
+    }
+
+    /// Executes an operation in a transaction, on a thread that may block.
+    async fn transaction<T: Send + 'static>(
+        &self,
+        action: &'static str,
+        operation: impl FnOnce(&Transaction<'_>, &UpdateLogOptions) -> Result<T, BoxError>
+        + Send
+        + 'static,
+    ) -> Result<T, UpdateLogError> {
+        let Self { connection, options } = self.clone();
+        blocking(action, move || {
+            let mut connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let output = operation(&transaction, &options)?;
+            transaction.commit()?;
+            Ok(output)
+        })
+        .await
+    }
+
+    /// Changes the record of a run that has not expired. Returns `None` if there is none.
+    async fn change<T: Send + 'static>(
+        &self,
+        action: &'static str,
+        run: &RunKey,
+        change: impl FnOnce(&RunKey, &mut RunRecord, SystemTime) -> Result<T, UpdateLogError>
+        + Send
+        + 'static,
+    ) -> Result<Option<T>, UpdateLogError> {
+        let run = run.clone();
+        self.transaction(action, move |transaction, options| {
+            let Some((_, mut record)) = find(transaction, &run, options)? else {
+                return Ok(None);
+            };
+            let output = change(&run, &mut record, options.clock.now())?;
+            put(transaction, &run, &record)?;
+            Ok(Some(output))
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl UpdateLog for SqliteUpdateLog {
+    async fn begin(
+        &self,
+        run: &RunKey,
+        attempt: u32,
+        lease: Duration,
+    ) -> Result<(), UpdateLogError> {
+        let run = run.clone();
+        self.transaction("begin a run", move |transaction, options| {
+            let expired_at = milliseconds::of(options.expired_at());
+            erase(transaction, EXPIRED, (expired_at, run.run.to_bytes(), MAX_SWEPT))?;
+            let found = find(transaction, &run, options)?.map(|(_, record)| record);
+            let count: i64 =
+                transaction.query_row("SELECT count(*) FROM runs", (), |row| row.get(0))?;
+            if found.is_none() && count.unsigned_abs() >= options.max_runs {
+                let (limit, most) = ("number of runs", options.max_runs);
+                return Err(UpdateLogError::LimitExceeded { run, limit, most }.into());
+            }
+            let record = RunRecord::begin(found, &run, attempt, lease, options.clock.now())?;
+            put(transaction, &run, &record)
+        })
+        .await
+    }
+
+    async fn append(
+        &self,
+        run: &RunKey,
+        first: UpdatePosition,
+        updates: &[StoredUpdate],
+    ) -> Result<(), UpdateLogError> {
+        let (run, updates) = (run.clone(), updates.to_vec());
+        self.transaction("append updates", move |transaction, options| {
+            let Some((id, mut record)) = find(transaction, &run, options)? else {
+                return Err(unknown_run(&run, first.attempt).into());
+            };
+            let new = record.append(&run, first, &updates, options)?;
+            let mut append = transaction.prepare_cached(APPEND)?;
+            for (index, update) in (first.index..).skip(updates.len() - new.len()).zip(new) {
+                let position = UpdatePosition::new(first.attempt, index);
+                append.execute((id, position.to_integer(), update.data()))?;
+            }
+            put(transaction, &run, &record)
+        })
+        .await
+    }
+
+    async fn renew(
+        &self,
+        run: &RunKey,
+        attempt: u32,
+        lease: Duration,
+    ) -> Result<Renewed, UpdateLogError> {
+        let renewed = self.change("renew a lease", run, move |run, record, now| {
+            record.renew(run, attempt, lease, now)
+        });
+        renewed.await?.ok_or_else(|| unknown_run(run, attempt))
+    }
+
+    async fn read(
+        &self,
+        run: &RunKey,
+        after: UpdatePosition,
+        limit: usize,
+    ) -> Result<UpdatePage, UpdateLogError> {
+        let run = run.clone();
+        self.transaction("read updates", move |transaction, options| {
+            let Some((id, record)) = find(transaction, &run, options)? else {
+                return Ok(UpdatePage::new(Vec::new(), RunState::Unknown));
+            };
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            let mut read = transaction.prepare_cached(READ)?;
+            let updates = read.query_map((id, after.to_integer(), limit), |row| {
+                let position = UpdatePosition::from_integer(row.get(0)?);
+                let update = StoredUpdate::new(row.get::<_, String>(1)?);
+                Ok(PositionedUpdate { position, update })
+            })?;
+            let updates = updates.collect::<Result<Vec<_>, _>>()?;
+            Ok(UpdatePage::new(updates, record.state(options.clock.now())))
+        })
+        .await
+    }
+
+    async fn close(
+        &self,
+        run: &RunKey,
+        attempt: u32,
+        end: RunEnd,
+    ) -> Result<RunState, UpdateLogError> {
+        let closed = self.change("close a run", run, move |run, record, now| {
+            record.close(run, attempt, end, now)
+        });
+        closed.await?.ok_or_else(|| unknown_run(run, attempt))
+    }
+
+    async fn request_stop(&self, run: &RunKey) -> Result<RunState, UpdateLogError> {
+        let requested =
+            self.change("request a stop", run, |_, record, now| Ok(record.request_stop(now)));
+        Ok(requested.await?.unwrap_or(RunState::Unknown))
+    }
+
+    async fn erase(&self, what: Erase<'_>) -> Result<u64, UpdateLogError> {
+        let (condition, values) = match what {
+            Erase::Conversation(key) => (
+                "scope = ? AND conversation = ?",
+                vec![key.scope().to_owned(), key.id().to_owned()],
+            ),
+            Erase::Scope(scope) => ("scope = ?", vec![scope.to_owned()]),
+            Erase::EndedBy(time) => {
+                ("last_at <= CAST(? AS INTEGER)", vec![milliseconds::of(time).to_string()])
+            }
+        };
+        self.transaction("erase runs", move |transaction, _| {
+            let values = rusqlite::params_from_iter(&values);
+            erase(transaction, condition, values)
+        })
+        .await
+    }
+}
+
+/// Executes an operation on a thread that may block.
+async fn blocking<T: Send + 'static>(
+    action: &'static str,
+    operation: impl FnOnce() -> Result<T, BoxError> + Send + 'static,
+) -> Result<T, UpdateLogError> {
+    let output = tokio::task::spawn_blocking(operation).await.unwrap_or_else(|e| Err(e.into()));
+    output.map_err(|error| match error.downcast::<UpdateLogError>() {
+        Ok(refused) => *refused,
+        Err(error) => {
+            use ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull};
+            let code = error.downcast_ref().and_then(rusqlite::Error::sqlite_error_code);
+            let passes = matches!(code, Some(DatabaseBusy | DatabaseLocked | DiskFull));
+            UpdateLogError::backend(action, passes, error)
+        }
+    })
+}
+
+fn connect(path: &Path) -> Result<Connection, BoxError> {
+    let mut options = std::fs::OpenOptions::new();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)?;
+    let mut connection = Connection::open(path)?;
+    connection.busy_timeout(Duration::from_secs(5))?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let pragma = |name| transaction.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+    match (pragma("application_id")?, pragma("user_version")?) {
+        (APPLICATION_ID, VERSION) => {}
+        (0, 0) if is_empty(&transaction)? => {
+            transaction.execute_batch(SCHEMA)?;
+            transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+            transaction.pragma_update(None, "user_version", VERSION)?;
+        }
+        _ => return Err("the file is not an update log of this release".into()),
+    }
+    transaction.commit()?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.pragma_update(None, "secure_delete", "ON")?;
+    Ok(connection)
+}
+
+fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.query_row("SELECT count(*) = 0 FROM sqlite_schema", (), |row| row.get(0))
+}
+
+/// Returns the row key and the record of a run that has not expired.
+fn find(
+    transaction: &Transaction<'_>,
+    run: &RunKey,
+    options: &UpdateLogOptions,
+) -> Result<Option<(i64, RunRecord)>, BoxError> {
+    let key = (run.conversation.scope(), run.conversation.id(), run.run.to_bytes());
+    let parameters = (key.0, key.1, key.2, milliseconds::of(options.expired_at()));
+    let mut find = transaction.prepare_cached(FIND)?;
+    let found = find.query_row(parameters, |row| Ok((row.get(0)?, row.get::<_, String>(1)?)));
+    let Some((id, record)) = found.optional()? else { return Ok(None) };
+    Ok(Some((id, serde_json::from_str(&record)?)))
+}
+
+fn put(transaction: &Transaction<'_>, run: &RunKey, record: &RunRecord) -> Result<(), BoxError> {
+    let key = (run.conversation.scope(), run.conversation.id(), run.run.to_bytes());
+    let stored = serde_json::to_string(record)?;
+    let mut put = transaction.prepare_cached(PUT)?;
+    put.execute((key.0, key.1, key.2, stored, record.last_at()))?;
+    Ok(())
+}
+
+/// Erases the runs for which a condition holds, with their updates.
+fn erase(
+    transaction: &Transaction<'_>,
+    condition: &str,
+    values: impl Params + Clone,
+) -> Result<u64, BoxError> {
+    let updates =
+        format!("DELETE FROM updates WHERE run IN (SELECT id FROM runs WHERE {condition})");
+    transaction.execute(&updates, values.clone())?;
+    let runs = format!("DELETE FROM runs WHERE {condition}");
+    Ok(transaction.execute(&runs, values)? as u64)
+}
