@@ -1,10 +1,11 @@
-//! Makes JSON objects of the arguments of calls in the history.
+//! Converts the arguments of calls in the history to JSON objects.
 
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-/// Returns a JSON object for arguments that are not one, and `None` for arguments that are a JSON
-/// object.
+/// Returns a JSON object for arguments that are not a JSON object. Blank arguments and `null` become an empty
+/// object. Any other text becomes the field `arguments` of an object. Returns `None` for arguments that are a
+/// JSON object.
 pub(super) fn as_object(arguments: &str) -> Option<String> {
     let text = arguments.trim_start();
     if text.starts_with('{') && is_value(text) {
@@ -17,9 +18,9 @@ pub(super) fn as_object(arguments: &str) -> Option<String> {
     })
 }
 
-/// Returns whether the text is JSON that every parser accepts. With an escape or an exponent, the text
-/// is parsed into a value: only then does serde_json refuse half of a surrogate pair and numbers out of
-/// range.
+/// Returns whether the text is JSON that every parser accepts. A text that may have an escape sequence or an
+/// exponent is parsed as a `Value`, because serde_json refuses an unpaired surrogate or a number out of range
+/// only there.
 fn is_value(text: &str) -> bool {
     if text.contains(['\\', 'e', 'E']) {
         serde_json::from_str::<Value>(text).is_ok()

@@ -22,7 +22,7 @@ pub enum NotTaken {
         /// The service.
         service: String,
     },
-    /// A message has more media than the service accepts.
+    /// The new messages together have more images or documents than the service accepts in one message.
     TooMany {
         /// `images` or `documents`.
         what: &'static str,
@@ -55,9 +55,9 @@ impl Error for NotTaken {
 
 /// Refuses media that the user or the system adds with this request and the service does not accept.
 ///
-/// The check covers messages of the user and the system that have both positions: at or after
-/// [`new_from`](ChatRequest::new_from), and after the last message of the assistant or a tool. The
-/// results of a tool are never refused, because the tool has run.
+/// The check covers the messages at or after [`new_from`](ChatRequest::new_from) that also follow the final
+/// message of the assistant or of a tool. The media of these messages are counted together, because the wires
+/// join the messages. The results of a tool are never refused, because the tool has run.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Chooses the rules of a request.
+//! Chooses the rules of a service by its address, its provider and the model.
 
 use super::{
     known::{KNOWN, KnownService, UNIONS},
@@ -9,17 +9,20 @@ use crate::{body::BodyWire, gemini};
 /// The providers whose clients also call other services of their wire.
 const GENERIC: [&str; 3] = ["anthropic", "openai", "openai-compatible"];
 
-/// The port of Ollama.
+/// The end of a host with the default port of Ollama.
 const OLLAMA_PORT: &str = ":11434";
 
 impl ServiceRules {
     /// Chooses the rules by the address of a service and its provider, in this order:
     ///
-    /// - A [known](KNOWN) host has its own rules.
-    /// - A provider with only one service has the rules of this service. For a local address, such as the
-    ///   address of a proxy or a test, every known provider has the rules of its service.
-    /// - Other addresses have the rules of an [unknown](Self::unknown) service, which receives only its
-    ///   own native items.
+    /// - An address at a host of a [known](KNOWN) service has the rules of this service.
+    /// - A provider that is a known service and whose client calls only this service has the rules of the
+    ///   service. At a local address, such as the address of a proxy or a test, every provider that is a
+    ///   known service has its rules. On Chat Completions, the provider at port 11434 is Ollama.
+    /// - Other addresses have the rules of an [unknown](Self::unknown) service, which receives only its own
+    ///   native items.
+    ///
+    /// The rules of some services are then adapted to the model.
     ///
     /// ```
     /// use tower_chat_wire::{body::BodyWire, rules::ServiceRules};
@@ -42,21 +45,22 @@ impl ServiceRules {
         let may_be_named = !GENERIC.contains(&provider) || is_local(name_of_host);
         let by_name = || KNOWN.iter().filter(of_wire).find(|known| known.name == provider);
         let known = by_host.or_else(|| by_name().filter(|_| may_be_named));
-        // A local server may have another port after each start.
+        // The issuer of a local server has no port, because the server may have another port after each
+        // start.
         let issuer = if is_local(name_of_host) { name_of_host } else { &host };
         let mut rules = known.map_or_else(|| Self::unknown(wire, issuer), KnownService::rules);
         rules.adapt(known.map_or("", |known| known.name), model.unwrap_or_default());
         rules
     }
 
-    /// Adapts the rules to the model.
+    /// Adapts the rules to the model. `name` is the name of the known service, or empty for an unknown one.
     fn adapt(&mut self, name: &str, model: &str) {
         match (self.wire, name) {
             (BodyWire::Gemini, _) if wants_signatures(model) => {
                 self.foreign_calls = ForeignRule::Signature(gemini::STAND_IN);
             }
-            // Recordings show status 200 for such messages to mistral-small-latest. Reports about other
-            // models show refusals.
+            // mistral-small-latest accepts a message of the user directly after results: recordings show the
+            // status 200. Reports show that other models refuse it.
             (BodyWire::OpenAiChat, "mistral") if model.starts_with("mistral-small") => {
                 self.answer_after_results = false;
             }
@@ -95,17 +99,18 @@ pub(crate) fn wants_signatures(model: &str) -> bool {
     major.is_empty() || major.parse::<u32>().is_ok_and(|major| major >= 3)
 }
 
-/// Returns whether the name of the model is of a Claude before version 4, whose version precedes its
-/// family: `claude-3-5-sonnet`, `claude-v2`, `claude-instant`. Reports show that Bedrock refuses a
-/// conversation that begins with the assistant for these models. A recording of Claude Sonnet 4.5 has
-/// status 200.
+/// Returns whether an Anthropic model is a Claude before version 4. In the names of these models, the version
+/// precedes the family or is missing: `claude-3-5-sonnet`, `claude-v2`, `claude-instant`. Returns `true` also
+/// for a name without `claude-`. Reports show that these models refuse a conversation at Bedrock that begins
+/// with the assistant. A recording shows that Claude Sonnet 4.5 accepts one.
 fn is_before_claude_4(model: &str) -> bool {
     let Some((_, version)) = model.split_once("claude-") else { return true };
     ["1", "2", "3", "v", "instant"].iter().any(|old| version.starts_with(old))
 }
 
-/// Returns the vendor of a model at Bedrock. The model is a name such as
-/// `us.anthropic.claude-sonnet-4-5-20250929-v1:0`, or the end of the name of a profile.
+/// Returns the vendor in the name of a model at Bedrock, such as
+/// `us.anthropic.claude-sonnet-4-5-20250929-v1:0`. The name may also be an ARN that ends with `/` and such a
+/// name. Returns `None` for a name without a vendor.
 fn vendor_at_bedrock(model: &str) -> Option<&str> {
     const REGIONS: [&str; 10] =
         ["us", "eu", "apac", "ap", "jp", "au", "ca", "sa", "us-gov", "global"];

@@ -1,4 +1,4 @@
-//! Finds calls of a service's own tools that have no results, because the answer was cut off.
+//! Finds provider-executed calls that have no results because the answer was cut off.
 
 use std::collections::HashSet;
 
@@ -7,18 +7,20 @@ use tower_chat_core::{Message, Messages, Native, Part, Role};
 use super::natives::wire_name;
 use crate::{body::BodyWire, fields::Fields};
 
-/// Returns the ids of the unanswered calls of the service's own tools. The request is sent without these
-/// calls.
+/// Returns the ids of the provider-executed calls without results that must be left out of a request on this
+/// wire.
 ///
-/// A service refuses an unanswered call, except where the service continues the call: in the last
-/// message of the request, and before results of tools of the client. Anthropic's writer leaves out the
-/// same calls in its own wire.
+/// The service refuses a call without a result, except where it continues the call: in the messages of the
+/// assistant at the end of the request, and in those that are followed by results of the client's tools. Only
+/// Bedrock Converse and Responses are checked. On Anthropic's own wire, the writer of the body leaves out
+/// these calls.
 pub(super) fn unanswered(messages: &Messages, wire: BodyWire) -> HashSet<String> {
     let mut calls = HashSet::new();
     if !matches!(wire, BodyWire::BedrockConverse | BodyWire::OpenAiResponses) {
         return calls;
     }
-    // The message after the current one; the loop goes from the last message to the first.
+    // The nearest later message that is not of the assistant. The loop goes from the final message to the
+    // first.
     let mut next: Option<&Message> = None;
     for message in messages.iter().rev() {
         if message.role != Role::Assistant {
@@ -36,8 +38,8 @@ pub(super) fn unanswered(messages: &Messages, wire: BodyWire) -> HashSet<String>
     calls
 }
 
-/// Returns the id of the call in a part, if the part is a call of a service's own tool whose result is a
-/// separate item.
+/// Returns the id of the call in a part, if the part is a provider-executed call. Returns `None` for calls
+/// that contain their result.
 pub(super) fn call_of(part: &Part, wire: BodyWire) -> Option<String> {
     match part {
         Part::ToolCall(call) if call.provider_executed && wire == BodyWire::OpenAiResponses => {
@@ -53,7 +55,7 @@ pub(super) fn call_of(part: &Part, wire: BodyWire) -> Option<String> {
     }
 }
 
-/// Returns the id of the call whose result the part is.
+/// Returns the id of the call that the part answers, if the part is a result.
 fn result_of(part: &Part, wire: BodyWire) -> Option<String> {
     match part {
         Part::ToolResult(result) => result.call_id.clone(),
@@ -67,7 +69,7 @@ fn result_of(part: &Part, wire: BodyWire) -> Option<String> {
     }
 }
 
-/// Returns the block of Bedrock in a native part, if the block is of this kind.
+/// Returns the value of the field `kind` in a native part of Bedrock: `toolUse` or `toolResult`.
 fn block(native: &Native, wire: BodyWire, kind: &str) -> Option<Fields> {
     if wire != BodyWire::BedrockConverse {
         return None;

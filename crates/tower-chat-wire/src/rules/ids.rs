@@ -1,4 +1,4 @@
-//! Makes ids of calls that a service accepts.
+//! Makes call ids that a service accepts.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,20 +12,24 @@ use super::{
     service_rules::{IdForm, IdRule, Unique, is_word},
 };
 
-/// The ids of a conversation. An id depends only on the calls before it.
+/// Assigns the call ids of a conversation. The id with which a call is sent depends only on the call and on
+/// the calls before it.
 #[derive(Debug)]
 pub(super) struct CallIds {
     rule: IdRule,
-    /// The calls of the newest round. A round is an answer and the results after it.
+    /// The calls of the current round. A round consists of the messages of the assistant up to the next
+    /// message of another role, and the results after them.
     calls: Matcher<String>,
-    /// The id with which each call of the round is sent.
+    /// The ids with which the calls of the round are sent, in the order of the calls.
     sent: Vec<Option<String>>,
-    /// The ids that no later call may have.
+    /// The sent ids that no later call may have: those of the round or of the conversation, depending on the
+    /// rule.
     taken: HashSet<String>,
     /// The number to append to the next repetition of an id.
     next_number: HashMap<String, usize>,
-    /// The number of calls up to now.
+    /// The number of calls so far, in the round or in the conversation, depending on the rule.
     count: usize,
+    /// Whether a message of another role follows the calls of the round.
     is_answered: bool,
 }
 
@@ -42,8 +46,8 @@ impl CallIds {
         }
     }
 
-    /// Begins a new round if the next message is an answer with calls after a message of another role.
-    /// `asks` is whether the message has calls.
+    /// Begins the next message, which has this role. `asks` is whether it has calls. A message of the
+    /// assistant with calls begins a new round if a message of another role precedes it.
     pub(super) fn follow(&mut self, role: Role, asks: bool) {
         if role != Role::Assistant {
             self.is_answered = true;
@@ -59,7 +63,8 @@ impl CallIds {
         }
     }
 
-    /// Returns the id to send with the next call.
+    /// Returns the id to send with the next call. `None` if the call has no id and the service does not
+    /// require one.
     pub(super) fn call(&mut self, id: Option<&str>) -> Option<String> {
         let original = id.unwrap_or_default();
         let sent = match (original.is_empty(), self.rule.required) {
@@ -74,7 +79,8 @@ impl CallIds {
         sent
     }
 
-    /// Returns the id to send with the next result, which is the id of its call.
+    /// Returns the id to send with the next result: the id of its call. For a result without a call, returns
+    /// the result's own id in an accepted form.
     pub(super) fn result(&mut self, id: Option<&str>) -> Option<String> {
         match self.calls.answer(Target::id(id)) {
             Answers::Call(call) => self.sent.get(call).cloned().flatten(),
@@ -83,15 +89,15 @@ impl CallIds {
         }
     }
 
-    /// Returns the id if the service accepts it, and otherwise an accepted id that depends only on this
-    /// one.
+    /// Returns the id if the service accepts it, and otherwise another id that depends only on this one.
     fn fitting(&self, id: &str) -> String {
         let is_taken = |it: char| match self.rule.form {
             IdForm::Any => true,
             IdForm::Word | IdForm::Nine => is_word(it),
         };
         let fits = id.chars().all(is_taken) && id.chars().count() <= self.rule.longest;
-        // The writer of the body makes ids of nine characters.
+        // For `IdForm::Nine`, only characters are replaced here. The writer of the body makes ids of nine
+        // characters.
         if fits || self.rule.form == IdForm::Nine && id.chars().all(is_word) {
             return id.to_owned();
         }
@@ -103,6 +109,7 @@ impl CallIds {
         format!("{beginning}_{:016x}", digest(id))
     }
 
+    /// Returns the wanted id, or the id with a number at its end if an earlier call has the id.
     fn free(&mut self, wanted: String) -> String {
         if !self.taken.contains(&wanted) {
             return wanted;

@@ -5,7 +5,8 @@ use tower_chat_core::{Media, MediaSource, Role};
 use super::service_rules::{MediaRule, ServiceRules, essence};
 use crate::body::BodyWire;
 
-/// Returns whether the service accepts the media at a position with this rule.
+/// Returns whether the service accepts the media at a position with this rule. On the wire of Gemini, a file
+/// is accepted only by its URI.
 pub(super) fn is_taken(media: &Media, rule: &MediaRule, rules: &ServiceRules) -> bool {
     let is_named = |id: &str| rules.wire == BodyWire::Gemini && !id.contains("://");
     let is_unnamed_file = matches!(&media.source, MediaSource::File(id) if is_named(id));
@@ -21,7 +22,7 @@ pub(super) fn is_taken_from(role: Role, media: &Media, rules: &ServiceRules) -> 
     may_have && is_taken(media, &rules.user_media, rules)
 }
 
-/// The numbers of images and documents in one message.
+/// The numbers of images and of other media (documents) in one message.
 #[derive(Debug, Default)]
 pub(super) struct Count {
     images: usize,
@@ -47,8 +48,8 @@ pub(super) fn is_image(media: &Media) -> bool {
     essence(&media.media_type).starts_with("image/")
 }
 
-/// Returns the media with a normalized media type, in lower case and without parameters, or `None` if the
-/// type is normalized already or the media has a native item.
+/// Returns the media with a normalized media type: in lower case, without parameters, and `image/jpeg` for
+/// `image/jpg`. Returns `None` if the type is already normalized or the media have a native item.
 pub(super) fn normal(media: &Media) -> Option<Media> {
     if media.native.is_some() {
         return None;
@@ -58,8 +59,8 @@ pub(super) fn normal(media: &Media) -> Option<Media> {
     (media_type != media.media_type).then(|| Media::new(media_type, media.source.clone()))
 }
 
-/// Returns the sentence that replaces media that the service does not accept. It names the type and the
-/// size.
+/// Returns the sentence that replaces media that the service does not accept. The sentence contains the type,
+/// and the size or the location.
 pub(super) fn sentence(media: &Media) -> String {
     described(media, "this model cannot read it here")
 }

@@ -1,4 +1,4 @@
-//! Makes names of tools that a service accepts.
+//! Makes tool names that a service accepts.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::service_rules::{NameRule, is_word};
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NameMap {
-    /// The original of each name that was sent.
+    /// The original names, by the names that were sent in their place.
     originals: BTreeMap<String, String>,
 }
 
@@ -33,13 +33,14 @@ impl NameMap {
         self.originals.len()
     }
 
-    /// Returns the mapped name under which a tool name was sent, if it was mapped.
+    /// Returns the name that was sent in place of a tool name. `None` if the tool name was sent unchanged.
     pub(super) fn sent_as(&self, name: &str) -> Option<&str> {
         let sent = self.originals.iter().find(|(_, original)| *original == name);
         sent.map(|(sent, _)| &**sent)
     }
 
-    /// Returns the name to send for a tool, if the name is not the tool's own.
+    /// Returns the name to send for a tool and stores the mapping. Returns `None` if the service accepts the
+    /// tool's own name.
     pub(super) fn sent(&mut self, name: &str, rule: &NameRule) -> Option<String> {
         if rule.takes(name) {
             return None;
@@ -50,11 +51,12 @@ impl NameMap {
     }
 }
 
-/// The number of characters of the digest in a mapped name.
+/// The number of hexadecimal digits of the digest in a mapped name.
 const DIGEST: usize = 10;
 
-/// Makes a name that every service accepts from the beginning of the name and a digest of the whole
-/// name. The result depends only on the name: calls in the history have the same bytes in each request.
+/// Returns a name that every service accepts. It consists of the beginning of the name and a digest of the
+/// whole name. It depends only on the name and the rule, so that calls in the history have the same bytes in
+/// each request.
 fn mapped(name: &str, rule: &NameRule) -> String {
     let longest = rule.longest.min(64).saturating_sub(DIGEST + 1);
     let characters = name.chars().map(|it| if is_word(it) { it } else { '_' });
@@ -67,8 +69,8 @@ fn mapped(name: &str, rule: &NameRule) -> String {
     format!("{}_{:010x}", sent.trim_end_matches('_'), digest(name) & 0xff_ffff_ffff)
 }
 
-/// Returns the name to send for the author of a message, or `None` if it contains no letter and no
-/// digit that can be sent.
+/// Returns the name to send for the author of a message. `None` if this name would have no ASCII letter and
+/// no digit.
 pub(super) fn author(author: &str, rule: &NameRule) -> Option<String> {
     let characters = author.chars().map(|it| if is_word(it) { it } else { '_' });
     let sent: String = characters.take(rule.longest).collect();

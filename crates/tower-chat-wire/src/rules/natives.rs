@@ -1,4 +1,4 @@
-//! Decides which service receives a native item of a provider.
+//! Decides which native items a service receives.
 
 use tower_chat_core::{Native, Reasoning, ToolCall};
 
@@ -21,8 +21,8 @@ pub(crate) fn wire_name(wire: BodyWire) -> &'static str {
     }
 }
 
-/// Returns whether another service of the same wire made the item. Items of other wires are never
-/// written.
+/// Returns whether another service of the same wire made the item. Returns `false` for an item without an
+/// issuer, and for an item of another wire, which is never written.
 pub(super) fn is_foreign(native: Option<&Native>, rules: &ServiceRules) -> bool {
     native.is_some_and(|native| {
         &*native.wire == wire_name(rules.wire)
@@ -30,15 +30,16 @@ pub(super) fn is_foreign(native: Option<&Native>, rules: &ServiceRules) -> bool 
     })
 }
 
-/// Returns whether the reasoning is in a field that the service does not accept.
+/// Returns whether the reasoning has a native item of the wire in which no field is one that the service
+/// accepts.
 pub(super) fn is_in_refused_field(reasoning: &Reasoning, rules: &ServiceRules) -> bool {
     let Some(accepted) = rules.reasoning_fields else { return false };
     let fields = Fields::of_native(reasoning.native.as_ref(), wire_name(rules.wire));
     fields.is_some_and(|fields| !accepted.iter().any(|name| fields.contains(name)))
 }
 
-/// Returns whether a call of a service's own tool has an id in a form that this service does not use. A
-/// service that copied the format has made such a call.
+/// Returns whether a provider-executed call has an id with another prefix than this service uses. Such an id
+/// shows that a service that copied the format made the call.
 pub(super) fn has_id_of_other_service(call: &ToolCall, rules: &ServiceRules) -> bool {
     let fields = Fields::of_native(call.native.as_ref(), wire_name(rules.wire));
     let kind = fields.and_then(|fields| fields.text("type")).unwrap_or_default();
@@ -46,7 +47,8 @@ pub(super) fn has_id_of_other_service(call: &ToolCall, rules: &ServiceRules) -> 
     own.is_some_and(|(_, prefix)| !is_hosted_id(call.id.as_deref(), prefix))
 }
 
-/// Returns whether the block is a separate result of a call with an id of another service.
+/// Returns whether a native block is the result of a provider-executed call (`web_search_tool_result`) and
+/// the id of the call has another prefix than this service uses.
 pub(super) fn is_result_of_other_service(native: &Native, rules: &ServiceRules) -> bool {
     if rules.hosted_ids.is_empty() {
         return false;

@@ -1,4 +1,4 @@
-//! Replaces content that the service has refused by sentences.
+//! Puts sentences in place of content that the service has refused.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -9,19 +9,19 @@ use tower_chat_core::{
 
 use super::{media, service_rules::ServiceRules};
 
-/// The marks of one service, by the ids of the messages with the refused content.
+/// The kinds of content that one service has refused, by the id of the message with the content.
 #[derive(Debug, Default)]
 pub(super) struct Refused(HashMap<MessageId, Vec<ContentKind>>);
 
 /// A message in which sentences replace the content that the service has refused.
 pub(super) struct Replaced {
     pub(super) message: Arc<Message>,
-    /// The replaced content, a line for each piece.
+    /// A description of each replacement.
     pub(super) what: Vec<String>,
 }
 
 impl Refused {
-    /// Collects the marks of a request for the service of these rules.
+    /// Collects the kinds of content from the marks of a request that concern the service of these rules.
     pub(super) fn of(request: &ChatRequest, rules: &ServiceRules) -> Self {
         let mut refused = Self::default();
         if let Some(marks) = request.extensions.get::<RefusalMarks>() {
@@ -34,8 +34,7 @@ impl Refused {
         self.0.entry(mark.message).or_default().push(mark.content);
     }
 
-    /// Returns the message with the sentences, and `None` if the service has refused none of its
-    /// content.
+    /// Returns the message with the sentences. `None` if the service has refused none of its content.
     pub(super) fn replace(&self, message: &Message) -> Option<Replaced> {
         let kinds = self.0.get(&message.id?)?;
         let mut replacing = Replacing { kinds, what: Vec::new() };
@@ -70,7 +69,8 @@ impl Replacing<'_> {
         Part::text(sentence)
     }
 
-    /// Copies the result without its native item, which may have the same content.
+    /// Returns the result with the sentences. If content was replaced, removes the native item too, because
+    /// it may contain the same content.
     fn result(&mut self, result: &ToolResult) -> ToolResult {
         let before = self.what.len();
         let content = result.content.iter().map(|part| self.part(Role::Tool, part)).collect();

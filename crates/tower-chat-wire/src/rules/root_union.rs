@@ -1,15 +1,27 @@
-//! Replaces a union of schemas at the top level of a tool's schema.
+//! Replaces `allOf`, `anyOf`, `oneOf` and other refused keywords at the top level of a tool's schema with one
+//! object.
 
 use serde_json::{Map, Value, json};
 
-/// The maximum depth of unions within unions, and of references to references.
+/// The maximum number of references, branches and alternatives around a schema. A deeper schema adds nothing
+/// to the object.
 const MAX_DEPTH: usize = 10;
 
-/// Replaces the refused keywords at the top level of a tool's schema. Returns whether there were any.
+/// Replaces the refused keywords at the top level of a tool's schema. Returns `false` and changes nothing if
+/// the schema has none of them.
 ///
-/// The branches of a union become one object. It has the properties of all branches. A property is required
-/// if every alternative requires it. Where the alternatives require different properties, the description of
-/// the schema says so. The object permits more than the union: the tool itself checks its arguments.
+/// The schema becomes one object. It is made from the schema itself, the target of its reference, the
+/// branches of `allOf`, which all apply together, and the alternatives of `anyOf` and `oneOf`, of which one
+/// applies:
+///
+/// - The object has the properties of all of these schemas. If they define a property differently, its schema
+///   is an `anyOf` of the definitions.
+/// - A property is required if the schema itself, the target or a branch of `allOf` requires it, or if every
+///   alternative of a union requires it.
+/// - If every alternative of a union requires further properties, a sentence in the description lists the
+///   properties of each alternative.
+///
+/// The object permits more arguments than the original schema. The tool itself must check its arguments.
 pub(super) fn replace(schema: &mut Value, refused: &[&str]) -> bool {
     let root = schema.clone();
     let Value::Object(fields) = schema else { return false };
@@ -32,18 +44,20 @@ pub(super) fn replace(schema: &mut Value, refused: &[&str]) -> bool {
     true
 }
 
-/// What a schema and the branches of its unions say about an object.
+/// The properties that a schema defines and requires, together with its reference, branches and alternatives.
 #[derive(Debug, Default)]
 struct Object {
-    /// The different schemas of each property.
+    /// The name and the different schemas of each property.
     properties: Vec<(String, Vec<Value>)>,
     required: Vec<String>,
-    /// A sentence for each union whose alternatives require different properties.
+    /// The sentences for the description, one for each `anyOf` or `oneOf` in which every alternative requires
+    /// further properties.
     alternatives: Vec<String>,
 }
 
 impl Object {
-    /// Reads a schema within `root`, which contains the definitions for its references.
+    /// Reads a schema. `root` is the whole schema of the tool, in which references are resolved. `depth`
+    /// counts the references, branches and alternatives around the schema.
     fn of(schema: &Value, root: &Value, depth: usize) -> Self {
         let mut object = Self::default();
         let Some(fields) = schema.as_object().filter(|_| depth <= MAX_DEPTH) else { return object };
@@ -67,6 +81,7 @@ impl Object {
         object
     }
 
+    /// Adds a schema that applies together with this one: a branch of `allOf`, or the target of a reference.
     fn add(&mut self, other: Self) {
         self.add_properties(other.properties);
         for name in other.required {
@@ -75,7 +90,8 @@ impl Object {
         self.alternatives.extend(other.alternatives);
     }
 
-    /// Adds the properties of all alternatives, and requires those that each of them requires.
+    /// Adds the alternatives of an `anyOf` or `oneOf`: the properties of all of them, the requirements that
+    /// all of them have in common, and a sentence if each of them requires further properties.
     fn add_alternatives(&mut self, alternatives: Vec<Self>) {
         let Some((first, others)) = alternatives.split_first() else { return };
         let is_common = |name: &&String| others.iter().all(|other| other.required.contains(name));
@@ -134,11 +150,14 @@ impl Object {
     }
 }
 
+/// Returns the schemas in the list of a keyword: the branches of `allOf`, or the alternatives of `anyOf` or
+/// `oneOf`.
 fn branches<'s>(fields: &'s Map<String, Value>, union: &str) -> impl Iterator<Item = &'s Value> {
     fields.get(union).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// Returns the schema that a reference within the same document points to.
+/// Returns the target of the schema's `$ref`. `None` if there is no `$ref`, or if it points outside of `root`
+/// or to nothing.
 fn referenced<'s>(fields: &Map<String, Value>, root: &'s Value) -> Option<&'s Value> {
     root.pointer(fields.get("$ref")?.as_str()?.strip_prefix('#')?)
 }
@@ -197,7 +216,7 @@ mod tests {
             "description": "Required: `version`, or `from`, or `to`.",
         });
         assert_eq!(replaced(schema, UNIONS), expected);
-        // An alternative that requires nothing leaves nothing to say.
+        // No sentence is added if an alternative requires no properties.
         let schema = json!({"anyOf": [{"required": ["a"]}, {}], "properties": {"a": {}}});
         assert_eq!(replaced(schema, UNIONS), json!({"type": "object", "properties": {"a": {}}}));
     }

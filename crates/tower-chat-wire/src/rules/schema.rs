@@ -2,10 +2,12 @@
 
 use serde_json::{Map, Value};
 
-/// The keywords whose value is a schema, a list of schemas, or a map of schemas.
+/// The keywords with a schema as their value.
 const ONE: [&str; 8] =
     ["items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"];
+/// The keywords with a list of schemas as their value.
 const SOME: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
+/// The keywords with an object of named schemas as their value.
 const NAMED: [&str; 5] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
@@ -21,11 +23,11 @@ pub(super) enum Demands {
     Other,
 }
 
-/// Adds missing fields that services require in a schema, without a change of its meaning. Returns whether
-/// a field was added.
+/// Adds fields that services require and that the schema of a tool does not have. They do not change the
+/// meaning of the schema. Returns whether a field was added.
 ///
-/// - The schema of the arguments of a tool has the type `object`: "schema must be a JSON Schema of 'type:
-///   "object"', got 'type: "None"'" (<https://github.com/i-am-bee/beeai-framework/issues/844>).
+/// - The schema itself has the type `object`: "schema must be a JSON Schema of 'type: "object"', got 'type:
+///   "None"'" (<https://github.com/i-am-bee/beeai-framework/issues/844>).
 /// - Every schema of an object has `properties`: "object schema missing properties"
 ///   (<https://github.com/github/github-mcp-server/issues/1548>).
 /// - For OpenAI, every schema of an array has `items`: "array schema missing items"
@@ -83,7 +85,7 @@ fn add_at(schema: &mut Value, demands: Demands, depth: usize) -> bool {
     has_added
 }
 
-/// Returns whether this type is the type of the schema, or one of its types.
+/// Returns whether `wanted` is the type of the schema, or one of its types.
 fn is_of(fields: &Map<String, Value>, wanted: &str) -> bool {
     match fields.get("type") {
         Some(Value::String(kind)) => kind == wanted,

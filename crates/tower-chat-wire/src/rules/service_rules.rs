@@ -147,9 +147,9 @@ pub struct MediaRule {
     pub kinds: &'static [MediaKind],
     /// The replacement of other media in the result of a tool.
     pub otherwise: Otherwise,
-    /// The maximum number of images in one message.
+    /// The maximum number of images in one message; `None` if there is no maximum.
     pub most_images: Option<usize>,
-    /// The maximum number of documents in one message.
+    /// The maximum number of documents in one message; `None` if there is no maximum.
     pub most_documents: Option<usize>,
     /// Whether each document needs a unique name, and a text in the same message.
     pub named_documents: bool,
@@ -223,7 +223,8 @@ pub(super) fn essence(media_type: &str) -> String {
     media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Returns whether a media type is in a range. The type of a URL may be a range too, such as `image/*`.
+/// Returns whether a media type is in a range. The type of media at a URL may be a range too, such as
+/// `image/*`, because the exact type is not known.
 fn is_of_type(range: &str, media_type: &str) -> bool {
     let (kind, subtype) = range.split_once('/').unwrap_or((range, "*"));
     let (found, found_subtype) = media_type.split_once('/').unwrap_or((media_type, ""));

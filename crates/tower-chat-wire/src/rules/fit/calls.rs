@@ -1,4 +1,4 @@
-//! Changes calls of tools, and adds reasoning or signatures that a service requires for calls of other
+//! Changes tool calls, and adds the reasoning or the signature that a service requires in calls of other
 //! services.
 
 use serde_json::json;
@@ -16,6 +16,8 @@ use crate::{
 };
 
 impl Fitting<'_> {
+    /// Returns the call to send, with a fitted native item, id, name and arguments. Reports each change of
+    /// the id, the name or the arguments.
     pub(super) fn call(
         &mut self,
         message: &Message,
@@ -51,7 +53,8 @@ impl Fitting<'_> {
         sent
     }
 
-    /// Returns the name to send for a tool, if it differs from the tool's own name.
+    /// Returns the name to send for a tool, or `None` if the service accepts the tool's own name. Reports the
+    /// change when a name is mapped for the first time.
     pub(super) fn name(&mut self, name: &str) -> Option<String> {
         let count = self.names.len();
         let sent = self.names.sent(name, &self.rules.tool_names)?;
@@ -62,7 +65,8 @@ impl Fitting<'_> {
         Some(sent)
     }
 
-    /// Adds the reasoning or the signature that the service requires for calls of other services.
+    /// Adds the reasoning or the signature that the service requires in an answer with calls, if the answer
+    /// has none.
     pub(super) fn complete_calls(&mut self, message: &Message, fitted_parts: &mut FittedParts) {
         if !fitted_parts.has_call {
             return;
@@ -81,7 +85,7 @@ impl Fitting<'_> {
                     self.change(message, ChangeKind::Reasoning, what);
                 }
             }
-            // The writer of Gemini's own wire adds the stand-in for a signature to the call.
+            // On Gemini's own wire, the writer of the body adds the stand-in for a signature.
             ForeignRule::Signature(signature) if self.rules.wire == BodyWire::OpenAiChat => {
                 if sign_first_call(fitted_parts, signature) {
                     let what = "the stand-in for a signature is added to a call";
@@ -93,8 +97,8 @@ impl Fitting<'_> {
     }
 }
 
-/// Returns whether the arguments of the call are JSON. Custom and hosted tools of OpenAI have other
-/// arguments.
+/// Returns whether the arguments of the call are JSON. Calls of custom tools, and calls of other types than
+/// `function_call` in Responses, have other arguments.
 fn has_json_arguments(call: &ToolCall, wire: BodyWire) -> bool {
     let Some(fields) = Fields::of_native(call.native.as_ref(), wire_name(wire)) else {
         return true;
@@ -110,13 +114,14 @@ fn has_json_arguments(call: &ToolCall, wire: BodyWire) -> bool {
     }
 }
 
-/// Returns whether the wire sends arguments as a text. The other wires send a JSON value, and send no value
-/// for empty arguments.
+/// Returns whether the wire sends arguments as a text. On the other wires, arguments are a JSON value, and
+/// the writer of the body converts blank arguments to an empty object or to no field.
 fn has_text_arguments(wire: BodyWire) -> bool {
     matches!(wire, BodyWire::OpenAiChat | BodyWire::OpenAiResponses | BodyWire::Cohere)
 }
 
-/// Returns whether the part is reasoning in this field of a message, or in a block of this type.
+/// Returns whether the part is reasoning of the wire in this field of a message, or in a block with this
+/// type.
 fn is_reasoning_in(part: &Part, field: &str, wire: BodyWire) -> bool {
     let native = match part {
         Part::Reasoning(reasoning) => reasoning.native.as_ref(),
@@ -130,7 +135,7 @@ fn is_reasoning_in(part: &Part, field: &str, wire: BodyWire) -> bool {
     }
 }
 
-/// Returns the text of reasoning, or an empty text for a native block.
+/// Returns the text of reasoning, or an empty text for any other part.
 fn text_of(part: &Part) -> &str {
     match part {
         Part::Reasoning(reasoning) => &reasoning.text,
@@ -138,8 +143,8 @@ fn text_of(part: &Part) -> &str {
     }
 }
 
-/// Returns reasoning with this text, in a block on the wire of Anthropic and in a field of the message on
-/// other wires.
+/// Creates reasoning with this text. On the wire of Anthropic, it is a block of the type `field`. On other
+/// wires, it is the field `field` of the message.
 fn placeholder(field: &str, text: &str, wire: BodyWire) -> Part {
     let mut fields = Fields::default();
     if wire == BodyWire::Anthropic {
@@ -154,8 +159,9 @@ fn placeholder(field: &str, text: &str, wire: BodyWire) -> Part {
     Part::Reasoning(reasoning)
 }
 
-/// Adds a signature to the first call of an answer in the format of Gemini's endpoint of Chat Completions,
-/// unless the call has a signature. Returns whether the signature was added.
+/// Adds a signature to the first call that the client runs, in the format of Gemini's endpoint for Chat
+/// Completions. Returns `false` if there is no such call, or if the call already has `extra_content`, which
+/// contains the signature.
 fn sign_first_call(fitted_parts: &mut FittedParts, signature: &str) -> bool {
     let first = fitted_parts.parts.iter_mut().find_map(|part| match part {
         Part::ToolCall(call) if !call.provider_executed => Some(call),

@@ -28,28 +28,34 @@ use crate::{body::BodyWire, fields::Fields, provider_calls::ids_of_assistants_pr
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Fitted {
-    /// The request to write.
+    /// The request that complies with the rules.
     pub request: ChatRequest,
     /// The names that are sent in another form. The reader of the answer maps them to their originals.
     pub names: NameMap,
-    /// The changes, including the content that is not sent.
+    /// The changes. Content that is left out counts as a change.
     pub changes: Vec<Change>,
 }
 
-/// Marks a fitted request in its extensions, and contains the rule that the writer of the body needs.
+/// Marks a fitted request in its extensions. Contains the rule for calls of other services, which the writer
+/// of the body needs.
 #[derive(Debug, Clone, Copy)]
 struct IsFitted(ForeignRule);
 
 /// Changes a request so that it complies with the rules of a service.
 ///
-/// Content that the rules allow is not changed. The sent form of a message depends only on the messages
-/// before it: its bytes are the same in each request. Media that move out of the results of a round are
-/// sent in a message of the user after the last result of the round in the request.
+/// Content that the rules allow is not changed. The sent form of a message usually depends only on the
+/// message and on the messages before it. Its bytes are then the same in each request. The exceptions are:
 ///
-/// Content that the service has refused is replaced by a sentence. The [`RefusalMarks`] in the extensions
-/// of the request identify this content.
+/// - Media that are removed from the results of a round are sent in a message of the user after the final
+///   result of the round in the request.
+/// - A provider-executed call that has no result is left out as soon as a later message shows that the
+///   service does not continue the call.
+/// - Refused content is replaced as soon as the request has a mark of the refusal.
 ///
-/// A fitted request is returned unchanged.
+/// The [`RefusalMarks`] in the extensions of the request identify content that the service has refused. A
+/// sentence replaces this content.
+///
+/// A request that is already fitted is returned unchanged, whatever the rules are.
 pub fn fit(request: &ChatRequest, rules: &ServiceRules) -> Fitted {
     if request.extensions.get::<IsFitted>().is_some() {
         return Fitted { request: request.clone(), names: NameMap::default(), changes: Vec::new() };
@@ -79,6 +85,8 @@ pub fn fit(request: &ChatRequest, rules: &ServiceRules) -> Fitted {
 
 /// Returns the changes that [`fit`] would make to stored messages.
 ///
+/// The replacement of refused content is included: the messages contain the [`RefusalMark`]s.
+///
 /// ```
 /// use tower_chat_core::{ChangeKind, Message, Messages, ToolCall};
 /// use tower_chat_wire::{body::BodyWire, rules::{ServiceRules, explain}};
@@ -94,7 +102,7 @@ pub fn explain(messages: &Messages, rules: &ServiceRules) -> Vec<Change> {
     fit(&ChatRequest::new(messages.clone()).with_extension(marks), rules).changes
 }
 
-/// Returns the request, and fits it first if it was not fitted yet.
+/// Returns the request if it is already fitted. Otherwise fits it to the rules.
 pub(crate) fn fitted(
     request: &ChatRequest,
     rules: impl FnOnce() -> ServiceRules,
@@ -106,7 +114,8 @@ pub(crate) fn fitted(
     }
 }
 
-/// Returns the rule for calls of other services, if the request was fitted.
+/// Returns the rule for calls of other services with which the request was fitted. `None` if the request is
+/// not fitted.
 pub(crate) fn foreign_rule(request: &ChatRequest) -> Option<ForeignRule> {
     request.extensions.get::<IsFitted>().map(|fitted| fitted.0)
 }
@@ -118,9 +127,10 @@ const BRIDGE: &str = "Ok.";
 /// assistant.
 const BEGINNING: &str = "[The conversation begins with the assistant.]";
 
-/// The first text of the message of the user with the media of results.
+/// The text at the beginning of the message of the user that contains the media of results.
 const BEHIND: &str = "The attachments of the results above:";
 
+/// The state of [`fit`] while it goes through the messages of a request.
 #[derive(Debug)]
 struct Fitting<'r> {
     rules: &'r ServiceRules,
@@ -129,14 +139,18 @@ struct Fitting<'r> {
     names: NameMap,
     ids: CallIds,
     changes: Vec<Change>,
-    /// The media that are sent after the results of the round.
+    /// The media that were removed from the results of the current round. They are sent in a message of the
+    /// user after these results.
     behind: Vec<Part>,
-    /// The numbers of images and documents since the last message of the assistant.
+    /// The numbers of images and documents since the latest message of the assistant that has content to
+    /// send.
     count: Count,
-    /// The sent names of the tools that the history calls.
+    /// The names, as sent, of the tools that the history calls. Empty if the service does not require
+    /// definitions of these tools.
     called: Vec<String>,
+    /// Whether the history has results of the client's tools.
     has_results: bool,
-    /// The ids of calls of the service's own tools that have no result.
+    /// The ids of the provider-executed calls that have no result and are left out.
     unanswered: HashSet<String>,
 }
 
@@ -145,9 +159,9 @@ struct Fitting<'r> {
 struct FittedParts {
     parts: Vec<Part>,
     has_changed: bool,
-    /// The media that are sent after the results of the message.
+    /// The media that were removed from the results of the message.
     behind: Vec<Part>,
-    /// The ids of the removed calls of a service's own tools.
+    /// The ids of the provider-executed calls that were removed.
     left_out: HashSet<Option<String>>,
     has_call: bool,
 }
@@ -176,6 +190,8 @@ impl<'r> Fitting<'r> {
         self.push(&message);
     }
 
+    /// Fits one message and adds it to the messages of the request. Adds two messages in its place if the
+    /// service requires that results and other content are separate.
     fn push(&mut self, message: &Arc<Message>) {
         if let Some(author) = self.other_author(message) {
             let mut renamed = Message::clone(message);
@@ -231,8 +247,8 @@ impl<'r> Fitting<'r> {
         self.finish(message, Some(fitted_parts));
     }
 
-    /// Adds a message with its own or its fitted parts, unless no part remains or the service refuses the
-    /// message as empty.
+    /// Adds a message with its fitted parts, or unchanged if no part was changed. Leaves the message out if
+    /// no part remains, or if the service refuses it as empty. `None` means that the parts need no change.
     fn finish(&mut self, message: &Arc<Message>, fitted_parts: Option<FittedParts>) {
         let parts = fitted_parts
             .as_ref()
@@ -258,7 +274,9 @@ impl<'r> Fitting<'r> {
         });
     }
 
-    /// Adds a message of the user if the service requires one as the first message.
+    /// Adds a message of the user if the service requires one at the beginning, no other message has been
+    /// added yet, and the next message is of the assistant or of a tool. `role` is the role of the next
+    /// message.
     fn begin(&mut self, role: Role) {
         let is_user = |role: Role| !matches!(role, Role::Assistant | Role::Tool);
         let is_instruction = |role: Role| matches!(role, Role::System | Role::Developer);
@@ -279,8 +297,9 @@ impl<'r> Fitting<'r> {
         }
     }
 
-    /// Adds a message of the assistant if the service requires one between results and a message of the
-    /// user.
+    /// Adds a message of the assistant if the service requires one between results and a message of the user,
+    /// the previous message is of a tool, and the next message is of the user. `role` is the role of the next
+    /// message.
     fn bridge(&mut self, role: Role) {
         let follows_results =
             self.messages.last().is_some_and(|last| last.role == Role::Tool) && role == Role::User;
@@ -292,7 +311,8 @@ impl<'r> Fitting<'r> {
         }
     }
 
-    /// Adds a message of the user with the media of the results of a round.
+    /// Adds a message of the user with the media that were removed from the results of the round, if there
+    /// are any.
     fn put_behind(&mut self) {
         if self.behind.is_empty() {
             return;
@@ -304,8 +324,8 @@ impl<'r> Fitting<'r> {
         self.messages.push(Arc::new(Message::new(Role::User, parts)));
     }
 
-    /// Returns the author to send with a message if it differs from the author of the message. The inner
-    /// `None` means no author.
+    /// Returns the author to send with a message. `None` means the author of the message itself, and
+    /// `Some(None)` means that no author is sent.
     fn other_author(&mut self, message: &Message) -> Option<Option<String>> {
         let author = message.author.as_deref()?;
         let sent = match self.rules.author_names {
@@ -358,8 +378,8 @@ fn says_something(part: &Part, message: &Message, rules: &ServiceRules) -> bool 
     }
 }
 
-/// Returns whether the wire always sends a message of the assistant with this part. Otherwise the messages
-/// of the user before and after it may be joined.
+/// Returns whether a message of the assistant with this part is certainly sent. A message of the assistant
+/// without such a part may be left out. The wire then joins the messages of the user before and after it.
 fn is_written(part: &Part, rules: &ServiceRules) -> bool {
     let is_own = |native: Option<&Native>| {
         native.is_some_and(|native| &*native.wire == wire_name(rules.wire))

@@ -1,4 +1,4 @@
-//! Changes the definitions of tools, and the tool choice.
+//! Changes the tool definitions and the tool choice of a request.
 
 use serde_json::{Value, json};
 use tower_chat_core::{Change, ChangeKind, ChatOptions, ToolChoice, ToolDefinition};
@@ -73,8 +73,9 @@ impl Fitting<'_> {
         is_replaced || is_completed
     }
 
-    /// Replaces the names of tools in a tool choice that the request has as JSON of its wire. Returns
-    /// whether a name was replaced.
+    /// Replaces tool names with the names to send, in a tool choice that is stored as JSON of the wire. Every
+    /// string in the JSON that is equal to a mapped name counts as a name. Returns whether a name was
+    /// replaced.
     fn rename_chosen(&self, choice: &mut Value) -> bool {
         let mut has_changed = false;
         match choice {
@@ -95,8 +96,8 @@ impl Fitting<'_> {
         has_changed
     }
 
-    /// Removes the tools if none may be called and the wire cannot express this choice. Returns whether the
-    /// options were changed.
+    /// Removes the tools and the tool choice if the choice is that no tool may be called and the wire is
+    /// Bedrock Converse, which cannot express this choice. Returns whether the options were changed.
     fn leave_out_tools(&mut self, options: &mut ChatOptions) -> bool {
         let may_call_none = options.tool_choice == Some(ToolChoice::None);
         if self.rules.wire != BodyWire::BedrockConverse || !may_call_none {
@@ -111,8 +112,9 @@ impl Fitting<'_> {
         true
     }
 
-    /// Adds definitions of the tools that the history calls, if the service requires definitions and the
-    /// request has none. Returns whether definitions were added.
+    /// Adds definitions of the tools that the history calls and removes the tool choice, if the service
+    /// requires definitions and the request has none. Adds a definition with the name `tool` for a history
+    /// that has results but no calls. Returns whether definitions were added.
     fn define_called(&mut self, options: &mut ChatOptions) -> bool {
         let has_blocks = !self.called.is_empty() || self.has_results;
         let is_defined = options

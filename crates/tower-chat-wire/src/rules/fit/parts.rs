@@ -15,6 +15,8 @@ use crate::rules::{
 };
 
 impl Fitting<'_> {
+    /// Fits one part of a message and adds it to the fitted parts, or leaves it out. `at_provider` contains
+    /// the ids of the provider-executed calls of the message.
     pub(super) fn part(
         &mut self,
         message: &Message,
@@ -30,7 +32,7 @@ impl Fitting<'_> {
         match part {
             Part::Text(text) => {
                 let mut native = self.native(message, text.native.as_ref(), fitted_parts);
-                // The native item may cite a removed result.
+                // The native item may contain a citation of a result that was left out.
                 if !fitted_parts.left_out.is_empty() && native.take().is_some() {
                     fitted_parts.has_changed = true;
                 }
@@ -102,7 +104,8 @@ impl Fitting<'_> {
                 .is_some_and(|id| self.unanswered.contains(&id))
     }
 
-    /// Returns the native item of a part, unless another service made the item.
+    /// Returns the native item of a part. Returns `None` and reports the change if another service made the
+    /// item.
     pub(super) fn native(
         &mut self,
         message: &Message,
@@ -136,7 +139,8 @@ impl Fitting<'_> {
         is_foreign || is_refused
     }
 
-    /// Returns the part to send for media in a message of the user, the system or the assistant.
+    /// Returns the part to send for media outside of results: the media, or a sentence if the service does
+    /// not accept them.
     fn media(&mut self, message: &Message, media: &Media, fitted_parts: &mut FittedParts) -> Part {
         let native = self.native(message, media.native.as_ref(), fitted_parts);
         let mut sent = media.clone();
@@ -169,8 +173,8 @@ pub(super) fn with_native<P>(
     part
 }
 
-/// Adds a text to a message with documents and without a text. The service accepts documents only together
-/// with a text.
+/// Adds a text to a message that has a document but no text, because the service accepts documents only
+/// together with a text.
 pub(super) fn add_text_beside(fitted_parts: &mut FittedParts) {
     let is_document = |part: &Part| matches!(part, Part::Media(media) if !media::is_image(media));
     let has_text = fitted_parts
@@ -183,8 +187,9 @@ pub(super) fn add_text_beside(fitted_parts: &mut FittedParts) {
     }
 }
 
-/// Joins the texts among the parts without their native items, because a text with a native item would be
-/// sent as a list. Returns whether the parts were changed.
+/// Joins the texts among the parts into one text, at the position of the first. Removes their native items,
+/// because a text with a native item would be sent as a list. Returns `false` and changes nothing if the
+/// parts have at most one text and this text has no native item of the wire.
 ///
 /// The texts of an answer are joined without a separator, because they may be pieces of one sentence
 /// between citations. The texts of other messages are joined with a line break.

@@ -13,6 +13,7 @@ use crate::rules::{
 };
 
 impl Fitting<'_> {
+    /// Returns the result to send. Adds media that are to be sent after the results to `fitted_parts`.
     pub(super) fn result(
         &mut self,
         message: &Message,
@@ -98,7 +99,8 @@ impl Fitting<'_> {
         sent
     }
 
-    /// Decides the position of media of a result.
+    /// Decides whether media of a result are sent in the result, are sent after the results, or are replaced
+    /// by a sentence.
     fn result_media(&mut self, media: &Media, is_text_only: bool) -> Placed {
         let rules = self.rules;
         let native = media.native.clone().filter(|native| !is_foreign(Some(native), rules));
@@ -126,10 +128,10 @@ impl Fitting<'_> {
 /// The position of media of a result.
 #[derive(Debug)]
 enum Placed {
-    /// The result. The media replace those of the result, if there are any.
+    /// In the result. Contains the media in another form, or `None` if they are sent unchanged.
     Here(Option<Media>),
-    /// A message of the user after the results.
+    /// In a message of the user after the results.
     Behind(Media),
-    /// A sentence replaces the media.
+    /// Nowhere: a sentence replaces the media.
     Sentence,
 }

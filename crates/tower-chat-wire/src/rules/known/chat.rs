@@ -240,7 +240,7 @@ fn without_reasoning_fields(rules: &mut ServiceRules) {
 fn openrouter(rules: &mut ServiceRules) {
     strict_chat(rules);
     rules.call_ids.longest = 40;
-    // It calls the services of OpenAI and of Anthropic, among others.
+    // OpenRouter calls the services of OpenAI and of Anthropic, among others.
     rules.refused_in_schemas = UNIONS_AND_VALUES;
 }
 

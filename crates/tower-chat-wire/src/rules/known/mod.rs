@@ -12,21 +12,24 @@ use crate::body::BodyWire;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct KnownService {
-    /// The name of the service. Its [provider](ServiceRules::choose) and its [issuer](ServiceRules::issuer)
-    /// have the same name.
+    /// The name of the service, and of its [provider](ServiceRules::choose). Its
+    /// [issuer](ServiceRules::issuer) has the same name, except for Claude at Vertex AI and Bedrock, where
+    /// the issuer is `anthropic`.
     pub name: &'static str,
     /// The wire of these rules. A service with several wires has an entry for each wire.
     pub wire: BodyWire,
-    /// The hosts of the service. A host also includes names that end with `.` or `-` and the host.
+    /// The hosts of the service. A host name that ends with `.` or `-` and one of these hosts belongs to the
+    /// service too.
     pub hosts: &'static [&'static str],
     /// Changes the rules of an unknown service of the wire to those of this service.
     change: fn(&mut ServiceRules),
-    /// The sources of the rules, each after the name of its field of [`ServiceRules`].
+    /// The sources of the rules, as pairs of a field of [`ServiceRules`] and the source of its value: a URL,
+    /// or a file of a package.
     pub sources: &'static [(&'static str, &'static str)],
 }
 
 impl KnownService {
-    /// Returns the rules of the service that do not depend on the model.
+    /// Returns the rules of the service before they are adapted to a model.
     pub fn rules(&self) -> ServiceRules {
         let mut rules = ServiceRules::unknown(self.wire, self.name);
         (self.change)(&mut rules);
@@ -35,7 +38,8 @@ impl KnownService {
 }
 
 impl ServiceRules {
-    /// Returns the rules of a [known](KNOWN) service on a wire that do not depend on the model.
+    /// Returns the rules of a [known](KNOWN) service on a wire before they are adapted to a model. `None` if
+    /// the service is not known on this wire.
     pub fn named(wire: BodyWire, name: &str) -> Option<Self> {
         let known = KNOWN.iter().find(|known| known.wire == wire && known.name == name);
         known.map(KnownService::rules)

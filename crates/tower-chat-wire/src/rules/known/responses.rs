@@ -49,7 +49,7 @@ fn openai_responses(rules: &mut ServiceRules) {
     rules.user_media = MediaRule::of(OPENAI_MEDIA);
 }
 
-/// Sets the rules of xAI and DeepSeek, whose results contain only text.
+/// Sets the rules of xAI and DeepSeek, which accept only text in the results of tools.
 fn text_results(rules: &mut ServiceRules) {
     unique_ids(rules);
     rules.tool_media = BEHIND;
@@ -66,7 +66,7 @@ const OPENAI_RESPONSES_SOURCES: &[(&str, &str)] = &[
     ("refused_in_schemas", OPENAI_UNIONS),
 ];
 
-/// The types of images and files that the service accepts. It does not accept audio and video.
+/// The types of images and files that OpenAI accepts. It accepts neither audio nor video.
 const OPENAI_MEDIA: &[MediaKind] = &[
     kind("image/png", Sources::Any),
     kind("image/jpeg", Sources::Any),
