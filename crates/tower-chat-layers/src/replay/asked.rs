@@ -9,19 +9,20 @@ use super::{Replay, round::Unanswered};
 /// A tool call, with the id that its result uses.
 #[derive(Debug, Clone)]
 pub(crate) struct AskedCall {
-    /// The message that contains the call, and the index among the calls of that message.
+    /// The id of the message that contains the call, and the index of the call among its calls.
     pub(crate) call_position: (MessageId, usize),
     pub(crate) call: ToolCall,
     /// The call waited for approval.
     pub(crate) needed_approval: bool,
-    /// The result must name its call by position, because it does not follow an answer that consists of
-    /// one message.
+    /// The result must name its call by position, because several messages of the answer contain calls,
+    /// or because the call belongs to an earlier round.
     pub(crate) must_be_named: bool,
 }
 
 impl Replay {
-    /// Pushes messages, and returns for each of them the open calls that its results answer, one for
-    /// each result.
+    /// Pushes messages. Returns for each message, and for each of its results, the unanswered call that
+    /// the result answers. Returns `None` for a result that answers no such call, or a call in a
+    /// message without an id.
     ///
     /// Consecutive messages of results are processed together, because results without ids can only be
     /// matched with the calls of a round from all of them.
@@ -44,7 +45,8 @@ impl Replay {
                 answered.push(found);
                 self.push(message);
                 if self.open.is_none() {
-                    // The next message answers calls from before the round.
+                    // The round is complete, so the next message can only answer calls from before the
+                    // round.
                     break;
                 }
             }
@@ -52,8 +54,8 @@ impl Replay {
         answered
     }
 
-    /// Returns the open calls that consecutive messages of results answer. Without an open round,
-    /// returns those that the first message answers.
+    /// Returns the unanswered calls that consecutive messages of results answer. Without an open round,
+    /// processes only the first message.
     pub(super) fn calls_answered_by(
         &self,
         messages: &[Arc<Message>],
@@ -78,8 +80,9 @@ impl Replay {
         messages.iter().map(asked).collect()
     }
 
-    /// Returns the calls that the results of a message answer. `found` are the matches of the results
-    /// with the calls of the open round.
+    /// Returns the calls that the results of a message answer. `found` contains the match of each
+    /// result with `round`, the calls of the open round. A result without a match may answer a call
+    /// that was left out. A call that is returned is removed from `round`.
     pub(super) fn asked_calls(
         &self,
         message: &Message,

@@ -1,9 +1,8 @@
-//! Reasoning whose call is left out of the replay.
+//! Removes the ids of reasoning and other items if a call between them is left out of the replay.
 //!
-//! OpenAI Responses links an item of reasoning by its id with the item that followed it, and refuses an
-//! input that contains only one of the two. If a call is left out, the reasoning before it and the
-//! calls after it lose their ids. The service identifies reasoning by its encrypted content, and calls
-//! by their `call_id`.
+//! OpenAI Responses links a reasoning item with the item that followed it. It recognises both by their
+//! ids, and refuses an input that contains only one of the two. It accepts items without ids: reasoning
+//! with encrypted content, and calls with their `call_id`.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -14,13 +13,17 @@ mod tests;
 
 const WIRE: &str = "openai-responses";
 
-/// Removes the ids of items that were linked with calls that are left out. `gaps` are the positions of
-/// these calls among the remaining parts.
+/// Removes the ids of items that may be linked with calls that are left out: the reasoning directly
+/// before such a call, and the items after it until the next reasoning. Without reasoning directly
+/// before the call, nothing changes. Reasoning without encrypted content is removed, because without
+/// its id it is empty.
+///
+/// `gaps` contains the number of remaining parts before each call that is left out, in ascending order.
 pub(super) fn unlink(parts: &mut Vec<Part>, gaps: &[usize]) {
     let mut broken = Vec::new();
     let mut last_gap = 0;
     for gap in gaps {
-        // The items before the last gap were processed with that gap.
+        // The items before the previous gap were processed with that gap.
         let since = parts.get(last_gap..*gap).unwrap_or_default();
         let before = since.iter().rposition(|part| !is_reasoning(part));
         let first = before.map_or(last_gap, |last| last_gap + last + 1);
@@ -45,7 +48,8 @@ fn is_reasoning(part: &Part) -> bool {
         if reasoning.native.as_ref().is_some_and(|native| &*native.wire == WIRE))
 }
 
-/// Removes the id from a part. Returns `false` if the part has no content without the id.
+/// Removes the id from a part. Returns `false` if the part must be removed, because it is reasoning
+/// without encrypted content.
 fn unlink_part(part: &mut Part) -> bool {
     match part {
         Part::Reasoning(reasoning) => {
@@ -68,7 +72,8 @@ fn unlink_part(part: &mut Part) -> bool {
     }
 }
 
-/// Removes the id from a native item of the wire, and returns its other fields.
+/// Removes the id from a native item of OpenAI Responses, and returns its other fields. Returns `None`
+/// for an item of another service, and for an item that is not a JSON object.
 fn without_id(native: &mut Native) -> Option<BTreeMap<String, RawJson>> {
     if &*native.wire != WIRE {
         return None;

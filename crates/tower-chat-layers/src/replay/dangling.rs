@@ -1,4 +1,4 @@
-//! Stored calls without a stored result.
+//! Finds stored calls without a stored result.
 
 use std::{error::Error, fmt, sync::Arc};
 
@@ -9,7 +9,7 @@ use super::{DanglingCalls, Replay, policy::Strictness, round::Unanswered};
 /// A stored call without a stored result, as a replay handles it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DanglingCall {
-    /// The run of the call, if its message has an id.
+    /// The run that stored the call, or `None` if the message of the call has no id.
     pub(crate) run: Option<RunId>,
     pub(crate) tool: String,
     pub(crate) call_id: String,
@@ -46,8 +46,8 @@ impl Error for DanglingCallError {
 }
 
 impl Replay {
-    /// Checks that the messages until now contain no dangling call, under the policy
-    /// [`DanglingCalls::Fail`].
+    /// Checks that the pushed messages contain no dangling call. Only a replay with the policy
+    /// [`DanglingCalls::Fail`] is checked.
     ///
     /// # Errors
     ///

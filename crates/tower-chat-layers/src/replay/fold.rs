@@ -73,8 +73,8 @@ impl Replay {
         }
     }
 
-    /// Adds the next message, as a part of a model's answer. Its own calls are answered after it or
-    /// never, so a lenient replay repairs from here on.
+    /// Adds the next message of a model's answer. Only later messages can answer the calls of the
+    /// answer, so a lenient replay repairs messages from the answer on.
     pub(crate) fn push_answer(&mut self, message: &Arc<Message>) {
         if self.strictness == Strictness::Lenient && message.role == Role::Assistant {
             self.close_round();
@@ -100,8 +100,8 @@ impl Replay {
             && !holds_marks
             && matches!(message.role, Role::Assistant | Role::Tool)
         {
-            // The whole content was not allowed to be stored, or the message only marks the end of its
-            // run.
+            // The message has no content, because none was allowed to be stored or because the message
+            // only marks the end of its run.
             if let Some(round) = &mut self.open {
                 if message.role == Role::Tool {
                     round.end_answer();
@@ -121,7 +121,8 @@ impl Replay {
             return;
         }
         if message.role == Role::Assistant {
-            // The results before this message may answer calls that were decided about.
+            // Results before this message may answer calls that were approved or rejected, so these
+            // results are matched before the decisions are deleted.
             self.settle();
             self.decided.clear();
         }
@@ -168,8 +169,9 @@ impl Replay {
         }
     }
 
-    /// Removes answers to approval requests from the replay. Their message's other parts follow the
-    /// results of the round. Calls in the message open no round and are removed too.
+    /// Adds a message with responses to approval requests. The responses are recorded in `decided`, and
+    /// the replay does not contain them. Calls in the message are left out too. The other parts of the
+    /// message follow the results of the open round.
     pub(super) fn push_approvals(&mut self, message: &Arc<Message>) {
         self.settle();
         let mut rest = (**message).clone();
@@ -181,7 +183,7 @@ impl Replay {
             part => asked_call(part).is_none(),
         });
         match &mut self.open {
-            // The answers belong to an earlier round.
+            // Each call of the open round has a result, so the responses belong to an earlier round.
             Some(round) if round.unanswered().is_empty() => self.close_round(),
             Some(round) => round.end_answer(),
             None => {}
@@ -213,7 +215,7 @@ impl Replay {
         }
     }
 
-    /// Removes and returns the call that a late result answers from the calls that are left out.
+    /// Removes the call that a late result answers from the calls that were left out, and returns it.
     pub(super) fn take_answered_by(&mut self, result: &ToolResult) -> Option<Arc<Unanswered>> {
         let number = self.left_out.find(result)?;
         let call = self.left_out.remove(number)?;
@@ -223,8 +225,9 @@ impl Replay {
         Some(call)
     }
 
-    /// Adds results that answer no call of the open round. They may answer a call that was left out
-    /// before. Such a call is added directly before its result.
+    /// Adds results that answer no call of the open round. If such a result answers a call that was
+    /// left out, the call is added directly before the result. Other results are orphans, and only a
+    /// lenient replay contains them.
     pub(super) fn push_late_results(&mut self, results: Vec<ToolResult>, message: &Arc<Message>) {
         let mut calls: Vec<ToolCall> = Vec::new();
         let mut ids: HashSet<Option<String>> = HashSet::new();
@@ -235,8 +238,8 @@ impl Replay {
                 Some(unanswered) => {
                     let result = unanswered.answer(result);
                     if !ids.insert(result.call_id.clone()) {
-                        // Calls of different messages may share an id, but calls of one message may
-                        // not.
+                        // The calls of one message must not share an id, so a second call with the id
+                        // begins another message.
                         ids = HashSet::from([result.call_id.clone()]);
                         self.push_round(std::mem::take(&mut calls), std::mem::take(&mut answers));
                     }
@@ -261,8 +264,8 @@ impl Replay {
         self.closed.push(Message::tool_results(results));
     }
 
-    /// Returns the messages. Results name their calls by position if the open round would otherwise
-    /// match them with its own calls.
+    /// Returns the messages, with a call position in each result that the open round would otherwise
+    /// match with a wrong call.
     pub(super) fn named(&self, messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
         if messages.is_empty() || (self.decided.is_empty() && self.left_out.is_empty()) {
             return messages.to_vec();
@@ -274,7 +277,8 @@ impl Replay {
         messages.iter().map(|message| naming.name(message)).collect()
     }
 
-    /// Names the calls in the results that were added since the last call of this method.
+    /// Adds call positions to the results of the open round that were added since the previous call of
+    /// this method.
     pub(super) fn settle(&mut self) {
         let Some(round) = self.open.as_mut().filter(|round| round.has_unnamed()) else { return };
         let unnamed = round.take_unnamed();
@@ -284,7 +288,7 @@ impl Replay {
         }
     }
 
-    /// Returns this replay, with the calls of all results in the open round named.
+    /// Returns this replay after [`settle`](Self::settle).
     pub(super) fn settled(&self) -> Cow<'_, Self> {
         if !self.open.as_ref().is_some_and(Round::has_unnamed) {
             return Cow::Borrowed(self);

@@ -1,4 +1,4 @@
-//! Calls that the replay contains as interrupted: their positions, and the messages without them.
+//! Finds and removes calls that the replay contains with a result that says that they were interrupted.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,7 +15,8 @@ use super::round::{Unanswered, drop_trailing_reasoning, has_content, interrupted
 #[derive(Debug, Clone)]
 pub(super) struct Retracted {
     pub(super) call: Arc<Unanswered>,
-    /// The call is within this number of first messages.
+    /// The number of messages of the replay when the call was retracted. The call is in one of these
+    /// messages.
     pub(super) within: usize,
 }
 
@@ -54,11 +55,12 @@ pub(super) fn first_position<'a>(
     find(output, calls.map(|call| (call, output.len()))).last().map(|(position, _)| *position)
 }
 
-/// Returns the positions of the messages that contain the calls, directly before the results that say
-/// that they were interrupted, and the ids of the calls. The last position is first. Each call has the
-/// number of messages within which it is.
+/// Returns the position of each message that contains some of the calls, and the ids of these calls.
+/// The highest position is first. The message after each of these messages contains the results that
+/// say that the calls were interrupted. `calls` contains each call with a number of messages: the call
+/// is in one of this many messages at the beginning of `output`.
 ///
-/// The function walks once from the end, and stops at the first of the calls.
+/// Walks once over the messages, from the end until all calls are found.
 fn find<'a>(
     output: &Messages,
     calls: impl Iterator<Item = (&'a Unanswered, usize)>,

@@ -7,9 +7,9 @@ use tower_chat_core::{ToolResult, pairing::UnansweredCalls};
 
 use super::round::Unanswered;
 
-/// The calls without a result. The replay leaves them out, or contains them with a result that says
-/// that they were interrupted. Late results find them by position or id. A clone shares all data with
-/// its original.
+/// Calls without a result. The replay leaves them out, or contains them with a result that says that
+/// they were interrupted. Late results find them by position or id. A clone shares all data with its
+/// original.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LeftOut {
     /// In the order in which they were left out, which is the order of their messages.
@@ -34,8 +34,8 @@ impl LeftOut {
         self.calls.insert(number, Arc::new(call));
     }
 
-    /// Returns the number of the call that a late result answers. If several calls match, it is the
-    /// first call of the last message with a matching call.
+    /// Returns the number of the call that a late result answers, or `None` if there is none. If
+    /// several calls match, returns the first matching call of the latest round with one.
     pub(super) fn find(&self, result: &ToolResult) -> Option<usize> {
         self.named.find(result).map(|(_, number)| number)
     }

@@ -8,7 +8,8 @@
 //! 2. **pairing**: every call is directly before its result; dangling calls, orphan results and
 //!    duplicates are repaired; calls that wait for approval are left out until they are answered;
 //! 3. **freshness**: results that are too old are left out with their calls ([`Freshness`]);
-//! 4. **tools**: calls that no current tool could have answered are left out ([`OutdatedCalls`]);
+//! 4. **tools**: calls of tools that are not registered any more, and calls with unreadable arguments,
+//!    are left out ([`OutdatedCalls`]);
 //! 5. **citations**: sources that were found and not cited are left out ([`Citations`]);
 //! 6. **window**: only the newest turns are sent ([`Window`]).
 //!
@@ -78,8 +79,8 @@ pub use self::{
 use self::{interrupted::Retracted, left_out::LeftOut, policy::Strictness, round::Round};
 use crate::yielding::LARGE;
 
-/// A fold over the messages of a conversation, the oldest first, whose [`view`](Self::view) is valid
-/// for every provider.
+/// A fold over the messages of a conversation, the oldest first. Its [`view`](Self::view) is valid for
+/// every provider.
 ///
 /// The fold only adds messages at the end, so it can be stored beside a history and continued. The cost
 /// of a message does not depend on the number of earlier messages.
@@ -95,9 +96,12 @@ use crate::yielding::LARGE;
 #[derive(Debug, Clone)]
 pub struct Replay {
     strictness: Strictness,
+    /// The output for all messages before the open round.
     closed: Messages,
     open: Option<Round>,
+    /// The number of pushed messages.
     pushed: usize,
+    /// The position of the next message. Each piece of a split message has a position.
     position: usize,
     /// The calls without a result.
     left_out: LeftOut,
@@ -134,7 +138,7 @@ impl Replay {
     }
 
     /// Returns the replay of a stored history. If the store has the history in memory, only the
-    /// messages since the last replay are processed. The first replay of such a history skips its
+    /// messages since the previous replay are processed. The first replay of such a history skips its
     /// well-formed prefix.
     pub(crate) fn of_history(history: &History, dangling: DanglingCalls) -> Self {
         let mut replay = Self::known_of(history, dangling);

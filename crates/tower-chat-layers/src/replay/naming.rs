@@ -24,11 +24,12 @@ type RoundSoFar<'a, 'r> = (&'a [Unanswered], usize, &'r [Arc<Message>]);
 /// The calls that were approved or rejected since the model's last answer.
 struct Decided<'a> {
     calls: Matcher<&'a str>,
-    /// The index of the first call that belongs to the open round. Calls before it were left out.
+    /// The index in `calls` of the first call that belongs to the open round. Calls before it were left
+    /// out.
     of_round: usize,
-    /// The indices of these calls in the open round.
+    /// For each call from `of_round` on, its index among the calls of the open round.
     calls_of_round: Vec<usize>,
-    /// For each call of the open round, its index among these calls, if it is one of them.
+    /// For each call of the open round, its index in `calls`, if it was approved or rejected.
     by_call: Vec<Option<usize>>,
 }
 
@@ -67,8 +68,8 @@ impl<'a> Naming<'a> {
         named.into_owned()
     }
 
-    /// Names earlier calls that were left out in results with their ids, because the open round could
-    /// match these results with its own calls without ids.
+    /// Adds a call position to each result with the id of an earlier call that was left out. Without
+    /// the position, the open round could match the result with one of its own calls that has no id.
     fn name_earlier(&mut self, message: &mut Cow<'_, Arc<Message>>) {
         let Some(round) = &mut self.round else { return };
         let mut is_late =
@@ -127,7 +128,7 @@ impl<'a> Decided<'a> {
         decided
     }
 
-    /// Adds the results of a message to the open round. A call with a result is no longer pending.
+    /// Adds the results of a message to the open round, and hides the calls that now have a result.
     fn follow(&mut self, round: &mut RoundMatcher<&'a str>, message: &Message) {
         let before = round.answers().len();
         if !round.extend(message.results().map(Target::from)) {
@@ -148,8 +149,8 @@ impl<'a> Decided<'a> {
         }
     }
 
-    /// Names the calls that were approved or rejected directly before the message, in results that
-    /// would otherwise be matched with other calls with the same ids.
+    /// Adds a call position to each result of a call that was approved or rejected. Without the
+    /// position, the result could be matched with another call with the same id.
     fn name(
         &mut self,
         message: &mut Cow<'_, Arc<Message>>,
@@ -167,8 +168,8 @@ impl<'a> Decided<'a> {
                 && (round.as_mut().is_some_and(|round| round.has_id(id))
                     || earlier.find(result).is_some());
             if is_of_other {
-                // The id identifies an earlier call. By order, the result could be matched with a
-                // decided call without an id.
+                // The id identifies another call. If the result were matched here, it could be matched
+                // by order with a decided call that has no id.
                 continue;
             }
             if let Answers::Call(call) = self.calls.answer(&*result) {

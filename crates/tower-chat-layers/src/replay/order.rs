@@ -5,8 +5,8 @@
 //!
 //! Calls and approval requests in messages with another role than assistant are left out. Only the
 //! model calls tools, and no provider accepts a call of another role. If such a call were converted to
-//! the model's own, a user could forge statements of the model. The results of these calls answer no
-//! call then.
+//! the model's own, a user could forge statements of the model. The results of these calls are then
+//! orphans.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use tower_chat_core::{
 
 /// Returns the message as one or more messages that contain either results or other parts.
 ///
-/// A message that is already in order is returned unchanged, without a copy. An empty piece contained
-/// only calls that are left out.
+/// A message that is already in order is returned unchanged, without a copy. If a piece contained only
+/// calls that are left out, it has no parts.
 pub(super) fn in_order(message: &Arc<Message>) -> Ordered {
     let stays = |part: &&Part| !is_misplaced_call(message.role, part);
     if message.role == Role::Tool || foreign_results(message).is_empty() {

@@ -1,4 +1,4 @@
-//! Messages between the replay steps, and the output of the steps.
+//! Passes messages between the replay steps, and collects the output of the final step.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -7,8 +7,8 @@ use tower_chat_core::{Message, Messages};
 use super::window::{Boundary, Window};
 
 /// A message between the steps: a message of the original sequence, or the output of a step. Original
-/// messages are borrowed, because the reference count of a message that a later step leaves out must
-/// not be changed.
+/// messages are borrowed, so that a message that a later step leaves out costs no change of its
+/// reference count.
 pub(super) type MessageRef<'a> = Cow<'a, Arc<Message>>;
 
 /// The output of the steps for a sequence of messages, the oldest first.
@@ -41,7 +41,7 @@ impl<'a> ReplayOutput<'a> {
         self.messages.push(message);
     }
 
-    /// Returns the added messages. If these are the whole original sequence, no message is copied.
+    /// Returns the added messages. If they are the whole original sequence, the sequence is shared.
     pub(super) fn finish(mut self) -> Messages {
         if self.is_original() {
             let original = self.original;

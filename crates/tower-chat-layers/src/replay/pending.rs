@@ -12,7 +12,8 @@ use super::{Replay, round::Unanswered};
 /// A call that waits for approval.
 #[derive(Debug, Clone)]
 pub(crate) struct PendingApproval {
-    /// The message that contains the call, if it has an id, and the index of the call in it.
+    /// The id of the message that contains the call, and the index of the call among its calls. `None`
+    /// if the message has no id.
     pub(crate) call_position: Option<(MessageId, usize)>,
     pub(crate) request: ApprovalRequest,
     /// The id that the result of the call uses.
@@ -23,9 +24,10 @@ pub(crate) struct PendingApproval {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PendingBatch {
     pub(crate) waiting: Vec<PendingApproval>,
-    /// The tools and ids of the calls that need no approval and have no result.
+    /// The name of the tool and the id of each call that needs no approval and has no result.
     pub(crate) returned: Vec<(String, String)>,
-    /// The caller executes a part of the batch, whether or not it has results.
+    /// The answer also contains calls that need no approval, which the caller executes. They may have
+    /// results.
     pub(crate) has_returned: bool,
 }
 
@@ -43,14 +45,13 @@ impl Replay {
         self.pending_batches().into_iter().map(|batch| batch.waiting).collect()
     }
 
-    /// Returns the batches of calls with calls that wait for approval, the oldest first, and the calls
-    /// in them that the caller executes.
+    /// Returns the batches in which at least one call waits for approval, the oldest first.
     pub(crate) fn pending_batches(&self) -> Vec<PendingBatch> {
         // The open round may contain results for calls before it.
         let mut ended = self.clone();
         ended.close_round();
         let mut calls: Vec<Arc<Unanswered>> = ended.left_out.iter().cloned().collect();
-        // The policy decides whether dangling calls of the open round are left out.
+        // Under some policies, `close_round` has added the calls of the open round to `left_out`.
         let left_out: HashSet<CallPosition> = calls.iter().map(|call| call.named_by).collect();
         let open = self.unanswered_of_open().into_iter();
         calls.extend(open.filter(|call| !left_out.contains(&call.named_by)));

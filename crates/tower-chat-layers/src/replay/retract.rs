@@ -12,9 +12,9 @@ use super::{
 };
 
 impl Replay {
-    /// Hides the interrupted calls that the open round's results or these messages answer. The view
-    /// contains each of these calls with its result after the result is pushed, also after a
-    /// [split](Self::split_open_round).
+    /// Removes from the view each call that it contains as interrupted and that a result of the open
+    /// round or of these messages answers. When that result is pushed, the view contains the call with
+    /// the result, also after a [split](Self::split_open_round).
     pub(crate) fn retract_answered_by(&mut self, messages: &[Arc<Message>]) {
         // Whether a result answers a call of the open round is only known after it is pushed. If it
         // does, a call with the same id before the round remains interrupted.
@@ -41,8 +41,8 @@ impl Replay {
         }
     }
 
-    /// Changes the messages of the complete rounds. The open round, if there is one, follows them. The
-    /// messages that `edit` returns must be in order and paired, like its input.
+    /// Changes the messages before the open round, or all messages if no round is open. The messages
+    /// that `edit` returns must be in order and paired, like its input.
     pub fn edit_closed(&mut self, edit: impl FnOnce(&Messages) -> Messages) {
         self.take_retracted_out();
         self.closed = edit(&self.closed);
@@ -56,12 +56,12 @@ impl Replay {
         }
     }
 
-    /// Splits off the part that may still change: `self` keeps the closed part. The returned replay
-    /// starts with the open round, or before it with the first call that the view contains as
-    /// interrupted and that may still be answered.
+    /// Splits off and returns the part that may still change. The returned replay starts with the first
+    /// call that the view contains as interrupted, because this call may still be answered. If there is
+    /// no such call, it starts with the open round.
     ///
-    /// The view of the first replay followed by the view of the second is the view of the whole, for
-    /// all messages that are pushed to the second.
+    /// The view of `self`, followed by the view of the returned replay, is the view of the whole
+    /// replay. This remains true when messages are pushed to the returned replay.
     #[must_use]
     pub fn split_open(&mut self) -> Self {
         self.take_retracted_out();

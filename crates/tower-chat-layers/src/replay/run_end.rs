@@ -12,8 +12,8 @@ use tower_chat_core::{
     pairing::{RUN_ENDED, is_marked_ended},
 };
 
-/// The metadata key of stored messages of results for the ids of calls whose results hooks did not
-/// allow to be stored. These calls were answered, and not interrupted.
+/// The metadata key for an array of call ids in a stored message of results. Hooks did not allow the
+/// results of these calls to be stored. The calls were answered, and not interrupted.
 const RESULTS_NOT_KEPT: &str = "results_not_kept";
 
 /// Marks a message of results from which the results of these calls were removed.
@@ -35,19 +35,19 @@ pub(crate) fn has_results_not_kept(message: &Message) -> bool {
     message.metadata.contains_key(RESULTS_NOT_KEPT)
 }
 
-/// Marks a message as the last one of its run.
+/// Marks a message as the final one of a run that ended intentionally.
 pub(crate) fn mark_ended(message: &mut Arc<Message>) {
     Arc::make_mut(message).metadata.insert(RUN_ENDED.to_owned(), Value::Bool(true));
 }
 
-/// The metadata key of the last stored message of a run for the reason of its end, if the message
-/// itself does not show the reason.
+/// The metadata key for the reason of a run's end, in the final stored message of the run. It is only
+/// used if the message itself does not show the reason.
 const ENDED_BY: &str = "ended_by";
 
 const STOP: &str = "stop";
 const ROUND_LIMIT: &str = "round_limit";
 
-/// Marks the last message of a run with the reason of its end.
+/// Marks the final message of a run with the reason of its end, if the message itself does not show it.
 pub(crate) fn mark_ended_by(message: &mut Arc<Message>, ended_by: EndedBy) {
     let name = match ended_by {
         EndedBy::Stop => STOP,
@@ -79,8 +79,8 @@ pub(crate) fn without_mark(message: &Arc<Message>) -> Arc<Message> {
     message
 }
 
-/// Returns a message without parts, for a run whose end no other stored message shows. Replays leave it
-/// out.
+/// Returns a message without parts that marks the end of a run. A run stores it if no other message of
+/// the run shows the end. Replays leave it out.
 pub(crate) fn end_marker() -> Message {
     let mut marker = Arc::new(Message::new(Role::Assistant, Vec::new()));
     mark_ended(&mut marker);
@@ -92,7 +92,8 @@ pub(crate) fn is_end_marker(message: &Message) -> bool {
     message.parts.is_empty() && is_marked_ended(message)
 }
 
-/// Returns whether a message shows that the run ended intentionally with calls without results.
+/// Returns whether a message shows that its run ended intentionally, so that its calls without results
+/// were not interrupted.
 pub(super) fn ends_with_open_calls(message: &Message) -> bool {
     is_marked_ended(message)
         || message.results().any(|result| result.ends_run)

@@ -1,4 +1,4 @@
-//! Steps 3 to 6, in order.
+//! Applies steps 3 to 6 in order.
 
 use std::{borrow::Cow, time::SystemTime};
 
@@ -144,15 +144,14 @@ impl ReplayPolicy {
         self.outdated_calls.needs_tools() && self.tool_history == ToolHistory::Replay
     }
 
-    /// Returns the compaction of citations before a run is stored, if the policy requires it at that
-    /// time.
+    /// Returns the settings of citations if uncited sources are removed before a run is stored.
     pub fn citations_at_save(&self) -> Option<&Citations> {
         self.citations.as_ref().filter(|citations| citations.time() == CompactionTime::AtSave)
     }
 
-    /// Returns the remaining messages of a sequence that is in order and paired, as [`Replay::view`]
-    /// returns it. Unchanged messages are shared. If no message is changed, the whole sequence is
-    /// shared.
+    /// Returns the messages that remain after steps 3 to 6. The input must be in order and paired, as
+    /// [`Replay::view`] returns it. Unchanged messages are shared. If no message is changed, the whole
+    /// sequence is shared.
     ///
     /// [`Replay::view`]: super::Replay::view
     pub fn apply(&self, messages: &Messages, context: &ReplayContext<'_>) -> Messages {

@@ -1,4 +1,4 @@
-//! Replays with calls and results, or only text.
+//! Removes calls and results from a replay, if they are not replayed.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -27,8 +27,8 @@ pub enum ToolHistory {
     /// Calls and results are replayed.
     #[default]
     Replay,
-    /// Only text and media are replayed. Calls and results are left out, including those of the
-    /// provider's own tools. A message without other parts is left out.
+    /// Calls, results and approvals are left out, including calls and results of the provider's own
+    /// tools. A message without other content is left out.
     Omit,
 }
 

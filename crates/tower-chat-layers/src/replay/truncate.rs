@@ -93,8 +93,8 @@ fn text_len(result: &ToolResult) -> usize {
     result.content.iter().filter_map(Part::as_text).map(str::len).sum()
 }
 
-/// Keeps `limit` bytes of text and adds the marker after them. An earlier marker is cut off, because
-/// the text is longer than the limit plus one marker.
+/// Keeps at most `limit` bytes of text and adds the marker after them. An earlier marker is cut off,
+/// because the text is longer than the limit plus one marker.
 fn cut(content: &mut Vec<Part>, limit: usize, marker: &str) {
     let mut left = limit;
     let mut is_cut = false;

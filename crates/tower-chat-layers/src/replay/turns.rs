@@ -2,11 +2,11 @@
 
 use tower_chat_core::{Message, Role, RunId, pairing::asked_call};
 
-/// Finds the beginnings of turns in messages that are given in order.
+/// Finds the beginnings of turns in the messages of a conversation.
 ///
 /// A turn begins with an input (a user, system or developer message) that follows a final answer, or
-/// that belongs to another run than the input before. Messages that were queued during a run belong to
-/// its turn. If messages have no ids, consecutive inputs belong to one turn.
+/// that belongs to another run than the previous input. Messages that were queued during a run belong
+/// to its turn. If messages have no ids, consecutive inputs belong to one turn.
 ///
 /// ```
 /// use tower_chat::{Message, replay::Turns};

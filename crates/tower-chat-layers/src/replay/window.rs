@@ -156,8 +156,9 @@ impl fmt::Debug for Window {
 pub(crate) struct Boundary {
     window: Window,
     turns: Turns,
-    /// The number of messages at the beginning that are never removed, and their cost.
+    /// The number of messages at the beginning that are never removed.
     head: usize,
+    /// The cost of these messages. All costs are in the unit of the window.
     head_cost: usize,
     pushed: usize,
     /// The turns inside the window, the oldest first.
@@ -167,6 +168,7 @@ pub(crate) struct Boundary {
 
 #[derive(Debug, Clone)]
 struct Turn {
+    /// The position of the first message of the turn.
     begin: usize,
     cost: usize,
 }

@@ -33,8 +33,9 @@ pub(super) struct WithoutCalls<G> {
 }
 
 impl<G: FnMut(&Message, usize, &ToolCall) -> bool> WithoutCalls<G> {
-    /// Creates the step. `goes` is called for each call without a result, with its message and its
-    /// index among the calls of that message.
+    /// Creates the step. `goes` returns whether a call is removed. Its arguments are a message, the
+    /// index of a call among the calls of that message, and the call. Calls that the provider executes
+    /// are not passed to `goes`.
     pub(super) fn new(goes: G) -> Self {
         Self { goes, open: Round::Whole, position: 0, going: Vec::new() }
     }

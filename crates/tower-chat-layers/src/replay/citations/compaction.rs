@@ -41,7 +41,7 @@ impl<'c, 'a> Compaction<'c, 'a> {
         self.turn.push(message);
     }
 
-    /// Passes the messages of the last turn on.
+    /// Passes the messages of the final turn on.
     pub(in crate::replay) fn finish(mut self, next: &mut impl FnMut(MessageRef<'a>)) {
         self.end_turn(next);
     }
@@ -67,7 +67,7 @@ impl<'c, 'a> Compaction<'c, 'a> {
         let mut cited = BTreeSet::new();
         let answers = self.turn.iter().filter(|message| message.role == Role::Assistant);
         for message in answers {
-            // A citation may cross the border between two texts.
+            // A citation may begin in one text part and end in the next one.
             cite(&message.text(), &mut cited);
         }
         (!cited.is_empty() || self.citations.uncited != Uncited::LeaveAlone).then_some(cited)

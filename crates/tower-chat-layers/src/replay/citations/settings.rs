@@ -61,7 +61,7 @@ pub enum Uncited {
     /// The sources are kept.
     #[default]
     LeaveAlone,
-    /// A sentence replaces the sources.
+    /// This text replaces each array of sources.
     Replace(String),
 }
 

@@ -21,7 +21,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// Reads a source with its number, if the item is one.
+    /// Returns the number and the source of an item, or `None` if the item has no number or no text as
+    /// its content.
     pub(super) fn read(item: &str, number_key: &str, content_key: &str) -> Option<(u64, Self)> {
         let number = number_of(item, number_key)?;
         let fields: Map<String, Value> = serde_json::from_str(item).ok()?;

@@ -1,4 +1,4 @@
-//! The times at which tools finished.
+//! Looks up the times at which tools finished.
 
 use std::{collections::HashMap, mem, ptr, sync::OnceLock, time::SystemTime};
 
@@ -102,9 +102,9 @@ impl FinishTimes {
         }
     }
 
-    /// Adds the times of results whose tool has no recorded time: the time at which the result was
-    /// [added](Message::time). This applies to results from the caller, from a tool loop of another
-    /// crate, and from an import.
+    /// Adds times for calls without a recorded time: the time at which the result of the call was
+    /// [added](Message::time). The results of such calls are from the caller, from a tool loop of
+    /// another crate, or from an import.
     ///
     /// The messages must be in order and paired, as [`Replay::view`](crate::replay::Replay::view)
     /// returns them.
@@ -197,11 +197,11 @@ const FEW: usize = 8;
 #[derive(Debug)]
 pub(super) struct FinishTimesWalk<'a> {
     times: &'a FinishTimes,
-    /// The index at which the calls of a message begin.
+    /// The index in `times.calls` of the first call of the most recently found message.
     at: usize,
     /// The known calls of the message of the most recent lookup.
     known: Option<KnownCalls<'a>>,
-    /// The ranks of the last message with many calls.
+    /// The ranks of the calls of the most recent message with more than [`FEW`] parts.
     ranks: Option<Ranks>,
 }
 
@@ -254,7 +254,8 @@ struct KnownCalls<'a> {
     message: MessageId,
     /// In the order of their indices.
     calls: &'a [FinishedCall],
-    /// The times by call id, if there are many calls.
+    /// For each call id, the times of its calls in order, and the latest time. Empty if the message has
+    /// at most [`FEW`] calls.
     by_id: HashMap<&'a str, (Vec<Option<SystemTime>>, Option<SystemTime>)>,
 }
 
@@ -319,7 +320,9 @@ impl OfId<'_> {
 /// The position of a call among the calls of its message with the same id.
 #[derive(Debug, Clone, Copy, Default)]
 struct Rank {
+    /// The number of calls with the same id before this call.
     before: usize,
+    /// The number of all calls with the same id.
     of: usize,
 }
 

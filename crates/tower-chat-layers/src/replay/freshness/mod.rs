@@ -168,8 +168,9 @@ impl Freshness {
         without_calls(messages, self.test(now, channel, finished))
     }
 
-    /// Returns a test for calls with stale results. The test must be called in the order of the
-    /// messages, with each call's index in its message.
+    /// Returns a test for calls with stale results. The arguments of the test are a message, the index
+    /// of a call among the calls of that message, and the call. The test is fast if it is called in the
+    /// order of the messages.
     pub(super) fn test<'a>(
         &'a self,
         now: SystemTime,

@@ -19,7 +19,8 @@ pub(in crate::replay) struct Closed {
 /// A message or results after a closed round.
 #[derive(Debug)]
 pub(in crate::replay) enum AfterRound {
-    /// Results that answer none of the round's calls, with their last message.
+    /// Results that answer none of the round's calls, and the message that contained the final one of
+    /// them.
     Leftover(Vec<ToolResult>, Arc<Message>),
     Message(Arc<Message>),
 }
@@ -129,7 +130,8 @@ struct OutputMessage {
     is_answered: bool,
 }
 
-/// Returns the output for a message of the answer, and consumes its calls from the calls of the round.
+/// Returns the output for a message of the answer. Takes the calls of the message from `calls`, the
+/// calls of the round, and adds those without a result to `unanswered`.
 fn output_message(
     message: &Arc<Message>,
     calls: &mut impl Iterator<Item = PairedCall>,
@@ -186,8 +188,8 @@ fn output_message(
     OutputMessage { message, results, is_answered }
 }
 
-/// Removes reasoning at the end of the parts, because reasoning belongs to the part after it, which was
-/// removed.
+/// Removes reasoning and native items at the end of the parts, because they belong to the part after
+/// them, which was removed.
 pub(in crate::replay) fn drop_trailing_reasoning(parts: &mut Vec<Part>) {
     while matches!(parts.last(), Some(Part::Reasoning(_) | Part::Native(_))) {
         parts.pop();

@@ -114,8 +114,8 @@ impl Round {
         self.after.get_or_insert_default().results.extend(messages);
     }
 
-    /// Returns whether the results, in the order of their arrival, answer all calls of the only
-    /// message.
+    /// Returns whether the round has one message of calls, and one result for each call, in order. The
+    /// calls of these results may not be [named](Self::take_unnamed) yet.
     pub(in crate::replay) fn may_be_answered_in_order(&self) -> bool {
         self.after.as_ref().is_some_and(|after| {
             after.in_order.is_complete(&self.message)
@@ -156,8 +156,9 @@ impl Round {
         self.results().iter().flat_map(|message| forgotten_ids(message)).collect()
     }
 
-    /// Leaves out the answered calls that `goes` selects, with their results. Other calls are kept,
-    /// because later messages may answer them.
+    /// Leaves out the answered calls that `goes` selects, with their results. Calls without a result
+    /// are kept, because later messages may answer them. The arguments of `goes` are a message, the
+    /// index of a call among the calls of that message, and the call.
     pub(in crate::replay) fn hide_answered(
         &mut self,
         mut goes: impl FnMut(&Message, usize, &ToolCall) -> bool,

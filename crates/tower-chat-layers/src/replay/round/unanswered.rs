@@ -1,4 +1,4 @@
-//! A call of a round, with the ids by which results refer to it.
+//! Describes a call of a round with the ids by which results refer to it.
 
 use tower_chat_core::{
     ApprovalRequest, CallPosition, MessageId, Part, ToolCall, ToolResult, pairing::Candidate,
@@ -7,9 +7,11 @@ use tower_chat_core::{
 /// A call without a result.
 #[derive(Debug, Clone)]
 pub(in crate::replay) struct Unanswered {
-    /// The position of the first message of its answer, which is the same for all calls of a batch.
+    /// The position of the first message with a call in the answer. It is the same for all calls of the
+    /// answer.
     pub(in crate::replay) position: usize,
-    /// The message that contains the call, and the index of the call in it.
+    /// The id of the message that contains the call, and the index of the call among its calls. `None`
+    /// if the message has no id.
     pub(in crate::replay) call_position: Option<(MessageId, usize)>,
     /// The position by which results name the call, also if its message has no id.
     pub(in crate::replay) named_by: CallPosition,
