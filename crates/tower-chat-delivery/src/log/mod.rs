@@ -5,6 +5,7 @@ mod memory;
 mod options;
 mod position;
 pub(crate) mod record;
+mod shared;
 
 use std::{fmt, sync::Arc, time::Duration, time::SystemTime};
 

@@ -35,7 +35,8 @@ use crate::{DeliveryError, RunEnd, RunKey, RunState, UpdateLogError, UpdatePosit
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum RunEvent {
-    /// An update of the response. A message replaces an earlier message with the same id.
+    /// An update of the response. A message replaces all messages that the reader has received with
+    /// the same or a later index in the run.
     ///
     /// The [`Finish`](tower_chat_layers::Finish) of a run in another process contains neither the
     /// changes of the last request nor the answer of a recovered run.
@@ -47,6 +48,9 @@ pub enum RunEvent {
     },
     /// A later attempt continues the run, because the process of the run died. The text of the
     /// unfinished message begins anew. Complete messages stay, and are not sent again.
+    ///
+    /// A run whose messages are stored at its end (per-run mode) begins anew as a whole. Its new
+    /// messages replace those of the earlier attempt; the history has the final ones.
     Restarted {
         /// The position.
         position: UpdatePosition,

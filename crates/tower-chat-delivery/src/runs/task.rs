@@ -273,14 +273,20 @@ impl<'t> Progress<'t> {
         }
     }
 
-    /// Returns whether an earlier attempt has sent the same message. The time is not compared,
-    /// because the results of a tool that has finished are added again by the next attempt.
-    fn is_repeated(&self, message: &Message) -> bool {
-        let sent = message.id.and_then(|id| self.earlier.get(&id));
-        sent.is_some_and(|sent| {
+    /// Returns whether an earlier attempt has sent the same message. From the first message that
+    /// differs on, all messages are sent again, because readers then discard the later ones.
+    ///
+    /// The time is not compared: the next attempt adds the results of a tool that has finished again.
+    fn is_repeated(&mut self, message: &Message) -> bool {
+        let Some(id) = message.id else { return false };
+        let is_repeated = self.earlier.get(&id).is_some_and(|sent| {
             (sent.role, &sent.parts, &sent.author, &sent.metadata)
                 == (message.role, &message.parts, &message.author, &message.metadata)
-        })
+        });
+        if !is_repeated {
+            self.earlier.clear();
+        }
+        is_repeated
     }
 
     fn push(&mut self, update: LoggedUpdate) {

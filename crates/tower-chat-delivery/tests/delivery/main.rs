@@ -4,6 +4,7 @@
 
 mod batches;
 mod faulty_log;
+mod histories;
 mod kills;
 mod limits;
 mod readers;

@@ -25,7 +25,16 @@ impl Server {
         store: MemoryStore,
         mode: PersistenceMode,
     ) -> Self {
-        let model = ScriptedModel::new(steps);
+        Self::over(ScriptedModel::new(steps), runs, store, mode)
+    }
+
+    /// A server over a model that several servers may share.
+    pub(crate) fn over(
+        model: ScriptedModel,
+        runs: DetachedRuns,
+        store: MemoryStore,
+        mode: PersistenceMode,
+    ) -> Self {
         let lookup = ToolDefinition::new("lookup", "Looks up.", serde_json::json!({}));
         let pipeline = ChatPipeline::builder(model.clone())
             .tools(Tools::new().with(tool_fn(lookup, |_| async { Ok("Rain.") })))

@@ -1,0 +1,127 @@
+//! A client of a run, and the rules for the events that it receives.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tower_chat::{ChatUpdate, Message, MessageId, PersistenceMode, Role};
+use tower_chat_delivery::{RunEnd, RunEvent, UpdatePosition};
+
+/// What a client has received over all its connections. Its rules use the contents of the updates:
+/// each delta contains its index in its message.
+#[derive(Debug, Default)]
+pub(crate) struct Client {
+    /// The position of the last event.
+    pub(crate) after: Option<UpdatePosition>,
+    /// The end of the run, if the client has received one.
+    pub(crate) end: Option<RunEnd>,
+    /// The last message of each id.
+    messages: BTreeMap<MessageId, Arc<Message>>,
+    /// The deltas of the unfinished message.
+    unfinished: String,
+    deltas: usize,
+    attempt: u32,
+    is_finished: bool,
+}
+
+impl Client {
+    pub(crate) fn receive(&mut self, event: RunEvent) -> Result<(), String> {
+        if self.is_finished && !matches!(event, RunEvent::Ended(RunEnd::Completed)) {
+            return Err(format!("{event:?} follows the end of the response"));
+        }
+        match event {
+            RunEvent::Update { position, update } => {
+                self.move_to(position)?;
+                self.attempt = self.attempt.max(1);
+                if position.attempt != self.attempt {
+                    return Err(format!("{position} in attempt {}", self.attempt));
+                }
+                self.update(update)
+            }
+            RunEvent::Restarted { position, attempt } => {
+                self.move_to(position)?;
+                self.attempt = attempt;
+                self.unfinished.clear();
+                self.deltas = 0;
+                Ok(())
+            }
+            RunEvent::Ended(end) => {
+                if end == RunEnd::Completed && !self.is_finished {
+                    return Err("the run is complete without the end of its response".to_owned());
+                }
+                self.end = Some(end);
+                Ok(())
+            }
+            other => Err(format!("an unknown event: {other:?}")),
+        }
+    }
+
+    fn move_to(&mut self, position: UpdatePosition) -> Result<(), String> {
+        if self.after.is_some_and(|after| position <= after) {
+            return Err(format!("{position} follows {:?}", self.after));
+        }
+        self.after = Some(position);
+        Ok(())
+    }
+
+    fn update(&mut self, update: ChatUpdate) -> Result<(), String> {
+        match update {
+            ChatUpdate::TextDelta(text) => {
+                if text.trim() != self.deltas.to_string() {
+                    return Err(format!("delta {} instead of {}", text.trim(), self.deltas));
+                }
+                self.deltas += 1;
+                self.unfinished += &text;
+                Ok(())
+            }
+            ChatUpdate::Message(message) => {
+                let id = message.id.ok_or("a message without an id")?;
+                let has_text = message.role == Role::Assistant && !message.text().is_empty();
+                // An earlier attempt may have stored a message whose deltas were never sent.
+                let is_whole = self.attempt > 1 && self.deltas == 0;
+                if has_text && !is_whole && message.text() != self.unfinished {
+                    return Err(format!("message {id} differs from its deltas"));
+                }
+                self.unfinished.clear();
+                self.deltas = 0;
+                let before = self.messages.get(&id);
+                if before.is_some_and(|before| before.parts == message.parts) {
+                    return Err(format!("message {id} is sent twice"));
+                }
+                self.messages.retain(|other, _| *other < id);
+                self.messages.insert(id, message);
+                Ok(())
+            }
+            ChatUpdate::Finish(_) => {
+                self.is_finished = true;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that a client of a completed run has exactly the messages of the history. A run that
+    /// began anew may have stored less.
+    pub(crate) fn check(
+        &self,
+        stored: &BTreeMap<MessageId, String>,
+        mode: PersistenceMode,
+    ) -> Result<(), String> {
+        if self.end != Some(RunEnd::Completed) {
+            return Err(format!("the end of the run is {:?}", self.end));
+        }
+        let texts = self.messages.iter().map(|(id, message)| (*id, text_of(message)));
+        let mut received: BTreeMap<MessageId, String> = texts.collect();
+        if self.attempt > 1 && mode == PersistenceMode::PerRun {
+            received.retain(|id, _| stored.contains_key(id));
+        }
+        if received != *stored {
+            return Err(format!("received {received:?}, and stored are {stored:?}"));
+        }
+        Ok(())
+    }
+}
+
+/// The text of a message, or the results of a tool.
+pub(crate) fn text_of(message: &Message) -> String {
+    let results: String = message.results().map(|result| result.text()).collect();
+    message.text() + &results
+}

@@ -1,0 +1,72 @@
+//! Generated histories: readers disconnect and reconnect, runs are stopped, processes die, and slow
+//! readers fall behind. Every reader receives each update once and in order, and the end only after
+//! the last update.
+//!
+//! `TOWER_CHAT_SEED`, `TOWER_CHAT_CASES` and `TOWER_CHAT_CASE` select the cases.
+
+mod case;
+mod client;
+mod planted;
+
+use std::sync::Arc;
+
+use tower_chat_delivery::{
+    MemoryUpdateLog, SqliteUpdateLog, UpdateLog, UpdateLogOptions, contract::ManualClock,
+};
+
+use self::{
+    case::Case,
+    planted::{Fault, PlantedLog},
+};
+
+/// The number of a variable of the environment.
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Runs generated cases, by default this number of them, each with a log that `open` opens.
+fn check(cases: u64, mut open: impl FnMut(UpdateLogOptions) -> Arc<dyn UpdateLog>) {
+    let seed = variable("TOWER_CHAT_SEED").unwrap_or(1);
+    let selected = variable("TOWER_CHAT_CASE");
+    let count = variable("TOWER_CHAT_CASES").unwrap_or(cases);
+    let numbers = selected.map_or(0..count, |case| case..case + 1);
+    for number in numbers {
+        let clock = ManualClock::new();
+        let log = open(UpdateLogOptions::default().with_clock(clock.clock()));
+        if let Err(fault) = Case::new(seed, number, log, clock).run() {
+            panic!("TOWER_CHAT_SEED={seed} TOWER_CHAT_CASE={number}: {fault}");
+        }
+    }
+}
+
+#[test]
+fn readers_of_a_log_in_memory_receive_each_update_once() {
+    check(150, |options| Arc::new(MemoryUpdateLog::with_options(options)));
+}
+
+#[test]
+fn readers_of_a_log_in_a_file_receive_each_update_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut number = 0;
+    check(40, |options| {
+        number += 1;
+        let path = folder.path().join(format!("{number}.db"));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        Arc::new(runtime.block_on(SqliteUpdateLog::open_with(path, options)).unwrap())
+    });
+}
+
+/// A check that cannot fail finds no fault.
+#[test]
+fn planted_faults_are_found() {
+    for fault in [Fault::Lost, Fault::Doubled, Fault::EarlyEnd] {
+        let is_found = (0..50).any(|number| {
+            let clock = ManualClock::new();
+            let options = UpdateLogOptions::default().with_clock(clock.clock());
+            let log = MemoryUpdateLog::with_options(options);
+            let planted = PlantedLog::new(log, fault);
+            Case::new(7, number, Arc::new(planted), clock).run().is_err()
+        });
+        assert!(is_found, "{fault:?} is not found");
+    }
+}

@@ -1,0 +1,110 @@
+//! A log with a fault.
+
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use tower_chat_delivery::{
+    Erase, MemoryUpdateLog, Renewed, RunEnd, RunKey, RunState, StoredUpdate, UpdateLog,
+    UpdateLogError, UpdatePage, UpdatePosition,
+};
+
+/// A fault of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// A page lacks an update between two others.
+    Lost,
+    /// A page has an update twice.
+    Doubled,
+    /// A page reports that a run has ended that is in progress.
+    EarlyEnd,
+}
+
+/// A log in memory of which every third page has a fault.
+#[derive(Debug)]
+pub(crate) struct PlantedLog {
+    log: MemoryUpdateLog,
+    fault: Fault,
+    reads: AtomicUsize,
+}
+
+impl PlantedLog {
+    pub(crate) fn new(log: MemoryUpdateLog, fault: Fault) -> Self {
+        Self { log, fault, reads: AtomicUsize::new(0) }
+    }
+}
+
+#[async_trait]
+impl UpdateLog for PlantedLog {
+    async fn begin(
+        &self,
+        run: &RunKey,
+        attempt: u32,
+        lease: Duration,
+    ) -> Result<(), UpdateLogError> {
+        self.log.begin(run, attempt, lease).await
+    }
+
+    async fn append(
+        &self,
+        run: &RunKey,
+        first: UpdatePosition,
+        updates: &[StoredUpdate],
+    ) -> Result<(), UpdateLogError> {
+        self.log.append(run, first, updates).await
+    }
+
+    async fn renew(
+        &self,
+        run: &RunKey,
+        attempt: u32,
+        lease: Duration,
+    ) -> Result<Renewed, UpdateLogError> {
+        self.log.renew(run, attempt, lease).await
+    }
+
+    async fn read(
+        &self,
+        run: &RunKey,
+        after: UpdatePosition,
+        limit: usize,
+    ) -> Result<UpdatePage, UpdateLogError> {
+        let mut page = self.log.read(run, after, limit).await?;
+        let is_faulty = limit > 0 && self.reads.fetch_add(1, Ordering::Relaxed) % 3 == 2;
+        match self.fault {
+            Fault::Lost if is_faulty && page.updates.len() > 2 => {
+                page.updates.remove(1);
+            }
+            Fault::Doubled if is_faulty && page.updates.len() > 1 => {
+                let doubled = page.updates[0].clone();
+                page.updates.insert(1, doubled);
+            }
+            Fault::EarlyEnd if is_faulty && matches!(page.state, RunState::Open { .. }) => {
+                let attempt = page.state.attempt();
+                page.updates.clear();
+                page.state = RunState::Closed { attempt, end: RunEnd::Completed };
+            }
+            Fault::Lost | Fault::Doubled | Fault::EarlyEnd => {}
+        }
+        Ok(page)
+    }
+
+    async fn close(
+        &self,
+        run: &RunKey,
+        attempt: u32,
+        end: RunEnd,
+    ) -> Result<RunState, UpdateLogError> {
+        self.log.close(run, attempt, end).await
+    }
+
+    async fn request_stop(&self, run: &RunKey) -> Result<RunState, UpdateLogError> {
+        self.log.request_stop(run).await
+    }
+
+    async fn erase(&self, what: Erase<'_>) -> Result<u64, UpdateLogError> {
+        self.log.erase(what).await
+    }
+}
