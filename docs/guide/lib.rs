@@ -31,6 +31,7 @@ chapters! {
     structured = "structured.md",
     mcp = "mcp.md",
     endpoint = "endpoint.md",
+    reconnecting = "reconnecting.md",
     testing = "testing.md",
     importing = "importing.md",
     migrating = "migrating.md",

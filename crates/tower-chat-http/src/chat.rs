@@ -20,6 +20,7 @@ use crate::{
     conversation::{Asked, CONVERSATION_HEADER, id_in_body, single_header},
     models::{self, as_json},
     new_messages::new_messages,
+    runs::with_run,
     streamed,
 };
 
@@ -57,7 +58,7 @@ pub(crate) async fn complete(
     let is_streamed = request.options.stream;
     let upstream = endpoint.upstream;
     let failed = |error| Refusal::of_error(&error, |error| upstream(error));
-    let (response, completion) = match recognised {
+    let (response, completion, run) = match recognised {
         Recognised::New(new) => {
             request.messages = new;
             request.extensions = parts.extensions;
@@ -67,13 +68,13 @@ pub(crate) async fn complete(
             let run = RunId::new();
             let completion = Completion::of_run(run).asked_by(&request.options);
             let request = request.in_run(Conversation { key: key.clone(), run });
-            (endpoint.stack.oneshot(request).await.map_err(failed)?, completion)
+            (endpoint.stack.oneshot(request).await.map_err(failed)?, completion, Some(run))
         }
         Recognised::LastAnswer => {
             let run = history.messages.last().and_then(|message| Some(message.id?.run));
             let completion = Completion::of_run(run.unwrap_or_else(RunId::new));
             let completion = completion.asked_by(&request.options);
-            (last_answer(&history.messages, run), completion)
+            (last_answer(&history.messages, run), completion, run)
         }
     };
     let response = if is_streamed {
@@ -82,7 +83,7 @@ pub(crate) async fn complete(
         let answer = response.collect().await.map_err(failed)?;
         as_json(StatusCode::OK, &completion.body(&answer))
     };
-    Ok(with_conversation(response, &key))
+    Ok(with_run(with_conversation(response, &key), run))
 }
 
 /// The body size in bytes from which one pass over a request takes a large part of a millisecond.

@@ -7,6 +7,7 @@ use axum::{
     routing::{get, post},
 };
 use tower::{Service, ServiceExt, util::BoxCloneSyncService};
+use tower_chat_delivery::DetachedRuns;
 use tower_chat_layers::{
     BoxError, ChatRequest, ChatResponse, ConversationKey, store::HistoryStore,
 };
@@ -17,6 +18,7 @@ use crate::{
     limits::RequestLimits,
     models,
     refusal::Refusal,
+    runs,
 };
 
 /// A stack as an HTTP endpoint. The documentation of the [crate](crate) describes the requests.
@@ -28,6 +30,7 @@ pub struct ChatEndpoint {
     pub(crate) upstream: Arc<UpstreamRule>,
     pub(crate) models: Arc<[String]>,
     pub(crate) limits: RequestLimits,
+    pub(crate) runs: Option<DetachedRuns>,
 }
 
 type KeyRule = dyn Fn(&Asked<'_>) -> Result<ConversationKey, Refusal> + Send + Sync;
@@ -53,6 +56,7 @@ impl ChatEndpoint {
             upstream: Arc::new(|_| None),
             models: Arc::default(),
             limits: RequestLimits::default(),
+            runs: None,
         }
     }
 
@@ -117,15 +121,42 @@ impl ChatEndpoint {
         self
     }
 
+    /// Adds the routes of runs that continue when their client disconnects. The stack must contain the
+    /// same layer.
+    ///
+    /// ```
+    /// use tower::Layer;
+    /// use tower_chat::{ChatPipeline, MemoryStore};
+    /// use tower_chat_delivery::{DetachedRuns, MemoryUpdateLog};
+    /// use tower_chat_http::ChatEndpoint;
+    ///
+    /// fn endpoint(pipeline: ChatPipeline, store: MemoryStore) -> ChatEndpoint {
+    ///     let runs = DetachedRuns::new(MemoryUpdateLog::new());
+    ///     ChatEndpoint::new(runs.layer(pipeline), store).with_runs(runs)
+    /// }
+    /// ```
+    #[must_use]
+    pub fn with_runs(mut self, runs: DetachedRuns) -> Self {
+        self.runs = Some(runs);
+        self
+    }
+
     /// Returns the routes, which a host serves or merges into another router.
     /// [`RequestLimits::max_body_bytes`] limits the bodies; axum's `DefaultBodyLimit` has no effect on
     /// them.
     pub fn into_router(self) -> Router {
-        Router::new()
+        let mut router = Router::new()
             .route("/v1/chat/completions", post(chat::complete))
             .route("/v1/models", get(models::list))
-            .route("/v1/models/{*model}", get(models::one))
-            .with_state(self)
+            .route("/v1/models/{*model}", get(models::one));
+        if self.runs.is_some() {
+            const RUN: &str = "/v1/conversations/{conversation}/runs/{run}";
+            router = router
+                .route(RUN, get(runs::state))
+                .route(&format!("{RUN}/events"), get(runs::events))
+                .route(&format!("{RUN}/stop"), post(runs::stop));
+        }
+        router.with_state(self)
     }
 }
 

@@ -4,7 +4,8 @@
 //! OpenAI's SDKs can use the endpoint. The conversations are stored in the stack's store:
 //!
 //! - `POST /v1/chat/completions`, whole and streamed (server-sent events up to `[DONE]`);
-//! - `GET /v1/models` and `GET /v1/models/{model}`.
+//! - `GET /v1/models` and `GET /v1/models/{model}`;
+//! - with [`ChatEndpoint::with_runs`], the events, the state and the stop of a run.
 //!
 //! ```no_run
 //! # async fn run<S>(stack: S, store: tower_chat::MemoryStore) -> std::io::Result<()>
@@ -83,10 +84,29 @@
 //!
 //! # Disconnects and shutdown
 //!
-//! When a client disconnects, its run is dropped, and the stack's persistence mode determines what is
-//! stored. To shut down, give a signal to axum's `with_graceful_shutdown`, and close the store after the
+//! When a client disconnects, its run is dropped, unless the endpoint has
+//! [runs](ChatEndpoint::with_runs) that continue. The stack's persistence mode determines what is stored. To shut down, give a signal to axum's `with_graceful_shutdown`, and close the store after the
 //! server has ended; in-flight runs then finish. A client that sends half a request, or does not read
 //! its response, keeps the server from ending, so the host should limit this time.
+//!
+//! # Runs that continue without their client
+//!
+//! With [`ChatEndpoint::with_runs`], a run continues when its client disconnects. The response of a
+//! completion has the run id in the header `x-run-id`. The paths below name the conversation and the run;
+//! the scope is that of the request, so that a client reaches only runs of its own scope.
+//!
+//! - `GET /v1/conversations/{conversation}/runs/{run}/events` streams the run from its beginning, as
+//!   server-sent events. `text` has the next text of the message (`{"text": ...}`). `message` has the
+//!   complete text of a message, in place of its deltas (`{"index": ..., "text": ...}`); it replaces all
+//!   messages with the same or a later index. After `restarted`, the text of the unfinished message begins
+//!   anew. `end` is the last event (`{"end": "completed" | "failed" | "interrupted"}`). Each event before it
+//!   has an id. A request with the header `Last-Event-ID`, which a browser's `EventSource` sends when it
+//!   reconnects, or with the query `after`, continues after that event.
+//! - `POST /v1/conversations/{conversation}/runs/{run}/stop` stops the run; the answer so far is stored.
+//! - `GET /v1/conversations/{conversation}/runs/{run}` returns the `state` of the run: `in_progress`,
+//!   `stopping`, or its end.
+//!
+//! The status is 404 if the run is unknown, or if its events have expired.
 //!
 //! # Not supported
 //!
@@ -100,6 +120,7 @@ mod limits;
 mod models;
 mod new_messages;
 mod refusal;
+mod runs;
 mod streamed;
 
 pub use self::{
@@ -107,4 +128,5 @@ pub use self::{
     endpoint::ChatEndpoint,
     limits::{RequestLimits, RequestOverLimit},
     refusal::Refusal,
+    runs::RUN_HEADER,
 };

@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
 use serde_json::{Value, json};
 use tower::{load_shed::error::Overloaded, timeout::error::Elapsed};
+use tower_chat_delivery::DeliveryError;
 use tower_chat_layers::{
     BoxError, DeadlineExceeded, PersistenceError, ToolLoopError, idle_timeout::IdleTimeoutExceeded,
     is_verdict, store::StoreError, validate::InvalidRequest,
@@ -198,6 +199,9 @@ impl Refusal {
             }
             Some(_) | None => {}
         }
+        if let Some(error) = error.downcast_ref::<DeliveryError>() {
+            return Self::of_delivery(error);
+        }
         if error.is::<DeadlineExceeded>()
             || error.is::<IdleTimeoutExceeded>()
             || error.is::<Elapsed>()
@@ -210,6 +214,28 @@ impl Refusal {
             return Some(Self::new(StatusCode::SERVICE_UNAVAILABLE, message));
         }
         None
+    }
+
+    /// Converts an error of a run in a task of its own. Returns `None` for the error of the run itself,
+    /// which is the source, and for an unknown run.
+    pub(crate) fn of_delivery(error: &DeliveryError) -> Option<Self> {
+        match error {
+            DeliveryError::TooManyRuns { .. } => {
+                let message = "the server is overloaded: send the request again later";
+                Some(Self::new(StatusCode::SERVICE_UNAVAILABLE, message))
+            }
+            DeliveryError::Interrupted { .. } => {
+                let message = "the answer was interrupted: send the request again";
+                let refusal = Self::new(StatusCode::SERVICE_UNAVAILABLE, message);
+                Some(refusal.with_code("interrupted"))
+            }
+            DeliveryError::Log(error) => {
+                let source = error as &dyn Error;
+                tracing::error!(error = source, "a request failed: the update log failed");
+                Some(Self::of_storage(error.is_retryable()))
+            }
+            _ => None,
+        }
     }
 
     fn of_persistence(error: &PersistenceError) -> Self {

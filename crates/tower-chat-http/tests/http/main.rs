@@ -5,4 +5,5 @@
 mod endpoint;
 mod examples;
 mod packages;
+mod runs;
 mod support;

@@ -1,0 +1,171 @@
+//! The handlers of runs: their events, their state, and their stop.
+
+use std::convert::Infallible;
+
+use axum::{
+    extract::{Path, Request, State},
+    response::{
+        IntoResponse, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+};
+use futures_util::{StreamExt, stream};
+use http::{HeaderValue, StatusCode};
+use serde_json::{Value, json};
+use tower_chat_delivery::{
+    DeliveryError, DetachedRuns, RunEnd, RunEvent, RunKey, RunReader, RunState, UpdatePosition,
+};
+use tower_chat_layers::{ChatUpdate, Role, RunId};
+
+use crate::{
+    ChatEndpoint, Refusal,
+    conversation::{Asked, single_header},
+    models::as_json,
+};
+
+/// The header with the run id of a response.
+///
+/// ```
+/// assert_eq!(tower_chat_http::RUN_HEADER, "x-run-id");
+/// ```
+pub const RUN_HEADER: &str = "x-run-id";
+
+/// The names of the conversation and the run in the path of a request.
+type Names = Path<(String, String)>;
+
+pub(crate) async fn events(
+    State(endpoint): State<ChatEndpoint>,
+    Path(names): Names,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let (runs, run) = run_of(&endpoint, &names, &request)?;
+    let reader = runs.attach(&run, after(&request)?).await.map_err(|error| refused(&error))?;
+    let events =
+        stream::unfold(reader, next).filter_map(|event| async { event.map(Ok::<_, Infallible>) });
+    Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
+}
+
+pub(crate) async fn state(
+    State(endpoint): State<ChatEndpoint>,
+    Path(names): Names,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let (runs, run) = run_of(&endpoint, &names, &request)?;
+    let state = runs.state(&run).await.map_err(|error| refused(&error))?;
+    state_response(&run, &state)
+}
+
+pub(crate) async fn stop(
+    State(endpoint): State<ChatEndpoint>,
+    Path(names): Names,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let (runs, run) = run_of(&endpoint, &names, &request)?;
+    let state = runs.stop(&run).await.map_err(|error| refused(&error))?;
+    state_response(&run, &state)
+}
+
+/// Adds the id of a run to a response.
+pub(crate) fn with_run(mut response: Response, run: Option<RunId>) -> Response {
+    if let Some(id) = run.and_then(|run| HeaderValue::from_str(&run.to_string()).ok()) {
+        response.headers_mut().insert(RUN_HEADER, id);
+    }
+    response
+}
+
+/// Returns the run of a request, in the scope of the request.
+fn run_of<'e>(
+    endpoint: &'e ChatEndpoint,
+    (conversation, run): &(String, String),
+    request: &Request,
+) -> Result<(&'e DetachedRuns, RunKey), Refusal> {
+    let asked = Asked {
+        headers: request.headers(),
+        extensions: request.extensions(),
+        conversation: Some(conversation),
+    };
+    let key = (endpoint.key)(&asked)?;
+    let runs = endpoint.runs.as_ref().ok_or_else(unknown_run)?;
+    let run = run.parse().map_err(|_| unknown_run())?;
+    Ok((runs, RunKey::new(key, run)))
+}
+
+/// Returns the position of the last event that the client has received: from the header that browsers
+/// send when they reconnect, or else from the query.
+fn after(request: &Request) -> Result<UpdatePosition, Refusal> {
+    let header = single_header(request.headers(), "last-event-id")?;
+    let mut query = request.uri().query().unwrap_or_default().split('&');
+    let queried = query.find_map(|field| field.strip_prefix("after="));
+    match header.or(queried).filter(|position| !position.is_empty()) {
+        None => Ok(UpdatePosition::START),
+        Some(position) => position.parse().map_err(|error| {
+            Refusal::bad_request(format!("{error}")).with_code("invalid_position")
+        }),
+    }
+}
+
+/// Returns the next event for the client. `Some(None)` is an event that clients do not receive.
+async fn next(mut reader: RunReader) -> Option<(Option<Event>, RunReader)> {
+    // After an error the stream ends without an end of the run, and the client reconnects.
+    let event = reader.next().await?.ok()?;
+    let event = match event {
+        RunEvent::Update { position, update } => {
+            data_of(&update).map(|(name, data)| positioned(name, position, &data))
+        }
+        RunEvent::Restarted { position, attempt } => {
+            Some(positioned("restarted", position, &json!({"attempt": attempt})))
+        }
+        RunEvent::Ended(end) => {
+            let data = json!({"end": name_of(&end)});
+            Some(Event::default().event("end").data(data.to_string()))
+        }
+        _ => None,
+    };
+    Some((event, reader))
+}
+
+fn positioned(name: &str, position: UpdatePosition, data: &Value) -> Event {
+    Event::default().event(name).id(position.to_string()).data(data.to_string())
+}
+
+/// Returns the name and the data of an update. Clients receive the text of the model, and neither its
+/// reasoning nor the calls and results of tools.
+fn data_of(update: &ChatUpdate) -> Option<(&'static str, Value)> {
+    match update {
+        ChatUpdate::TextDelta(text) => Some(("text", json!({"text": text}))),
+        ChatUpdate::Message(message) if message.role == Role::Assistant => {
+            let text = message.text();
+            let index = message.id.map(|id| id.index);
+            (!text.is_empty()).then(|| ("message", json!({"index": index, "text": text})))
+        }
+        _ => None,
+    }
+}
+
+fn name_of(end: &RunEnd) -> &'static str {
+    match end {
+        RunEnd::Completed => "completed",
+        RunEnd::Interrupted => "interrupted",
+        _ => "failed",
+    }
+}
+
+fn state_response(run: &RunKey, state: &RunState) -> Result<Response, Refusal> {
+    let name = match state {
+        RunState::Unknown => return Err(unknown_run()),
+        RunState::Open { stop_requested: true, .. } => "stopping",
+        RunState::LeaseExpired { .. } => "interrupted",
+        RunState::Closed { end, .. } => name_of(end),
+        _ => "in_progress",
+    };
+    Ok(as_json(StatusCode::OK, &json!({"run": run.run.to_string(), "state": name})))
+}
+
+fn unknown_run() -> Refusal {
+    let message = "there are no events of this run: load the conversation";
+    Refusal::new(StatusCode::NOT_FOUND, message).with_code("run_not_found")
+}
+
+fn refused(error: &DeliveryError) -> Refusal {
+    Refusal::of_delivery(error).unwrap_or_else(unknown_run)
+}

@@ -1,0 +1,177 @@
+//! Runs that continue without their client, over HTTP.
+
+use axum::{body::Body, response::Response};
+use http::{Request, StatusCode};
+use serde_json::{Value, json};
+use tower::{Layer, ServiceExt};
+use tower_chat::{
+    ChatUpdate, ConversationKey, Finish, MemoryStore, PersistenceMode, store::HistoryStore,
+};
+use tower_chat_delivery::{DetachedRuns, MemoryUpdateLog};
+use tower_chat_http::{ChatEndpoint, RUN_HEADER, Scope};
+use tower_chat_testkit::{Gate, ScriptedModel, Step};
+
+use crate::support::stack;
+
+struct Fixture {
+    store: MemoryStore,
+    runs: DetachedRuns,
+    endpoint: ChatEndpoint,
+}
+
+impl Fixture {
+    fn new(steps: impl IntoIterator<Item = Step>) -> Self {
+        let store = MemoryStore::new();
+        let runs = DetachedRuns::new(MemoryUpdateLog::new());
+        let model = ScriptedModel::new(steps);
+        let stack = stack(model, store.clone(), PersistenceMode::PerServiceCall);
+        let endpoint = ChatEndpoint::new(runs.layer(stack), store.clone()).with_runs(runs.clone());
+        Self { store, runs, endpoint }
+    }
+
+    async fn send(&self, scope: Option<&str>, mut request: Request<Body>) -> Response {
+        if let Some(scope) = scope {
+            request.extensions_mut().insert(Scope(scope.into()));
+        }
+        self.endpoint.clone().into_router().oneshot(request).await.unwrap()
+    }
+
+    async fn get(&self, path: &str) -> Response {
+        self.send(Some("alice"), Request::get(path).body(Body::empty()).unwrap()).await
+    }
+
+    /// Begins a streamed answer, and disconnects. Returns the path of its run.
+    async fn begin(&self) -> String {
+        let body = json!({"conversation": "c", "stream": true,
+            "messages": [{"role": "user", "content": "What should I wear?"}]});
+        let request = Request::post("/v1/chat/completions").body(Body::from(body.to_string()));
+        let response = self.send(Some("alice"), request.unwrap()).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        let run = response.headers()[RUN_HEADER].to_str().unwrap();
+        format!("/v1/conversations/c/runs/{run}")
+    }
+
+    async fn events(&self, path: &str) -> Vec<(String, String, Value)> {
+        events_of(self.get(path).await).await
+    }
+}
+
+async fn text_of(response: Response) -> String {
+    let bytes = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    String::from_utf8(bytes.into()).unwrap()
+}
+
+async fn json_of(response: Response) -> Value {
+    serde_json::from_str(&text_of(response).await).unwrap()
+}
+
+/// The events of a stream: name, id, and data.
+async fn events_of(response: Response) -> Vec<(String, String, Value)> {
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    let text = text_of(response).await;
+    let events = text.split_terminator("\n\n").map(|event| {
+        let field = |name: &str| {
+            let mut lines = event.lines();
+            lines.find_map(|line| line.strip_prefix(name)).unwrap_or_default().to_owned()
+        };
+        (field("event: "), field("id: "), serde_json::from_str(&field("data: ")).unwrap())
+    });
+    events.collect()
+}
+
+fn step() -> Step {
+    Step::updates([
+        ChatUpdate::TextDelta("Take ".to_owned()),
+        ChatUpdate::TextDelta("a coat.".to_owned()),
+        ChatUpdate::Finish(Finish::stop().into()),
+    ])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_disconnects_reads_the_rest() {
+    let gate = Gate::closed();
+    let fixture = Fixture::new([step().waits_after(1, &gate)]);
+    let run = fixture.begin().await;
+    let running = json_of(fixture.get(&run).await).await;
+    assert_eq!(running["state"], "in_progress");
+    gate.open();
+    let events = fixture.events(&format!("{run}/events")).await;
+    let [first, second, message, end] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((&*first.0, &first.2), ("text", &json!({"text": "Take "})));
+    assert_eq!((&*second.0, &second.2), ("text", &json!({"text": "a coat."})));
+    assert_eq!((&*message.0, &message.2["text"]), ("message", &json!("Take a coat.")));
+    assert_eq!((&*end.0, &*end.1, &end.2), ("end", "", &json!({"end": "completed"})));
+
+    // A browser reconnects with the id of the last event, and a page with its own record of it.
+    let request = Request::get(format!("{run}/events")).header("last-event-id", &first.1);
+    let rest = fixture.send(Some("alice"), request.body(Body::empty()).unwrap()).await;
+    assert_eq!(events_of(rest).await, events[1..]);
+    let rest = fixture.events(&format!("{run}/events?x=1&after={}", second.1)).await;
+    assert_eq!(rest, events[2..]);
+    fixture.runs.drained().await;
+    assert_eq!(json_of(fixture.get(&run).await).await["state"], "completed");
+    let key = ConversationKey::new("alice", "c");
+    assert_eq!(fixture.store.load(&key).await.unwrap().messages.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_keeps_the_answer_so_far() {
+    let fixture = Fixture::new([step().hangs_after(1)]);
+    let run = fixture.begin().await;
+    let stop = || Request::post(format!("{run}/stop")).body(Body::empty()).unwrap();
+    let stopping = json_of(fixture.send(Some("alice"), stop()).await).await;
+    assert_eq!(stopping["state"], "stopping");
+    let events = fixture.events(&format!("{run}/events")).await;
+    let names: Vec<&str> = events.iter().map(|event| &*event.0).collect();
+    assert_eq!(names, ["text", "message", "end"]);
+    fixture.runs.drained().await;
+    let stopped = json_of(fixture.send(Some("alice"), stop()).await).await;
+    assert_eq!(stopped["state"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_reaches_only_runs_of_its_scope() {
+    let fixture = Fixture::new([step().hangs_after(1)]);
+    let run = fixture.begin().await;
+    let requests = || {
+        [
+            Request::get(&run).body(Body::empty()).unwrap(),
+            Request::get(format!("{run}/events")).body(Body::empty()).unwrap(),
+            Request::post(format!("{run}/stop")).body(Body::empty()).unwrap(),
+        ]
+    };
+    for request in requests() {
+        let response = fixture.send(Some("bob"), request).await;
+        assert_eq!(response.status(), StatusCode::NOT_FOUND);
+        assert_eq!(json_of(response).await["error"]["code"], "run_not_found");
+    }
+    for request in requests() {
+        assert_eq!(fixture.send(None, request).await.status(), StatusCode::UNAUTHORIZED);
+    }
+    assert_eq!(json_of(fixture.get(&run).await).await["state"], "in_progress");
+    let other_conversation = run.replace("/c/", "/d/");
+    assert_eq!(fixture.get(&other_conversation).await.status(), StatusCode::NOT_FOUND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn wrong_names_and_positions_are_refused() {
+    let fixture = Fixture::new([step().hangs_after(1)]);
+    let run = fixture.begin().await;
+    let response = fixture.get(&format!("{run}/events?after=first")).await;
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+    assert_eq!(json_of(response).await["error"]["code"], "invalid_position");
+    let response = fixture.get("/v1/conversations/c/runs/7/events").await;
+    assert_eq!(response.status(), StatusCode::NOT_FOUND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn tools_are_not_visible_in_events() {
+    let call =
+        tower_chat::Message::tool_calls([tower_chat::ToolCall::new("s1", "order_status", "{}")]);
+    let fixture = Fixture::new([Step::message(call), step()]);
+    let run = fixture.begin().await;
+    let events = fixture.events(&format!("{run}/events")).await;
+    let names: Vec<&str> = events.iter().map(|event| &*event.0).collect();
+    assert_eq!(names, ["text", "text", "message", "end"]);
+}

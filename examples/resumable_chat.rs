@@ -1,0 +1,66 @@
+//! A chat in the browser whose answers survive a reload of the page, and a stop button.
+//!
+//! ```text
+//! cargo run -p tower-chat-http --example resumable_chat [ADDRESS] [DATABASE]
+//! ```
+//!
+//! The program serves a page and the endpoint. An answer continues when the page disconnects. A
+//! reloaded page, and another tab, show the whole answer. After a lost connection, the page continues
+//! after the last event that it has received. A function in this file replaces the model.
+
+mod program;
+
+use std::time::Duration;
+
+use axum::{response::Html, routing::get};
+use futures_util::{StreamExt, stream};
+use tokio::net::TcpListener;
+use tower::{Layer, service_fn};
+use tower_chat::{
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, Finish, PersistenceMode,
+    store::HistoryStore,
+};
+use tower_chat_delivery::{DetachedRuns, SqliteUpdateLog};
+use tower_chat_http::ChatEndpoint;
+use tower_chat_sqlite::SqliteStore;
+
+use program::Failure;
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let [address, database] = program::arguments(
+        "resumable_chat [ADDRESS] [DATABASE]",
+        ["127.0.0.1:8080", "resumable_chat.db"],
+    );
+
+    let store = SqliteStore::open(&database).await?;
+    let pipeline = ChatPipeline::builder(service_fn(model))
+        .history(store.clone())
+        .persistence(PersistenceMode::PerServiceCall)
+        .build()?;
+    let runs = DetachedRuns::new(SqliteUpdateLog::open(format!("{database}-updates")).await?);
+    let endpoint = ChatEndpoint::new(runs.layer(pipeline), store.clone())
+        .with_runs(runs.clone())
+        .in_one_scope("me");
+    let page = get(|| async { Html(include_str!("resumable_chat.html")) });
+
+    let listener = TcpListener::bind(&address).await?;
+    println!("http://{}", listener.local_addr()?);
+    axum::serve(listener, endpoint.into_router().route("/", page))
+        .with_graceful_shutdown(async { drop(tokio::signal::ctrl_c().await) })
+        .await?;
+    runs.drained().await;
+    store.close().await?;
+    println!("closed");
+    Ok(())
+}
+
+/// Counts to 20, slowly.
+async fn model(_: ChatRequest) -> Result<ChatResponse, BoxError> {
+    let words = stream::iter(1..=20).then(|number| async move {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        Ok(ChatUpdate::TextDelta(format!("{number} ")))
+    });
+    let finish = stream::iter([Ok(ChatUpdate::Finish(Finish::stop().into()))]);
+    Ok(ChatResponse::stream(words.chain(finish)))
+}
