@@ -1,4 +1,15 @@
-//! Appends to the target, in writes of bounded size.
+//! Appends to one conversation of the target, in writes of bounded size.
+//!
+//! Terms of this module, which `tower_chat_core::store` defines:
+//!
+//! - *Directory*: the data of a store about its conversations and their runs: times, usage, modes.
+//! - *Activity*: the part of a write that changes the directory: the time of the write, and the
+//!   start, mode and usage of its run. A write without an activity does not change the directory.
+//! - *Stage*: to store messages durably for an open run. Readers do not see them until the run is
+//!   committed. If the run is discarded, they are deleted, and the directory keeps its usage.
+//! - *Visible*: the messages that readers see, which are all but the staged ones.
+//! - *Attempt*: one execution of a run. Each resumption of an open run is a new attempt with a
+//!   higher number, and the store refuses later writes of the previous attempt.
 
 use std::{collections::HashSet, mem, sync::Arc, time::SystemTime};
 
@@ -12,46 +23,59 @@ use tower_chat_core::{
 
 use crate::{Refusal, TransferError, runs::Runs};
 
-/// The maximum size of one write. A single larger message is allowed.
+/// The maximum number of messages in one write.
 const WRITE_MESSAGES: usize = 100;
+/// The maximum size of the messages of one write, in bytes of their stored form. A larger message
+/// is the only one of its write.
 const WRITE_BYTES: usize = 256 * 1024;
 
-/// The maximum size of one submission, without its last write.
+/// The number of writes after which they are submitted to the store.
 const SUBMISSION_WRITES: usize = 64;
+/// The size of the messages of all added writes, in bytes of their stored form, from which on they
+/// are submitted to the store.
 const SUBMISSION_BYTES: usize = 1024 * 1024;
 
 /// Appends to one conversation.
 ///
-/// A write has messages of one run, as their ids require, and the rows of the record that are
-/// complete with them. A whole conversation cannot be staged, because an open run has the messages
-/// of one run only. While a conversation is written, readers therefore see the messages of the
-/// completed writes.
+/// A write has messages of one run, because their ids count from the id of the write. It also has
+/// the rows of the record of tool calls that were added since the previous write. A whole
+/// conversation cannot be staged, because an open run has the messages of one run only. While a
+/// conversation is written, readers therefore see the messages of the completed writes.
 pub(crate) struct Appender<'a> {
     store: &'a dyn HistoryStore,
     key: ConversationKey,
-    /// The revision after all writes that were added.
+    /// The revision of the target after all added writes.
     revision: Revision,
+    /// The time at which the conversation was created in the source.
     created_at: SystemTime,
     pub(crate) runs: Runs,
-    /// The runs that have messages.
+    /// The runs that have messages at the target, including those in added writes.
     with_messages: HashSet<RunId>,
+    /// The run of the most recent message that was appended or [found](Self::found).
     last_run: Option<RunId>,
+    /// The messages of the next write.
     segment: Option<Segment>,
-    /// The rows for the next write.
+    /// The rows of the next write.
     rows: Vec<ToolRecord>,
+    /// The added writes that are not submitted yet.
     writes: Vec<Write>,
+    /// The size of the messages in `writes`, in bytes of their stored form.
     bytes: usize,
-    /// The properties of staged writes.
+    /// If it is set, all further writes are staged with these properties.
     staged: Option<Staged>,
+    /// Whether the next staged write is the first of an attempt.
     begins_attempt: bool,
-    /// The open run of the target, which no other run may write behind.
+    /// The open run of the target. While it is set, [`submit`](Self::submit) refuses all writes.
     owner: Option<RunId>,
+    /// Why nothing more is written to the conversation.
     pub(crate) refusal: Option<Refusal>,
+    /// The number of appended messages, including staged ones.
     pub(crate) added: u64,
+    /// Whether the target has stored a submission.
     pub(crate) is_changed: bool,
 }
 
-/// Consecutive messages of a run.
+/// Consecutive messages of a run, which become one write. `first` is the id of the first message.
 struct Segment {
     first: MessageId,
     messages: Vec<Arc<Message>>,
@@ -86,17 +110,18 @@ impl<'a> Appender<'a> {
         }
     }
 
-    /// Sets the open run of the target, because of which every write that is not staged is refused.
+    /// Sets the open run of the target. Until it is [discarded](Self::discard) or
+    /// [continued](Self::stage), [`submit`](Self::submit) refuses all writes.
     pub(crate) fn owned_by(&mut self, owner: Option<RunId>) {
         self.owner = owner;
     }
 
-    /// Returns the open run of the target.
+    /// Returns the open run of the target, if it was neither discarded nor continued.
     pub(crate) fn owner(&self) -> Option<RunId> {
         self.owner
     }
 
-    /// Discards the open run of the target.
+    /// Adds a write that discards the open run of the target, as a new attempt at the run.
     pub(crate) async fn discard(&mut self, open: &OpenRun) -> Result<(), TransferError> {
         let lease = Lease {
             attempt: open.lease.attempt.saturating_add(1),
@@ -113,13 +138,18 @@ impl<'a> Appender<'a> {
         self.submit_if_full().await
     }
 
-    /// Records a message that the target has already.
+    /// Notes the run of a message that the target already has.
     pub(crate) fn found(&mut self, message: &Message) {
         self.last_run = message.id.map(|id| id.run).or(self.last_run);
         self.with_messages.extend(self.last_run);
     }
 
-    /// Appends a message of this many bytes.
+    /// Appends a message, whose stored form has this many bytes. Ignores a message without an id.
+    ///
+    /// If the message is of another run than the previous message, ends that run first. If the
+    /// message is the first of a new conversation, first writes the run that created the
+    /// conversation, if that is another run: a store derives the time of the creation from the
+    /// first write.
     pub(crate) async fn message(
         &mut self,
         message: Arc<Message>,
@@ -147,12 +177,14 @@ impl<'a> Appender<'a> {
         Ok(())
     }
 
-    /// Adds a row of the record, which is written with the messages that were appended last.
+    /// Adds a row of the record. It is part of the write of the most recently appended message, or
+    /// of the next write if that write was already added.
     pub(crate) fn row(&mut self, row: ToolRecord) {
         self.rows.push(row);
     }
 
-    /// Ends the run whose messages were appended last.
+    /// Adds the write of the current segment. If the source wrote the run later than the target
+    /// knows, adds a write without messages that sets the time.
     async fn end_run(&mut self) -> Result<(), TransferError> {
         self.end_segment().await?;
         let Some(run) = self.last_run else { return Ok(()) };
@@ -176,8 +208,8 @@ impl<'a> Appender<'a> {
         Write::new(self.key.clone(), MessageId { run, index: 0 }, self.revision, [])
     }
 
-    /// Writes the rest of the visible part: rows without a new message, missing data of runs, and
-    /// the service id.
+    /// Adds the writes that follow the visible messages: of rows without a new message, of the runs
+    /// with [missing](Runs::missing) directory data, and of the service id.
     pub(crate) async fn end_visible(
         &mut self,
         service_id: Option<ServiceIdChange>,
@@ -198,9 +230,9 @@ impl<'a> Appender<'a> {
         self.add(write, 0).await
     }
 
-    /// Writes a run without messages, or missing data of another run, to the directory.
+    /// Writes the directory data of a run that the target is missing, without adding a message.
     ///
-    /// Usage can only be written with messages. Therefore a message is staged and discarded: the
+    /// A store adds usage only with messages. Therefore a message is staged and discarded: the
     /// directory keeps the usage of a discarded run, and does not count the run.
     async fn supplement(&mut self, run: RunId) -> Result<(), TransferError> {
         let lease = Lease {
@@ -222,7 +254,7 @@ impl<'a> Appender<'a> {
         let discards = Write::new(self.key.clone(), id, opens.result(), [])
             .with_activity(RunActivity::new(last).with_mode(mode))
             .staged(staged(Some(Close::Discard { visible })));
-        // The activity of the second write.
+        // The second write sets the time of the run's final write, so no further write has to.
         let _ = self.runs.last_activity(run);
         self.revision = discards.result();
         self.push(opens, 0);
@@ -230,14 +262,16 @@ impl<'a> Appender<'a> {
         self.submit_if_full().await
     }
 
-    /// Makes the directory count the missing number of runs without messages.
+    /// Adds writes without messages, so that the number of runs in the directory increases by
+    /// `missing`. Each write is of a run of the source that has no messages at the target. If there
+    /// is no such run, adds nothing.
     pub(crate) async fn count_runs(&mut self, missing: u64) -> Result<(), TransferError> {
         let without_messages = self.runs.in_order().into_iter();
         let without_messages = without_messages.map(|run| (run.run, run.last_written_at));
         let uncounted: Vec<_> =
             without_messages.filter(|(run, _)| !self.with_messages.contains(run)).collect();
-        // A write of the same run as the write before is not counted. If there is only one such
-        // run, one is counted.
+        // A store counts a run again if the previous write was of another run. The writes therefore
+        // cycle through the runs. A single run is counted at most once.
         let counted = if uncounted.len() > 1 { missing } else { missing.min(1) };
         let counted = usize::try_from(counted).unwrap_or(usize::MAX);
         for (run, at) in uncounted.into_iter().cycle().take(counted) {
@@ -247,14 +281,15 @@ impl<'a> Appender<'a> {
         Ok(())
     }
 
-    /// Stages everything that is appended from now on.
+    /// Stages all writes that are added from now on. The first of them begins an attempt.
     pub(crate) fn stage(&mut self, staged: Staged) {
         self.staged = Some(staged);
         self.begins_attempt = true;
         self.owner = None;
     }
 
-    /// Ends the staged part. If it has no messages, a write that opens the run is added.
+    /// Ends the staged part. If no write of it was added, because there were no messages, adds a
+    /// write without messages that opens the run or begins the attempt.
     pub(crate) async fn end_staged(&mut self, run: RunId) -> Result<(), TransferError> {
         self.end_run().await?;
         if self.begins_attempt {
@@ -288,7 +323,11 @@ impl<'a> Appender<'a> {
         if is_full { self.submit().await } else { Ok(()) }
     }
 
-    /// Waits until everything that was added is durable.
+    /// Submits all added writes, and waits until they are durable.
+    ///
+    /// Drops them if the conversation is refused. It is refused if the target has an open run, if
+    /// another process wrote to the conversation, or if the target reports an error that concerns
+    /// this conversation only. The transfer then continues with the other conversations.
     pub(crate) async fn submit(&mut self) -> Result<(), TransferError> {
         let writes = mem::take(&mut self.writes);
         self.bytes = 0;
@@ -309,7 +348,7 @@ impl<'a> Appender<'a> {
                     self.refusal = Some(Refusal::Conflict);
                     Ok(())
                 }
-                // The error concerns this conversation only, so that the others are written.
+                // The error concerns this conversation only.
                 error @ (StoreError::Backend { retryable: false, .. }
                 | StoreError::Corrupt { .. }
                 | StoreError::Undecodable { .. }) => {

@@ -1,4 +1,4 @@
-//! The comparison of a conversation with the target.
+//! The state of a comparison of a conversation with that of the target.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -15,17 +15,20 @@ use crate::{
     record::Record,
 };
 
-/// Reads the target in parallel with the source, as long as both are equal.
+/// Reads the conversation from the target, while the [`Writer`](crate::writer::Writer) receives it
+/// from the source. The writer compares the messages, and this type the rows of tool calls.
 pub(crate) struct Comparison<'a> {
     /// `None` if the target does not have the conversation.
     reader: Option<Reader<'a>>,
+    /// Whether the target was read to its end.
     is_read: bool,
-    /// A record that was read in advance.
+    /// A record that was read and is to be returned next.
     ahead: Option<Record>,
-    /// Rows of the target that the source has not contained yet.
+    /// The rows of the target that were read and have not matched a row of the source yet.
     rows: HashMap<SequencePosition, ToolRecord>,
-    /// Rows of the source that the target has not contained yet.
+    /// The rows of the source that have not matched a row of the target yet.
     asked: Vec<ToolRecord>,
+    /// The staged messages of the target's open run that were read.
     staged: Vec<Arc<Message>>,
 }
 
@@ -38,7 +41,7 @@ impl<'a> Comparison<'a> {
         Ok(Self { is_read: reader.is_none(), reader, ..Self::with_nothing() })
     }
 
-    /// Creates a comparison with an empty target.
+    /// Creates a comparison with a target that does not have the conversation.
     pub(crate) fn with_nothing() -> Self {
         Self {
             reader: None,
@@ -74,8 +77,8 @@ impl<'a> Comparison<'a> {
         self.reader.as_ref()?.open_run()
     }
 
-    /// Returns the staged messages of the target's open run, which are known after its messages
-    /// were read.
+    /// Returns the staged messages of the target's open run. They are complete after
+    /// [`next_message`](Self::next_message) has returned `None`.
     pub(crate) fn staged(&self) -> &[Arc<Message>] {
         &self.staged
     }
@@ -120,8 +123,9 @@ impl<'a> Comparison<'a> {
         Ok(record)
     }
 
-    /// Adds a row of the source whose call the target has. If the target's row is already known,
-    /// the rows are compared now, otherwise in [`missing_rows`](Self::missing_rows).
+    /// Compares a row of the source with that of the target. The target must have the message of
+    /// the row's call. If the row of the target was not read yet, or differs, stores the row for
+    /// [`missing_rows`](Self::missing_rows).
     pub(crate) fn row(&mut self, row: ToolRecord) {
         if self.rows.get(&row.call) == Some(&row) {
             self.rows.remove(&row.call);
@@ -130,8 +134,8 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Returns the rows of the source that are missing or different at the target. The whole target
-    /// must have been read.
+    /// Returns the rows of the source, since the previous call, that are missing or different at
+    /// the target. The whole target must have been read.
     pub(crate) fn missing_rows(&mut self) -> Vec<ToolRecord> {
         let asked = std::mem::take(&mut self.asked).into_iter();
         asked.filter(|row| self.rows.get(&row.call) != Some(row)).collect()

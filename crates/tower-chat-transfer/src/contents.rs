@@ -16,14 +16,19 @@ use crate::{
 /// The contents of a file of [`export`](crate::export()), of which every line was read and checked.
 #[derive(Debug, Clone)]
 pub struct ExportContents {
+    /// The counts over all complete conversations.
     counts: Counts,
+    /// The final complete conversation.
     last: Option<(ConversationKey, Counts)>,
     whole_bytes: u64,
+    /// The digest of the first `whole_bytes` bytes.
     sum: Sum,
+    /// The digest of all lines.
     file_sum: Sum,
     is_complete: bool,
+    /// The number of lines.
     lines: u64,
-    /// The first lines of abandoned conversations.
+    /// The number of the first line of each abandoned conversation, from 1, in ascending order.
     abandoned: Vec<u64>,
 }
 
@@ -32,8 +37,9 @@ impl ExportContents {
     ///
     /// # Errors
     ///
-    /// [`TransferError::File`], if a line is damaged. A truncated file is not an error: see
-    /// [`is_complete`](Self::is_complete).
+    /// [`TransferError::File`], if the first line is incomplete or not that of an export, or if a
+    /// line is damaged; [`TransferError::Io`], if the file cannot be read. A file that is truncated
+    /// after its first line is not an error: see [`is_complete`](Self::is_complete).
     pub async fn read<R: AsyncBufRead + Unpin>(reader: R) -> Result<Self, TransferError> {
         let mut lines = Lines::new(reader);
         let mut contents = Self {
@@ -69,6 +75,7 @@ impl ExportContents {
         Ok(contents)
     }
 
+    /// Records that an export can continue the file after the line that was just read.
     fn is_whole_at<R>(&mut self, lines: &Lines<R>) {
         self.whole_bytes = lines.bytes;
         self.sum = lines.sum.clone();
@@ -84,34 +91,37 @@ impl ExportContents {
         self.counts.conversations
     }
 
-    /// Returns the last complete conversation. An export continues [after](crate::Selection::after)
-    /// it.
+    /// Returns the final complete conversation. A continued export begins
+    /// [after](crate::Selection::after) this conversation.
     pub fn last(&self) -> Option<&ConversationKey> {
         self.last.as_ref().map(|(key, _)| key)
     }
 
-    /// Returns the step that an export has reported, or would have reported, for that conversation.
+    /// Returns the step that the export has reported, or would have reported, for the
+    /// [final complete conversation](Self::last), without its open run.
     pub fn last_step(&self) -> Option<Step> {
         self.last.as_ref().map(|(key, counts)| Step::new(key, Outcome::Exported, *counts))
     }
 
-    /// Returns the number of bytes up to the end of that conversation. An export that continues
-    /// removes the bytes after them.
+    /// Returns the number of bytes up to the end of the final conversation that is complete or
+    /// abandoned. Before an export continues the file, its caller truncates the file to this size.
     pub fn whole_bytes(&self) -> u64 {
         self.whole_bytes
     }
 
-    /// Returns whether the file has its last line, without which it cannot be imported.
+    /// Returns whether the file has the line that completes it, without which it cannot be
+    /// imported.
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// Returns the SHA-256 of the part of the file that was read, in hexadecimal digits.
+    /// Returns the SHA-256 of all lines of the file, without an incomplete last line, in
+    /// hexadecimal digits.
     pub fn sha256(&self) -> String {
         self.file_sum.hex()
     }
 
-    /// Returns the number of the last line.
+    /// Returns the number of lines, without an incomplete last line.
     pub(crate) fn lines(&self) -> u64 {
         self.lines
     }
@@ -135,32 +145,40 @@ pub(crate) enum Entry {
     Complete,
 }
 
-/// The lines of a file, each of which is checked against the lines before it.
+/// Reads a file line by line, and checks each line against the lines before it.
 pub(crate) struct Lines<R> {
     reader: R,
     buffer: Vec<u8>,
-    /// The number of the last line that was read.
+    /// The number of the most recent line, from 1; 0 before the first one.
     pub(crate) line: u64,
+    /// The size of all lines that were read, in bytes.
     bytes: u64,
+    /// The digest of these lines.
     sum: Sum,
+    /// The number of complete conversations that were read.
     conversations: u64,
+    /// The conversation that is being read, if any.
     section: Option<Section>,
     is_complete: bool,
 }
 
 /// The state of the conversation that is being read.
 struct Section {
+    /// The number of the conversation's first line in the file.
     first_line: u64,
     sum: Sum,
     counts: Counts,
-    /// The number of the next message.
+    /// The expected sequence number of the next message.
     next: u64,
+    /// The sequence number of the last visible message, as the first line states it.
     visible: u64,
+    /// The number of pruned messages, as the first line states it.
     pruned: u64,
-    /// The number of runs that the conversation states.
+    /// The number of runs, as the first line states it.
     runs: u64,
-    /// The number of messages, runs and rows that were read.
+    /// The number of records that were read: runs, messages, rows, and the open run.
     records: u64,
+    /// Whether the open run was read. The messages that follow it are staged.
     is_staged: bool,
 }
 
@@ -178,7 +196,8 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
         }
     }
 
-    /// Returns the content of the next line; `None` after the last complete line.
+    /// Returns the content of the next line; `None` at the end of the file, or before an incomplete
+    /// last line.
     pub(crate) async fn next(&mut self) -> Result<Option<Entry>, TransferError> {
         self.buffer.clear();
         self.reader.read_until(b'\n', &mut self.buffer).await.map_err(TransferError::reading)?;
@@ -267,7 +286,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
         if next <= visible {
             return Err(format!("message {next} of the conversation is missing before it"));
         }
-        // Every run has at least one message, which may be pruned, or a line of its own.
+        // Each run has at least one message, possibly a pruned one, or a line `run`.
         if runs > pruned.saturating_add(records) {
             return Err(format!("the conversation cannot have had {runs} runs"));
         }
@@ -315,7 +334,7 @@ impl Section {
         Ok(Entry::Record(record))
     }
 
-    /// Checks that a row is complete with the messages before it.
+    /// Checks that the messages of a row's call and result were read before the row.
     fn check_row(&self, row: &ToolRecord) -> Result<(), String> {
         let result = match &row.result {
             RecordedResult::InMessage(at) => at.sequence,

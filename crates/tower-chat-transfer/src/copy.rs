@@ -13,15 +13,16 @@ use crate::{
 
 /// Copies conversations from one store to another, with one page of messages in memory at a time.
 ///
-/// The copy can be repeated. If the target has a conversation already, the conversations are
-/// compared, and the target is not changed. If the target has the beginning of a conversation, the
-/// rest is written. After a failure, or if its future was dropped, call it again, from the first
-/// conversation or [after](Selection::after) the last finished one. If the target has a different
-/// conversation with the same key, the conversation is refused and nothing is written.
+/// The copy can be repeated. It compares each conversation with the one that the target has under
+/// the same key, if any. If the target has all of it, nothing is written. If the target has the
+/// beginning, or less data about the runs, the rest is written. If the target has a different
+/// conversation, the conversation is refused and nothing of it is written. After a failure, or if
+/// the future was dropped, call the function again, with all conversations or with those
+/// [after](Selection::after) the last finished one.
 ///
-/// While a conversation is written, readers of the target see the messages of the completed writes.
-/// A write has messages of one run, and only a single run can be staged. The
-/// [crate's documentation](crate) lists what is preserved.
+/// While a conversation is written, readers of the target see the messages of the completed writes,
+/// because a store can stage the messages of one run only. The [crate's documentation](crate) lists
+/// what is preserved.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {

@@ -10,7 +10,7 @@ use crate::{
     progress::tell,
 };
 
-/// The number of conversations on a page.
+/// The maximum number of conversations on a page of a list or of the directory.
 const PAGE: usize = 100;
 
 /// Deletes all conversations of a scope, one after the other, including those without visible
@@ -56,9 +56,9 @@ pub async fn delete_scope(
         }
     }
     // The remaining conversations have no visible messages or were written meanwhile. The directory
-    // includes them, but in a store without an index of the directory, each page reads the whole
-    // scope. A conversation that is active meanwhile moves between the pages, so the first page is
-    // read until it is empty.
+    // includes them. It is queried only now, because in a store without an index of the directory,
+    // each page reads the whole scope. An active conversation moves between the pages, so the first
+    // page is read until it is empty.
     loop {
         let query = ConversationQuery::in_scope(scope).with_limit(PAGE);
         let found = store.conversations(&query).await?;
@@ -77,7 +77,7 @@ pub async fn delete_scope(
     }
 }
 
-/// Deletes one conversation, like [`delete_scope`]. If there is none, the receipt has no step.
+/// Deletes one conversation, like [`delete_scope`]. If there is none, the receipt is empty.
 ///
 /// # Errors
 ///
@@ -97,7 +97,8 @@ pub async fn delete_conversation(
     Ok(receipt.end())
 }
 
-/// Ignores damaged directory data, because the conversation can be deleted nevertheless.
+/// Returns `None` if the directory data are damaged, because the conversation can be deleted
+/// nevertheless.
 fn if_readable(
     summary: Result<Option<ConversationSummary>, StoreError>,
 ) -> Result<Option<ConversationSummary>, StoreError> {
@@ -131,7 +132,7 @@ async fn delete(
     Ok(step)
 }
 
-/// Returns the number of visible conversations.
+/// Returns the number of conversations with visible messages.
 async fn count(store: &dyn HistoryStore, scope: &str) -> Result<u64, StoreError> {
     let (mut after, mut count) = (None, 0);
     while let Some(keys) = listed_after(store, scope, &mut after).await? {
@@ -140,7 +141,8 @@ async fn count(store: &dyn HistoryStore, scope: &str) -> Result<u64, StoreError>
     Ok(count)
 }
 
-/// Returns the next visible conversations after the last listed one; `None` at the end.
+/// Returns the next page of conversations with visible messages; `None` at the end. `after` is the
+/// id after which the page begins, and is set to the last id of the page.
 async fn listed_after(
     store: &dyn HistoryStore,
     scope: &str,

@@ -9,7 +9,7 @@ pub enum TransferError {
     /// A store failed.
     #[error("a history store failed; repeat the transfer to go on with it")]
     Store(#[from] StoreError),
-    /// The file is not a complete export.
+    /// The file is not an export, or is damaged or incomplete.
     #[error(transparent)]
     File(#[from] FileError),
     /// The file could not be read or written.
@@ -57,7 +57,7 @@ pub enum FileError {
         /// The newest version that this release reads.
         newest: u64,
     },
-    /// A line was changed or damaged.
+    /// A line was changed, damaged, removed or added.
     #[error(
         "line {line}: {reason}: the file was changed or damaged after it was exported; restore it \
          from a copy, or export again"
@@ -74,7 +74,7 @@ pub enum FileError {
          (`--resume`), or copy the file again"
     )]
     Incomplete {
-        /// The last line, from 1.
+        /// The number of the last complete line, from 1.
         line: u64,
     },
 }

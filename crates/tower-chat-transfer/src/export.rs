@@ -17,22 +17,27 @@ use crate::{
     selection::Keys,
 };
 
-/// The maximum number of times that a conversation is read because it changes meanwhile.
+/// The maximum number of times that a conversation is read. If it changes while it is read, it is
+/// read again.
 pub(crate) const ATTEMPTS: u32 = 8;
 
-/// The number of bytes that are buffered before they are written.
+/// The size of the buffer, in bytes, from which on it is written to the file.
 const BUFFER: usize = 64 * 1024;
 
 /// A file that [`export`] writes.
 ///
-/// At any time the file ends with a complete line or within a line. An export can continue it; see
-/// [`ExportContents::whole_bytes`].
+/// If the export stops, the file may end within a conversation or within a line. Another export can
+/// continue it; see [`go_on`](Self::go_on).
 pub struct ExportFile<W> {
     writer: W,
     buffer: Vec<u8>,
+    /// The digest of all lines.
     sum: Sum,
+    /// The digest of the lines of the current conversation.
     section: Sum,
+    /// The number of complete conversations in the file.
     conversations: u64,
+    /// Whether the file has its first line.
     is_begun: bool,
 }
 
@@ -55,8 +60,8 @@ impl<W: AsyncWrite + Unpin> ExportFile<W> {
         }
     }
 
-    /// Continues a file, in a writer that is positioned after its
-    /// [whole bytes](ExportContents::whole_bytes).
+    /// Continues a file. The caller has truncated it to its
+    /// [whole bytes](ExportContents::whole_bytes), and positioned the writer at its end.
     pub fn go_on(writer: W, contents: &ExportContents) -> Self {
         Self {
             sum: contents.sum().clone(),
@@ -138,9 +143,9 @@ impl<W: AsyncWrite + Unpin> ExportFile<W> {
 /// Writes conversations to a file, each as of one moment, with one page of messages in memory at a
 /// time.
 ///
-/// A conversation that changes while it is read is read again, and its earlier lines are marked as
-/// abandoned and ignored. A conversation that cannot be read is refused, and the others are
-/// exported. The file is complete when the future has returned.
+/// A conversation that changes while it is read is read again. Its earlier lines remain in the
+/// file, are marked as abandoned, and an import ignores them. A conversation that cannot be read is
+/// refused, and the others are exported. The file is complete when the future has returned `Ok`.
 ///
 /// To continue an export that failed or whose future was dropped, use [`ExportContents::read`],
 /// [`ExportFile::go_on`] and [`Selection::after`].

@@ -57,12 +57,20 @@
 //!
 //! The file contains JSON Lines. The first line is `{"format":"tower-chat","version":1}`. The last
 //! line, `complete`, contains the number of conversations and the SHA-256 of all lines before it. A
-//! conversation consists of a line `conversation`; its `run`s; its `message`s with their sequence
-//! numbers and ids in the [stored form](tower_chat_core::format), each followed by the rows of the
-//! record of tool calls (`tool`) that are complete with it; an `open_run` with its staged messages,
-//! marked `"staged":true`; and a line `end` with the counts and the SHA-256 of its lines. A
-//! conversation that was changed while it was read ends with `abandoned` instead, is ignored, and
-//! follows again. Times are milliseconds since 1970.
+//! conversation consists of the following lines:
+//!
+//! - a line `conversation`;
+//! - a line `run` for each run of the directory;
+//! - a line `message` for each message, with its sequence number, its id and its
+//!   [stored form](tower_chat_core::format). It is followed by a line `tool` for each row of the
+//!   record of tool calls whose call and result are in this message or earlier ones;
+//! - a line `tool` for each row with a result that is in no message;
+//! - if a run is open, a line `open_run`, and its messages and rows, marked `"staged":true`;
+//! - a line `end` with the counts and the SHA-256 of the conversation's lines.
+//!
+//! If a conversation changes while it is read, or cannot be read to its end, its lines end with
+//! `abandoned` instead of `end`, and an import ignores them. A conversation that changed is read
+//! again, and its lines follow again. Times are in milliseconds since 1970.
 //!
 //! [`fork`]: tower_chat_core::store::HistoryStore::fork
 

@@ -18,16 +18,17 @@ use crate::{
     record::{Beginning, Record},
 };
 
-/// The version of the format that this release writes.
+/// The version of the format that this release writes, and the only one that it reads.
 pub(crate) const VERSION: u64 = 1;
 
-/// The maximum number of attempts at a run. Each attempt was a process that resumed the run.
+/// The maximum number of attempts at a run. The reader refuses a file with a larger number.
 const MOST_ATTEMPTS: u32 = 1_000_000;
 
-/// The maximum number of messages of a conversation.
+/// The maximum sequence number of a message. The reader refuses a file with a larger number.
 const MOST_MESSAGES: u64 = u32::MAX as u64;
 
-/// The end of the year 9999, in milliseconds since 1970.
+/// The end of the year 9999, in milliseconds since 1970. The reader refuses later times, and times
+/// that are further before 1970.
 const LAST_TIME: i64 = 253_402_300_799_999;
 
 /// The name of the format in the first line.
@@ -41,7 +42,7 @@ pub(crate) struct Header {
     pub(crate) version: u64,
 }
 
-/// A line after the first.
+/// A line after the first. All times are in milliseconds since 1970.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Line {
@@ -68,7 +69,9 @@ pub(crate) struct ConversationLine {
     last_mode: Option<PersistenceMode>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     service_id: Option<Arc<str>>,
+    /// The number of pruned messages.
     pub(crate) pruned: u64,
+    /// The sequence number of the last visible message.
     pub(crate) last_message: u64,
     #[serde(default, skip_serializing_if = "Description::is_empty")]
     description: Description,
@@ -91,6 +94,7 @@ pub(crate) struct RunLine {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MessageLine {
+    /// The sequence number of the message.
     pub(crate) number: u64,
     id: MessageId,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -102,8 +106,11 @@ pub(crate) struct MessageLine {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ToolLine {
+    /// The sequence number of the message that contains the call.
     message: u64,
+    /// The index of the call among the calls of the message, from 0.
     index: u32,
+    /// The index of the call's round in its turn, from 0.
     round: u32,
     call_id: String,
     name: String,
@@ -124,7 +131,9 @@ pub(crate) struct ToolLine {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ResultLine {
+    /// The sequence number of a message, and the index of the result among its results, from 0.
     InMessage { message: u64, index: u32 },
+    /// The result itself, which is in no message.
     Apart(Box<ToolResult>),
 }
 
@@ -158,7 +167,8 @@ pub(crate) struct EndLine {
     pub(crate) sha256: String,
 }
 
-/// The last line of a conversation that changed while it was read. Its lines are ignored.
+/// The last line of a conversation that changed while it was read, or could not be read to its end.
+/// An import ignores the lines of the conversation.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AbandonedLine {
@@ -342,7 +352,8 @@ impl OpenRunLine {
         }
     }
 
-    /// Returns the open run, with an expired lease.
+    /// Returns the open run, with an expired lease. `visible` is the number of visible messages of
+    /// the conversation.
     pub(crate) fn read(self, visible: u64) -> Result<Record, String> {
         if self.attempt > MOST_ATTEMPTS {
             return Err(format!("no run has {} attempts", self.attempt));
@@ -359,7 +370,7 @@ impl OpenRunLine {
     }
 }
 
-/// Limits numbers from a file, which may be larger than a store can add up.
+/// Limits the counts from a file, which may be too large for a store to add up.
 fn within_count(usage: ModelUsage) -> ModelUsage {
     let UsageSum { service_calls, tool_calls, tokens, cost_nanos, .. } = usage.sum;
     let sum = UsageSum::of_calls(service_calls, tool_calls);

@@ -9,9 +9,11 @@ use crate::{Counts, Step, TransferError};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The number of conversations. It is reported again if more are found.
+    /// The number of conversations to transfer. An import reports the number of conversations in
+    /// the file, including those that are not selected. A deletion reports a new number when it
+    /// finds more conversations.
     Total {
-        /// The conversations.
+        /// The number of conversations.
         conversations: u64,
     },
     /// A conversation is about to be transferred. The transfer waits until the callback has
@@ -19,10 +21,11 @@ pub enum Event {
     Begins {
         /// The conversation.
         key: ConversationKey,
-        /// The counts of the conversation, as far as its store knows them without reading it.
+        /// The counts of the conversation. Only a deletion sets them, from the directory; other
+        /// transfers do not know them yet, and report 0.
         counts: Counts,
     },
-    /// A conversation is finished.
+    /// A conversation is finished, or refused.
     Done(Step),
 }
 

@@ -16,22 +16,23 @@ use crate::{
     waiting_results::WaitingResults,
 };
 
-/// The number of messages, or runs, on a page.
+/// The maximum number of messages, or runs, on a page.
 const PAGE: usize = 100;
 
 /// The reason why a conversation could not be read.
 #[derive(Debug)]
 pub(crate) enum ReadError {
-    /// It changed meanwhile, so that the records do not belong to one state.
+    /// The conversation changed while it was read. The records do not belong to one state.
     Changed,
-    /// Its stored data cannot be read.
+    /// The stored data of the conversation cannot be read, for this reason.
     Unreadable(String),
+    /// An error that ends the whole transfer.
     Failed(TransferError),
 }
 
 impl ReadError {
     /// Converts the error into a refusal of the conversation, or returns an error of the whole
-    /// transfer.
+    /// transfer. `attempts` is the number of times that the conversation was read.
     pub(crate) fn into_refusal(self, attempts: u32) -> Result<Refusal, TransferError> {
         match self {
             Self::Changed => Ok(Refusal::Changing { attempts }),
@@ -67,7 +68,8 @@ pub(crate) struct Reader<'a> {
     waiting: WaitingResults,
 }
 
-/// The data that show whether a conversation was written.
+/// The state of a conversation at one moment. If it is equal at the end of the reading, the
+/// conversation was not changed meanwhile.
 #[derive(Debug, Clone, PartialEq)]
 struct Moment {
     head: Head,
@@ -89,7 +91,8 @@ impl Moment {
     }
 }
 
-/// The next page to read.
+/// The next page to read: the runs that follow the run `after`, or the messages from the sequence
+/// number `number` on.
 enum Next {
     Runs { after: Option<RunId> },
     Message { number: u64 },
@@ -140,7 +143,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the next record; `None` at the end, if the conversation has not changed.
+    /// Returns the next record; `None` at the end. If the conversation has changed since
+    /// [`begin`](Self::begin), returns [`ReadError::Changed`] instead, at the latest at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Record>, ReadError> {
         loop {
             if let Some(record) = self.records.pop_front() {
@@ -181,7 +185,7 @@ impl<'a> Reader<'a> {
         let before = number.saturating_add(PAGE as u64).min(end);
         let limit = usize::try_from(before - number).unwrap_or(PAGE);
         let page = self.store.messages_before(&self.key, Some(before), limit).await?.messages;
-        // An unopened copy would hide from the target that its data are encrypted.
+        // A copy of encrypted messages would not be marked as sealed at the target.
         if page.iter().any(|(_, message)| is_sealed_message(message)) {
             return Err(ReadError::Unreadable("it is encrypted: read it with its keys".to_owned()));
         }
@@ -194,7 +198,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads the rows of the record that are complete with each message of a page.
+    /// Queues each message of a page, followed by the rows of the record that are complete with it.
     async fn read_tools(&mut self, page: &[(u64, Arc<Message>)]) -> Result<(), ReadError> {
         let asking = page.iter().filter(|(_, message)| message.asked_calls().next().is_some());
         let asking = asking.map(|(number, _)| *number);

@@ -31,7 +31,7 @@ pub enum Operation {
 pub struct Receipt {
     /// The kind of the transfer.
     pub operation: Operation,
-    /// The selected conversations. An import includes all conversations of its file.
+    /// The selected conversations.
     pub selection: Selection,
     /// When the transfer began, in milliseconds since 1970.
     pub began_at: i64,
@@ -41,14 +41,16 @@ pub struct Receipt {
     pub scopes: BTreeMap<String, BTreeMap<OutcomeKind, Counts>>,
     /// The refused conversations with their reasons: the first [`LISTED`](Self::LISTED) of them.
     pub refused: Vec<Step>,
-    /// The conversations that differ at the target: the first [`LISTED`](Self::LISTED) of them.
+    /// The conversations that differ at the target after the transfer, with their differences: the
+    /// first [`LISTED`](Self::LISTED) of them.
     pub differing: Vec<Step>,
     /// The SHA-256 of the whole file that was written or read, in hexadecimal digits.
     pub sha256: Option<String>,
 }
 
 impl Receipt {
-    /// The maximum length of each of the two lists. The counts include all conversations.
+    /// The maximum length of [`refused`](Self::refused) and of [`differing`](Self::differing). The
+    /// counts include all conversations.
     pub const LISTED: usize = 1_000;
 
     pub(crate) fn begin(operation: Operation, selection: Selection) -> Self {
@@ -104,13 +106,14 @@ pub struct Step {
     pub id: String,
     /// The outcome.
     pub outcome: Outcome,
-    /// The counts of the conversation at the source.
+    /// The counts of the conversation at the source, or in the store of a deletion. If the
+    /// conversation could not be read, only the number of conversations is counted.
     pub counts: Counts,
-    /// The differences at the target.
+    /// The differences that remain at the target.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<Difference>,
-    /// The open run of the conversation. It can be resumed in both stores now, but should be in
-    /// only one.
+    /// The open run of the conversation, which was transferred with it. It can be resumed in the
+    /// source and at the target, but should be in only one of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_run: Option<RunId>,
 }
@@ -133,14 +136,16 @@ impl Step {
 pub struct Counts {
     /// The number of conversations.
     pub conversations: u64,
-    /// The number of their messages, including staged ones.
+    /// The number of their messages, including staged ones. A deletion counts visible messages
+    /// only.
     pub messages: u64,
     /// The number of rows of the record of tool calls.
     pub tool_calls: u64,
-    /// The number of runs in the directory.
+    /// The number of runs that the directory has data of, including pruned and discarded ones. A
+    /// deletion does not count discarded runs.
     pub runs: u64,
-    /// The bytes of the messages in stored form. A deletion does not read them, so that the count
-    /// is 0.
+    /// The size of the messages in stored form, in bytes. It is 0 in a deletion, which does not
+    /// read the messages.
     pub bytes: u64,
 }
 
@@ -169,20 +174,22 @@ impl AddAssign<&Self> for Counts {
 pub enum Outcome {
     /// The conversation is in the file.
     Exported,
-    /// The conversation was written to the target.
+    /// The target did not have the conversation, and now has it.
     Written,
-    /// The target had the beginning of the conversation, and now has all of it.
+    /// The target had the beginning of the conversation, or all messages but not all other data,
+    /// and now has all of it.
     Extended {
-        /// The number of added messages.
+        /// The number of added messages, which may be 0.
         messages: u64,
     },
-    /// The target already had the conversation.
+    /// The target already had the conversation and was not changed.
     Unchanged,
-    /// It is deleted.
+    /// The conversation is deleted.
     Deleted,
-    /// Another process had deleted the conversation before.
+    /// Another process deleted the conversation before it was read or deleted.
     Gone,
-    /// The conversation was refused and not changed.
+    /// The conversation was refused. The [`Refusal`] documents whether earlier messages of the
+    /// conversation may have been written.
     Refused(Refusal),
 }
 
@@ -236,7 +243,7 @@ impl fmt::Display for OutcomeKind {
     }
 }
 
-/// The reason why a conversation was refused. The message contains advice.
+/// The reason why a conversation was refused. The error message contains advice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -255,7 +262,8 @@ pub enum Refusal {
         /// The id of the message at the target.
         target_id: MessageId,
     },
-    /// The target has the whole conversation, and further messages. Nothing was written.
+    /// The target has all visible messages of the conversation, and further ones. Nothing was
+    /// written.
     #[error(
         "the target has {messages} messages more than the source: it was gone on with there; nothing \
          is to be done unless the source is the one to go on with"
@@ -264,7 +272,8 @@ pub enum Refusal {
         /// The number of further messages.
         messages: u64,
     },
-    /// A run is open at the target. Nothing was written.
+    /// A run is open at the target, and the transfer can neither continue nor discard it. Nothing
+    /// was written.
     #[error(
         "run {run} is open at the target: wait for its end, or end it with `tower-chat recover`, and \
          repeat the transfer"
@@ -273,10 +282,12 @@ pub enum Refusal {
         /// The run.
         run: RunId,
     },
-    /// Another process has written to the conversation at the target meanwhile.
+    /// Another process wrote to the conversation at the target meanwhile. Earlier messages of the
+    /// conversation may be stored.
     #[error("the conversation was written to at the target meanwhile: repeat the transfer")]
     Conflict,
-    /// The conversation changed in the source each time it was read.
+    /// The conversation changed in the source each time it was read. A copy may have stored earlier
+    /// messages of it.
     #[error(
         "the conversation was changed in the source during each of {attempts} attempts to read it: \
          repeat the transfer when less is going on in it"
@@ -293,7 +304,8 @@ pub enum Refusal {
         /// The error of the target.
         reason: String,
     },
-    /// The stored conversation cannot be read.
+    /// The stored conversation cannot be read, in the source or at the target. A copy may have
+    /// stored earlier messages of it.
     #[error("it cannot be read ({reason}): see `tower-chat verify` and `tower-chat repair`")]
     Unreadable {
         /// A description of the damage.
@@ -306,14 +318,15 @@ pub enum Refusal {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Difference {
-    /// Messages were pruned in the source. The remaining messages are numbered from 1 at the
-    /// target, because each store assigns its own numbers.
+    /// The source and the target have pruned different numbers of messages. Equal messages
+    /// therefore have different sequence numbers. In a conversation that a transfer has created,
+    /// the numbers begin with 1, because each store assigns its own.
     #[error("{pruned} messages were pruned in the source, so the others have other numbers")]
     Renumbered {
-        /// The number of pruned messages.
+        /// The number of messages that were pruned in the source.
         pruned: u64,
     },
-    /// The time of the creation or of the last activity.
+    /// The time of the creation, or of the last activity, of the conversation.
     #[error("the times of the conversation differ")]
     Times,
     /// The number of runs, or the mode of the last one.
@@ -322,10 +335,10 @@ pub enum Difference {
     /// The directory data of the runs.
     #[error("what the directory has of its runs differs")]
     Runs,
-    /// The target had a description of its own.
+    /// The descriptions differ. A transfer sets the description only if the target never had one.
     #[error("the target has another description")]
     Description,
-    /// The target had a service id of its own.
+    /// The service ids differ. The target keeps its own service id if no messages were added.
     #[error("the target has another service id")]
     ServiceId,
 }

@@ -20,8 +20,8 @@ use crate::{Counts, Event, Operation, Outcome, Receipt, Selection, Step};
 /// file.
 ///
 /// ```
-/// # futures_util::FutureExt::now_or_never(async {
-/// use tower_chat::transfer::{Operation, OutcomeKind, ReceiptLog, Selection, Transfer, delete_scope};
+/// # futures_util::FutureExt::now_or_never(async { use tower_chat::transfer::{Operation,
+/// OutcomeKind, ReceiptLog, Selection, Transfer, delete_scope};
 /// # use tower_chat::{ConversationKey, MemoryStore, Message, MessageId, RunId};
 /// # use tower_chat::store::{HistoryStore, Revision, author::Write};
 /// # let store = MemoryStore::new();
@@ -42,8 +42,11 @@ use crate::{Counts, Event, Operation, Outcome, Receipt, Selection, Step};
 #[derive(Debug)]
 pub struct ReceiptLog {
     file: File,
+    /// The sum of all attempts since the file was created or a transfer was last completed.
     total: Receipt,
+    /// The conversation that was begun and is not finished, if any.
     begun: Option<(ConversationKey, Counts)>,
+    /// The last finished conversation.
     last: Option<ConversationKey>,
 }
 
@@ -64,7 +67,8 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// Creates a transfer of these conversations.
+    /// Creates a transfer of these conversations. Removes the restriction of the selection by
+    /// [`after`](Selection::after), because all attempts at a transfer have the same parameters.
     pub fn new(operation: Operation, selection: Selection) -> Self {
         Self { operation, selection: selection.from_the_first(), from: None, to: None }
     }
@@ -94,7 +98,7 @@ pub enum ReceiptLogError {
     /// The file exists and is not a receipt. It is not changed.
     #[error("the file is no receipt, and is left as it is: name another file")]
     NotAReceipt,
-    /// A line cannot be parsed.
+    /// A line after the first cannot be parsed.
     #[error("line {line} of the receipt cannot be read: name another file")]
     Damaged {
         /// The line, from 1.
@@ -126,7 +130,7 @@ enum Entry {
 
 impl ReceiptLog {
     /// Opens the receipt of a transfer: a new file, or that of earlier attempts at the same
-    /// transfer.
+    /// transfer. Writes the line at the beginning of an attempt.
     ///
     /// # Errors
     ///
@@ -206,12 +210,14 @@ impl ReceiptLog {
         self.last.as_ref()
     }
 
-    /// Returns the conversation that an earlier attempt has begun, and may have finished.
+    /// Returns the conversation that was begun and is not recorded as finished. An earlier attempt
+    /// may have finished it and stopped before it wrote the line.
     pub fn begun(&self) -> Option<&ConversationKey> {
         self.begun.as_ref().map(|(key, _)| key)
     }
 
-    /// Records that the conversation which an earlier attempt has [begun](Self::begun) is deleted.
+    /// Records that the [begun](Self::begun) conversation is deleted. If there is none, does
+    /// nothing.
     ///
     /// # Errors
     ///
@@ -221,7 +227,8 @@ impl ReceiptLog {
         self.record(&Event::Done(Step::new(&key, Outcome::Deleted, counts)))
     }
 
-    /// Writes an event to the file, for a callback. The event is written when the method returns.
+    /// Writes an event to the file, for a callback. When the method returns, the operating system
+    /// has the line; if a deletion begins, the disk has it. [`Event::Total`] is not written.
     ///
     /// # Errors
     ///

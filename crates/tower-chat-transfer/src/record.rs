@@ -14,7 +14,9 @@ use crate::Counts;
 pub(crate) struct Beginning {
     pub(crate) created_at: SystemTime,
     pub(crate) last_active_at: SystemTime,
+    /// The number of runs, including the open one, without discarded ones.
     pub(crate) runs: u64,
+    /// The mode of the most recent run that has a mode.
     pub(crate) last_mode: Option<PersistenceMode>,
     pub(crate) service_id: Option<Arc<str>>,
     /// The number of pruned messages.
@@ -24,9 +26,15 @@ pub(crate) struct Beginning {
     pub(crate) description: Description,
 }
 
-/// A record of a conversation. The records have this order: the runs; the messages, each followed
-/// by the rows of the record of tool calls that are complete with it; and the open run with its
-/// staged messages and rows.
+/// A record of a conversation: a run, a message, a row of the record of tool calls, or the open
+/// run.
+///
+/// The records have this order: the runs; the messages, each followed by the rows that are complete
+/// with it; the rows whose result is in no message; and the open run, followed by its staged
+/// messages and then their rows. A row is complete with a message if the message contains its
+/// result, or contains its call and the row has no result.
+///
+/// The `number` of a message is its sequence number in the source.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Record {
     Run(RunSummary),
@@ -36,7 +44,8 @@ pub(crate) enum Record {
 }
 
 impl Record {
-    /// Adds the record to the counts. Returns the bytes of a message.
+    /// Adds the record to the counts. Returns the size of a message in stored form, in bytes; 0 for
+    /// other records.
     pub(crate) fn count(&self, counts: &mut Counts) -> usize {
         match self {
             Self::Run(_) => counts.runs += 1,

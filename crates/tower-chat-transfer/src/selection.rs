@@ -11,7 +11,7 @@ use tower_chat_core::{
 /// The number of keys on a page.
 const PAGE: usize = 500;
 
-/// A selection of conversations. They are transferred in the byte order of scope and id.
+/// A selection of conversations. A transfer processes them in the byte order of scope and id.
 ///
 /// ```
 /// use tower_chat::{ConversationKey, transfer::Selection};
@@ -24,11 +24,13 @@ const PAGE: usize = 500;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
-    /// All scopes, if it is `None`.
+    /// The selected scopes, in ascending order; `None` selects all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     scopes: Option<Vec<String>>,
+    /// The selected id in each scope; `None` selects all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     id: Option<String>,
+    /// The scope and id of the conversation after which the selection begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     after: Option<(String, String)>,
 }
@@ -64,7 +66,8 @@ impl Selection {
         self
     }
 
-    /// Restricts the selection to the conversations after this one.
+    /// Restricts the selection to the conversations that follow this one in the byte order of scope
+    /// and id. Replaces an earlier restriction of this kind.
     #[must_use]
     pub fn after(mut self, key: ConversationKey) -> Self {
         self.after = Some((key.scope().to_owned(), key.id().to_owned()));
@@ -91,11 +94,13 @@ impl Selection {
     }
 }
 
-/// The keys of a selection, page by page.
+/// Lists the keys of the selected conversations that exist, in order, page by page.
 pub(crate) struct Keys<'a> {
     store: &'a dyn HistoryStore,
     selection: Selection,
+    /// The scope that is being listed.
     current: Option<ListedScope>,
+    /// The most recent scope.
     last_scope: Option<String>,
 }
 
@@ -138,7 +143,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Returns the scope after the last listed one.
+    /// Returns the selected scope that follows the most recent one; `None` at the end.
     async fn next_scope(&mut self) -> Result<Option<String>, StoreError> {
         let after = self.selection.after.as_ref().map(|(scope, _)| scope.as_str());
         let last = self.last_scope.as_deref();
@@ -160,7 +165,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// The lists of a scope: its visible conversations, and those with an open run.
+/// The lists of a scope: its conversations with visible messages, and those with an open run.
 struct ListedScope {
     scope: String,
     visible: ListedIds,
@@ -170,8 +175,9 @@ struct ListedScope {
 /// A list of conversations in the order of their ids, with one page in memory.
 struct ListedIds {
     page: VecDeque<ConversationKey>,
-    /// The last id of the page.
+    /// The id after which the next page begins.
     last: Option<String>,
+    /// Whether `page` is the last page of the list.
     is_at_end: bool,
 }
 
@@ -180,8 +186,9 @@ impl ListedScope {
         Self { scope, visible: ListedIds::after(after.clone()), open: ListedIds::after(after) }
     }
 
-    /// Returns the lesser of the next conversations of both lists. Each list is read page by page:
-    /// a store may have to read all conversations for a page of open runs.
+    /// Removes and returns the lesser of the next conversations of both lists; `None` at the end of
+    /// both. A conversation that is in both lists is returned once. The lists are read in large
+    /// pages, because a store may have to read all conversations for one page of open runs.
     async fn next(
         &mut self,
         store: &dyn HistoryStore,
@@ -209,6 +216,7 @@ impl ListedIds {
         Self { page: VecDeque::new(), last, is_at_end: false }
     }
 
+    /// Returns whether the next page must be read.
     fn is_used_up(&self) -> bool {
         self.page.is_empty() && !self.is_at_end
     }

@@ -10,17 +10,18 @@ use tower_chat_core::{
     },
 };
 
-/// Rows of the record whose result was not found in a message yet.
+/// The rows of the record with a result that was not found in a message yet.
 ///
-/// A query of the record returns the result itself, wherever it is stored. If a later message
-/// contains the same result, the row refers to it. Otherwise the result is in the record only.
+/// A query of the record returns each result itself, and not the message that contains it. If a
+/// message contains an equal result, the transferred row refers to this message. Otherwise the
+/// transferred row contains the result.
 #[derive(Default)]
 pub(crate) struct WaitingResults {
     by_call_id: HashMap<Option<String>, Vec<(ToolRecord, ToolResult)>>,
 }
 
 impl WaitingResults {
-    /// Adds a row. Returns the row if it is complete, because it has no result.
+    /// Adds a row with a result. Returns a row without a result, because it is complete already.
     pub(crate) fn add(&mut self, invocation: ToolInvocation) -> Option<ToolRecord> {
         let call =
             SequencePosition { sequence: invocation.sequence, index: invocation.sequence_index };
@@ -39,7 +40,8 @@ impl WaitingResults {
         }
     }
 
-    /// Returns the rows whose results are in this message.
+    /// Removes and returns the rows whose results are in this message. `number` is the sequence
+    /// number of the message.
     pub(crate) fn find_in(&mut self, number: u64, message: &Message) -> Vec<ToolRecord> {
         let mut complete = Vec::new();
         for (index, result) in (0..).zip(message.results()) {

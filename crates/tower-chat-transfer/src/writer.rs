@@ -18,11 +18,12 @@ use crate::{
     record::{Beginning, Record},
 };
 
-/// Writes the missing part of a conversation, and compares the existing part.
+/// Compares a conversation with the one that the target has, and writes the part that is missing.
 ///
-/// The messages are passed in order. They are compared as long as the target has messages, without
-/// writing. The messages behind those are appended. A target with a different conversation is
-/// therefore not changed, and one with the beginning of this conversation is continued.
+/// The caller passes the records in order. As long as the target has messages, the writer compares
+/// each message with that of the target and writes nothing. It appends the messages that follow. A
+/// target with a different conversation is therefore not changed, and one with the beginning of
+/// this conversation is continued.
 pub(crate) struct Writer<'a> {
     store: &'a dyn HistoryStore,
     key: ConversationKey,
@@ -33,16 +34,19 @@ pub(crate) struct Writer<'a> {
     refusal: Option<Refusal>,
     /// Whether the target was read to its end.
     is_compared: bool,
-    /// The sequence number, at the target, of the last message that both have.
+    /// The sequence number, at the target, of the final message that was found equal; the number of
+    /// the target's pruned messages if there is none.
     compared: u64,
+    /// The open run of the source.
     open: Option<StagedRun>,
-    /// The records of the source behind the visible messages of the target, while they are compared
-    /// with the staged messages of the target's open run.
+    /// The records of the source that follow the visible messages of the target. They are kept here
+    /// while the target has an open run, and compared with its staged messages.
     held_back: VecDeque<HeldBack>,
 }
 
 /// A record of the source that is not written yet.
 enum HeldBack {
+    /// A message, and the size of its stored form in bytes.
     Message(Arc<Message>, usize),
     Row(ToolRecord),
 }
@@ -50,12 +54,14 @@ enum HeldBack {
 /// The staged part of the source's open run.
 struct StagedRun {
     open: OpenRun,
+    /// Each message with the size of its stored form in bytes.
     messages: Vec<(Arc<Message>, usize)>,
     rows: Vec<ToolRecord>,
 }
 
 impl<'a> Writer<'a> {
-    /// Begins to write a conversation.
+    /// Reads the head and the runs that the target has of the conversation. If they cannot be read,
+    /// the conversation is refused when the writer [ends](Self::end).
     pub(crate) async fn begin(
         store: &'a dyn HistoryStore,
         key: &ConversationKey,
@@ -96,7 +102,8 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Writes or compares the next record of the source.
+    /// Counts the next record of the source. Unless the conversation is refused, compares or writes
+    /// the record, or stores it until the end.
     pub(crate) async fn take(&mut self, record: Record) -> Result<(), TransferError> {
         let bytes = record.count(&mut self.counts);
         if self.refusal.is_some() || self.appender.refusal.is_some() {
@@ -152,8 +159,13 @@ impl<'a> Writer<'a> {
         self.take_over().await
     }
 
-    /// Discards the open run of the target if it is a copy of a run that has ended in the source
-    /// since: the messages of the source begin with its staged messages, or contain none of them.
+    /// Discards the open run of the target, and appends the held-back records, if the target's open
+    /// run is an earlier copy of a run that has ended in the source. Otherwise does nothing.
+    ///
+    /// The source must know the run, and the lease of the run at the target must have expired. If
+    /// the first held-back message is of this run, the run was committed in the source, and the
+    /// held-back messages must begin with all staged messages of the target. Otherwise the run was
+    /// discarded in the source.
     async fn take_over(&mut self) -> Result<(), TransferError> {
         let Some(open) = self.target.open_run() else { return Ok(()) };
         let is_held = open.is_held_at(std::time::SystemTime::now());
@@ -225,7 +237,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes the rest after the last record, and returns the step.
+    /// Writes the remaining data after the final record, and returns the step of the conversation.
     pub(crate) async fn end(mut self) -> Result<Step, TransferError> {
         self.end_visible().await?;
         self.end_staged().await?;
@@ -275,7 +287,8 @@ impl<'a> Writer<'a> {
             None => 0,
         };
         if self.appender.owner().is_none() && counted < self.source_runs() {
-            // A file states the number of runs. Its contents bound that number.
+            // The number of runs in a file may be wrong. The number of records in the file limits
+            // how many writes are made for it.
             let Counts { messages, tool_calls, runs, .. } = self.counts;
             let contained = messages.saturating_add(tool_calls).saturating_add(runs);
             let missing = self.source_runs() - counted;
@@ -298,7 +311,9 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Returns the change of the service id. The service id of the source belongs to its messages.
+    /// Returns the change that gives the target the service id of the source; `None` if they are
+    /// equal. A service id refers to messages that the service stores. The target therefore keeps
+    /// its own service id if it existed before and no messages were added.
     fn service_id_change(&self) -> Option<ServiceIdChange> {
         let (source, target) = (self.source.service_id.as_ref(), self.target.service_id());
         let is_new = !self.target.exists() || self.appender.added > 0;
@@ -351,8 +366,10 @@ impl<'a> Writer<'a> {
         self.appender.end_staged(run).await
     }
 
-    /// Returns the attempt number for the open run; `None` if the target has a different open run,
-    /// or other staged messages of this one.
+    /// Returns the attempt number under which the open run is staged.
+    ///
+    /// `None` if the target has a different open run, or other staged messages of this one, or if
+    /// staged messages are missing there and the lease of the run has not expired.
     fn next_attempt(&self, staged: &StagedRun, found: Option<&OpenRun>) -> Option<u32> {
         let Some(found) = found else { return Some(staged.open.lease.attempt.max(1)) };
         let had = self.target.staged();
@@ -378,7 +395,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Reads the conversation back from the target, and returns the differences.
+    /// Reads the directory data of the conversation from the target, and returns how they differ
+    /// from those of the source.
     async fn differences(&self) -> Result<Vec<Difference>, TransferError> {
         let Some(summary) = self.store.summary(&self.key).await? else { return Ok(Vec::new()) };
         let head = self.store.head(&self.key).await?;
@@ -402,7 +420,8 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Returns the refusal for a target that cannot be compared.
+/// Returns the refusal of a conversation that cannot be read at the target, or the error of the
+/// whole transfer.
 fn refused(error: ReadError) -> Result<Refusal, TransferError> {
     match error {
         ReadError::Changed => Ok(Refusal::Conflict),
