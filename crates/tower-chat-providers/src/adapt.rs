@@ -162,10 +162,10 @@ impl ServerCodec for ChatTypes {
 /// A codec for async-openai's request type and its type of a streamed answer; made by
 /// [`ChatTypes::streamed`].
 ///
-/// Every request is sent with `stream: true`, because the response type is a stream of events. A
-/// client's stream in which no choice has a `finish_reason` fails as
-/// [`Truncated`](crate::ProviderErrorKind::Truncated). The last event of a stack's stream carries the
-/// usage of the answer.
+/// As a [`ClientCodec`], sends every request with `stream: true`, because the response type is a stream
+/// of events. If no choice of the client's stream has a `finish_reason`, the response fails as
+/// [`Truncated`](crate::ProviderErrorKind::Truncated). As a [`ServerCodec`], adds the usage of the
+/// answer to the final event of the stream.
 #[derive(Debug, Clone)]
 pub struct ChatStream {
     types: ChatTypes,
@@ -187,8 +187,8 @@ impl ClientCodec for ChatStream {
         &self,
         events: ChatCompletionResponseStream,
     ) -> BoxFuture<'static, Result<ChatResponse, BoxError>> {
-        // async-openai's stream consumes the `[DONE]` event, so a `finish_reason` marks the end of the
-        // stream instead.
+        // async-openai's stream consumes the `[DONE]` event. If a choice had a `finish_reason`, `[DONE]`
+        // is appended at the end of the stream. Otherwise `updates` reports the answer as truncated.
         let state = Some((events, false));
         let frames = stream::unfold(state, |state| async move {
             let (mut events, has_ended) = state?;
@@ -218,7 +218,8 @@ impl ServerCodec for ChatStream {
         let mut request = self.types.request(&request)?;
         let options = Arc::make_mut(&mut request.options);
         options.stream = true;
-        // The option is about this stream; the model client sets its own `stream_options`.
+        // The option applies to the stream of the outer caller. The model client sets its own
+        // `stream_options`.
         options.extra.remove("stream_options");
         Ok(request)
     }
@@ -239,7 +240,8 @@ impl ServerCodec for ChatStream {
     }
 }
 
-/// Converts an `AnswerError` to the error of a response. A `ProviderError` in it is returned as it is.
+/// Converts an `AnswerError` to the error of a response. If the error is `Truncated` and its source is a
+/// `ProviderError`, returns the source.
 fn ours(error: AnswerError) -> BoxError {
     match error {
         AnswerError::Truncated { source: Some(source), .. } if source.is::<ProviderError>() => {
@@ -276,6 +278,8 @@ pub struct UnknownFields {
     pub fields: Vec<String>,
 }
 
+/// Renders a request as async-openai's type. Fails with [`UnknownFields`] if the type has dropped a
+/// top-level field of the body.
 fn encode(request: &ChatRequest, model: &str) -> Result<CreateChatCompletionRequest, BoxError> {
     let mut body = BodyWire::OpenAiChat.render_request(request)?;
     if let Some(fields) = body.as_object_mut() {

@@ -59,11 +59,13 @@ impl<T> Anthropic<T> {
 
 #[cfg(feature = "reqwest")]
 impl Anthropic<Auth<ReqwestTransport>> {
-    /// Creates a client with the key in `ANTHROPIC_API_KEY`.
+    /// Creates a client with the key in `ANTHROPIC_API_KEY`. If `ANTHROPIC_BASE_URL` is set, the client
+    /// uses that address (without `/v1`), as Anthropic's own SDK does.
     ///
     /// # Errors
     ///
-    /// If the variable is not set.
+    /// If `ANTHROPIC_API_KEY` is not set, if the address is not valid, or if the TLS settings of this
+    /// system cannot be used.
     pub fn from_env() -> Result<Self, ProviderError> {
         Anthropic::new(ReqwestTransport::new()?)
             .with_base_url_from_env(&["ANTHROPIC_BASE_URL"], "/v1")?

@@ -56,11 +56,14 @@ impl<T> Bedrock<T> {
 #[cfg(feature = "reqwest")]
 impl Bedrock<Auth<ReqwestTransport>> {
     /// Creates a client with the Bedrock API key in `BEDROCK_API_KEY` or `AWS_BEARER_TOKEN_BEDROCK`. The
-    /// region is in `AWS_REGION` or `AWS_DEFAULT_REGION`; the default is `us-east-1`.
+    /// region is in `AWS_REGION` or `AWS_DEFAULT_REGION`; the default is `us-east-1`. If
+    /// `AWS_ENDPOINT_URL_BEDROCK_RUNTIME` or `AWS_ENDPOINT_URL` is set, the client uses that address, as
+    /// AWS's SDKs do.
     ///
     /// # Errors
     ///
-    /// If neither variable of the key is set.
+    /// If neither variable of the key is set, if the address is not valid, or if the TLS settings of
+    /// this system cannot be used.
     pub fn from_env() -> Result<Self, ProviderError> {
         let own = "BEDROCK_API_KEY";
         let key = if variable(own).is_some() { own } else { "AWS_BEARER_TOKEN_BEDROCK" };
@@ -73,12 +76,13 @@ impl Bedrock<Auth<ReqwestTransport>> {
 #[cfg(all(feature = "reqwest", feature = "sigv4"))]
 impl Bedrock<SigV4<ReqwestTransport>> {
     /// Creates a client that signs its requests with the credentials in `AWS_ACCESS_KEY_ID`,
-    /// `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`. The region is in `AWS_REGION` or
-    /// `AWS_DEFAULT_REGION`; the default is `us-east-1`.
+    /// `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`. It reads the region and the address from the
+    /// same variables as `from_env`.
     ///
     /// # Errors
     ///
-    /// If `AWS_ACCESS_KEY_ID` or `AWS_SECRET_ACCESS_KEY` is not set.
+    /// If `AWS_ACCESS_KEY_ID` or `AWS_SECRET_ACCESS_KEY` is not set, if the address is not valid, or if
+    /// the TLS settings of this system cannot be used.
     pub fn signed_from_env() -> Result<Self, ProviderError> {
         let region = region_from_env();
         let layer = SigV4Layer::from_env(&region, "bedrock")?;

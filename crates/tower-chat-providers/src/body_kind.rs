@@ -1,4 +1,5 @@
-//! Finds out what a response body is from its first bytes, because services label bodies wrongly.
+//! Determines the kind of a response body from its first bytes, because some services send a wrong
+//! content type.
 
 use std::pin::Pin;
 
@@ -12,31 +13,34 @@ use tower_chat_wire::body::BodyWire;
 
 use crate::frames::StreamFraming;
 
-/// The kind of a body, as its first bytes show it.
+/// The kind of a body, determined from its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyKind {
     /// A JSON object or array, or several of them, one per line.
     Json,
     /// Server-sent events.
     Events,
-    /// Binary data, or an empty body.
+    /// A body that is empty or blank, or that begins with a byte that is not a visible ASCII character,
+    /// such as binary data.
     Other,
     /// Text in no known format, such as an error page of a proxy.
     Text,
 }
 
-/// A body whose first pieces have been read; it returns them again.
+/// A body from which [`peek`] has read the first pieces. It returns these pieces again.
 pub(crate) type PeekedBody = StreamBody<Pieces>;
 
 type Pieces = Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, BoxError>> + Send>>;
 
-/// The beginnings of lines of server-sent events, and `error:`, which llama.cpp sends in their place.
+/// The beginnings of lines of server-sent events, and `error:`, with which llama.cpp begins the line of
+/// an error.
 const LINES: [&str; 6] = ["data:", "event:", "id:", "retry:", ":", "error:"];
 
-/// The length of the longest text in [`LINES`].
+/// The number of bytes of the longest text in [`LINES`].
 const LONGEST: usize = 6;
 
-/// Reads the first bytes of a body, and returns them with a body that still begins with them.
+/// Reads pieces of a body until they show its kind, or until the body ends or fails. Returns their
+/// bytes, and a body that returns the same pieces or error again.
 pub(crate) async fn peek<B>(body: B) -> (Vec<u8>, PeekedBody)
 where
     B: Body<Data = Bytes> + Send + 'static,
@@ -58,7 +62,7 @@ where
     (beginning, StreamBody::new(Box::pin(pieces)))
 }
 
-/// The bytes without a byte order mark and white space at the beginning.
+/// Returns the bytes without a byte order mark and white space at the beginning.
 fn trimmed(beginning: &[u8]) -> &[u8] {
     const MARK: &[u8] = "\u{feff}".as_bytes();
     beginning.strip_prefix(MARK).unwrap_or(beginning).trim_ascii_start()
@@ -81,8 +85,8 @@ fn is_enough(beginning: &[u8]) -> bool {
     }
 }
 
-/// How many bytes of white space are read before the body counts as what was expected. Some services
-/// send white space while they wait for the model.
+/// The number of bytes of white space after which [`peek`] stops; the kind of the body is then
+/// [`BodyKind::Other`]. Some services send white space while they wait for the model.
 const MOST_BLANK: usize = 64 * 1024;
 
 impl BodyKind {
@@ -96,7 +100,8 @@ impl BodyKind {
         }
     }
 
-    /// How the body is divided into frames; `None` if it is read as a whole.
+    /// Returns how the body is divided into frames; `None` if it is read as a whole. `expected` is the
+    /// framing that the request asked for.
     pub(crate) fn framing(self, expected: Option<StreamFraming>) -> Option<StreamFraming> {
         match (self, expected) {
             (_, None) | (Self::Text, Some(_)) => None,
@@ -108,8 +113,9 @@ impl BodyKind {
     }
 }
 
-/// How a body that was read as a whole is divided into frames. `None` if the body is one JSON value, or
-/// has no frames.
+/// Returns how a body that was read as a whole is divided into frames: as events if it does not begin
+/// like JSON and one of its lines is that of an event; as lines if the wire is Ollama's and its first
+/// two lines are JSON objects. `None` for any other body, such as one JSON value.
 pub(crate) fn framing_of_text(text: &str, wire: BodyWire) -> Option<StreamFraming> {
     let kind = BodyKind::of(text.as_bytes());
     let is_event = |line: &str| line.starts_with("data:");

@@ -30,9 +30,9 @@ use crate::{
 /// The client sends each request once. Dropping the future or the response of a call drops the body of
 /// the HTTP response, which closes or resets its connection.
 ///
-/// Of the [options](tower_chat_core::ChatOptions), the fields of `extra` are merged into the JSON body.
-/// A field of `extra` replaces the field that a named option has set, and a `null` in `extra` removes
-/// the field. `instructions` are sent before the system messages.
+/// The fields of `extra` in the [options](tower_chat_core::ChatOptions) are merged into the JSON body. A
+/// field of `extra` replaces the field that a named option has set, and a `null` in `extra` removes the
+/// field. The option `instructions` is sent before the system messages.
 #[derive(Clone)]
 pub struct ProviderClient<P, T> {
     provider: P,
@@ -62,7 +62,7 @@ impl<P: Provider, T> ProviderClient<P, T> {
         self
     }
 
-    /// Sets the address of the service after checking that it is one.
+    /// Checks an address, and sets it as the address of the service.
     ///
     /// # Errors
     ///
@@ -87,8 +87,9 @@ impl<P: Provider, T> ProviderClient<P, T> {
         }
     }
 
-    /// Reads the address of the service from the first of these environment variables that is set: those
-    /// that the provider's own SDK reads. `version` is the path that the SDK appends to the address.
+    /// Sets the address of the service to the value of the first of these environment variables that is
+    /// set. If none is set, the address does not change. `variables` are those that the provider's own
+    /// SDK reads, and `version` is the path that the SDK appends to the address.
     #[cfg(feature = "reqwest")]
     #[allow(dead_code, reason = "not every provider's SDK reads a variable")]
     pub(crate) fn with_base_url_from_env(
@@ -207,7 +208,7 @@ where
 }
 
 impl<P: fmt::Debug, T> fmt::Debug for ProviderClient<P, T> {
-    /// Prints no key, and no header, since a header may contain a key.
+    /// Prints no key and no value of a header, because the value may contain a key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProviderClient")
             .field("provider", &self.provider)

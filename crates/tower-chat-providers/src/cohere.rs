@@ -46,7 +46,8 @@ impl Cohere<Auth<ReqwestTransport>> {
     ///
     /// # Errors
     ///
-    /// If `COHERE_API_KEY` is not set.
+    /// If `COHERE_API_KEY` is not set, if the address is not valid, or if the TLS settings of this
+    /// system cannot be used.
     pub fn from_env() -> Result<Self, ProviderError> {
         Cohere::new(ReqwestTransport::new()?)
             .with_base_url_from_env(&["CO_API_URL"], "/v2")?

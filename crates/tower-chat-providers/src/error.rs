@@ -33,9 +33,9 @@ use crate::refused_content::content_refused;
 pub struct ProviderError {
     provider: &'static str,
     request_id: Option<Box<str>>,
-    /// The service no longer has the history that the request refers to.
+    /// Set if the service no longer stores the history that the request refers to.
     history_lost: Option<HistoryLost>,
-    /// The service has refused the request, and the content of its messages may be why.
+    /// Set if the service has refused the request, and the content of its messages may be the reason.
     content_refused: Option<ContentRefused>,
     kind: Box<ProviderErrorKind>,
 }
@@ -76,7 +76,7 @@ pub enum ProviderErrorKind {
         /// The error of the parser that reported it, if there is one.
         source: Option<BoxError>,
     },
-    /// The answer is larger, or nested more deeply, than the client's
+    /// The answer is larger, or is nested more deeply, than the client's
     /// [`Limits`](tower_chat_wire::stream::Limits) allow.
     Limit(LimitExceeded),
     /// A streamed answer ended, or its connection broke, before the service had marked the answer as
@@ -98,7 +98,8 @@ pub struct Refusal {
     /// The service's error code, or its error type if it has no code: `context_length_exceeded`,
     /// `overloaded_error`, `RESOURCE_EXHAUSTED`, `ThrottlingException`.
     pub code: Option<String>,
-    /// The service's message, or the whole body if there is no message.
+    /// The service's message, or the body if there is no message. If the body could not be read to its
+    /// end, the reason.
     pub message: String,
     /// The wait that the service requests before the next attempt.
     pub retry_after: Option<Duration>,
@@ -108,16 +109,17 @@ pub struct Refusal {
 }
 
 impl ProviderError {
-    /// Creates an error, for providers and layers outside this crate. If the source of `kind` does not
-    /// say whether it is retryable, it is wrapped in a [`Classified`] that agrees with
-    /// [`is_retryable`](Self::is_retryable).
+    /// Creates an error, for providers and layers outside this crate. If the source of `kind` has no
+    /// retryability, or one that differs from [`is_retryable`](Self::is_retryable), wraps the source in
+    /// a [`Classified`] with the same retryability as the error.
     pub fn new(provider: &'static str, kind: ProviderErrorKind) -> Self {
         let (request_id, history_lost, content_refused) = (None, None, None);
         let kind = Box::new(kind.classified());
         Self { provider, request_id, history_lost, content_refused, kind }
     }
 
-    /// Returns the same error with another provider: that of the client above the layer that reports it.
+    /// Returns the same error with another provider name. The errors of a layer get the name of the
+    /// client above.
     pub(crate) fn of_provider(self, provider: &'static str) -> Self {
         Self { provider, ..self }
     }
@@ -173,8 +175,9 @@ impl ProviderError {
     ///
     /// `true` for broken connections and streams, for the statuses 408, 409, 429 and 5xx, and for errors
     /// inside an answer that have no status, unless their code blames the request. `false` for an
-    /// exhausted quota, because waiting does not restore it. An error of the transport decides itself if
-    /// it is classified ([`tower_chat_core::is_retryable`]).
+    /// exhausted quota, because waiting does not restore it. An error of the transport that is
+    /// classified ([`tower_chat_core::is_retryable`]) has its own retryability. `false` too for a
+    /// refusal that reports a lost history or blames the content of the messages.
     pub fn is_retryable(&self) -> bool {
         match &*self.kind {
             ProviderErrorKind::Truncated { .. } => true,
@@ -195,11 +198,13 @@ impl ProviderError {
         }
     }
 
-    /// Records whether the service has refused the request because it no longer stores the history with
-    /// this id. [`tower_chat_core::is_history_lost`] then finds it in the error.
+    /// If the error is a refusal, and the request had a service id: records whether the service no
+    /// longer stores the history with this id. [`tower_chat_core::is_history_lost`] then returns `true`
+    /// for the error.
     ///
-    /// OpenAI, Azure and xAI repeat the id in the message, with the status 404, or with the status 400
-    /// and the code `previous_response_not_found`.
+    /// A history is lost if the code is `previous_response_not_found`. It is also lost if the message
+    /// contains the id and "not found", with the status 400 or 404 or without a status, as OpenAI, Azure
+    /// and xAI report it.
     pub(crate) fn with_service_id(mut self, service_id: Option<&str>) -> Self {
         if let (ProviderErrorKind::Refused(refusal), Some(id)) = (&*self.kind, service_id) {
             let is_named = refusal.code.as_deref() == Some("previous_response_not_found");
@@ -211,8 +216,9 @@ impl ProviderError {
         self
     }
 
-    /// Records whether the content of the messages may be the reason for the refusal; `issuer` is the
-    /// name of the service. [`tower_chat_core::content_refused`] then finds it in the error.
+    /// If the error is a refusal: records whether the content of the messages may be the reason.
+    /// `issuer` is the name of the service. [`tower_chat_core::content_refused`] then returns the
+    /// record.
     pub(crate) fn with_issuer(mut self, issuer: Option<&Arc<str>>) -> Self {
         if let (ProviderErrorKind::Refused(refusal), Some(issuer)) = (&*self.kind, issuer) {
             self.content_refused = content_refused(refusal, issuer);
@@ -227,7 +233,8 @@ impl ProviderError {
         self
     }
 
-    /// Applies a function to every text of the error that the service wrote.
+    /// Applies a function to the texts of the error that may repeat a text of the service's error or
+    /// body. The text of a partial answer is not changed.
     pub(crate) fn map_texts(mut self, change: impl Fn(&mut String)) -> Self {
         match &mut *self.kind {
             ProviderErrorKind::Refused(refusal) => {
@@ -252,7 +259,7 @@ impl ProviderError {
 }
 
 impl ProviderErrorKind {
-    /// Returns the same kind with a source that says whether to retry.
+    /// Returns the same kind. Its source, if it has one, has the same retryability as the kind.
     fn classified(self) -> Self {
         let classify = |retryability, source: BoxError| match is_retryable(&*source) {
             Some(is_retryable) if Retryability::from_retryable(is_retryable) == retryability => {
@@ -369,7 +376,7 @@ impl Errors {
         ProviderError::new(self.0, kind)
     }
 
-    /// Converts the error of an answer that could not be read.
+    /// Converts an error of the reader of an answer.
     pub(crate) fn answer(self, error: AnswerError) -> ProviderError {
         self.make(match error {
             AnswerError::Malformed { what, body, source, .. } => {

@@ -1,4 +1,5 @@
-//! One call of a provider: sends the request, reads the answer, and completes its errors.
+//! One call of a provider: sends the request, reads the answer, and adds the data of the response to
+//! errors.
 
 use std::{future::poll_fn, pin::pin, sync::Arc, time::SystemTime};
 
@@ -24,7 +25,8 @@ use crate::{
     streamed,
 };
 
-/// Answers a request through a transport that is ready.
+/// Sends a request through a transport that was polled to readiness, and returns the answer. If the
+/// exchange has two HTTP requests, sends both.
 pub(crate) async fn answer<P, T, B>(
     provider: P,
     settings: Settings,
@@ -75,8 +77,8 @@ where
     }
 }
 
-/// Makes the request fit the rules of its service. Returns the request and the information that the
-/// reader of the answer needs about the changes.
+/// Makes the request fit the rules of its service. Returns the request, and what the reader of the
+/// answer must know about the changes. Fails if the service does not accept a new message of the user.
 fn fitted(
     request: &ChatRequest,
     rules: &ServiceRules,
@@ -92,7 +94,7 @@ fn fitted(
 #[derive(Debug, Clone)]
 pub(crate) struct Expected {
     pub(crate) wire: BodyWire,
-    /// `None` if the request asked for a whole answer.
+    /// How a streamed answer is divided into frames; `None` if the request asked for a whole answer.
     pub(crate) framing: Option<StreamFraming>,
     pub(crate) context: AnswerContext,
 }
@@ -110,8 +112,8 @@ where
     let read = async {
         let body = accepted(response, &context, wire).await?;
         let (beginning, body) = body_kind::peek(body).await;
-        // The first bytes decide, not the content type: services that cannot stream answer with a whole
-        // body, and some services label a stream as JSON.
+        // The first bytes of the body decide, not its content type: services that cannot stream send a
+        // whole answer, and some services send a stream with the content type of JSON.
         let frames = match BodyKind::of(&beginning).framing(framing) {
             Some(framing) => framing.frames(body, context.limits),
             None => {
@@ -134,7 +136,7 @@ where
     }
 }
 
-/// The data of a request and its response that every error of the response needs.
+/// The data of a request and its response that are added to every error of the response.
 #[derive(Debug)]
 pub(crate) struct ResponseContext {
     pub(crate) errors: Errors,
@@ -143,7 +145,7 @@ pub(crate) struct ResponseContext {
     request_id: Option<String>,
     /// The id under which the service stores the history that the request refers to.
     service_id: Option<Arc<str>>,
-    /// The name of the service, from its rules.
+    /// The name of the service; `None` if the client has no rules of the service.
     issuer: Option<Arc<str>>,
     secrets: SentSecrets,
 }
@@ -182,7 +184,9 @@ impl ResponseContext {
         }
     }
 
-    /// Adds the id of the request to the error, and removes the secrets that the request carried.
+    /// Adds the id of the request to the error, and removes the secrets that the request carried. In a
+    /// refusal, also records whether the service has lost the history, or blames the content of the
+    /// messages.
     pub(crate) fn complete(&self, error: ProviderError) -> ProviderError {
         error
             .with_request_id(self.request_id.as_deref())
@@ -192,7 +196,7 @@ impl ResponseContext {
     }
 }
 
-/// Returns the body of a successful response, if its encoding can be read.
+/// Returns the body of a response. Fails if the status is not a success, or if the body is compressed.
 async fn accepted<B>(
     response: Response<B>,
     context: &ResponseContext,
@@ -218,7 +222,7 @@ where
 }
 
 /// Reads the error in a response whose status is not a success. If the body breaks off or exceeds a
-/// limit, the part that was read is used.
+/// limit, the error contains the part that was read, and its message names the reason.
 async fn refused<B>(
     response: Response<B>,
     context: &ResponseContext,

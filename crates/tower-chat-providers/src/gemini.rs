@@ -57,7 +57,8 @@ impl Gemini<Auth<ReqwestTransport>> {
     ///
     /// # Errors
     ///
-    /// If `GEMINI_API_KEY` is not set.
+    /// If `GEMINI_API_KEY` is not set, if the address is not valid, or if the TLS settings of this
+    /// system cannot be used.
     pub fn from_env() -> Result<Self, ProviderError> {
         Gemini::new(ReqwestTransport::new()?)
             .with_base_url_from_env(&["GOOGLE_GEMINI_BASE_URL"], "/v1beta")?
@@ -90,6 +91,7 @@ impl Provider for GeminiApi {
 }
 
 /// Builds a request to a model's `generateContent` method, for the Gemini API and for Vertex AI.
+/// `models` is the path of the list of models, such as `/models`.
 pub(crate) fn generate_content(
     models: &str,
     model: &str,

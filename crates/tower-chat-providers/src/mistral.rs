@@ -46,7 +46,7 @@ impl Mistral<Auth<ReqwestTransport>> {
     ///
     /// # Errors
     ///
-    /// If the variable is not set.
+    /// If `MISTRAL_API_KEY` is not set, or if the TLS settings of this system cannot be used.
     pub fn from_env() -> Result<Self, ProviderError> {
         Mistral::new(ReqwestTransport::new()?).with_key_from_env("MISTRAL_API_KEY")
     }

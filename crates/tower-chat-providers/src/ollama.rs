@@ -102,7 +102,8 @@ impl Provider for OllamaApi {
     }
 }
 
-/// Returns the address of a host.
+/// Returns the address that a value of `OLLAMA_HOST` names. If it has no scheme, the scheme is `http`,
+/// and the defaults are the host `localhost` and the port 11434.
 #[cfg(feature = "reqwest")]
 fn address(host: &str) -> String {
     let host = host.trim();

@@ -37,8 +37,9 @@ use crate::{
 /// ```
 ///
 /// Chat Completions stores no conversations. The client therefore refuses a request that has a service
-/// id, or that asks for a background answer, before it sends anything. It also refuses a request for
-/// several choices (`n`), since a conversation continues with one answer.
+/// id, or that asks for a background answer, before it sends anything. A conversation continues with one
+/// answer, so the call fails as [`Malformed`](crate::ProviderErrorKind::Malformed) if the service
+/// returns several choices (`n`).
 pub type OpenAiChat<T> = ProviderClient<OpenAiChatApi, T>;
 
 /// The address of OpenAI's API.
@@ -51,6 +52,7 @@ pub struct OpenAiChatApi {
     auth_header: AuthHeader,
     /// The name of the field that limits the tokens of an answer.
     token_limit: &'static str,
+    /// Whether the ids of calls are mapped to nine letters and digits.
     mistral_ids: bool,
     /// The query that follows the path of the method.
     query: String,
@@ -161,8 +163,8 @@ impl<T> OpenAiChat<T> {
     }
 
     /// Maps the ids of calls to nine letters and digits in every request. Mistral's models refuse other
-    /// ids, which the history of another provider may contain. Stored messages keep their ids. It is on
-    /// by default for addresses of `mistral.ai`.
+    /// ids, which the history of another provider may contain. Stored messages keep their ids. For
+    /// addresses of `mistral.ai`, the ids are always mapped.
     #[must_use]
     pub fn with_mistral_ids(self) -> Self {
         self.map_provider(OpenAiChatApi::with_mistral_ids)
@@ -176,7 +178,8 @@ impl OpenAiChat<Auth<ReqwestTransport>> {
     ///
     /// # Errors
     ///
-    /// If `OPENAI_API_KEY` is not set.
+    /// If `OPENAI_API_KEY` is not set, if the address is not valid, or if the TLS settings of this
+    /// system cannot be used.
     pub fn from_env() -> Result<Self, ProviderError> {
         OpenAiChat::new(ReqwestTransport::new()?)
             .with_base_url_from_env(&["OPENAI_BASE_URL"], "")?
@@ -188,7 +191,8 @@ impl OpenAiChat<Auth<ReqwestTransport>> {
     ///
     /// # Errors
     ///
-    /// If the variable of the key is not set.
+    /// If the variable of the key is not set, if the address is not valid, or if the TLS settings of
+    /// this system cannot be used.
     pub fn service_from_env(service: CompatibleService) -> Result<Self, ProviderError> {
         let (_, _, variable) = service.description();
         let client = OpenAiChat::service_over(service, ReqwestTransport::new()?);

@@ -56,14 +56,14 @@ use crate::{
 /// A service that stores the history learns the results of tools from the next request. If a run stops
 /// between an answer that calls tools and that request, OpenAI refuses requests that continue from that
 /// answer without the results. With [`HistoryStorage::Response`] and the per-run mode, the next run
-/// continues from the answer before.
+/// continues from the answer of the previous run.
 pub type OpenAiResponses<T> = ProviderClient<OpenAiResponsesApi, T>;
 
-/// Where an [`OpenAiResponses`] client has the history of a new conversation stored.
+/// Where the history of a new conversation of an [`OpenAiResponses`] client is stored.
 ///
-/// The setting applies to requests without a service id. A request with a service id continues where its
-/// history is stored, whatever the setting of the client: an id that begins with `conv_` is a
-/// conversation of the Conversations API, any other id is a response.
+/// The setting applies to requests without a service id. For a request with a service id, the id names
+/// where the history is stored: an id that begins with `conv_` is a conversation of the Conversations
+/// API, and any other id is a response.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), tower_chat_providers::ProviderError> {
@@ -82,9 +82,9 @@ pub enum HistoryStorage {
     /// The caller stores the history, in a history store or elsewhere. Every request carries the whole
     /// history.
     ///
-    /// The client sends `store: false` and asks for the [encrypted
-    /// reasoning](OpenAiResponses::with_encrypted_reasoning), without which reasoning could not be sent
-    /// back.
+    /// The client sends `store: false`. It also asks for the [encrypted
+    /// reasoning](OpenAiResponses::with_encrypted_reasoning), because reasoning can be sent back only in
+    /// this form.
     #[default]
     Caller,
     /// The service stores the history as a chain of responses. A request names the response that it
@@ -94,8 +94,8 @@ pub enum HistoryStorage {
     /// call. The service deletes responses after some time; OpenAI after 30 days (OpenAI guide,
     /// Conversation state).
     Response,
-    /// The service stores the history in a conversation of the Conversations API, whose id does not
-    /// change. The client creates the conversation before the first request.
+    /// The service stores the history in a conversation of the Conversations API. The client creates the
+    /// conversation before the first request. The service id of the conversation does not change.
     ///
     /// If the first request fails, an empty conversation remains at the service. Its id is lost, because
     /// only an answer would have returned it.
@@ -108,7 +108,7 @@ pub struct OpenAiResponsesApi {
     name: &'static str,
     auth_header: AuthHeader,
     storage: HistoryStorage,
-    /// If it is not set, the name of the model decides.
+    /// Whether the client asks for encrypted reasoning. If `None`, the name of the model decides.
     encrypted_reasoning: Option<bool>,
 }
 
@@ -168,7 +168,8 @@ impl OpenAiResponses<Auth<ReqwestTransport>> {
     ///
     /// # Errors
     ///
-    /// If `OPENAI_API_KEY` is not set.
+    /// If `OPENAI_API_KEY` is not set, if the address is not valid, or if the TLS settings of this
+    /// system cannot be used.
     pub fn from_env() -> Result<Self, ProviderError> {
         OpenAiResponses::new(ReqwestTransport::new()?)
             .with_base_url_from_env(&["OPENAI_BASE_URL"], "")?
@@ -263,8 +264,8 @@ impl OpenAiResponsesApi {
     }
 }
 
-/// Returns the continuation token if it has the form of a response id. Other characters would change the
-/// path of the request.
+/// Returns the continuation token if it has the form of a response id. Fails otherwise, because other
+/// characters would change the path of the request.
 fn response_id<'a>(token: &'a str, settings: &Settings) -> Result<&'a str, ProviderError> {
     let is_id = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if token.is_empty() || !token.chars().all(is_id) {

@@ -80,10 +80,10 @@ pub trait Provider: Clone + fmt::Debug + Send + Sync + 'static {
     /// The header in which the service expects its key.
     fn auth_header(&self) -> AuthHeader;
 
-    /// Returns the service's rules: which requests it accepts beyond the format of its wire. The client
-    /// makes each request fit the rules before it calls [`exchange`](Self::exchange), and refuses new
-    /// messages of the user that the service does not accept. Without rules, requests are written
-    /// unchanged.
+    /// Returns the service's rules: its requirements for requests that its wire format does not express.
+    /// The client makes each request fit the rules before it calls [`exchange`](Self::exchange), and
+    /// refuses new messages of the user that the service does not accept. If the result is `None`, which
+    /// is the default, the request is not changed.
     fn rules(&self, request: &ChatRequest, settings: &Settings) -> Option<ServiceRules> {
         let _ = (request, settings);
         None
@@ -135,9 +135,10 @@ impl Exchange {
         Self { request, step: Step::First { wire, then: Box::new(then) } }
     }
 
-    /// Sets how the frames of a streamed answer are divided; `None` if the answer is not streamed. If a
-    /// service answers a streamed request with one JSON value, the value is read as a whole answer: the
-    /// first bytes of the body decide, not its content type.
+    /// Sets how a streamed answer is divided into frames; `None` if the answer is not streamed. Has no
+    /// effect on an exchange of two requests. If a service answers a streamed request with one JSON
+    /// value, the value is read as a whole answer: the first bytes of the body decide, not its content
+    /// type.
     #[must_use]
     pub fn with_framing(mut self, framing: Option<StreamFraming>) -> Self {
         if let Step::Answer(expected) = &mut self.step {
@@ -146,7 +147,8 @@ impl Exchange {
         self
     }
 
-    /// Sets the information about the request that the reader of the answer needs.
+    /// Sets the information about the request that the reader of the answer needs. Has no effect on an
+    /// exchange of two requests.
     #[must_use]
     pub fn with_context(mut self, context: AnswerContext) -> Self {
         if let Step::Answer(expected) = &mut self.step {
@@ -175,7 +177,7 @@ pub struct Settings {
     pub(crate) model: Option<Arc<str>>,
     pub(crate) headers: HeaderMap,
     pub(crate) limits: Limits,
-    /// The rules that the application has set.
+    /// The rules that the application has set; `None` if the provider chooses them.
     pub(crate) rules: Option<Arc<ServiceRules>>,
 }
 
@@ -214,7 +216,7 @@ impl Settings {
         ServiceRules::choose(wire, self.errors.0, &self.base_url, self.model(request))
     }
 
-    /// Refuses a request that only a service that stores conversations could answer.
+    /// Fails if only a service that stores conversations can answer the request.
     ///
     /// # Errors
     ///
@@ -230,7 +232,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Adds the values of headers whose names show that they hold a key.
+    /// Adds the secrets in the client's headers. A header contains a secret if its name contains `auth`,
+    /// `key`, `secret` or `token`.
     pub(crate) fn collect_secrets(&self, secrets: &mut SentSecrets) {
         let names_secret = |name: &HeaderName| {
             ["auth", "key", "secret", "token"].iter().any(|part| name.as_str().contains(part))
@@ -314,7 +317,8 @@ impl Settings {
 }
 
 impl fmt::Debug for Settings {
-    /// Prints only the names of headers, and the address without user and query: both may contain a key.
+    /// Prints headers without their values, and the address without its user, password and query. Each
+    /// of these may contain a key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<&str> = self.headers.keys().map(HeaderName::as_str).collect();
         f.debug_struct("Settings")
@@ -326,7 +330,7 @@ impl fmt::Debug for Settings {
     }
 }
 
-/// Returns the address without user, password and query.
+/// Returns the address without user, password, query and fragment.
 pub(crate) fn without_secrets(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default();
     let (scheme, rest) = url.split_at(url.find("://").map_or(0, |end| end + 3));

@@ -1,4 +1,4 @@
-//! Finds out whether a service has refused a request because of the content of its messages.
+//! Determines whether a service has refused a request because of the content of its messages.
 
 use std::sync::Arc;
 
@@ -7,8 +7,9 @@ use tower_chat_core::{ContentKind, ContentRefused};
 
 use crate::error::Refusal;
 
-/// Parts of errors that blame something other than the messages: the model, an option, a schema, or the
-/// account. In lower case; from the errors of OpenAI, Azure, Anthropic, Gemini, Bedrock and Mistral.
+/// If the code or the message of an error contains one of these texts, the error blames something other
+/// than the messages: the model, an option, a schema, or the account. In lower case; from errors of
+/// OpenAI, Azure, Anthropic, Gemini, Bedrock and Mistral.
 const OTHER_REASONS: [&str; 38] = [
     "anthropic-beta",
     "anthropic_version",
@@ -50,10 +51,11 @@ const OTHER_REASONS: [&str; 38] = [
     "unsupported_parameter",
 ];
 
-/// Parts of errors about a model that the service does not have.
+/// If an error contains one of these texts and the word "model", the service does not have the model. In
+/// lower case.
 const NO_MODEL: [&str; 4] = ["does not exist", "not found", "not exist", "not available"];
 
-/// Parts of errors about a text that a content filter has refused, in lower case.
+/// If an error contains one of these texts, a content filter has refused a text. In lower case.
 const FILTERED: [&str; 6] = [
     "content_filter",
     "content_policy",
@@ -63,11 +65,12 @@ const FILTERED: [&str; 6] = [
     "responsibleaipolicyviolation",
 ];
 
-/// The fields of a request that contain the messages: beginnings of the parameter that an OpenAI error
-/// names.
+/// The names of the fields of a request that contain messages. If an OpenAI error names a parameter that
+/// begins with none of them, it blames something other than the messages.
 const MESSAGES: [&str; 4] = ["messages", "input", "contents", "prompt"];
 
-/// Returns the content that a refusal blames. `None` if the refusal blames something else, or if the
+/// Returns the content that a refusal may blame, with its kind if the refusal names one. `None` if the
+/// refusal blames something else, if its status is not 400, 413 or 422, or if it has no status and the
 /// same request may be accepted later.
 pub(crate) fn content_refused(refusal: &Refusal, issuer: &Arc<str>) -> Option<ContentRefused> {
     let may_be_content = match refusal.status {
@@ -86,6 +89,8 @@ pub(crate) fn content_refused(refusal: &Refusal, issuer: &Arc<str>) -> Option<Co
     })
 }
 
+/// Returns whether a refusal blames something other than the messages. `text` is its code and message in
+/// lower case; `body` is the error as the service sent it.
 fn blames_something_else(text: &str, body: &str) -> bool {
     let has_one_of = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
     let is_of_messages = |param: &str| MESSAGES.iter().any(|start| param.starts_with(start));
@@ -94,14 +99,15 @@ fn blames_something_else(text: &str, body: &str) -> bool {
         || parameter(body).is_some_and(|param| !is_of_messages(&param))
 }
 
-/// Returns the parameter that an error of OpenAI, or of a compatible service, names.
+/// Returns the parameter (`param`) that an error of OpenAI, or of a compatible service, names. `None` if
+/// it names none, or if `body` is not JSON.
 fn parameter(body: &str) -> Option<String> {
     let body: Value = serde_json::from_str(body).ok()?;
     let param = body.get("error").unwrap_or(&body).get("param")?.as_str()?;
     (!param.is_empty()).then(|| param.to_owned())
 }
 
-/// Returns the kind of content that an error names.
+/// Returns the first kind of content that an error names. `text` is in lower case.
 fn named_kind(text: &str) -> Option<ContentKind> {
     if FILTERED.iter().any(|part| text.contains(part)) {
         return Some(ContentKind::Text);

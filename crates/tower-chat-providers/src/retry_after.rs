@@ -1,19 +1,21 @@
-//! Reads from the headers of a response when the next attempt is allowed.
+//! Reads from the headers of a response how long to wait before the next attempt.
 
 use std::time::{Duration, SystemTime};
 
 use http::HeaderMap;
 
-/// Returns how long to wait before the next attempt, from the headers of a refusal.
+/// Returns how long to wait before the next attempt, from the headers of a refusal. Returns the first of
+/// these that the headers contain:
 ///
-/// `retry-after-ms` and `retry-after` (RFC 9110, section 10.2.3: seconds or a date) come first. Without
-/// them, the reset times of rate limits are used: the latest reset of the exhausted limits, or, if no
-/// limit is exhausted, the earliest reset of all.
+/// 1. `retry-after-ms`;
+/// 2. `retry-after` (RFC 9110, section 10.2.3: seconds or a date);
+/// 3. the latest reset of the exhausted rate limits;
+/// 4. the earliest reset of the other rate limits.
 pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     explicit_retry_after(headers, now).or_else(|| reset_after(headers, now))
 }
 
-/// Returns how long to wait, from `retry-after-ms` and `retry-after` alone.
+/// Returns how long to wait, from `retry-after-ms` or else from `retry-after`, without the rate limits.
 pub(crate) fn explicit_retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let millis = text(headers, "retry-after-ms").and_then(|text| seconds(text, 1_000.0));
     millis.or_else(|| {
@@ -22,7 +24,8 @@ pub(crate) fn explicit_retry_after(headers: &HeaderMap, now: SystemTime) -> Opti
     })
 }
 
-/// Returns how long to wait until the rate limits in the headers allow another request.
+/// Returns the latest reset of the exhausted rate limits in the headers. If none is exhausted, returns
+/// the earliest reset of the others. A limit is exhausted if its remaining amount is 0 or less.
 fn reset_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let (mut exhausted, mut others) = (None, None);
     for name in headers.keys() {
@@ -39,14 +42,15 @@ fn reset_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     exhausted.or(others)
 }
 
-/// A header with the reset time of a rate limit.
+/// A rate limit, recognised by the header with its reset time.
 struct RateLimit {
     /// The name of the header with the remaining amount of the same limit.
     remaining: String,
 }
 
-/// Recognises `x-ratelimit-reset-requests` and similar names (OpenAI, Groq, Mistral, Azure),
-/// `x-ratelimit-reset` (OpenRouter), `anthropic-ratelimit-requests-reset` and similar names.
+/// Returns the rate limit if `name` is a header with a reset time: `x-ratelimit-reset-requests` and
+/// similar names (OpenAI, Groq, Azure), `x-ratelimit-reset` (OpenRouter),
+/// `anthropic-ratelimit-requests-reset` and similar names.
 fn rate_limit(name: &str) -> Option<RateLimit> {
     let remaining = if let Some(rest) = name.strip_prefix("anthropic-ratelimit-") {
         format!("anthropic-ratelimit-{}-remaining", rest.strip_suffix("-reset")?)
@@ -57,12 +61,14 @@ fn rate_limit(name: &str) -> Option<RateLimit> {
     Some(RateLimit { remaining })
 }
 
-/// Parses the time until a reset: a duration (`1s`, `6m0s`, `88ms`), seconds, a Unix time in seconds or
-/// milliseconds, or a time in the format of RFC 3339.
+/// Returns the time until a reset. `text` is a duration (`1s`, `6m0s`, `88ms`), a number of seconds, a
+/// Unix time in seconds or milliseconds, or a time in the format of RFC 3339; otherwise the result is
+/// `None`.
 pub(crate) fn reset(text: &str, now: SystemTime) -> Option<Duration> {
-    /// Smaller numbers are durations. As a Unix time in seconds, the number is September 2001; in
-    /// milliseconds, 11 days after January 1970.
+    /// From this number on, a number is a Unix time in seconds (September 2001). A smaller number is a
+    /// duration in seconds.
     const POINT_IN_SECONDS: f64 = 1e9;
+    /// From this number on, a number is a Unix time in milliseconds (September 2001).
     const POINT_IN_MILLISECONDS: f64 = 1e12;
     if let Ok(number) = text.parse::<f64>() {
         let point = match number {
@@ -79,15 +85,19 @@ pub(crate) fn reset(text: &str, now: SystemTime) -> Option<Duration> {
     text.parse::<jiff::SignedDuration>().ok()?.try_into().ok()
 }
 
-/// Returns the time from now until a point in time; zero if the point has passed.
+/// Returns the time from `now` until a point in time; zero if the point has passed. Never returns
+/// `None`.
 fn until(point: SystemTime, now: SystemTime) -> Option<Duration> {
     Some(point.duration_since(now).unwrap_or_default())
 }
 
+/// Parses a number as a duration. `per_second` is how many of the number's units make one second.
 fn seconds(text: &str, per_second: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(text.parse::<f64>().ok()? / per_second).ok()
 }
 
+/// Returns the value of a header without white space around it; `None` if there is no such header, or if
+/// its value is not visible ASCII.
 pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok().map(str::trim)
 }

@@ -19,14 +19,16 @@ use crate::{
     frames::{FrameError, Frames},
 };
 
-/// An answer of which the first part has been read.
+/// An answer that was read as a whole, or a stream whose first frame has been read.
 pub(crate) enum Begun {
     Whole(Answer),
     Stream(BegunStream),
 }
 
-/// A streamed answer whose first frame has been read. If that frame contains a refusal, the call fails.
+/// A streamed answer whose first frame has been read, so that the call fails if this frame contains a
+/// refusal.
 pub(crate) struct BegunStream {
+    /// The first update or error; `None` if the first frame contains none, or if there is no frame.
     first: Option<Result<ChatUpdate, AnswerError>>,
     rest: Updates,
 }
@@ -42,7 +44,7 @@ pub(crate) async fn begin(
     let frames = stream::iter(first).chain(frames);
     let frames = frames.map(|frame| frame.map_err(answer_error));
     let mut rest: Updates = Box::pin(updates(frames, accumulator));
-    // The first frame has arrived. The second is not awaited, because it may take long.
+    // Polls once: the first frame has arrived, and the second is not awaited, because it may take long.
     let first = match futures_util::poll!(rest.next()) {
         Poll::Ready(first) => first,
         Poll::Pending => None,
@@ -67,7 +69,7 @@ impl BegunStream {
     }
 }
 
-/// Updates whose errors are converted to the provider's errors.
+/// A stream of updates that converts each error to a [`ProviderError`].
 struct Completed<S> {
     updates: S,
     context: ResponseContext,

@@ -16,11 +16,11 @@ use crate::error::{Errors, ProviderError};
 
 /// An HTTP transport by [reqwest](https://docs.rs/reqwest), the default transport of clients.
 ///
-/// Clones share their connections. The transport does not decompress answers unless `with_gzip` (feature
-/// `gzip`) turns decompression on: otherwise limits of layers above would count compressed bytes. It
-/// follows a redirect only to the same scheme, host and port, and only if the redirect repeats the
-/// request unchanged (307, 308), so that a key is never sent to another server. It has no timeout: the
-/// documentation of the crate lists the layers that limit the time of an answer.
+/// Clones share their connections. The transport does not request or decompress compressed answers,
+/// unless it is created by `with_gzip` (feature `gzip`). It follows up to 5 redirects, only to the same
+/// scheme, host and port, and only if the redirect repeats the request unchanged (307, 308). A key is
+/// therefore never sent to another server. The transport has no timeout: the documentation of the crate
+/// lists the layers that limit the time of an answer.
 ///
 /// ```
 /// use tower_chat_providers::ReqwestTransport;
@@ -60,7 +60,7 @@ impl ReqwestTransport {
     /// timeouts.
     ///
     /// The client then decides about redirects and decompression. By default reqwest follows redirects
-    /// to other hosts, and removes only `authorization` from them, not a header such as `x-api-key`.
+    /// to other hosts. It then removes the header `authorization`, but not a header such as `x-api-key`.
     pub fn from_client(client: reqwest::Client) -> Self {
         Self { client }
     }
@@ -68,8 +68,8 @@ impl ReqwestTransport {
     fn build(
         configure: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> Result<Self, ProviderError> {
-        // Another crate of the program may have enabled reqwest's features for decompression, which turn
-        // it on for every client.
+        // Turns decompression off: another crate of the program may have enabled reqwest's features for
+        // decompression, which turn it on for every client.
         let builder = reqwest::Client::builder().no_gzip().no_brotli().no_deflate().no_zstd();
         let client = configure(builder.redirect(redirect::Policy::custom(redirect))).build();
         let client = client.map_err(|error| {
@@ -79,8 +79,9 @@ impl ReqwestTransport {
     }
 }
 
-/// Follows a redirect that goes to the same server and repeats the request unchanged. Any other redirect
-/// is returned as the response; the client reports its status as an error.
+/// Follows up to [`MAX_REDIRECTS`] redirects that go to the same server and repeat the request
+/// unchanged. Any other redirect is returned as the response, and the client reports its status as an
+/// error.
 fn redirect(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let repeats_request =
         matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);

@@ -64,11 +64,13 @@ impl Vertex<Auth<ReqwestTransport>> {
     /// Creates a client of the project in `VERTEX_PROJECT_ID`, with the token in `VERTEX_API_KEY`. The
     /// location is in `VERTEX_LOCATION`; the default is `global`. The token expires after an hour: a
     /// process that runs longer needs a [`TokenSource`](crate::auth::TokenSource). If
-    /// `GOOGLE_VERTEX_BASE_URL` is set, the client uses that host, as Google's own SDK does.
+    /// `GOOGLE_VERTEX_BASE_URL` is set, the client uses that address (without `/v1`), as Google's own
+    /// SDK does.
     ///
     /// # Errors
     ///
-    /// If the project or the token is not set.
+    /// If the project or the token is not set, if the address is not valid, or if the TLS settings of
+    /// this system cannot be used.
     pub fn from_env() -> Result<Self, ProviderError> {
         let errors = crate::error::Errors("vertex");
         let project = crate::provider::variable("VERTEX_PROJECT_ID").ok_or_else(|| {

@@ -77,8 +77,8 @@ impl<V: Expiring> Cache<V> {
         self.other_than(None).await
     }
 
-    /// Returns a value other than `refused`, which a service has refused: fetches one unless another
-    /// request already has.
+    /// Returns a value other than `refused`, which a service has refused. Fetches a new value, unless
+    /// another request has already fetched one.
     pub(super) async fn renew(&self, refused: &Arc<V>) -> Result<Arc<V>, AuthError> {
         self.other_than(Some(refused)).await
     }
@@ -93,8 +93,8 @@ impl<V: Expiring> Cache<V> {
             {
                 return Ok(fetched.value.clone());
             }
-            // A fetch ended while this request waited for the lock. If it failed, another would likely
-            // fail too.
+            // The fetch of another request failed while this request waited for the lock. Another fetch
+            // would likely fail too.
             Some(Err(error)) if fetches != self.fetches.load(Ordering::Acquire) => {
                 return Err(error.clone());
             }

@@ -34,8 +34,9 @@ impl AwsCredentials {
         self
     }
 
-    /// Sets when the credentials expire. The next ones are fetched from the source shortly before, when
-    /// a tenth of their lifetime remains, but at most a minute.
+    /// Sets when the credentials expire. The first request that is sent shortly before this time fetches
+    /// new ones from the source: when less than a tenth of their lifetime remains, and at most a minute
+    /// before they expire.
     #[must_use]
     pub fn expires_at(mut self, expiry: SystemTime) -> Self {
         self.expires_at = Some(expiry);
@@ -56,8 +57,8 @@ impl fmt::Debug for AwsCredentials {
 ///
 /// Implemented by every function that returns a future of [`AwsCredentials`].
 pub trait CredentialsSource: Send + Sync + 'static {
-    /// Obtains credentials. Called at the same times as
-    /// [`TokenSource::token`](super::TokenSource::token).
+    /// Obtains credentials. A request calls this method if there are no credentials yet, or if the
+    /// newest ones expire shortly; at most one request calls it at a time.
     ///
     /// # Errors
     ///

@@ -3,11 +3,12 @@
 //! [`AuthLayer`] sends a key or a token in a header; `SigV4Layer` (feature `sigv4`) signs requests for
 //! AWS. Both accept a fixed value, or an asynchronous source: a [`TokenSource`] or a
 //! `CredentialsSource`. A source is called for the first request, and again shortly before its value
-//! expires. Requests that need a new value at the same time wait for one call of the source.
+//! expires. A source of tokens is also called again if the service refuses a token with the status 401.
+//! Requests that need a new value at the same time wait for one call of the source.
 //!
 //! Secrets are wiped from memory when they are dropped, and `Debug` does not print them. The headers
 //! that carry them are marked as sensitive (tower-http and hyper print `Sensitive` in their place). A
-//! service may repeat a secret in the text of an error; the client replaces it there.
+//! service may repeat a secret in the text of an error; the client replaces it with `[redacted]`.
 //!
 //! ```
 //! use std::time::{Duration, SystemTime};

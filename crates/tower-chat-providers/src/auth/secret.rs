@@ -24,8 +24,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The secrets that a request carried, as an extension of its response. Services may repeat them in the
-/// texts of their errors, where [`redact`](Self::redact) replaces them.
+/// The secrets that a request carried, as an extension of its response. A service may repeat them in the
+/// text of an error; [`redact`](Self::redact) replaces them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SentSecrets(Vec<Secret>);
 
@@ -37,13 +37,14 @@ impl SentSecrets {
         self.0.push(secret);
     }
 
-    /// Adds the secret in the value of a header, with or without a scheme such as `Bearer` in front.
+    /// Adds the secret in the value of a header: the text after the final space, without a scheme such
+    /// as `Bearer`.
     pub(crate) fn push_header(&mut self, value: &str) {
         let secret = value.rsplit(' ').next().unwrap_or_default();
         self.push(Secret::new(secret));
     }
 
-    /// Replaces each of the secrets in a text.
+    /// Replaces the secrets in a text with `[redacted]`, except those shorter than [`MIN_SECRET_BYTES`].
     pub(crate) fn redact(&self, text: &mut String) {
         for secret in &self.0 {
             let secret = secret.expose();

@@ -47,6 +47,7 @@ pub struct SigV4Layer {
     region: Arc<str>,
     service: Arc<str>,
     cache: Arc<Cache<AwsCredentials>>,
+    /// The clock, which tests replace.
     now: fn() -> SystemTime,
 }
 
@@ -72,7 +73,7 @@ impl SigV4Layer {
     ///
     /// # Errors
     ///
-    /// If one of the first two is not set.
+    /// If one of the first two is not set or is empty.
     pub fn from_env(region: &str, service: &str) -> Result<Self, crate::ProviderError> {
         let required = |name: &str| {
             let missing = || {
@@ -116,7 +117,8 @@ impl SigV4Layer {
             headers.filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
         let body = SignableBody::Bytes(request.body());
         let signable = SignableRequest::new(request.method().as_str(), uri, headers, body)?;
-        // aws-sigv4 writes the signed request, which contains the session token, to the trace.
+        // aws-sigv4 traces the signed request, which contains the session token, so it signs without a
+        // trace subscriber.
         let untraced = tracing::subscriber::NoSubscriber::new();
         let signed = tracing::subscriber::with_default(untraced, || sign(signable, &params))?;
         let (headers, _) = signed.into_parts().0.into_parts();
@@ -176,7 +178,7 @@ where
             layer.apply(&mut request, &credentials).map_err(AuthError::new)?;
             let mut response = inner.call(request).await.map_err(Into::into)?;
             // If AWS refuses a signature, its error repeats the canonical request, which contains the
-            // session token.
+            // session token. The client redacts these secrets in the error.
             let secrets = response.extensions_mut().get_or_insert_default::<SentSecrets>();
             secrets.push(credentials.secret_access_key.clone());
             if let Some(token) = &credentials.session_token {

@@ -20,8 +20,9 @@ impl Token {
         Self { value: Secret::new(value), expires_at: None }
     }
 
-    /// Sets when the token expires. The next one is fetched from the source shortly before, when a tenth
-    /// of its lifetime remains, but at most a minute.
+    /// Sets when the token expires. The first request that is sent shortly before this time fetches a
+    /// new token from the source: when less than a tenth of the lifetime remains, and at most a minute
+    /// before the token expires.
     #[must_use]
     pub fn expires_at(mut self, expiry: SystemTime) -> Self {
         self.expires_at = Some(expiry);
@@ -35,9 +36,10 @@ impl Token {
 pub trait TokenSource: Send + Sync + 'static {
     /// Obtains a token.
     ///
-    /// A request calls this method if there is no token yet, or if the last one expires shortly; at most
-    /// one request calls it at a time. If the caller drops the request's future, this method's future is
-    /// dropped too.
+    /// A request calls this method if there is no token yet, if the newest one expires shortly, or if
+    /// the service has refused the newest one (see
+    /// [`renews_refused_tokens`](Self::renews_refused_tokens)). At most one request calls it at a time.
+    /// If the caller drops the request's future, this method's future is dropped too.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Messages of AWS event streams. The format is described in
+//! Decodes the messages of AWS event streams. The format is described in
 //! <https://docs.aws.amazon.com/AmazonS3/latest/API/RESTSelectObjectAppendix.html>, the headers in
 //! <https://smithy.io/2.0/aws/amazon-eventstream.html>.
 
@@ -10,26 +10,31 @@ use tower_chat_wire::stream::{Frame, Limit, Limits};
 
 use super::{Decoder, FrameError};
 
-/// The size of a message's prelude: the lengths of the message and of its headers, and a checksum.
+/// The number of bytes of a message's prelude: the length of the message, the length of its headers, and
+/// a checksum.
 const PRELUDE_BYTES: usize = 12;
 
+/// Decodes messages to frames.
 pub(super) struct MessageDecoder {
     decoder: MessageFrameDecoder,
+    /// The received bytes that the decoder has not consumed.
     bytes: BytesMut,
-    /// Whether the decoder has consumed the prelude of the current message.
+    /// Whether the length in the prelude of the current message was checked. The decoder has then
+    /// consumed the prelude.
     is_in_message: bool,
     limits: Limits,
 }
 
 impl MessageDecoder {
-    /// Creates a decoder with these limits. The limit of an event applies to a message; the limit of a
-    /// line has no use.
+    /// Creates a decoder. `max_event_bytes` of the limits applies to each message; `max_line_bytes` is
+    /// not used, because the format has no lines.
     pub(super) fn new(limits: Limits) -> Self {
         let (decoder, bytes) = (MessageFrameDecoder::new(), BytesMut::new());
         Self { decoder, bytes, is_in_message: false, limits }
     }
 
-    /// Returns the next message if all of its bytes have arrived.
+    /// Returns the next message, or `None` if some of its bytes have not arrived. Fails if the message
+    /// is damaged, or if the length in its prelude exceeds the limit.
     fn next(&mut self) -> Result<Option<Message>, FrameError> {
         if !self.is_in_message {
             if self.bytes.remaining() < PRELUDE_BYTES {
@@ -60,12 +65,14 @@ impl Decoder for MessageDecoder {
         Ok(())
     }
 
-    /// A message has a length and a checksum, so bytes that remain at the end are an incomplete message.
+    /// Appends no frame. A complete message was decoded when its final byte arrived, so any bytes that
+    /// remain are part of an incomplete message.
     fn finish(&mut self, _frames: &mut Vec<Frame>) {}
 }
 
-/// Converts a message to a frame. A message that reports an exception becomes a frame named `error` with
-/// the data `{"error": {"type": …, "message": …}}`.
+/// Converts a message to a frame. A message with the header `:exception-type` or `:error-code` reports
+/// an error: it becomes a frame named `error` with the data `{"error": {"type": …, "message": …}}`.
+/// Fails if the payload of the message is not UTF-8.
 fn frame(message: &Message) -> Result<Frame, FrameError> {
     let named = |name: &str| {
         let header = message.headers().iter().find(|header| header.name().as_str() == name)?;
@@ -81,7 +88,8 @@ fn frame(message: &Message) -> Result<Frame, FrameError> {
     Ok(Frame { event: Some("error".to_owned()), data })
 }
 
-/// Returns the message in the payload of an exception.
+/// Returns the field `message` in the payload of an exception, or the whole payload if it has no such
+/// field.
 fn message_in(payload: &str) -> String {
     let json: Value = serde_json::from_str(payload).unwrap_or_default();
     let text = json.get("message").and_then(Value::as_str);
@@ -131,7 +139,8 @@ mod tests {
         }
     }
 
-    /// The answer may be complete before the damaged message, in the same piece of the body.
+    /// The messages before the damaged one may complete the answer, even if all arrive in one piece of
+    /// the body.
     #[test]
     fn messages_before_a_damaged_one_are_there() {
         let mut bytes = message(":event-type", "messageStop", r#"{"stopReason":"end_turn"}"#);
@@ -150,8 +159,8 @@ mod tests {
             let mut damaged = bytes.clone();
             damaged[position] ^= 1;
             let found = MessageDecoder::new(limits).push(&damaged, &mut Vec::new());
-            // If a damaged length is larger than the real one, the decoder waits for bytes that never
-            // arrive.
+            // If the damaged length is larger than the real one, the decoder waits for more bytes, or
+            // the length exceeds the limit.
             let is_longer = position < 4 && damaged[position] > bytes[position];
             match found {
                 Err(FrameError::Damaged(_)) => {}

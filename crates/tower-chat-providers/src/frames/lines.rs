@@ -4,17 +4,20 @@ use tower_chat_wire::stream::{Frame, Limit, LimitExceeded, Limits};
 
 use super::{Decoder, FrameError};
 
+/// Decodes each line that is not blank to a frame.
 pub(super) struct LineDecoder {
+    /// The beginning of the current line.
     line: Vec<u8>,
     limits: Limits,
 }
 
 impl LineDecoder {
-    /// Creates a decoder with these limits. Each line is also an event.
+    /// Creates a decoder. Both `max_line_bytes` and `max_event_bytes` of the limits apply to each line.
     pub(super) fn new(limits: Limits) -> Self {
         Self { line: Vec::new(), limits }
     }
 
+    /// Returns the current line without white space around it, and begins the next line.
     fn take_line(&mut self) -> String {
         let line = std::mem::take(&mut self.line);
         String::from_utf8_lossy(&line).trim().to_owned()

@@ -1,8 +1,9 @@
 //! Divides the body of a streamed answer into frames.
 //!
 //! `sse-stream` parses server-sent events; `aws-smithy-eventstream` parses messages of AWS event streams
-//! and verifies their checksums. Neither has limits, so this module applies them to the bytes before the
-//! parsers read them. Frames before an error are returned, however the body is cut into pieces.
+//! and verifies their checksums. Neither has limits, so this module applies limits to the bytes before
+//! the parsers read them. The frames that precede an error are returned, however the body is cut into
+//! pieces.
 
 #[cfg(feature = "bedrock")]
 mod event_stream;
@@ -35,7 +36,7 @@ pub enum StreamFraming {
 /// Why the next frame cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FrameError {
-    /// The body, a line or an event exceeds a limit.
+    /// The body, a line or an event exceeds a limit, or the JSON of a frame is nested too deeply.
     #[error(transparent)]
     Limit(LimitExceeded),
     /// The bytes are not a stream of this framing.
@@ -50,7 +51,8 @@ pub(crate) enum FrameError {
 pub(crate) type Frames = Pin<Box<dyn Stream<Item = Result<Frame, FrameError>> + Send>>;
 
 impl StreamFraming {
-    /// Returns the frames of a body. An incomplete frame at the end of the body is dropped.
+    /// Returns the frames of a body. The stream ends after the first error. An incomplete frame at the
+    /// end of the body is dropped.
     pub(crate) fn frames<B>(self, body: B, limits: Limits) -> Frames
     where
         B: Body<Data = Bytes> + Send + 'static,
@@ -76,17 +78,17 @@ impl StreamFraming {
     }
 }
 
-/// An incremental decoder: accepts bytes and returns frames.
+/// An incremental decoder: decodes the pieces of a body to frames.
 trait Decoder: Send + 'static {
-    /// Decodes more bytes and appends the frames that they complete. If it fails, the frames before the
-    /// error have been appended.
+    /// Decodes more bytes, and appends the frames that they complete. If decoding fails, the frames that
+    /// precede the error have been appended.
     fn push(&mut self, bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), FrameError>;
 
-    /// Appends the last frame at the end of the body, if only its terminator is missing.
+    /// Called at the end of the body. Appends the final frame if only its terminator is missing.
     fn finish(&mut self, frames: &mut Vec<Frame>);
 }
 
-/// Returns whether data at the end of a body is complete: it must be a JSON object.
+/// Returns whether the data of a frame without a terminator is complete: a JSON object.
 fn is_whole(data: &str) -> bool {
     data.trim_start().starts_with('{') && data.parse::<RawJson>().is_ok()
 }
@@ -118,8 +120,8 @@ where
     Box::pin(batches)
 }
 
-/// Returns the pieces of a body up to its end or an error. A piece that exceeds the limit on the body is
-/// cut at the limit, and the error follows.
+/// Returns the pieces of a body. A piece that exceeds the limit on the body is cut at the limit, and the
+/// error follows. The stream does not end after an error; [`StreamFraming::frames`] ends it.
 fn pieces<B>(body: B, limits: Limits) -> impl Stream<Item = Result<Bytes, FrameError>> + Send
 where
     B: Body<Data = Bytes> + Send + 'static,
@@ -137,7 +139,7 @@ where
     })
 }
 
-/// Splits a piece of the body into the bytes that are returned and the error that follows them.
+/// Returns a stream of the bytes, followed by the error if `outcome` is one.
 fn piece(
     bytes: Bytes,
     outcome: Result<(), FrameError>,

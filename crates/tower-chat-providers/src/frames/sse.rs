@@ -1,7 +1,7 @@
 //! Server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
 //!
-//! Some services do not send the blank line after the last event, which the specification requires. The
-//! last event is accepted if its data is complete.
+//! The specification requires a blank line after each event. Some services do not send it after the
+//! final event. This event is accepted if its data is a JSON object or `[DONE]`.
 
 use std::sync::{
     Arc,
@@ -37,8 +37,8 @@ where
         }
         Err(error) => super::piece(Bytes::new(), Err(error)),
     });
-    // After two line feeds the parser returns the last event even if its blank line is missing. A broken
-    // connection ends the body as well.
+    // Appends two line feeds at the end of the body, and before the error of a broken connection. The
+    // parser then returns the final event even if its blank line is missing.
     let ended = has_ended.clone();
     let before_break = has_ended.clone();
     let pieces = pieces.flat_map(move |piece| {
@@ -57,8 +57,9 @@ where
     Box::pin(events)
 }
 
-/// Converts an event to a frame. An event that is parsed after the end of the body has no blank line: it
-/// may be cut off, even inside a character.
+/// Converts an event to a frame; `None` if the event has no data. If `has_ended` is set, the body ended
+/// without a blank line after the event. The event may then be cut off, even inside a character, and the
+/// result is `None` unless its data is complete.
 fn frame(
     event: Result<sse_stream::Sse, sse_stream::Error>,
     has_ended: bool,
@@ -89,9 +90,10 @@ struct LineMeter {
     limits: Limits,
     /// The number of bytes of the current line.
     line: usize,
-    /// The number of bytes of the lines of the current event.
+    /// The number of bytes of the previous lines of the current event.
     event: usize,
-    /// Whether the last byte was a carriage return, which a line feed may follow.
+    /// Whether the previous byte was a carriage return. A line feed that follows it belongs to the same
+    /// line end.
     is_after_return: bool,
 }
 
@@ -100,8 +102,8 @@ impl LineMeter {
         Self { limits, line: 0, event: 0, is_after_return: false }
     }
 
-    /// Counts the bytes of a piece. If a line exceeds a limit, cuts the piece off before that line and
-    /// fails.
+    /// Counts the bytes of a piece. If a line or an event exceeds its limit, cuts the piece off before
+    /// the line in question and fails.
     fn limit(&mut self, piece: &mut Bytes) -> Result<(), LimitExceeded> {
         let mut rest = piece.as_ref();
         let outcome = self.count(&mut rest);
@@ -110,7 +112,8 @@ impl LineMeter {
         outcome
     }
 
-    /// Removes the bytes that the limits allow from the front, line by line.
+    /// Removes lines from the front of `bytes` and counts them. Fails before the first line that exceeds
+    /// a limit.
     fn count(&mut self, bytes: &mut &[u8]) -> Result<(), LimitExceeded> {
         while let Some(first) = bytes.first() {
             if std::mem::take(&mut self.is_after_return) && *first == b'\n' {
@@ -132,6 +135,7 @@ impl LineMeter {
         Ok(())
     }
 
+    /// Adds a number of bytes to the current line, and checks the limits.
     fn extend(&mut self, bytes: usize) -> Result<(), LimitExceeded> {
         self.line = self.line.saturating_add(bytes);
         self.limits.check(Limit::Line, self.line)?;
@@ -218,7 +222,8 @@ mod tests {
         assert_eq!(found, [frame(None, "[[1]]\n2"), frame(None, "3")]);
     }
 
-    /// The answer may be complete before the event that exceeds a limit, in the same piece of the body.
+    /// The events before the one that exceeds a limit may complete the answer, even if all arrive in one
+    /// piece of the body.
     #[test]
     fn events_in_front_of_what_exceeds_a_limit_are_read_however_the_bytes_are_cut() {
         let limits = Limits::default();

@@ -11,6 +11,7 @@ use crate::retry_after::{reset, text};
 pub(super) struct Limit {
     /// The name of the limit, such as `requests`, `input-tokens`, `tokens-minute`.
     pub(super) name: String,
+    /// The number of requests or tokens that may be sent before the reset.
     pub(super) remaining: f64,
     /// The time until the limit is reset, if the headers contain it.
     pub(super) reset: Option<Duration>,
@@ -23,7 +24,7 @@ impl Limit {
     }
 }
 
-/// Returns the limits that headers describe.
+/// Returns the limits that headers describe. Skips a limit whose remaining amount is not a number.
 pub(super) fn limits(headers: &HeaderMap, now: SystemTime) -> Vec<Limit> {
     let limits = headers.keys().filter_map(|header| {
         let (name, reset_header) = named(header.as_str())?;
@@ -34,8 +35,8 @@ pub(super) fn limits(headers: &HeaderMap, now: SystemTime) -> Vec<Limit> {
     limits.filter(|limit| limit.remaining.is_finite()).collect()
 }
 
-/// Returns the name of the limit whose remaining amount this header has, and the name of its reset
-/// header.
+/// If the name of a header is that of a remaining amount, returns the name of the limit and the name of
+/// the header with its reset time.
 fn named(header: &str) -> Option<(String, String)> {
     if let Some(rest) = header.strip_prefix("anthropic-ratelimit-") {
         let name = rest.strip_suffix("-remaining")?;

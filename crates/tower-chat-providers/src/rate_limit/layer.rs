@@ -16,7 +16,7 @@ use tower_service::Service;
 use super::{body::RateLimitedBody, state::Limits};
 
 /// A layer that limits concurrent calls, and that delays calls while a rate limit of the service is
-/// exhausted. The documentation of the crate's folder `rate_limit` describes it.
+/// exhausted. See the [documentation of the module](crate::rate_limit).
 ///
 /// Clones of the layer, and the services that they create, share one state.
 ///

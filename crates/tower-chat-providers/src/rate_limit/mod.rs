@@ -18,11 +18,12 @@
 //! - `x-ratelimit-remaining-*` with `x-ratelimit-reset-*` (OpenAI, Azure, Groq, Cerebras and others),
 //!   also without the `x-` or without a suffix;
 //! - `anthropic-ratelimit-*-remaining` with `anthropic-ratelimit-*-reset`;
-//! - `retry-after-ms` and `retry-after` of the statuses 429, 503 and 529, which delay all calls.
+//! - `retry-after-ms` and `retry-after` of responses with the status 429, 503 or 529. They delay all
+//!   calls.
 //!
-//! A reset is a duration (`1s`, `6m0s`, `20ms`), a number of seconds, or a time in the format of RFC
-//! 3339. Many services refill a limit continuously and report the time at which it will be full, so a
-//! call may wait longer than necessary, but never too short.
+//! A reset is a duration (`1s`, `6m0s`, `20ms`), a number of seconds, a Unix time in seconds or
+//! milliseconds, or a time in the format of RFC 3339. Many services refill a limit continuously and
+//! report the time at which it will be full, so a call may wait longer than necessary.
 //!
 //! The layer reduces a limit of requests by 1 for each call, until a response reports the limit again.
 //! The number of tokens of a call is unknown before its response, so calls are sent while any tokens

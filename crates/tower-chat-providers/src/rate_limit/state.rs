@@ -27,12 +27,12 @@ use crate::retry_after::explicit_retry_after;
 )]
 #[non_exhaustive]
 pub struct RateLimitExceeded {
-    /// The limit, such as `requests` or `input-tokens`. `calls` if the service requested a wait and
-    /// named no limit.
+    /// The name of the limit, such as `requests` or `input-tokens`; `calls` if the service requested the
+    /// wait with `retry-after` or `retry-after-ms`.
     pub limit: String,
     /// The time until the limit is reset.
     pub wait: Duration,
-    /// How long a call may wait.
+    /// The longest time that a call may wait.
     pub max_wait: Duration,
     source: Retryability,
 }
@@ -53,15 +53,17 @@ pub(super) struct Limits {
 
 #[derive(Debug, Default)]
 struct State {
+    /// The limits, by their names.
     windows: BTreeMap<String, Window>,
     /// The time until which the service has requested that no call is sent.
     blocked_until: Option<Instant>,
     /// The numbers of the calls that have been sent and have no response yet.
     sent: BTreeSet<u64>,
+    /// The number of the next call.
     next_number: u64,
 }
 
-/// The remaining amount of a limit until its reset.
+/// A limit in the time until its reset.
 #[derive(Debug)]
 struct Window {
     remaining: f64,
@@ -76,7 +78,8 @@ impl Window {
 }
 
 impl Limits {
-    /// Waits until no limit is known to be exhausted, and then counts the call as sent.
+    /// Waits until no limit is known to be exhausted, and then counts the call as sent. Fails if the
+    /// call would have to wait longer than `max_wait` in total.
     pub(super) async fn admit(
         self: &Arc<Self>,
         max_wait: Duration,
@@ -106,8 +109,8 @@ impl Limits {
 }
 
 impl State {
-    /// Returns the number of a call that may be sent now. If limits are exhausted, returns the one whose
-    /// reset is the latest.
+    /// Counts a call as sent, and returns its number. If limits are exhausted, fails with the name and
+    /// the reset time of the limit that is reset the latest.
     fn admit(&mut self, now: Instant) -> Result<u64, (String, Instant)> {
         self.windows.retain(|_, window| window.resets_at > now);
         self.blocked_until = self.blocked_until.filter(|until| *until > now);
@@ -126,8 +129,9 @@ impl State {
         Ok(number)
     }
 
-    /// Updates a limit from the response to a call. The response does not count calls that were sent
-    /// after that call, so they are subtracted here.
+    /// Updates a limit from the response to the call with this number. Calls that were sent after that
+    /// call and have no response yet are not in the amount that the response reports, so they are
+    /// subtracted. A limit without a reset time is not recorded.
     fn update(&mut self, number: u64, limit: Limit, now: Instant) {
         let Some(reset) = limit.reset else { return };
         let counts_requests = limit.counts_requests();
@@ -140,7 +144,8 @@ impl State {
     }
 }
 
-/// Bounds a reset time, so that the addition to a point in time does not overflow.
+/// The longest time until a reset. A longer one is reduced to it, because adding it to a point in time
+/// could overflow.
 const LONGEST_RESET: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// A call that was sent. Dropping it without a response removes it from the calls that count as sent.

@@ -21,8 +21,8 @@ impl RetryableError for ProviderError {
         self.is_retryable()
     }
 
-    /// The wait that the service requests, or that of a [`RateLimit`](crate::rate_limit::RateLimit)
-    /// beneath the client.
+    /// The wait that the service requests, or the time until the reset of a rate limit, if a
+    /// [`RateLimit`](crate::rate_limit::RateLimit) beneath the client did not send the call.
     fn retry_after(&self) -> Option<Duration> {
         retry_after(self)
     }
@@ -44,6 +44,8 @@ impl RetryableError for BoxError {
     }
 }
 
+/// Returns the wait in the error or in one of its sources: that of a [`ProviderError`] or of a
+/// [`RateLimitExceeded`].
 fn retry_after(error: &(dyn Error + 'static)) -> Option<Duration> {
     chain(error).find_map(|error| {
         let client = error.downcast_ref::<ProviderError>();

@@ -1,8 +1,8 @@
 //! A retry policy for `tower`'s retry layer that understands the errors of model clients.
 //!
 //! [`RetryPolicy`] sends a request again after a failure that may be temporary: a broken connection, an
-//! overloaded service, an exhausted rate limit. It waits as long as the service requests. Without a
-//! request of the service, the wait grows with each attempt and has a random part, so that clients that
+//! overloaded service, an exhausted rate limit. It waits as long as the service requests. If the service
+//! requests no wait, the wait grows with each attempt. Each wait has a random part, so clients that
 //! failed at the same time do not retry at the same time.
 //!
 //! # Where it belongs
@@ -18,8 +18,8 @@
 //! ```
 //!
 //! - Beneath the persistence layer: that layer does not see a failed attempt, and stores one answer,
-//!   once. Above the persistence layer, each attempt would be a service call of its own, whose failure
-//!   the layer has already handled.
+//!   once. Above the persistence layer, each attempt would be a separate service call, and the layer
+//!   would handle the failure of each.
 //! - Beneath the tool loop: an attempt repeats one call of the model. Above the tool loop, a retry would
 //!   repeat the run, and with it tools that have already run.
 //! - Above the layers of authentication: each attempt gets its token anew, so an expired token is not

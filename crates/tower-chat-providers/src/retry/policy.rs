@@ -17,12 +17,12 @@ use tower::{
 
 use super::error::RetryableError;
 
-/// A policy that decides which failures of a model client are retried, and after which wait. The
-/// documentation of the module describes it.
+/// A policy that decides which failures of a model client are retried, and after which wait. See the
+/// [documentation of the module](crate::retry).
 ///
 /// All clones share one retry budget, so many callers together do not overload a service that is down. A
-/// call fails with its last error, unchanged, if its attempts, its time or the budget are used up, or if
-/// the error is not retryable.
+/// call fails with the error of its final attempt, unchanged, if its attempts, its time or the budget
+/// are used up, or if the error is not retryable.
 ///
 /// Waits use tokio's clock.
 #[derive(Clone)]
@@ -110,8 +110,8 @@ impl RetryPolicy {
         }
         let wait = match error.retry_after() {
             Some(asked) if asked > self.max_retry_after => return None,
-            // Not before the time that the service requested; the random part separates clients that got
-            // the same request.
+            // The wait is never shorter than the service requested. The random part separates the
+            // retries of clients that received the same request.
             Some(asked) => asked.saturating_add(jitter(self.initial_backoff)),
             None => jitter(self.backoff()),
         };
@@ -123,14 +123,15 @@ impl RetryPolicy {
         (!is_late && self.budget.withdraw()).then_some(wait)
     }
 
-    /// Returns the longest wait after the attempts that have failed.
+    /// Returns the longest wait before the next attempt: the initial wait, doubled for each failed
+    /// attempt after the first.
     fn backoff(&self) -> Duration {
         let doublings = self.failed.saturating_sub(1).min(31);
         self.initial_backoff.saturating_mul(1 << doublings).min(self.max_backoff)
     }
 }
 
-/// Returns a random part of a duration ("full jitter").
+/// Returns a random duration between zero and `max` ("full jitter").
 fn jitter(max: Duration) -> Duration {
     max.mul_f64(HasherRng::new().next_f64())
 }
@@ -154,7 +155,8 @@ impl<Req: Clone, Res, E: RetryableError> Policy<Req, Res, E> for RetryPolicy {
         }
     }
 
-    /// `Retry` calls this for each attempt, so the first call is the beginning of the request.
+    /// Records the time of the first attempt, and clones the request. `Retry` calls this before each
+    /// attempt.
     fn clone_request(&mut self, request: &Req) -> Option<Req> {
         if self.failed == 0 {
             self.began = Some(Instant::now());

@@ -30,13 +30,13 @@ pub enum StructuredFormat {
     Mistral,
     /// `format` of Ollama (<https://docs.ollama.com/capabilities/structured-outputs>).
     Ollama,
-    /// A tool that the model must call, and whose arguments are the answer. It works with every model
-    /// for which a request can require a call. Ollama cannot require a call, nor can Claude while
-    /// thinking is on.
+    /// A tool that the model must call; the arguments of the call are the answer. It works with every
+    /// model for which a request can require a call. A request to Ollama cannot, and neither can a
+    /// request to Claude while thinking is on.
     ForcedTool,
 }
 
-/// The schema that a request asks for.
+/// The name, the description and the schema of the answer that a request asks for.
 pub(super) struct Asked<'a> {
     pub(super) name: &'a str,
     pub(super) description: Option<&'a str>,
@@ -108,7 +108,8 @@ impl Asked<'_> {
     }
 }
 
-/// Sets a field of the object `name` in `extra`. Adds the object if it is missing.
+/// Sets a field of the object `name` in `extra`. Adds the object if it is missing, and replaces a value
+/// that is not an object.
 fn set_in(extra: &mut Map<String, Value>, name: &str, field: &str, value: Value) {
     let mut fields = match extra.remove(name) {
         Some(Value::Object(fields)) => fields,

@@ -11,7 +11,8 @@ use super::{
     format::{Asked, StructuredFormat},
 };
 
-/// Asks for answers of a type, and deserializes them. The documentation of the module describes it.
+/// Asks for answers of a type, and deserializes them. See the [documentation of the
+/// module](crate::structured).
 pub struct StructuredOutput<T> {
     format: StructuredFormat,
     name: String,
@@ -21,8 +22,7 @@ pub struct StructuredOutput<T> {
 }
 
 impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
-    /// Creates the helper for requests to a provider. The schema has the name and the description of the
-    /// type.
+    /// Creates it for requests to a provider. The schema has the name and the description of the type.
     pub fn for_provider(format: StructuredFormat) -> Self {
         let schema = TypeSchema::of::<T>();
         let name = acceptable_name(schema.name());
@@ -31,7 +31,8 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
     }
 
     /// Sets the name of the schema; the default is the name of the type. Providers accept at most 64
-    /// letters, digits, `_` and `-`: other characters are replaced by `_`, and longer names are cut off.
+    /// letters, digits, `_` and `-`: other characters are replaced by `_`, longer names are cut off, and
+    /// an empty name becomes `answer`.
     #[must_use]
     pub fn with_name(mut self, name: &str) -> Self {
         self.name = acceptable_name(name);
@@ -61,7 +62,8 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
     ///
     /// # Errors
     ///
-    /// If the model refused, if the answer was cut off, or if it does not conform to the schema.
+    /// If the model refused, if the answer was cut off, if it does not conform to the schema, or if the
+    /// schema of the type is not valid.
     pub fn parse(&self, answer: &Answer) -> Result<T, StructuredError> {
         let name = self.name.clone();
         match &answer.finish.reason {
@@ -89,7 +91,8 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
         self.value(&text)?.map_err(|problem| StructuredError::Invalid { name, text, problem })
     }
 
-    /// Deserializes a text. The inner error describes what does not conform.
+    /// Deserializes a text. The outer error is that of a schema that is not valid. The inner error
+    /// describes what does not conform to the schema.
     fn value(&self, text: &str) -> Result<Result<T, String>, StructuredError> {
         let validator = jsonschema::validator_for(self.schema.of_type()).map_err(|error| {
             StructuredError::Schema { name: self.name.clone(), problem: error.to_string() }
@@ -104,7 +107,8 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
         Ok(value())
     }
 
-    /// Returns the arguments of the call that the request required.
+    /// Returns the arguments of the call that the request required: the first one in the final message
+    /// that contains it.
     fn call(&self, answer: &Answer) -> Option<String> {
         let calls = answer.messages.iter().rev().flat_map(|message| message.calls());
         let mut calls = calls.filter(|call| call.name == self.name);
@@ -128,6 +132,7 @@ fn natives(message: &Message) -> Vec<Value> {
     items.filter_map(|native| serde_json::from_str(native.item.get()).ok()).collect()
 }
 
+/// Returns the text in the field `refusal` of an item, or else of one of the parts in its `content`.
 fn in_item(item: &Value) -> Option<String> {
     let own = item.get("refusal").and_then(Value::as_str).filter(|text| !text.is_empty());
     own.map(str::to_owned).or_else(|| {
@@ -136,7 +141,8 @@ fn in_item(item: &Value) -> Option<String> {
     })
 }
 
-/// Returns the name with `_` in the place of characters that providers do not accept.
+/// Returns a name that providers accept: replaces other characters by `_`, and cuts the name off after
+/// 64 characters.
 fn acceptable_name(name: &str) -> String {
     let is_taken = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
     let name: String =
