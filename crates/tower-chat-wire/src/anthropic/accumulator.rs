@@ -25,12 +25,12 @@ pub(crate) struct AnthropicAccumulator {
 #[derive(Debug, Default)]
 struct Block {
     fields: Object,
-    /// The fields that arrive in deltas: the name, and the text so far.
+    /// The names of the fields that arrive in pieces, each with its text so far.
     texts: Vec<(&'static str, String)>,
     /// The accumulated `partial_json` of a call's input.
     input: String,
     citations: Vec<RawJson>,
-    /// The index of the call among those that the client has to answer; `None` for other calls.
+    /// The index of the call among the calls that the client has to answer. `None` for any other block.
     call: Option<usize>,
 }
 
@@ -90,7 +90,7 @@ impl ResponseAccumulator for AnthropicAccumulator {
         }
         let mut answer = answer::parse(raw(&fields).get())?;
         let message = answer.messages.first_mut().map(Arc::make_mut);
-        // Each block became one part.
+        // The parts of the message are in the order of the blocks, one for each block.
         for (part, input) in message.into_iter().flat_map(|it| &mut it.parts).zip(inputs) {
             if let (Part::ToolCall(call), Some(input)) = (part, input) {
                 call.arguments = input;
@@ -145,8 +145,8 @@ impl AnthropicAccumulator {
 
 impl Block {
     /// Adds a delta: `text` and `thinking` are appended, `partial_json` is appended to the input, and
-    /// `citation` is added to the list of citations. Any other field, including `signature`, replaces
-    /// the field of the block.
+    /// `citation` is added to the list of citations. Any other field replaces the field of the block, except
+    /// that an empty `signature` replaces no other one.
     fn push(&mut self, delta: Object) -> Option<ChatUpdate> {
         let mut update = None;
         for (name, value) in delta {
@@ -179,7 +179,7 @@ impl Block {
         }
     }
 
-    /// Sets a text that arrives at once, unless the new text is empty.
+    /// Sets a text that arrives as a whole. An empty text does not replace an earlier one.
     fn replace(&mut self, name: &'static str, text: String) {
         match self.texts.iter_mut().find(|(known, _)| *known == name) {
             Some((_, before)) if !text.is_empty() => *before = text,
@@ -195,7 +195,8 @@ impl Block {
         ChatUpdate::ToolCallDelta(delta)
     }
 
-    /// Returns the input if it is not valid JSON, because the answer ended inside it.
+    /// Returns the accumulated input if it is not valid JSON: the answer ended inside it. `None` if it is
+    /// valid or empty.
     fn cut_off_input(&self) -> Option<String> {
         let is_json = self.input.is_empty() || self.input.parse::<RawJson>().is_ok();
         (!is_json).then(|| self.input.clone())

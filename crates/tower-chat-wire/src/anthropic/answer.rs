@@ -68,7 +68,8 @@ fn spell(reason: &FinishReason) -> &str {
     }
 }
 
-/// Anthropic counts tokens that it read from the cache, and tokens that it wrote to it, separately.
+/// Reads the usage. The `input_tokens` of Anthropic do not include the tokens that the service read from its
+/// cache or wrote to it. These tokens are added.
 pub(crate) fn usage(json: &Value) -> Usage {
     let count = |pointer| json.pointer(pointer).and_then(Value::as_u64).unwrap_or_default();
     let cached = count("/cache_read_input_tokens");

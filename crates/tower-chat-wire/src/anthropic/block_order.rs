@@ -28,7 +28,8 @@ pub(super) enum Kind {
 pub(super) struct Block {
     kind: Kind,
     json: RawJson,
-    /// Whether the JSON is a string that can be the whole content, without a block.
+    /// Whether `json` is a string. A string can be the whole content of a message. Among other blocks, it
+    /// becomes a text block.
     is_bare: bool,
 }
 
@@ -61,7 +62,8 @@ impl Block {
 pub(super) struct Turn {
     pub(super) speaker: Speaker,
     pub(super) blocks: Vec<Block>,
-    /// The other fields of the message.
+    /// The fields of the message besides role and blocks. They include `content` if the message was read with
+    /// an empty content.
     pub(super) rest: Fields,
 }
 
@@ -83,8 +85,9 @@ impl Turn {
         raw(&self.rest)
     }
 
-    /// Returns whether the message is written. An empty message is written only if it is the
-    /// assistant's last.
+    /// Returns whether the message is written. A message without blocks is written only if it was read with
+    /// an empty content and is a system message or the assistant's message at the end of the request.
+    /// `is_last` is whether the message is at the end.
     fn says_something(&self, is_last: bool) -> bool {
         let may_be_empty = match self.speaker {
             Speaker::System => true,
@@ -94,7 +97,8 @@ impl Turn {
         !self.blocks.is_empty() || may_be_empty && self.rest.contains("content")
     }
 
-    /// Sorts the blocks: results first, and texts before calls.
+    /// Sorts the blocks of a user message, with results first. In an assistant message, moves texts that
+    /// follow a call to the position before the first call.
     fn sort(&mut self) {
         match self.speaker {
             Speaker::System => {}
@@ -111,7 +115,7 @@ impl Turn {
     }
 }
 
-/// Returns the content with these blocks: a string, or a list. `None` if there are no blocks.
+/// Returns the value of `content` for these blocks: a string, or a list. `None` if there are no blocks.
 pub(super) fn content_of(blocks: Vec<Block>) -> Option<RawJson> {
     match blocks.as_slice() {
         [] => None,
@@ -123,7 +127,9 @@ pub(super) fn content_of(blocks: Vec<Block>) -> Option<RawJson> {
     }
 }
 
-/// Returns the messages in the form that the service requires.
+/// Returns the JSON of the messages in the form that the service requires: with sorted blocks, without
+/// thinking at the end of a turn, and without empty messages. The messages before and after an empty message
+/// are joined if they have the same role.
 pub(super) fn ordered_blocks(mut turns: Vec<Turn>) -> Vec<RawJson> {
     turns.iter_mut().for_each(Turn::sort);
     drop_last_thoughts(&mut turns);
@@ -134,7 +140,7 @@ pub(super) fn ordered_blocks(mut turns: Vec<Turn>) -> Vec<RawJson> {
             continue;
         }
         match kept.last_mut() {
-            // The messages between the two were dropped.
+            // The messages between these two were left out.
             Some(before) if before.speaker == turn.speaker && turn.rest.is_empty() => {
                 before.blocks.extend(turn.blocks);
                 before.sort();
@@ -145,7 +151,8 @@ pub(super) fn ordered_blocks(mut turns: Vec<Turn>) -> Vec<RawJson> {
     kept.into_iter().map(Turn::into_json).collect()
 }
 
-/// Removes thinking blocks at the end of an assistant's turn.
+/// Removes thinking blocks at the end of each turn of the assistant. A turn consists of the assistant's
+/// messages between two other messages with blocks.
 fn drop_last_thoughts(turns: &mut [Turn]) {
     let mut may_end = true;
     for turn in turns.iter_mut().rev() {

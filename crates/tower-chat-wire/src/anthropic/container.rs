@@ -13,14 +13,14 @@ use tower_chat_core::{Message, Role};
 /// The name of the metadata field in which a message stores the container of its answer.
 const CONTAINER: &str = "anthropic_container";
 
-/// Stores the container of an answer in the metadata of its message.
+/// Stores the container of an answer in the metadata of its message, if the container has an id.
 pub(super) fn keep(message: &mut Message, container: Option<&Value>) {
     let named = container.filter(|container| container.get("id").is_some_and(Value::is_string));
     message.metadata.extend(named.map(|named| (CONTAINER.to_owned(), named.clone())));
 }
 
-/// Returns the id of the newest container that has not expired. A container without an expiry time is
-/// not used.
+/// Returns the id of the newest container, unless it has expired or has no expiry time. Older containers are
+/// not used. `now` is the current time.
 pub(super) fn current<'m>(
     messages: impl DoubleEndedIterator<Item = &'m Message>,
     now: SystemTime,

@@ -38,7 +38,8 @@ pub(super) fn parse_list(list: &RawJson, context: BlockContext) -> Result<Vec<Pa
     Ok(parts)
 }
 
-/// Writes the content of a result: a string, or a list of blocks.
+/// Writes the content of a result: a string, or a list of blocks. Leaves out blank texts that have no native
+/// item.
 pub(super) fn render(parts: &[Part]) -> RawJson {
     if let [Part::Text(text)] = parts
         && is_bare(text)
@@ -116,8 +117,9 @@ fn parse_block(
     }
 }
 
-/// Reads a text block. A blank text becomes a native part if writing would drop it although the service
-/// may have accepted it.
+/// Reads a text block. Returns `None` for a blank text in the system instructions or in a result, which then
+/// becomes a native part. The service may have accepted the text there, but the writer leaves out blank
+/// texts.
 fn parse_text(block: &Fields, is_alone: bool, context: BlockContext) -> Option<Text> {
     let mut fields = block.clone();
     let mut text = Text::new(fields.take_text("text")?);
@@ -130,7 +132,8 @@ fn parse_text(block: &Fields, is_alone: bool, context: BlockContext) -> Option<T
     Some(text)
 }
 
-/// Returns whether a call that the service ran, and that the result answers, is before the result.
+/// Returns whether the result answers one of these calls, which the service ran and which are before the
+/// result.
 fn has_call(run_by_provider: &HashSet<String>, result: &Fields) -> bool {
     result.text("tool_use_id").is_some_and(|id| run_by_provider.contains(&id))
 }

@@ -5,10 +5,11 @@ use tower_chat_core::{Message, Part, Role};
 /// Returns whether the messages end inside a round whose first answer does not begin with a
 /// thinking block.
 ///
-/// With `thinking` enabled, the service refuses to continue an assistant's turn with tool calls that
-/// does not begin with a thinking block
-/// (<https://docs.claude.com/en/docs/build-with-claude/extended-thinking#preserving-thinking-blocks>).
-/// This is the case if another provider made the turn, or if its request did not enable thinking.
+/// With `thinking` enabled, the service refuses to continue such a round: an assistant's turn with tool calls
+/// must begin with a thinking block
+/// (<https://docs.claude.com/en/docs/build-with-claude/extended-thinking#preserving-thinking-blocks>). The
+/// turn has no thinking block if another provider made it, or if its request did not enable thinking. `wire`
+/// is the wire of the request. Thinking of other wires does not count, because it is not sent.
 pub fn goes_on_without_thinking<'a>(
     messages: impl DoubleEndedIterator<Item = &'a Message>,
     wire: &str,

@@ -11,16 +11,17 @@ pub(super) const SYSTEM: &str = "system";
 /// The meaning of a native part of this wire.
 #[derive(Debug)]
 pub(super) enum Item {
-    /// The beginning of a message, with its fields besides the content. Only this item has a role.
+    /// The beginning of a message: the fields of the message besides its blocks. Only this item has a role.
     Message(Fields),
-    /// The field `system`, if it has no blocks.
+    /// The value of the field `system`, if it was read without blocks.
     System(RawJson),
     /// A content block.
     Block,
 }
 
 impl Item {
-    /// Returns the meaning of a native part. `None` for a part of another wire.
+    /// Returns the meaning of a native part. `None` for a part of another wire, and for a part without the
+    /// fields `role`, `type` and `system`.
     pub(super) fn of(native: &Native) -> Option<Self> {
         let mut fields = Fields::of_native(Some(native), WIRE)?;
         if fields.contains("role") {
@@ -33,7 +34,7 @@ impl Item {
     }
 }
 
-/// Returns whether the message is from the list `messages`, and begins with an envelope.
+/// Returns whether the message begins with the envelope of a message in the list `messages`.
 pub(super) fn begins(message: &Message) -> bool {
     let Some(Part::Native(native)) = message.parts.first() else { return false };
     matches!(Item::of(native), Some(Item::Message(_)))

@@ -9,7 +9,8 @@ pub(super) const IMAGE: &str = "image";
 pub(super) const DOCUMENT: &str = "document";
 const PDF: &str = "application/pdf";
 
-/// Reads the media of a block. `None` if its source is of a kind that is not media.
+/// Reads the media of a block. `None` if the type of its source is not `base64`, `url` or `file`, or if the
+/// source is incomplete.
 pub(super) fn parse(block: &Fields) -> Option<Media> {
     let mut rest = block.clone();
     let mut source: Fields = rest.get("source")?.parse().ok()?;
@@ -51,7 +52,8 @@ fn render_plain(media: &Media) -> Option<Fields> {
     Some(fields)
 }
 
-/// Writes the media into the block from which they were read. `None` if they no longer fit.
+/// Writes the media into the block from which they were read. `None` if the native item has no source, or if
+/// the wire has no form for the new source.
 fn render_as(mut fields: Fields, media: &Media) -> Option<Fields> {
     let rest: Fields = fields.get("source")?.parse().ok()?;
     let is_same_kind = match media.source {

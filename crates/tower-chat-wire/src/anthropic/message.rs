@@ -70,8 +70,8 @@ pub fn parse_system(json: &str) -> Result<Message, WireError> {
 
 /// Reads the messages in a JSON list, the value of `messages` in a request body.
 ///
-/// Consecutive messages of the assistant become one message, because the service treats them as one turn:
-/// the results of all their calls follow the last of these messages.
+/// Consecutive messages of the assistant become one message, because the service treats them as one turn: the
+/// results of all their calls follow the final message of the turn.
 ///
 /// # Errors
 ///
@@ -157,8 +157,8 @@ pub fn parse_answer(json: &str) -> Result<Message, WireError> {
     Ok(Message::new(Role::Assistant, parts))
 }
 
-/// Removes the content from the fields, and returns its parts. A blank text and an empty list have no
-/// parts, and are not removed.
+/// Removes the content from the fields, and returns its parts. A blank string and an empty list have no
+/// parts. They remain in the fields.
 fn take_content(fields: &mut Fields, context: BlockContext) -> Result<Vec<Part>, WireError> {
     let content = fields.get("content").ok_or(WireError::Field {
         what: "a message",
@@ -176,7 +176,7 @@ fn take_content(fields: &mut Fields, context: BlockContext) -> Result<Vec<Part>,
     Ok(parts)
 }
 
-/// Adds an envelope to a message without one. The envelope prevents that the writer joins the message with
+/// Adds an envelope to a message without one. The envelope prevents the writer from joining the message with
 /// the previous one.
 fn stand_alone(message: &mut Message) {
     if envelope::begins(message) {

@@ -15,11 +15,11 @@
 //!   without text, as a whole.
 //! - A block of an unknown type, or of a type that is not allowed at its position, is a
 //!   [`Part::Native`], as a whole.
-//! - Some messages begin with a [`Part::Native`] with the message object without its content: a message
-//!   with fields other than role and content, a message after another one of its role, and a `system`
-//!   message in the list `messages`. These messages are never joined with the message before.
-//!   Consecutive assistant messages are one [`Message`](tower_chat_core::Message), in which the native
-//!   parts mark where each begins.
+//! - Some messages begin with a [`Part::Native`] with the message object without its content: a message with
+//!   fields other than role and content, a message after another one of its role, and a `system` message in
+//!   the list `messages`. The writer never joins these messages with the previous one. Consecutive assistant
+//!   messages are one [`Message`](tower_chat_core::Message), in which a native part marks the beginning of
+//!   each of them.
 //!
 //! A user message with only results has the role [`Tool`](tower_chat_core::Role::Tool). Calls of tools
 //! that the service runs itself (`server_tool_use`, `mcp_tool_use`) are
@@ -35,18 +35,18 @@
 //! - system messages are written to `system`, in their order;
 //! - consecutive messages of one role are joined, and tool messages are joined with user messages;
 //!   results are written first, and an assistant's texts before its calls;
-//! - call ids that are missing, that occur twice in a round, or that have characters which the service
-//!   does not accept, are replaced, in the call and in its result;
+//! - a call id is replaced, in the call and in its result, if it is missing, occurs twice in a round, or has
+//!   a character that the service does not accept;
 //! - arguments that are not a JSON object are written as one: missing arguments and `null` as an empty
 //!   object, any other text as the field `arguments` of an object;
-//! - the following is left out: reasoning without a signature, or with no block after it; blank texts;
-//!   messages that are then empty; approvals and errors; native items of other wires; calls that another
-//!   provider ran, and their results; media other than images and PDF documents, and media outside of
-//!   user messages and results.
+//! - the following is left out: reasoning of other wires; reasoning of Claude without a signature; reasoning
+//!   at the end of a turn; blank texts; messages that are then empty; approvals and errors; native items of
+//!   other wires; calls that another provider ran, and their results; media outside of user messages and
+//!   results; media other than images, PDF documents and files of the service.
 //!
 //! Calls without results and results without calls are written unchanged; replay removes them. With
-//! `thinking` enabled, the service requires that the round which it continues begins with a thinking
-//! block. A round that another provider began must be continued without `thinking`.
+//! `thinking` enabled, the service continues a round only if the round begins with a thinking block. A round
+//! that another provider began must be continued without `thinking`.
 //!
 //! ```
 //! use tower_chat_core::{Message, ToolCall, ToolResult};

@@ -35,8 +35,8 @@ pub fn render_body<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Body 
     writing.into_body()
 }
 
-/// Writes a conversation that the service is to continue. Calls of the service's own tools without
-/// results are left out, unless the service continues them.
+/// Writes the conversation of a request. A provider-executed call without a result is left out, unless the
+/// service continues the call.
 pub(super) fn render_to_go_on<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Body {
     let messages: Vec<&Message> = messages.into_iter().collect();
     let mut writing = Writing { answered: answered_hosted_calls(&messages), ..Writing::default() };
@@ -47,8 +47,9 @@ pub(super) fn render_to_go_on<'a>(messages: impl IntoIterator<Item = &'a Message
     writing.into_body()
 }
 
-/// Returns the ids of calls of the service's own tools that have results. If a paused answer ends with a
-/// call, the result is in the answer that continues it.
+/// Returns the ids of the provider-executed calls that have results: the call ids of all results in assistant
+/// messages. All messages are searched, because an answer can pause after a call. The result is then in the
+/// answer that continues the paused one.
 fn answered_hosted_calls(messages: &[&Message]) -> HashSet<String> {
     let of_assistant = messages.iter().filter(|message| message.role == Role::Assistant);
     let ids = of_assistant.flat_map(|message| &message.parts).filter_map(|part| match part {
@@ -59,25 +60,29 @@ fn answered_hosted_calls(messages: &[&Message]) -> HashSet<String> {
     ids.collect()
 }
 
-/// Returns whether the service accepts calls of its own tools without results in a message, given
-/// the messages after it. It does in a paused answer, which is the last message of the request, and
-/// before results of the client's tools, after which it continues these calls. At any other
-/// position it refuses them.
+/// Returns whether a message may contain provider-executed calls without results. `later` are the messages
+/// after it. The service continues such calls in a paused answer at the end of the request, and in an answer
+/// that is followed by results of the client's tools. It refuses them in any other message.
 fn keeps_open_calls(later: &[&Message]) -> bool {
     let next = later.iter().find(|message| message.role != Role::Assistant);
     next.is_none_or(|next| next.results().next().is_some())
 }
 
+/// The state while the messages of a conversation are written.
 #[derive(Debug, Default)]
 struct Writing {
+    /// The blocks of the field `system`.
     system: Vec<Block>,
-    /// The field `system` as it was read, for a conversation whose system message has no blocks.
+    /// The value of the field `system` that was read without blocks. It is written if no other message adds
+    /// blocks.
     empty_system: Option<RawJson>,
+    /// The messages so far, with their blocks in the order of the parts.
     turns: Vec<Turn>,
+    /// The call ids of the current round.
     round: Round,
-    /// The ids of calls of the service's own tools that have results.
+    /// The ids of the provider-executed calls that have results.
     answered: HashSet<String>,
-    /// Whether such calls of the current message are written without results.
+    /// Whether provider-executed calls of the current message are written even if they have no results.
     keeps_open_calls: bool,
 }
 
@@ -95,6 +100,7 @@ impl Writing {
         }
     }
 
+    /// Adds a system message to the field `system`.
     fn instructions(&mut self, message: &Message) {
         for part in &message.parts {
             match part {
@@ -111,6 +117,9 @@ impl Writing {
         }
     }
 
+    /// Writes a part as a block of a message with this speaker. Calls are always written to an assistant
+    /// message, and results of the client's tools to a user message. `by_provider` are the ids of the
+    /// provider-executed calls of the message.
     fn part(&mut self, by_provider: &HashSet<Option<&str>>, speaker: Speaker, part: &Part) {
         use Speaker::{Assistant, System, User};
         match part {
@@ -167,13 +176,14 @@ impl Writing {
         }
     }
 
-    /// Continues the last message if it has this role, and begins a message otherwise.
+    /// Begins a message, unless the previous one has this speaker.
     fn join(&mut self, speaker: Speaker) {
         if self.turns.last().is_none_or(|last| last.speaker != speaker) {
             self.begin(speaker, Fields::default());
         }
     }
 
+    /// Begins a message with these fields. The first message of a turn of the assistant begins a round.
     fn begin(&mut self, speaker: Speaker, rest: Fields) {
         let goes_on = self.turns.last().is_some_and(|last| last.speaker == Speaker::Assistant);
         if speaker == Speaker::Assistant && !goes_on {

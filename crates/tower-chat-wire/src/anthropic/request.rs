@@ -45,15 +45,15 @@ impl RequestForm<'_> {
 /// The version of the API in Vertex AI.
 const VERTEX_VERSION: &str = "vertex-2023-10-16";
 
-/// The token limit for a request without one and a model whose limit is unknown. The service requires a
+/// The token limit for a request without one, if its form does not name the model. The service requires a
 /// limit, and every Claude model accepts this one.
 const TOKENS: u64 = 4096;
 
 /// Returns the fields of the body of a request, each as JSON text.
 ///
-/// Fields in the `extra` options replace those of named options, and a `null` in `extra` removes the
-/// field; the conversation cannot be replaced. The service requires `max_tokens`: if the request sets no
-/// limit, it is the model's output limit.
+/// Fields in the `extra` options replace those of named options, and a `null` in `extra` removes the field;
+/// the conversation cannot be replaced. The service requires `max_tokens`: if the request sets no limit, the
+/// field is set to the model's output limit (4096 for Vertex AI, where the body does not name the model).
 ///
 /// ```
 /// use tower_chat_core::ChatRequest;
@@ -67,8 +67,8 @@ pub fn render_request(request: &ChatRequest, form: RequestForm<'_>) -> Object {
     render(&fitted(request, rules), Some(form))
 }
 
-/// Returns the fields of a request. Without a form, only the fields that the request itself sets, so
-/// that a request which was read is written unchanged.
+/// Returns the fields of a request. Without a form, adds only `max_tokens` to the fields that the request
+/// sets itself: a request that was read is written unchanged.
 pub(crate) fn render(request: &ChatRequest, form: Option<RequestForm<'_>>) -> Object {
     let options = &*request.options;
     let mut fields = with_extra(named(options, form), options);

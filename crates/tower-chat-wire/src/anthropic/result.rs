@@ -36,8 +36,8 @@ pub(super) fn parse(mut fields: Fields) -> Result<ToolResult, WireError> {
     Ok(result)
 }
 
-/// Writes the block of a result with this id. `None` for a result of a tool that the service ran, which
-/// is only written together with its call.
+/// Writes the block of a result with this id. `None` for a result of a tool that the service ran:
+/// [`render_of_provider`] writes it, together with its call.
 pub(super) fn render(result: &ToolResult, id: &str) -> Option<RawJson> {
     let mut fields = Fields::of_native(result.native.as_ref(), WIRE).unwrap_or_default();
     if fields.text("type").is_some_and(|kind| is_of_provider(&kind)) {
@@ -58,8 +58,9 @@ pub(super) fn render_of_provider(result: &ToolResult) -> Option<RawJson> {
     Some(raw(&with_result(fields, result)))
 }
 
-/// Removes and reads the content. An object, the content of the service's own tools, is replaced by
-/// `null`. A missing content, `null` and an empty list make no part and are not removed.
+/// Removes and reads the content. An object, which is the content of a result of the service's own tools,
+/// becomes a native part, and `null` replaces it in the fields. `null` and an empty list have no parts and
+/// remain in the fields.
 fn parse_content(fields: &mut Fields) -> Result<Vec<Part>, WireError> {
     let Some(content) = fields.get("content") else { return Ok(Vec::new()) };
     if content.get() == "null" {

@@ -18,8 +18,9 @@ pub(super) fn parse(block: &Fields) -> Option<Reasoning> {
     Some(reasoning)
 }
 
-/// Writes the block of reasoning. `None` for reasoning of Claude without a signature. Other services of
-/// this format accept thinking without a signature, and some of them require it with calls.
+/// Writes the block of reasoning. `None` for reasoning of another wire, and for thinking without a signature
+/// that has no issuer or was made by Claude. Other services of this format accept thinking without a
+/// signature, and some of them require it with calls.
 pub(super) fn render(reasoning: &Reasoning) -> Option<RawJson> {
     let native = reasoning.native.as_ref()?;
     let mut fields = Fields::of_native(Some(native), WIRE)?;
@@ -37,7 +38,7 @@ fn is_signed(block: &Fields) -> bool {
     block.text("signature").is_some_and(|signature| !signature.is_empty())
 }
 
-/// Returns whether a service other than Claude's made the block.
+/// Returns whether another service of this format than Claude's made the block.
 fn is_of_other_service(native: &Native) -> bool {
     native.issuer.as_deref().is_some_and(|issuer| issuer != "anthropic")
 }
