@@ -62,8 +62,8 @@ pub(crate) async fn complete(
         Recognised::New(new) => {
             request.messages = new;
             request.extensions = parts.extensions;
-            // The repeated messages were removed above. A message that remains is new, even if a stored
-            // message has the same text.
+            // `new_messages` has removed the repeated messages. With `Append`, the stack stores the
+            // remaining messages as new, even if a stored message has the same text.
             request.extensions.insert(RepeatedTranscript::Append);
             let run = RunId::new();
             let completion = Completion::of_run(run).asked_by(&request.options);
@@ -89,15 +89,16 @@ pub(crate) async fn complete(
 /// The body size in bytes from which one pass over a request takes a large part of a millisecond.
 const LARGE: usize = 256 * 1024;
 
-/// Yields to the other tasks of the worker before a long computation. If the client has disconnected,
-/// the request is dropped here.
+/// Before a long computation on a large body, yields to the other tasks of the worker. If the client has
+/// disconnected, the request is dropped here.
 async fn yield_if(is_large: bool) {
     if is_large {
         tokio::task::yield_now().await;
     }
 }
 
-/// Returns whether the client marks the request as a retry, as OpenAI's SDKs do.
+/// Returns whether the client marks the request as a retry, as OpenAI's SDKs do. Fails if the value of
+/// the header is not a number.
 fn tries_again(headers: &HeaderMap) -> Result<bool, Refusal> {
     const RETRIES: &str = "x-stainless-retry-count";
     let Some(count) = single_header(headers, RETRIES)? else { return Ok(false) };
@@ -108,7 +109,8 @@ fn tries_again(headers: &HeaderMap) -> Result<bool, Refusal> {
     })
 }
 
-/// The stored answer of the last run of a conversation.
+/// Returns the stored answer of `run`, the newest run of a conversation: its messages from the first
+/// message of the assistant on.
 fn last_answer(stored: &Messages, run: Option<RunId>) -> ChatResponse {
     let is_of_run = |message: &&Arc<Message>| message.id.map(|id| id.run) == run;
     let mut of_run: Vec<Arc<Message>> =
@@ -119,7 +121,7 @@ fn last_answer(stored: &Messages, run: Option<RunId>) -> ChatResponse {
 }
 
 /// Parses the fields of a body. Refuses an object that has a key twice, at any level, because a map
-/// would silently keep the last value.
+/// would silently keep only the final value.
 fn as_object(bytes: &[u8]) -> Result<Map<String, Value>, Refusal> {
     let text = str::from_utf8(bytes)
         .map_err(|error| Refusal::bad_request(format!("the body is not UTF-8: {error}")))?;
@@ -136,6 +138,7 @@ fn takes_usage(body: &mut Map<String, Value>) -> bool {
     wants.unwrap_or_default()
 }
 
+/// Fails if the request asks for a number of choices other than 1.
 fn refuse_choices(body: &Map<String, Value>) -> Result<(), Refusal> {
     match body.get("n") {
         None | Some(Value::Null) => Ok(()),
@@ -147,9 +150,10 @@ fn refuse_choices(body: &Map<String, Value>) -> Result<(), Refusal> {
     }
 }
 
+/// Adds the conversation id to the headers of a response.
 fn with_conversation(response: impl IntoResponse, key: &ConversationKey) -> Response {
     let mut response = response.into_response();
-    // An id that is not valid in a header came in the body, so the client knows it.
+    // An id that is not valid in a header was in the body of the request, so the client knows it.
     if let Ok(id) = HeaderValue::from_str(key.id()) {
         response.headers_mut().insert(CONVERSATION_HEADER, id);
     }

@@ -65,16 +65,18 @@ pub struct Asked<'a> {
     pub headers: &'a HeaderMap,
     /// The extensions of the request, including those that layers of the host have inserted.
     pub extensions: &'a Extensions,
-    /// The value of the body's field `conversation`: a string, or an object with an `id`.
+    /// The id in the body's field `conversation`, which is a string or an object with an `id`.
     pub conversation: Option<&'a str>,
 }
 
 impl<'a> Asked<'a> {
-    /// Returns the conversation id that the client sent: the header, or else the field.
+    /// Returns the conversation id that the client sent, in the header or in the field; `None` if the
+    /// client sent none. An empty header counts as missing.
     ///
     /// # Errors
     ///
-    /// A refusal, if the header and the field differ, or if the header is not text or occurs twice.
+    /// A refusal, if the header and the field have different ids, or if the header is not text or occurs
+    /// twice.
     pub fn conversation_id(&self) -> Result<Option<&'a str>, Refusal> {
         let header = single_header(self.headers, CONVERSATION_HEADER)?;
         match (header.filter(|id| !id.is_empty()), self.conversation) {
@@ -87,12 +89,12 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Returns the value of a header that may occur only once.
+/// Returns the value of a header that may occur only once; `None` if it is missing.
 ///
 /// # Errors
 ///
-/// A refusal, if the request has the header twice, even with equal values. Proxies differ in which of
-/// two headers they use, so a proxy that checks only the first would let the second pass unchecked.
+/// A refusal, if the value is not text, or if the request has the header twice, even with equal values.
+/// A proxy may check only one of two headers, and the endpoint could then use the unchecked one.
 pub(crate) fn single_header<'a>(
     headers: &'a HeaderMap,
     name: &'static str,
@@ -109,14 +111,16 @@ pub(crate) fn single_header<'a>(
     })
 }
 
-/// Returns the key of the conversation that the client named, or of a new conversation.
+/// Returns the key of the conversation that the client named. If the client named none, returns the key
+/// of a new conversation with a random id.
 pub(crate) fn key_in_scope(asked: &Asked<'_>, scope: Arc<str>) -> Result<ConversationKey, Refusal> {
     let id = asked.conversation_id()?;
     let id = id.map_or_else(|| Uuid::now_v7().to_string(), str::to_owned);
     Ok(ConversationKey::new(scope, id))
 }
 
-/// Returns the id in the value of a `conversation` field.
+/// Returns the id in the value of a `conversation` field; `None` if the field is missing or `null`.
+/// Fails for a value without an id.
 pub(crate) fn id_in_body(field: Option<&Value>) -> Result<Option<&str>, Refusal> {
     let Some(field) = field.filter(|field| !field.is_null()) else { return Ok(None) };
     let id = field.as_str().or_else(|| field.get("id")?.as_str());

@@ -61,7 +61,8 @@ impl ChatEndpoint {
     }
 
     /// Puts all conversations of all clients into one scope, so every client that knows an id can read
-    /// the conversation. For a server with one user, or behind a proxy that separates users.
+    /// the conversation. This suits a server with one user, or a server behind a proxy that separates
+    /// users.
     #[must_use]
     pub fn in_one_scope(self, scope: impl Into<Arc<str>>) -> Self {
         let scope = scope.into();
@@ -79,9 +80,9 @@ impl ChatEndpoint {
         self
     }
 
-    /// Sets how errors of the model's service are returned to clients. The function is called with each
-    /// error and its sources, and returns a refusal for the errors that it knows. For other errors the
-    /// status is 502.
+    /// Sets how errors of the model's service are returned to clients. The function is called with an
+    /// error and then with each of its sources, and returns a refusal for an error that it knows. The
+    /// status is 502 if neither the function nor the endpoint knows the error or one of its sources.
     ///
     /// ```
     /// use tower_chat_http::{ChatEndpoint, Refusal};
@@ -106,15 +107,15 @@ impl ChatEndpoint {
         self
     }
 
-    /// Sets the models to list. A request that names another model is then refused. If there are none,
-    /// every model name is passed to the model client.
+    /// Sets the models that `/v1/models` lists. A request that names another model is refused. If the
+    /// list is empty, which is the default, every model name is passed to the model client.
     #[must_use]
     pub fn with_models<M: Into<String>>(mut self, models: impl IntoIterator<Item = M>) -> Self {
         self.models = models.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the largest size of a request.
+    /// Sets the limits on the size of a request.
     #[must_use]
     pub fn with_limits(mut self, limits: RequestLimits) -> Self {
         self.limits = limits;

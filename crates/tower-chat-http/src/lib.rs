@@ -1,7 +1,8 @@
 //! A `tower-chat` stack as an HTTP endpoint that is compatible with OpenAI's Chat Completions. Needed by
 //! servers for clients of that API.
 //!
-//! OpenAI's SDKs can use the endpoint. The conversations are stored in the stack's store:
+//! OpenAI's SDKs can use the endpoint. The conversations are stored in the stack's store. The routes
+//! are:
 //!
 //! - `POST /v1/chat/completions`, whole and streamed (server-sent events up to `[DONE]`);
 //! - `GET /v1/models` and `GET /v1/models/{model}`;
@@ -23,25 +24,25 @@
 //!
 //! The id is in the header `x-conversation-id`, or in the field `conversation` of the body, which is a
 //! string or an object with an `id`. A request without an id begins a new conversation. The response has
-//! the id in the header `x-conversation-id`. The status is 400 if a request has a header that the
-//! endpoint reads twice, or a key twice in an object of the body, at any level.
+//! the id in the header `x-conversation-id`. The status is 400 if one of the headers that the endpoint
+//! reads occurs twice, or if an object of the body has a key twice, at any level.
 //!
-//! A client never chooses the scope. By default, the scope is the [`Scope`] that a layer of the host,
-//! which authenticates clients, inserts into the extensions of the request; without a `Scope` the status
-//! is 401. A server with one user sets [`ChatEndpoint::in_one_scope`]. [`ChatEndpoint::keyed_by`] sets
-//! any other rule.
+//! A client never chooses the scope. By default, the scope is the [`Scope`] in the extensions of the
+//! request. A layer of the host authenticates the client and inserts it. Without a `Scope` the status is
+//! 401. A server with one user sets [`ChatEndpoint::in_one_scope`]. [`ChatEndpoint::keyed_by`] sets any
+//! other rule.
 //!
 //! # Which messages are new
 //!
 //! A client may send only new messages, or repeat the conversation and add to it, as users of SDKs do.
-//! Stored messages are not stored again. Messages at the beginning of a request count as repeated if
-//! they equal the end of the stored conversation, as the client knows it; all later messages are new.
-//! The client does not know calls that ran in the stack. Results are compared by the id of their call,
-//! and other messages by their content. [`tower_chat_layers::transcript::recognise`] implements the
-//! comparison, in time linear in the sizes of the conversation and the request.
+//! Stored messages are not stored again. The first messages of a request count as repeated if they equal
+//! the end of the stored conversation; all later messages are new. Calls that ran in the stack, which
+//! the client does not know, are left out of the comparison. Results are compared by the id of their
+//! call, and other messages by their content. [`tower_chat_layers::transcript::recognise`] implements
+//! the comparison, in time linear in the sizes of the conversation and the request.
 //!
-//! - System messages at the beginning are repeated if they are the current ones. Other system messages
-//!   are new, and are stored at their position.
+//! - System messages at the beginning count as repeated if they equal the current ones of the
+//!   conversation. Other system messages are new, and are stored at their position.
 //! - If the assistant's messages in a request differ from the stored conversation, the request is
 //!   refused with 409 and the code `conversation_diverged`, because stored messages are never removed.
 //!   The client can send only the new messages, or begin another conversation with the whole history.
@@ -49,8 +50,8 @@
 //!   model again, and no message is stored twice.
 //! - If a request has been answered before, the response is the stored answer, with no usage. This
 //!   applies if the client marks the request as a retry (`x-stainless-retry-count`, which OpenAI's SDKs
-//!   send), or if the request repeats all answers except the last, because the last answer then did not
-//!   arrive. In all other cases, a message with the text of a stored message is a new message.
+//!   send), or if the request repeats all answers except the newest, which therefore did not arrive. In
+//!   all other cases, a message with the text of a stored message is a new message.
 //!
 //! # Tools
 //!
@@ -63,19 +64,20 @@
 //!
 //! # Streams
 //!
-//! Text is sent when the model writes it. Tool calls are sent whole, at the end of the answer, because
-//! only then is it known which of them are the client's. If an error occurs after the headers are sent,
-//! the stream ends with an event with the field `error`, without `[DONE]`.
+//! Text is sent as the model writes it. Tool calls are sent whole, at the end of the answer, because the
+//! endpoint knows only then which of them are the client's. If an error occurs after the headers are
+//! sent, the stream ends with an event with the field `error`, without `[DONE]`.
 //! `stream_options.include_usage` is supported.
 //!
 //! # Errors
 //!
 //! Bodies have OpenAI's form `{"error": {…}}`. The statuses are:
 //!
-//! - the request is wrong: 400, or 404 for an unknown model, or 413 if it exceeds one of the
-//!   [`RequestLimits`];
-//! - another run has changed the conversation: 409;
-//! - a deadline has passed: 504;
+//! - the request is wrong: 400; 401 without a scope; 404 for an unknown model; 413 if it exceeds one of
+//!   the [`RequestLimits`]; 422 if it reuses the id of another run, or approves a call whose arguments
+//!   were not stored;
+//! - the request conflicts with the stored conversation, or with another run or decision: 409;
+//! - the server is overloaded: 503; a deadline or a timeout has passed: 504;
 //! - the store failed: 500, or 503 if a retry may succeed;
 //! - the model's service failed: 502, or the status from [`ChatEndpoint::with_upstream`], such as 429
 //!   with `retry-after`.
@@ -85,9 +87,10 @@
 //! # Disconnects and shutdown
 //!
 //! When a client disconnects, its run is dropped, unless the endpoint has
-//! [runs](ChatEndpoint::with_runs) that continue. The stack's persistence mode determines what is stored. To shut down, give a signal to axum's `with_graceful_shutdown`, and close the store after the
-//! server has ended; in-flight runs then finish. A client that sends half a request, or does not read
-//! its response, keeps the server from ending, so the host should limit this time.
+//! [runs](ChatEndpoint::with_runs) that continue. The stack's persistence mode determines what is
+//! stored. To shut down, pass a signal to axum's `with_graceful_shutdown`: in-flight runs finish before
+//! the server ends. Then close the store. A client that sends half a request, or does not read its
+//! response, keeps the server from ending, so the host should limit the time of the shutdown.
 //!
 //! # Runs that continue without their client
 //!

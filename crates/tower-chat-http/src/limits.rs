@@ -23,8 +23,8 @@ use crate::Refusal;
 pub struct RequestLimits {
     /// The largest body in bytes; 2 MiB by default. It replaces axum's `DefaultBodyLimit`.
     pub max_body_bytes: usize,
-    /// The maximum number of levels of nested objects and arrays in the body; 120 by default, which
-    /// is also the largest possible value.
+    /// The maximum number of levels of nested objects and arrays in the body; 120 by default.
+    /// [`with_max_depth`](Self::with_max_depth) reduces a larger value to 120.
     pub max_depth: usize,
     /// The maximum number of messages; 20,000 by default.
     pub max_messages: usize,
@@ -46,8 +46,8 @@ impl Default for RequestLimits {
     }
 }
 
-/// The maximum of [`RequestLimits::max_depth`]. It is below 127, the maximum number of levels that
-/// `serde_json` parses.
+/// The default of [`RequestLimits::max_depth`], and the maximum that `with_max_depth` sets. It is below
+/// 127, the maximum number of levels that `serde_json` parses.
 const MOST_LEVELS: usize = 120;
 
 impl RequestLimits {
@@ -87,7 +87,7 @@ impl RequestLimits {
         self
     }
 
-    /// Reads the body of a request, up to the limit.
+    /// Reads the body of a request. Fails if it is larger than the limit.
     pub(crate) async fn read(&self, body: Body) -> Result<Vec<u8>, Refusal> {
         let mut chunks = body.into_data_stream();
         let mut bytes = Vec::new();
@@ -153,7 +153,8 @@ impl RequestLimits {
 pub struct RequestOverLimit {
     /// What exceeds the limit, such as `messages`.
     pub what: &'static str,
-    /// How many there are.
+    /// How many the request has. For bytes and levels of nesting, a lower bound, because counting stops
+    /// at the limit.
     pub found: usize,
     /// The limit.
     pub limit: usize,

@@ -24,7 +24,7 @@ pub(crate) async fn one(
     Ok(as_json(StatusCode::OK, &entry(&model)))
 }
 
-/// Refuses a model that is not listed, unless the list is empty.
+/// Fails if the request names a model that is not in the list. An empty list allows every model.
 pub(crate) fn check(models: &[String], model: Option<&str>) -> Result<(), Refusal> {
     match model {
         Some(model) if !models.is_empty() && !models.iter().any(|known| known == model) => {
@@ -34,7 +34,7 @@ pub(crate) fn check(models: &[String], model: Option<&str>) -> Result<(), Refusa
     }
 }
 
-/// A response with a JSON body.
+/// Returns a response with a JSON body.
 pub(crate) fn as_json(status: StatusCode, body: &Value) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }

@@ -45,9 +45,9 @@ impl Refusal {
         Self { status, message, code: None, param: None, retry_after: None }
     }
 
-    /// Creates a refusal from a status of the model's service. 400, 404, 413, 422 and 429 stay; 503 and
-    /// 529 become 503. Any other status becomes 502, because the client cannot resolve, for example, an
-    /// invalid key of the host.
+    /// Creates a refusal from a status of the model's service. 400, 404, 413, 422 and 429 are not
+    /// changed; 503 and 529 become 503. Any other status becomes 502, because the client cannot resolve
+    /// its reason, such as an invalid key of the host.
     pub fn upstream(status: u16, message: impl Into<String>) -> Self {
         let status = match status {
             400 => StatusCode::BAD_REQUEST,
@@ -124,13 +124,14 @@ impl Refusal {
         Self::of_storage(error.is_retryable())
     }
 
-    /// Converts an error of a pipeline to a refusal. [`ChatEndpoint`](crate::ChatEndpoint) uses this
+    /// Converts an error of a stack to a refusal. [`ChatEndpoint`](crate::ChatEndpoint) uses this
     /// function; handlers of a host can use it too. The [crate's documentation](crate) lists the
     /// statuses.
     ///
-    /// `upstream` is called first, with the error and each of its sources. It returns a refusal for the
-    /// errors of the model client, whose types this crate does not know. The text of an internal error
-    /// is logged, and is not part of the refusal.
+    /// The error and its sources are examined in their order, and the first one with a refusal decides.
+    /// Each is passed to `upstream`, and then compared with the errors of this project's layers.
+    /// `upstream` returns a refusal for the errors of the model client, whose types this crate does not
+    /// know. The text of an internal error is logged, and is not part of the refusal.
     ///
     /// ```
     /// use http::StatusCode;
@@ -165,9 +166,11 @@ impl Refusal {
         Self::new(StatusCode::BAD_GATEWAY, message).with_code("upstream_error")
     }
 
+    /// Returns the refusal for an error of a layer; `None` if the error is not one, or if its source
+    /// decides.
     fn of_layer(error: &(dyn Error + 'static)) -> Option<Self> {
         match error.downcast_ref::<PersistenceError>() {
-            // The source is the service's own refusal.
+            // The source of these errors is the service's refusal, which is examined next.
             Some(
                 PersistenceError::ContentRefused { .. }
                 | PersistenceError::ServiceHistoryLost { .. },
@@ -276,7 +279,7 @@ impl Refusal {
         Self::new(status, message).with_code("history_error")
     }
 
-    /// The body of the response, or the data of an error event in a stream.
+    /// Returns the body of the response, or the data of an error event in a stream.
     pub(crate) fn body(&self) -> Value {
         let kind = match self.status {
             StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",

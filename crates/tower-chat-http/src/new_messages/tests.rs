@@ -18,7 +18,7 @@ fn new_messages(
     super::new_messages(&History::new(head, stored.clone()), sent, tries_again)
 }
 
-/// The messages of runs, as a store returns them.
+/// Returns the messages of runs, as a store returns them.
 fn stored<const N: usize>(runs: [&[Message]; N]) -> Messages {
     let mut messages = Messages::new();
     for run in runs {
@@ -32,7 +32,7 @@ fn stored<const N: usize>(runs: [&[Message]; N]) -> Messages {
     messages
 }
 
-/// The messages of a request after a round trip through OpenAI's JSON.
+/// Returns the messages of a request after a round trip through OpenAI's JSON.
 fn sent(messages: &[Message]) -> Messages {
     let json = render_messages(messages, Audience::Model);
     let json = serde_json::to_string(&json).unwrap();
@@ -176,6 +176,6 @@ fn an_answer_that_did_not_arrive_is_given_again() {
     assert_eq!(again(&[user("two")], true).unwrap(), Recognised::LastAnswer);
     // Without a mark of the client, a message with the same text is new.
     assert_eq!(new(&stored, &[user("two")]), [user("two")]);
-    // A question before the last one is not a repetition of the last one.
+    // The text of an earlier question does not count as a repetition of the newest question.
     assert_eq!(again(&[user("yes")], true).unwrap(), Recognised::New(sent(&[user("yes")])));
 }
