@@ -17,8 +17,8 @@ pub(crate) struct ToolFunction {
 
 struct Parameter {
     name: Ident,
-    /// The name of the value's variable in the function that creates the tool. It must not shadow a
-    /// function that is called there.
+    /// The variable of the parameter's value in the generated function. Its name must differ from that
+    /// of the tool's function, which the generated code calls.
     variable: Ident,
     kind: Kind,
 }
@@ -26,7 +26,7 @@ struct Parameter {
 enum Kind {
     /// The tool context: `&ToolContext`.
     Context,
-    /// Any other reference, to this type: a value that the application passes when it creates the tool.
+    /// A reference to this type: a value that the application passes when it creates the tool.
     State(Box<Type>),
     /// An argument that the model writes.
     Argument { attributes: Vec<Attribute>, of_type: Box<Type> },
@@ -49,7 +49,8 @@ impl ToolFunction {
         Ok(Self { item, parameters })
     }
 
-    /// Returns the function that creates the tool.
+    /// Returns the generated function, which creates the tool. It has the name of the tool's function,
+    /// and a parameter for each state.
     pub(crate) fn expand(&self, settings: &Settings) -> syn::Result<TokenStream> {
         let tower_chat = settings.tower_chat();
         let ItemFn { attrs, vis, sig, block, .. } = &self.item;
@@ -73,8 +74,10 @@ impl ToolFunction {
         let checks = state_types.iter().map(|of_type| {
             quote_spanned!(of_type.span() => #tower_chat::__macro::is_state::<#of_type>();)
         });
-        // The derives apply to type parameters where possible. A type without the required traits then
-        // causes one compiler error, where the struct is used, instead of one error per generated line.
+        // Where possible, a field of `__Arguments` has a type parameter as its type, and the argument's
+        // type replaces the parameter where the struct is used. An argument type without the required
+        // traits then causes one compiler error there, instead of one error for each line that the
+        // derives generate.
         let (mut names, mut arguments, mut fields) = (Vec::new(), Vec::new(), Vec::new());
         let (mut parameters, mut types) = (Vec::new(), Vec::new());
         for Parameter { name, variable, kind } in &self.parameters {
@@ -122,11 +125,12 @@ impl ToolFunction {
             Some(hook) => quote!(#tower_chat::tool::persist_with(#tool, #hook)),
             None => tool,
         };
-        // The generated code finds serde and schemars without a dependency of the application on these
-        // crates.
+        // The derives use the serde and the schemars that `tower-chat` exports, so an application needs
+        // no dependency on these crates.
         let serde = format!("{}::__macro::serde", path_text(&tower_chat));
         let schemars = format!("{}::__macro::schemars", path_text(&tower_chat));
-        // Parameters and types of an application never begin with two underscores.
+        // All other names in the generated code begin with two underscores. The names of an application
+        // are assumed not to.
         Ok(quote! {
             #(#attrs)*
             #vis fn #function(
@@ -149,7 +153,8 @@ impl ToolFunction {
     }
 }
 
-/// Removes the attributes from a parameter, and determines its kind.
+/// Removes the attributes from a parameter, and returns it with its kind. Fails for a parameter that a
+/// tool cannot have.
 fn parameter(input: &mut FnArg, function: &Ident) -> syn::Result<Parameter> {
     let FnArg::Typed(typed) = input else {
         return Err(Error::new(
@@ -186,8 +191,8 @@ fn parameter(input: &mut FnArg, function: &Ident) -> syn::Result<Parameter> {
         }
         _ => Kind::Argument { attributes, of_type: typed.ty.clone() },
     };
-    // The documentation shows the name of a value that is passed when the tool is created, unless the
-    // name is that of the function itself.
+    // A state is also a parameter of the generated function, so it keeps its name for the documentation,
+    // unless the function has the same name.
     let variable = match &kind {
         Kind::State(_) if name != *function => name.clone(),
         Kind::State(_) | Kind::Context | Kind::Argument { .. } => {
@@ -197,8 +202,8 @@ fn parameter(input: &mut FnArg, function: &Ident) -> syn::Result<Parameter> {
     Ok(Parameter { name, variable, kind })
 }
 
-/// Whether a parameter has attributes of serde or schemars. They may define how a type without the
-/// traits is deserialized or described.
+/// Returns whether a parameter has attributes of serde or schemars. They may define how a type without
+/// these crates' traits is deserialized or described, so the field must have the type itself.
 fn says_how(attributes: &[Attribute]) -> bool {
     let is_of_derive = |attribute: &Attribute| {
         attribute.path().is_ident("serde") || attribute.path().is_ident("schemars")
@@ -206,19 +211,20 @@ fn says_how(attributes: &[Attribute]) -> bool {
     attributes.iter().any(is_of_derive)
 }
 
-/// Whether the type is `str` or a slice, which are never meant as state.
+/// Returns whether the type is `str` or a slice. A reference to such a type is refused, because it is
+/// meant as an argument, not as state.
 fn is_text_or_list(of_type: &Type) -> bool {
     matches!(of_type, Type::Slice(_)) || ends_with(of_type, &["str"])
 }
 
-/// Whether a type contains a borrow shorter than `'static`.
+/// Returns whether a type contains a reference, or a lifetime other than `'static`.
 fn is_borrowed(of_type: &Type) -> bool {
     let is_reference =
         |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == '&');
     let is_lifetime =
         |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == '\'');
     let is_static = |token: &TokenTree| matches!(token, TokenTree::Ident(name) if name == "static");
-    // A lifetime is two tokens: an apostrophe and its name.
+    // A lifetime consists of two tokens: an apostrophe and the name.
     let tokens = all_tokens(of_type.to_token_stream());
     tokens.iter().any(is_reference)
         || tokens.windows(2).any(|pair| match pair {
@@ -254,8 +260,8 @@ fn last_segment(of_type: &Type) -> Option<&PathSegment> {
     }
 }
 
-/// Returns the text of the documentation comments. The lines of a paragraph are joined, and paragraphs
-/// are separated by blank lines.
+/// Returns the text of the documentation comments. Joins the lines of each paragraph, and separates
+/// paragraphs by one blank line.
 fn documentation(attributes: &[Attribute]) -> String {
     let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
         Meta::NameValue(doc) if doc.path.is_ident("doc") => match &doc.value {

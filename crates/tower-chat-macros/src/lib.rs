@@ -1,9 +1,10 @@
 //! The attribute `#[tool]`, which makes a tool from an async function. Applications use it through the
 //! feature `macros` of `tower-chat`.
 //!
-//! The expansion refers to items of `tower-chat`, so this crate is of no use alone. The documentation of
-//! `tower_chat::tool` has the rules for parameters, results and settings, with examples. An example here
-//! would make cargo build all of `tower-chat` a second time, for the host.
+//! The expansion refers to items of `tower-chat`, so this crate cannot be used alone. The documentation
+//! of `tower_chat::tool` has the rules for parameters, results and settings, with examples. This crate
+//! has no example, because cargo would have to build all of `tower-chat` a second time for it, for the
+//! host.
 
 mod function;
 mod settings;

@@ -8,19 +8,22 @@ use syn::{
     parse::{Parse, ParseStream},
 };
 
-/// The settings. Each may be given once.
+/// The settings of one tool. Each may be set once.
 #[derive(Default)]
 pub(crate) struct Settings {
     pub(crate) name: Option<LitStr>,
     pub(crate) description: Option<LitStr>,
     pub(crate) persist: Option<Path>,
+    /// The path of `tower-chat`, from the setting `crate`.
     tower_chat: Option<Path>,
     retries: Option<LitInt>,
+    /// The delay before a retry, in milliseconds; 100 if it is not set.
     retry_delay_ms: Option<LitInt>,
-    /// Settings without a value. Each is the name of a method of `TypedTool`.
+    /// The settings without a value, which are also the names of methods of `TypedTool`.
     flags: Vec<Ident>,
 }
 
+/// The names of the settings without a value.
 const FLAGS: [&str; 4] = ["needs_approval", "safe_to_retry", "strict", "accepts_stored_arguments"];
 
 impl Parse for Settings {
@@ -83,7 +86,7 @@ impl Settings {
         }
     }
 
-    /// Returns the method calls on the `TypedTool`.
+    /// Returns the method calls that apply the settings to the `TypedTool`.
     pub(crate) fn calls(&self) -> TokenStream {
         let flags = &self.flags;
         let retries = self.retries.as_ref().map(|count| {
@@ -97,10 +100,10 @@ impl Settings {
     }
 }
 
-/// Refuses the name of a tool that no provider accepts.
+/// Fails if no provider accepts the name of a tool.
 ///
-/// OpenAI and Anthropic accept letters, digits, `_` and `-`; Gemini also accepts `.` and `:`. A provider
-/// that does not accept a name is sent a replacement for it.
+/// OpenAI and Anthropic accept ASCII letters, digits, `_` and `-`; Gemini also accepts `.` and `:`. If a
+/// provider does not accept the name, requests to it have a replacement for the name.
 pub(crate) fn check_name(name: &str, span: Span) -> syn::Result<()> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
     if (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(is_allowed) {
@@ -116,6 +119,7 @@ pub(crate) fn check_name(name: &str, span: Span) -> syn::Result<()> {
 /// The longest name that all providers accept, in characters.
 const LONGEST_NAME: usize = 64;
 
+/// Parses an equals sign and the value after it.
 fn value<T: Parse>(input: ParseStream<'_>) -> syn::Result<T> {
     input.parse::<Token![=]>()?;
     input.parse()
