@@ -1,12 +1,12 @@
 //! Removes secrets from addresses in the texts of errors.
 
-/// Characters that end an address in a text.
+/// The characters that end an address in a text, besides white space.
 const ENDS: [char; 5] = ['"', '`', '<', '>', '\u{0}'];
 
-/// Punctuation at the end of an address belongs to the sentence.
+/// Characters that belong to the sentence around an address if they are at the end of the address.
 const PUNCTUATION: [char; 9] = [')', ']', '}', '\'', ',', '.', ';', ':', '!'];
 
-/// Returns the text of an error or a log line with every address cut to its scheme, host and path,
+/// Returns the text of an error or a log line with every address cut to its scheme, host, port and path,
 /// because the user, password and query of an address may be secrets.
 ///
 /// ```
@@ -36,21 +36,22 @@ pub fn without_secrets(text: &str) -> String {
     safe
 }
 
-/// Returns the address after the scheme, without user and query.
+/// Returns an address without its user, password, query and fragment. `address` is the text after `://`.
 fn host_and_path(address: &str) -> String {
     let authority = address.split(['/', '?', '#']).next().unwrap_or_default();
     let shown = match authority.rsplit_once('@') {
         Some(_) => address.get(authority.rfind('@').map_or(0, |at| at.saturating_add(1))..),
         None if has_port_only(authority) => Some(address),
-        // The password contains a character that ends the authority.
+        // The password contains a character that ends an authority, so the host begins after the final
+        // `@`.
         None => address.rsplit_once('@').map(|(_, shown)| shown),
     };
     let shown = shown.unwrap_or_default();
     shown.split(['?', '#']).next().unwrap_or_default().to_owned()
 }
 
-/// Returns whether an authority is a host with at most a port. Otherwise it is the beginning of a
-/// user and a password.
+/// Returns whether an authority without an `@` is a host, with or without a port. Otherwise it is the
+/// beginning of a user and a password.
 fn has_port_only(authority: &str) -> bool {
     let after_host = match authority.strip_prefix('[') {
         Some(address) => address.split_once(']').map_or(address, |(_, rest)| rest),

@@ -7,8 +7,8 @@ use tower_chat_layers::{Media, MediaSource, Part, ToolOutput};
 /// Returns the output that the model is sent. It is never empty, because some providers refuse empty
 /// results.
 ///
-/// Content for the user alone is not sent to the model (MCP specification 2025-11-25, `Annotations`:
-/// `audience` "describes who the intended customer of this object or data is").
+/// Leaves out content for the user alone (MCP specification 2025-11-25, `Annotations`: `audience`
+/// "describes who the intended customer of this object or data is").
 pub(crate) fn output(answer: CallToolResult) -> ToolOutput {
     let is_error = answer.is_error == Some(true);
     let (for_user, for_model): (Vec<_>, Vec<_>) = answer.content.into_iter().partition(is_for_user);
@@ -45,13 +45,14 @@ fn is_for_user(block: &ContentBlock) -> bool {
     audience.is_some_and(|roles| !roles.is_empty() && !roles.contains(&Role::Assistant))
 }
 
+/// Converts a block to a part: a text, media, or the JSON of the block as text.
 fn part(block: ContentBlock) -> Part {
     match block {
         ContentBlock::Text(text) => Part::text(text.text),
         ContentBlock::Image(image) => media(image.mime_type, image.data),
         ContentBlock::Audio(audio) => media(audio.mime_type, audio.data),
         ContentBlock::Resource(resource) => match resource.resource {
-            // Another call may need the address of the resource.
+            // Adds the address of the resource, because another call may need it.
             ResourceContents::TextResourceContents { uri, text, .. } if !uri.is_empty() => {
                 Part::text(format!("{uri}:\n{text}"))
             }
@@ -74,7 +75,7 @@ fn json(block: &ContentBlock) -> Part {
     Part::text(serde_json::to_string(block).unwrap_or_default())
 }
 
-/// Returns whether a text equals the structured content.
+/// Returns whether a text equals the structured content, either as a string or as JSON.
 fn says(text: &str, structured: &Value) -> bool {
     structured.as_str() == Some(text)
         || serde_json::from_str::<Value>(text).is_ok_and(|value| value == *structured)

@@ -9,14 +9,14 @@ use crate::without_secrets;
 
 /// The tools of a server could not be listed, or a tool did not answer.
 ///
-/// A tool returns it as a boxed error. It is the source of a
+/// [`McpTool`](crate::McpTool) returns this error boxed, and the tool loop makes it the source of a
 /// [`ToolFailure`](tower_chat_layers::tool_loop::ToolFailure).
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum McpError {
     /// The server did not list its tools.
     NotListed {
-        /// The error of the connection: a [`ServiceError`], as its source.
+        /// The retryability of the failure. Its source is the [`ServiceError`] of the connection.
         source: Classified,
     },
     /// The pages of the list of tools form a cycle.
@@ -37,14 +37,16 @@ pub enum McpError {
     Refused {
         /// The server's name of the tool.
         tool: String,
-        /// The JSON-RPC error: an [`ErrorData`](rmcp::ErrorData), as its source.
+        /// The retryability of the failure. Its source is the JSON-RPC error, an
+        /// [`ErrorData`](rmcp::ErrorData).
         source: Classified,
     },
-    /// The connection ended before the answer arrived.
+    /// The connection ended before the answer arrived, or the call could not be sent.
     Closed {
         /// The server's name of the tool.
         tool: String,
-        /// How the connection ended: a [`ServiceError`], as its source.
+        /// The retryability of the failure. Its source is the [`ServiceError`] with which the connection
+        /// ended.
         source: Classified,
     },
     /// No answer arrived in time. The call was cancelled.
@@ -61,11 +63,11 @@ pub enum McpError {
         /// The kind of the answer.
         what: &'static str,
     },
-    /// Sending the call failed.
+    /// The call failed in another way, such as with an answer of an unexpected kind.
     NotCalled {
         /// The server's name of the tool.
         tool: String,
-        /// The error of the connection: a [`ServiceError`], as its source.
+        /// The retryability of the failure. Its source is the [`ServiceError`] of the connection.
         source: Classified,
     },
 }
@@ -126,7 +128,7 @@ impl Error for McpError {
             Self::ListTimedOut { .. } | Self::TimedOut { .. } => {
                 Some(Retryability::Retryable.as_source())
             }
-            // The texts of the causes are in the error's own.
+            // The text of the error contains the text of its cause.
             Self::OverLimit(_)
             | Self::Duplicate(_)
             | Self::EndlessList { .. }
@@ -188,8 +190,8 @@ impl McpError {
     }
 }
 
-/// Removes secrets in the server's address from the error, because a tool's error is sent to the model,
-/// stored and logged.
+/// Removes the secrets of addresses from the texts of the error, because the error of a tool is sent to
+/// the model, stored and logged.
 fn with_safe_addresses(error: ServiceError) -> ServiceError {
     match error {
         ServiceError::TransportSend(DynamicTransportError {
@@ -213,13 +215,13 @@ fn with_safe_addresses(error: ServiceError) -> ServiceError {
     }
 }
 
-/// Joins the texts of an error and its sources.
+/// Joins the texts of an error and its sources. Leaves out a text that an earlier one contains.
 fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         let next = error.to_string();
-        // Many errors repeat the text of their source.
+        // Many errors contain the text of their source.
         if !text.contains(&next) {
             text.push_str(": ");
             text.push_str(&next);
@@ -229,11 +231,12 @@ fn chain(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// The text of a transport's error.
+/// The text of a transport's error, without the secrets of addresses.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct TransportFailure(String);
 
+/// Returns whether the connection cannot be used any more.
 fn is_closed(error: &ServiceError) -> bool {
     matches!(
         error,

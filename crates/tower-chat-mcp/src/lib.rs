@@ -23,7 +23,8 @@
 //! ```
 //!
 //! The connection ends when its `RunningService`, `client` in the example, is dropped. Keep it for as
-//! long as the tools are used: each later call fails with [`McpError::Closed`].
+//! long as the tools are used: after the connection has ended, each call fails with
+//! [`McpError::Closed`].
 //!
 //! # The outcome of a call
 //!

@@ -8,9 +8,9 @@ use crate::OverLimit;
 
 /// Limits on a server's list of tools, and on the answer to one call.
 ///
-/// Sizes are those of the JSON. A message is counted after it was received as a whole: the limits bound
-/// how much is kept and how many pages are requested. Only the transport can limit the size of one
-/// message.
+/// Sizes are the numbers of bytes of JSON. A message is counted after it was received as a whole, so the
+/// limits bound the stored data and the number of requested pages. Only the transport can limit the size
+/// of one message.
 ///
 /// ```
 /// use tower_chat_mcp::McpLimits;
@@ -74,9 +74,10 @@ impl McpLimits {
     }
 }
 
-/// A counter with a limit.
+/// A counter with a limit. `name` is what it counts, and `setting` is the method that sets the limit.
 pub(crate) struct Counted {
     limit: usize,
+    /// How much can be added before the limit is exceeded.
     left: usize,
     name: &'static str,
     setting: &'static str,
@@ -91,7 +92,7 @@ impl Counted {
     ///
     /// # Errors
     ///
-    /// [`OverLimit`].
+    /// [`OverLimit`], if the sum exceeds the limit.
     pub(crate) fn add(&mut self, count: usize) -> Result<(), OverLimit> {
         let Self { limit, name, setting, .. } = *self;
         let left = self.left.checked_sub(count);
@@ -103,7 +104,7 @@ impl Counted {
     ///
     /// # Errors
     ///
-    /// [`OverLimit`].
+    /// [`OverLimit`], if the sum exceeds the limit.
     pub(crate) fn add_json(&mut self, value: &impl Serialize) -> Result<(), OverLimit> {
         let mut bytes = ByteCount { bytes: 0, most: self.left };
         match serde_json::to_writer(&mut bytes, value) {
@@ -113,7 +114,7 @@ impl Counted {
     }
 }
 
-/// A writer that counts bytes, and fails beyond a limit.
+/// A writer that counts bytes, and fails after more than `most` bytes.
 struct ByteCount {
     bytes: usize,
     most: usize,

@@ -23,7 +23,7 @@ pub struct McpTools {
 }
 
 impl McpTools {
-    /// Creates the list of tools of the server at the other end of a connection.
+    /// Creates the settings for the server at the other end of a connection. It sends no request.
     pub fn new(server: &Peer<RoleClient>) -> Self {
         let server = server.clone();
         let (needs_approval, safe_to_retry) = (None, None);
@@ -40,7 +40,8 @@ impl McpTools {
         self
     }
 
-    /// Sets which tools need approval: their calls wait for a decision. By default no tool does.
+    /// Sets which tools need approval: calls of these tools wait for a decision. By default no tool
+    /// does.
     #[must_use]
     pub fn needs_approval(
         mut self,
@@ -84,7 +85,8 @@ impl McpTools {
     ///
     /// # Errors
     ///
-    /// If the server does not answer in time, or its list is longer than the [limits](McpLimits).
+    /// If the server fails or does not answer in time, if its list exceeds the [limits](McpLimits), or
+    /// if the pages of the list form a cycle.
     pub async fn list(&self) -> Result<Vec<McpTool>, McpError> {
         let limit = self.limits.list_time;
         match tokio::time::timeout(limit, self.read_pages()).await {
@@ -127,8 +129,8 @@ impl McpTools {
     pub async fn add_to(&self, tools: Tools) -> Result<Tools, McpError> {
         let mut listed = self.list().await?;
         for tool in &mut listed {
-            // The set has a tool of another server with the same name, which was cut off or changed in
-            // the same way.
+            // The set already has a tool with this name, such as a tool of another server. If this
+            // tool's name was changed for the model, it gets a digest; otherwise `try_with` fails.
             if tools.get(&tool.definition().name).is_some() {
                 let name = name::with_digest(&self.prefix, &tool.listed().name);
                 tool.rename(name);
@@ -137,7 +139,8 @@ impl McpTools {
         Ok(listed.into_iter().try_fold(tools, Tools::try_with)?)
     }
 
-    /// Gives tools with different names at the server different names for the model.
+    /// Sets the names for the model, so that tools with different names at the server have different
+    /// names.
     fn told_apart(&self, mut tools: Vec<McpTool>) -> Vec<McpTool> {
         let listed: Vec<_> = tools.iter().map(|tool| tool.listed().name.clone()).collect();
         let listed: Vec<&str> = listed.iter().map(|name| &**name).collect();
@@ -148,6 +151,7 @@ impl McpTools {
         tools
     }
 
+    /// Creates the tool of this listing, with the settings applied to it.
     fn take(&self, tool: rmcp::model::Tool) -> McpTool {
         let mut tool = McpTool::new(self.server.clone(), tool, &self.prefix);
         tool.bound(self.time_limit, self.limits);

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-/// The longest name that every provider accepts.
+/// The length of the longest name that every provider accepts, in characters.
 const LONGEST: usize = 64;
 
 /// Returns the name under which the model is sent a tool.
 ///
 /// MCP allows dots and 128 characters. OpenAI and Anthropic accept `^[a-zA-Z0-9_-]{1,64}$`, and Gemini
-/// requires a letter or an underscore first. Other characters become underscores, and a longer name is
-/// cut off.
+/// requires a letter or an underscore first. Other characters become underscores, an underscore is added
+/// in front if the first character requires it, and a longer name is cut off.
 pub(crate) fn for_model(prefix: &str, name: &str) -> String {
     let full = format!("{prefix}{name}");
     let is_first = |first: char| first.is_ascii_alphabetic() || first == '_';
@@ -21,9 +21,9 @@ pub(crate) fn for_model(prefix: &str, name: &str) -> String {
 
 /// Returns the names under which the model is sent the tools of one server, in their order.
 ///
-/// A name that only one tool has is that of [`for_model`], because stored approvals refer to it. If
-/// several tools get the same name, each tool whose name was changed gets a digest of its original name
-/// at the end. Tools with the same original name keep the same name.
+/// A name is that of [`for_model`] if only one tool gets it: stored approvals refer to this name. If
+/// several tools get the same name from `for_model`, each of them gets the name of [`with_digest`].
+/// Tools with the same name at the server get the same name.
 pub(crate) fn told_apart(prefix: &str, names: &[&str]) -> Vec<String> {
     let given: Vec<String> = names.iter().map(|name| for_model(prefix, name)).collect();
     let mut counts: HashMap<&str, usize> = HashMap::new();
@@ -35,8 +35,9 @@ pub(crate) fn told_apart(prefix: &str, names: &[&str]) -> Vec<String> {
     names.collect()
 }
 
-/// Returns the name for a tool if another tool has the usual name: the beginning of the original name,
-/// and a digest of all of it. A name that every provider accepts unchanged is not changed.
+/// Returns the name for a tool if another tool has its usual name, that of [`for_model`]. It is the
+/// beginning of the usual name, followed by a digest of the prefix and the original name. If the usual
+/// name equals the original name with the prefix, returns the usual name.
 pub(crate) fn with_digest(prefix: &str, name: &str) -> String {
     let usual = for_model(prefix, name);
     let whole = format!("{prefix}{name}");
@@ -77,7 +78,7 @@ mod tests {
             with_digest("", &"x".repeat(65)),
             format!("{}_{}", "x".repeat(47), "7d70a52549704607")
         );
-        // The same tool twice.
+        // A server lists the same tool twice.
         let twice = told_apart("", &[&one, &one]);
         assert_eq!(twice[0], twice[1]);
     }

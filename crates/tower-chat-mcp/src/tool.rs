@@ -40,11 +40,13 @@ impl McpTool {
         self.definition.name = name;
     }
 
+    /// Sets the longest time of a call, and the limits on its answer.
     pub(crate) fn bound(&mut self, time_limit: Option<Duration>, limits: McpLimits) {
         self.time_limit = time_limit;
         self.limits = limits;
     }
 
+    /// Sets whether calls need approval, and whether they are safe to retry.
     pub(crate) fn declare(&mut self, needs_approval: bool, safe_to_retry: bool) {
         self.definition.needs_approval = needs_approval;
         self.definition.safe_to_retry = safe_to_retry;
@@ -60,6 +62,7 @@ impl McpTool {
         self.listed.annotations.as_ref().map(ToolHints::of).unwrap_or_default()
     }
 
+    /// Calls the tool at the server, and converts its answer.
     async fn answer(&self, arguments: JsonObject) -> Result<ToolOutput, McpError> {
         let tool = self.listed.name.to_string();
         let params = CallToolRequestParams::new(self.listed.name.clone()).with_arguments(arguments);
