@@ -8,7 +8,7 @@ use crate::{WireError, stream::LimitExceeded};
 
 /// Why the JSON that a service sent is not an answer, or not a complete one.
 ///
-/// A client that reads answers wraps it in its own error type, which also has the errors of the
+/// A client that reads answers wraps this error in its own error type, which also has the errors of the
 /// connection and of the configuration.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -24,8 +24,8 @@ pub enum AnswerError {
         code: Option<String>,
         /// The service's message, or the whole body if it has another form.
         message: String,
-        /// The wait that the body requests before the next attempt. The client adds a wait that the
-        /// headers request.
+        /// How long the service requests to wait before the next attempt, if the body contains this time. The
+        /// client reads the headers.
         retry_after: Option<Duration>,
         /// The error as it was received.
         body: String,
@@ -42,12 +42,12 @@ pub enum AnswerError {
     },
     /// The answer is larger, or nested more deeply, than the limits allow.
     Limit(LimitExceeded),
-    /// A streamed answer broke off before its last event and the finish reason.
+    /// A streamed answer ended before it was complete.
     #[non_exhaustive]
     Truncated {
         /// The text that had been received.
         text: String,
-        /// How the stream broke off.
+        /// How the stream ended.
         reason: String,
         /// The error of the connection, if it reported one.
         source: Option<BoxError>,
@@ -80,7 +80,7 @@ impl AnswerError {
         Self::Truncated { text: String::new(), reason, source: Some(source) }
     }
 
-    /// The HTTP status of the refusal, if the error is one.
+    /// Returns the HTTP status of a refusal. `None` for other errors, and for a refusal without a status.
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::Refused { status, .. } => *status,
@@ -88,7 +88,7 @@ impl AnswerError {
         }
     }
 
-    /// The service's code of the refusal, if the error is one.
+    /// Returns the service's code of a refusal. `None` for other errors, and for a refusal without a code.
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::Refused { code, .. } => code.as_deref(),
@@ -96,7 +96,7 @@ impl AnswerError {
         }
     }
 
-    /// The wait that the service requests.
+    /// Returns how long the service requests to wait before the next attempt.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { retry_after, .. } => *retry_after,
@@ -117,7 +117,8 @@ impl AnswerError {
         }
     }
 
-    /// Returns the same error. If it is that of a truncated stream, sets the text that was received.
+    /// Sets the text that was received, if this is the error of a truncated stream. Returns any other error
+    /// unchanged.
     #[must_use]
     pub fn after(self, received: impl FnOnce() -> String) -> Self {
         match self {
@@ -177,8 +178,9 @@ impl Error for AnswerError {
     }
 }
 
-/// Returns whether a service that refused a request may accept the same request later. The refusal
-/// is an HTTP status, or the code of an error inside an answer without a status.
+/// Returns whether a service that refused a request may accept the same request later. If the refusal has an
+/// HTTP status, the status decides, except that the code `insufficient_quota` is never retryable. Without a
+/// status, the code decides.
 ///
 /// ```
 /// use tower_chat_wire::is_refusal_retryable;
@@ -196,7 +198,8 @@ pub fn is_refusal_retryable(status: Option<u16>, code: Option<&str>) -> bool {
     }
 }
 
-/// Parts of error codes that blame the request, in lower case. The same request fails again.
+/// Parts of error codes, in lower case, which show that the request is the cause: the same request would fail
+/// again.
 const BLAMES_REQUEST: [&str; 16] = [
     "invalid",
     "not_found",

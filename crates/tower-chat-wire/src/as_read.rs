@@ -1,4 +1,5 @@
-//! Marks of messages that were read in an unusual form, so that they are written in the same form.
+//! Marks messages that were read in an unusual form. The mark contains the JSON, so that the message is
+//! written in the same form.
 //!
 //! The wires of Bedrock, Cohere and Ollama have several forms for the same message. A message that was
 //! read in the usual form has no mark. Any other message begins with a native part that contains the
@@ -39,7 +40,8 @@ pub(crate) fn original(message: &Message, wire: &str) -> Option<RawJson> {
     }
 }
 
-/// Returns the JSON in a message's mark if the JSON is still read as this message.
+/// Returns the JSON in a message's mark if `parse` still reads this message from the JSON. `None` if the
+/// message was changed or has no mark.
 pub(crate) fn unchanged(
     message: &Message,
     wire: &str,
@@ -54,8 +56,8 @@ pub(crate) fn unchanged(
     is_same.then_some(json)
 }
 
-/// Returns whether a part is equal to the part that was read. Fields that a store adds to results,
-/// and the end of the answer to calls, are ignored.
+/// Returns whether a part is equal to the part that was read. Ignores fields that are set after the message
+/// was read: those that a store sets in results, and the mark of a call that was cut off.
 fn is_same_part(read: &Part, part: &Part) -> bool {
     match part {
         Part::ToolResult(result) if result.call.is_some() || result.ends_run => {
@@ -72,13 +74,14 @@ fn is_same_part(read: &Part, part: &Part) -> bool {
     }
 }
 
-/// Returns whether two texts are the same JSON value: fields in any order, numbers with the same
-/// digits. If the values are nested more deeply than any service sends them, the texts are
-/// compared.
+/// Returns whether two texts are the same JSON value: fields may be in any order, and numbers must have the
+/// same digits. Values nested more deeply than `MAX_DEPTH` are the same only if their texts are equal.
 pub(crate) fn same(one: &RawJson, other: &RawJson) -> bool {
     same_at(one, other, 0)
 }
 
+/// The number of objects and lists around a value, up to which [`same`] compares values. No service sends
+/// deeper values.
 const MAX_DEPTH: usize = 120;
 
 fn same_at(one: &RawJson, other: &RawJson, depth: usize) -> bool {

@@ -7,15 +7,16 @@ use tower_chat_core::{
     pairing::{Answers, Candidate, Matcher, Target},
 };
 
-/// The calls of one round: an answer of the assistant, which may be several messages, and its results.
+/// Assigns the call ids of one round. A round consists of consecutive messages of the assistant and the
+/// results of their calls.
 ///
-/// Anthropic and Bedrock require ids of ASCII letters, digits, `_` and `-`, each once in a round. An id
-/// with this form is not changed. The new id depends only on the round, so a round is always written in
-/// the same way, whatever messages precede it.
+/// Anthropic and Bedrock require ids of ASCII letters, digits, `_` and `-`, each once in a round. An id in
+/// this form is not changed. A new id depends only on the round, so a round is always written in the same
+/// way, whatever messages precede it.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
     calls: Matcher<String>,
-    /// The id that was written for each call.
+    /// The ids that were written for the calls, in the order of the calls.
     written: Vec<String>,
     taken: HashSet<String>,
     /// The next number to try for an id that occurs again; all smaller numbers are in use.
@@ -39,8 +40,8 @@ impl Round {
         self.has_renamed
     }
 
-    /// Begins the next message, which may have calls. An assistant message with calls after a message of
-    /// another role begins a new round.
+    /// Begins the next message, which has this role. `asks` is whether it has calls. A message of the
+    /// assistant with calls begins a new round if a message of another role precedes it.
     pub(crate) fn follow(&mut self, role: Role, asks: bool) {
         if role != Role::Assistant {
             self.is_answered = true;
@@ -65,7 +66,8 @@ impl Round {
         written
     }
 
-    /// Returns the id to write for the next result: that of the call that it answers.
+    /// Returns the id to write for the next result: the id of its call. For a result without a call, returns
+    /// the result's own id in an accepted form.
     pub(crate) fn result(&mut self, id: Option<&str>) -> String {
         let target = Target::id(id);
         let call = match self.calls.answer(target) {
@@ -79,6 +81,7 @@ impl Round {
         if self.takes_any { id.to_owned() } else { acceptable(id) }
     }
 
+    /// Returns the wanted id, or the id with a number at its end if another call of the round has the id.
     fn free(&mut self, wanted: String) -> String {
         if !self.taken.contains(&wanted) {
             return wanted;
@@ -94,7 +97,7 @@ impl Round {
     }
 }
 
-/// Returns the id with every character replaced that the service does not accept.
+/// Replaces every character that the service does not accept by `_`.
 fn acceptable(id: &str) -> String {
     let is_taken = |character: char| character.is_ascii_alphanumeric() || "_-".contains(character);
     id.chars().map(|character| if is_taken(character) { character } else { '_' }).collect()

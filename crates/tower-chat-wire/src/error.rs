@@ -1,4 +1,4 @@
-//! The errors of reading messages.
+//! The error of JSON that is not a message of a wire.
 
 use std::{error::Error, fmt};
 

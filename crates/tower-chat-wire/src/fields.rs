@@ -13,7 +13,7 @@ use crate::WireError;
 pub(crate) struct Fields(BTreeMap<String, RawJson>);
 
 impl Fields {
-    /// Parses the fields of an object; `what` names the object in the error.
+    /// Parses the fields of an object. The error names the object as `what`.
     pub(crate) fn parse(json: &str, what: &'static str) -> Result<Self, WireError> {
         serde_json::from_str(json).map_err(|source| WireError::Json {
             what,
@@ -40,7 +40,7 @@ impl Fields {
         self.0.contains_key(name)
     }
 
-    /// Returns whether the field is this string.
+    /// Returns whether the value of the field is this string.
     pub(crate) fn is_text(&self, name: &str, text: &str) -> bool {
         self.text(name).is_some_and(|found| found == text)
     }
@@ -91,7 +91,7 @@ impl Fields {
         self.0.insert(name.to_owned(), value);
     }
 
-    /// Sets the field to a string if there is one. Otherwise the field is not changed.
+    /// Sets the field to the text. `None` does not change the field.
     pub(crate) fn set_text(&mut self, name: &str, text: Option<&str>) {
         if let Some(text) = text {
             self.set(name, raw(text));

@@ -13,13 +13,13 @@ pub(crate) struct Reasons {
 }
 
 impl Reasons {
-    /// Sets the finish reason of an answer to the meaning of a text of the wire.
+    /// Sets the finish reason of an answer from the text of the wire.
     ///
-    /// Some wires use the text for a stop also for calls. On these wires, a stop with calls becomes
-    /// [`FinishReason::ToolCalls`].
+    /// Some wires have no separate text for an answer that ends with calls. On these wires, a stop becomes
+    /// [`FinishReason::ToolCalls`] if the answer has calls.
     ///
     /// Returns the text if [`text`](Self::text) would return a different one for the same answer, such as
-    /// `stop_sequence` for a stop. The caller then stores the text in the metadata.
+    /// `stop_sequence` for a stop. The caller stores this text in the metadata.
     pub(crate) fn set(self, finish: &mut Finish, text: String, has_calls: bool) -> Option<String> {
         let mut reason = (self.read)(text.clone());
         let has_no_calls_reason =
@@ -33,8 +33,8 @@ impl Reasons {
         (!is_usual).then_some(text)
     }
 
-    /// Returns the text for the finish reason of an answer: the text that was received with the answer
-    /// if it still has the same meaning, or the usual text otherwise.
+    /// Returns the text for the finish reason of an answer. `received` is the text that was received with the
+    /// answer. It is returned if it still means the finish reason, and otherwise the usual text is returned.
     pub(crate) fn text(self, finish: &Finish, received: Option<&Value>, has_calls: bool) -> String {
         let received = received.and_then(Value::as_str).map(str::to_owned);
         let is_same = |text: &String| Some((self.read)(text.clone())) == finish.reason;
@@ -45,8 +45,8 @@ impl Reasons {
     }
 }
 
-/// Returns the finish reason that determines the next step of the client: [`FinishReason::ToolCalls`] for
-/// an answer with calls, unless a limit or a filter cut the answer off.
+/// Returns the finish reason that determines the next step of the client: [`FinishReason::ToolCalls`] for an
+/// answer with calls, unless a limit or a filter ended the answer.
 fn effective(reason: Option<&FinishReason>, has_calls: bool) -> FinishReason {
     match reason {
         Some(FinishReason::Length) => FinishReason::Length,
@@ -67,9 +67,10 @@ fn may_cut_off(finish: &Finish) -> bool {
     }
 }
 
-/// Marks a call at the end of an answer as cut off, if the finish reason allows it. On wires whose
-/// arguments are an object, the arguments of an incomplete call can look complete: the object is empty, or
-/// the service has closed it (<https://docs.claude.com/en/docs/build-with-claude/handling-stop-reasons>).
+/// Marks a call at the end of an answer as cut off, if the finish reason says that the answer may be
+/// incomplete. On wires whose arguments are an object, the arguments of an incomplete call can look complete:
+/// the object is empty, or the service has closed it
+/// (<https://docs.claude.com/en/docs/build-with-claude/handling-stop-reasons>).
 pub(crate) fn note_cut_off_call(message: &mut Message, finish: &Finish) {
     if may_cut_off(finish)
         && let Some(call) = last_call(message)
@@ -78,9 +79,9 @@ pub(crate) fn note_cut_off_call(message: &mut Message, finish: &Finish) {
     }
 }
 
-/// Marks a call without arguments at the end of an answer as cut off, if the finish reason allows it. On
-/// wires that send a call as a whole, the service may replace the arguments of an incomplete call by an
-/// empty object.
+/// Marks a call without arguments at the end of an answer as cut off, if the finish reason says that the
+/// answer may be incomplete. On wires that send a call as a whole, the service may replace the arguments of
+/// an incomplete call by an empty object.
 pub(crate) fn note_empty_call(message: &mut Message, finish: &Finish) {
     if may_cut_off(finish)
         && let Some(call) = last_call(message)
@@ -91,7 +92,7 @@ pub(crate) fn note_empty_call(message: &mut Message, finish: &Finish) {
     }
 }
 
-/// Returns the last part of a message if it is a call. Native parts are ignored.
+/// Returns the call at the end of a message, if the final part is a call. Native parts are ignored.
 fn last_call(message: &mut Message) -> Option<&mut ToolCall> {
     let of_content = message.parts.iter_mut().filter(|part| !matches!(part, Part::Native(_)));
     match of_content.last() {
@@ -100,7 +101,8 @@ fn last_call(message: &mut Message) -> Option<&mut ToolCall> {
     }
 }
 
-/// Sets the usage in a body, unless the value that was received with the answer has the same counts.
+/// Sets the usage in a body, unless the body already has a value with the same counts, which was received
+/// with the answer.
 pub(crate) fn put_usage(
     body: &mut Map<String, Value>,
     field: &str,

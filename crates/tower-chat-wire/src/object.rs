@@ -27,8 +27,8 @@ pub(crate) fn of_frame(frame: &Frame) -> Result<Object, AnswerError> {
     })
 }
 
-/// Describes the beginning of a text that is not JSON, such as the page of a proxy. Returns nothing for
-/// JSON, even if it is cut off or damaged, because it may contain messages of the user.
+/// Describes the beginning of a text that is not JSON, such as the page of a proxy. Returns an empty string
+/// for JSON, even if it is cut off or damaged, because it may contain messages of the user.
 fn beginning(text: &str) -> String {
     let text = text.trim_start_matches('\u{feff}').trim_start();
     if text.is_empty() || text.starts_with(['{', '[', '"']) {
@@ -40,7 +40,7 @@ fn beginning(text: &str) -> String {
     format!(" but begins with {begin:?}{dots}")
 }
 
-/// The largest number of characters of a text in an error.
+/// The maximum number of characters of the received text that an error contains.
 const MOST_CHARACTERS: usize = 200;
 
 /// Returns the field if it is a string.
@@ -48,13 +48,13 @@ pub(crate) fn text(object: &Object, name: &str) -> Option<String> {
     as_text(object.get(name)?)
 }
 
-/// Returns whether the field is present and has a meaning. Services send `"error": null`, `""` and
-/// `false` with answers that are not errors.
+/// Returns whether the field is present and is not `null`, `""` or `false`. Services send an `error` with one
+/// of these values in answers that are not errors.
 pub(crate) fn reports(object: &Object, name: &str) -> bool {
     object.get(name).is_some_and(|value| !matches!(value.get(), "null" | "\"\"" | "false"))
 }
 
-/// Removes and returns the field unless it is `null`.
+/// Removes the field, and returns it unless it is `null`.
 pub(crate) fn take(object: &mut Object, name: &str) -> Option<RawJson> {
     object.remove(name).filter(|value| value.get() != "null")
 }
@@ -71,12 +71,12 @@ pub(crate) fn take_text(object: &mut Object, name: &str) -> Option<String> {
     Some(text)
 }
 
-/// Parses a value for metadata. Returns its text as a string if it is nested too deeply.
+/// Parses a value for metadata. Returns its JSON text as a string if it is nested too deeply to be parsed.
 pub(crate) fn to_value(value: &RawJson) -> Value {
     value.parse().unwrap_or_else(|_| Value::String(value.get().to_owned()))
 }
 
-/// Converts the fields of options to JSON text. Numbers keep all digits.
+/// Converts the fields of a body to JSON text. Numbers have all digits of the numbers in the options.
 pub(crate) fn to_object(fields: &Map<String, Value>, options: &ChatOptions) -> Object {
     let fields = fields.iter().map(|(name, value)| (name.clone(), raw(value)));
     let mut fields: Object = fields.collect();
@@ -90,7 +90,7 @@ pub(crate) fn metadata(fields: &Object) -> Map<String, Value> {
     set.map(|(name, value)| (name.clone(), to_value(value))).collect()
 }
 
-/// Adds fields. A field that is not `null` replaces an earlier one.
+/// Adds fields. A field replaces an earlier one unless it is `null`.
 pub(crate) fn overlay(whole: &mut Object, later: Object) {
     for (name, value) in later {
         if value.get() != "null" || !whole.contains_key(&name) {

@@ -1,4 +1,4 @@
-//! Reads the errors with which services refuse requests.
+//! Reads the errors that services report.
 
 use std::time::Duration;
 
@@ -19,12 +19,11 @@ pub(crate) enum CodeFields {
     Others,
 }
 
-/// Returns whether an answer, or an event of a stream, reports an error. `content` is the field
+/// Returns whether an answer, or an event of a stream, reports an error. `content` is the name of a field
 /// that every answer has, and that no error has.
 ///
-/// The error is usually in `error`. vLLM and Mistral send `{"object": "error", "message": …}`, and
-/// services that use FastAPI send `{"detail": …}`; both have the HTTP status 200 after a stream has
-/// begun.
+/// The error is usually in `error`. vLLM and Mistral send `{"object": "error", "message": …}`, and services
+/// that use FastAPI send `{"detail": …}`; after a stream has begun, they have the HTTP status 200.
 pub(crate) fn is_error(fields: &Object, content: &str) -> bool {
     let is_named = |name| text(fields, name).is_some_and(|kind| kind == "error");
     let has_reason = |name| fields.get(name).is_some_and(|it| !is_empty(it.get()));
@@ -48,16 +47,16 @@ fn has_failed_at_minimax(fields: &Object) -> bool {
     code.is_some_and(|code| code != "0")
 }
 
-/// Returns whether the text of a JSON value is empty.
+/// Returns whether a JSON value reports nothing: `null`, `false`, or an empty string, list or object.
 fn is_empty(json: &str) -> bool {
     matches!(json, "null" | "\"\"" | "[]" | "{}" | "false")
 }
 
-/// Reads the error in a body: `{"error": {…}}`, `{"error": "text"}`, `{"message": "text"}`, or a list
-/// with one of them.
+/// Reads the error in a body: `{"error": {…}}`, `{"error": "text"}`, `{"message": "text"}`, or a list with
+/// one of these. If `status` is `None`, the status in the body is used, if there is one.
 pub(crate) fn parse(status: Option<u16>, body: &str, fields: CodeFields) -> AnswerError {
     let json: Value = serde_json::from_str(body).unwrap_or(Value::Null);
-    // Google and other services put the body into a list if the request asked for a stream.
+    // Google and other services send a list with the error if the request requires a stream.
     let json = json.get(0).unwrap_or(&json);
     let of_service = |name| json.get(name).filter(|error: &&Value| !error.is_null());
     let error = of_service("error").or_else(|| of_service("base_resp")).unwrap_or(json);
@@ -99,7 +98,7 @@ fn named_status(error: &Value) -> Option<u16> {
     })
 }
 
-/// Google sends the requested wait in the body: `"retryDelay": "34.5s"` of a `google.rpc.RetryInfo`.
+/// Returns the wait that Google requests in the body: `"retryDelay": "34.5s"` in a `google.rpc.RetryInfo`.
 fn retry_info(error: &Value) -> Option<Duration> {
     let details = error.get("details")?.as_array()?;
     let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;

@@ -1,12 +1,12 @@
-//! The fields of the body of a request, without the conversation.
+//! Adds the `extra` options to the fields of a request body.
 
 use serde_json::{Map, Value};
 use tower_chat_core::ChatOptions;
 
 use crate::body::merge;
 
-/// Returns the fields of options. Fields in the `extra` options replace those of named options, and a
-/// `null` in `extra` removes the field.
+/// Returns the fields of named options together with the `extra` options. A field in `extra` replaces that of
+/// a named option, and a `null` in `extra` removes the field. Removes `tool_choice` if there are no tools.
 pub(crate) fn with_extra(
     mut named: Map<String, Value>,
     options: &ChatOptions,

@@ -1,4 +1,4 @@
-//! Functions that several wires share, which convert the parts of a message to fields.
+//! Functions for messages and their parts that several wires share.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -10,7 +10,7 @@ use tower_chat_core::{ChatRequest, Message, Native, RawJson, Role, ToolCall, Too
 
 use crate::object::{Object, raw};
 
-/// Returns the fields of a native item of the wire.
+/// Returns the fields of a native item, if the item belongs to the wire and is an object.
 pub(crate) fn fields_of(native: Option<&Native>, wire: &str) -> Option<Object> {
     native.filter(|native| &*native.wire == wire)?.item.parse().ok()
 }
@@ -31,8 +31,9 @@ pub(crate) fn is_system(message: &Message) -> bool {
     matches!(message.role, Role::System | Role::Developer)
 }
 
-/// Returns the arguments as the JSON object that the wire requires. The text of an object is not
-/// changed.
+/// Returns the arguments as the JSON object that the wire requires. The text of an object is not changed.
+/// Blank arguments and `null` become an empty object. Any other text becomes the field `arguments` of an
+/// object.
 pub(crate) fn object_of(arguments: &str) -> RawJson {
     match serde_json::from_str::<Value>(arguments) {
         Ok(Value::Object(object)) => arguments.parse().unwrap_or_else(|_| raw(&object)),
@@ -42,11 +43,14 @@ pub(crate) fn object_of(arguments: &str) -> RawJson {
     }
 }
 
-/// The calls without a result: their ids and the names of their tools, by number.
+/// The calls that have no result yet, with their ids and the names of their tools.
 #[derive(Debug, Default)]
 pub(crate) struct OpenCalls {
+    /// The id and the tool name of each call, by the number of the call in the conversation.
     calls: BTreeMap<usize, (Option<String>, String)>,
+    /// The numbers of the calls with each id.
     by_id: HashMap<Option<String>, BTreeSet<usize>>,
+    /// The number of the next call.
     next: usize,
 }
 
@@ -57,8 +61,8 @@ impl OpenCalls {
         self.next += 1;
     }
 
-    /// Returns the name of the tool of a result: that of the first open call with the result's id, or
-    /// else of the first open call.
+    /// Removes the call that a result answers: the first call with the result's id, or else the first call.
+    /// Returns the result's own tool name, or else that of the call. `None` if no call is open.
     pub(crate) fn answer(&mut self, result: &ToolResult) -> Option<String> {
         let same = self.by_id.get(&result.call_id).and_then(BTreeSet::first).copied();
         let number = same.or_else(|| self.calls.keys().next().copied())?;

@@ -11,14 +11,14 @@ pub type Object = BTreeMap<String, RawJson>;
 
 /// The accumulated pieces of a JSON object.
 ///
-/// Strings that are continued, and lists, are collected and written once at the end, so that the time
-/// and the memory are linear in the bytes of the pieces.
+/// Strings that arrive in pieces, and lists, are collected and are written once at the end. The time and the
+/// memory are therefore linear in the bytes of the pieces.
 ///
-/// - A string in a field that is known to be continued (text, arguments, reasoning) is appended.
-/// - Services repeat any other string: the last one is used.
+/// - A string is appended if its field is known to arrive in pieces (text, arguments, reasoning).
+/// - Services repeat any other string: the latest one is used, unless it is empty.
 /// - Lists are appended, and objects are merged by these rules. In `reasoning_details`, the fragments of
 ///   one block become one block: see [`Accumulator::push`].
-/// - Any other value replaces the value before; `null` is ignored.
+/// - Any other value replaces the previous one; `null` is ignored.
 ///
 /// ```
 /// use tower_chat_wire::stream::Accumulator;
@@ -36,12 +36,12 @@ pub struct Accumulator {
     fields: BTreeMap<String, Value>,
     /// The name of the field that contains the object; empty for the outermost object.
     within: String,
-    /// The number of objects around this one.
+    /// The number of accumulated objects around this one.
     depth: usize,
 }
 
-/// Objects inside more objects than this are not merged: the last one is used. Services send at most [11
-/// levels](super::Limits).
+/// The maximum number of objects around an object that is merged. Of objects inside more objects, the latest
+/// one is used. Services send at most [11 levels](super::Limits).
 const MAX_DEPTH: usize = 120;
 
 #[derive(Debug)]
@@ -56,8 +56,8 @@ enum Value {
 
 const DETAILS: &str = "reasoning_details";
 
-/// Returns whether a string is continued in the next piece, by the names of its field and of the
-/// object around it.
+/// Returns whether a string arrives in pieces. `name` is the name of its field, and `within` that of the
+/// object around it, which is empty for the outermost object.
 fn continues(within: &str, name: &str) -> bool {
     match within {
         "" => matches!(
@@ -79,14 +79,13 @@ fn continues(within: &str, name: &str) -> bool {
 impl Accumulator {
     /// Adds the fields of the next piece.
     ///
-    /// OpenRouter streams one block of reasoning in fragments of `reasoning_details` with the same
-    /// `type` and `index`. The `text` or `summary` of a fragment is appended, and the last fragment may
-    /// have the `signature` of the whole block. The fragments become one block, because a signature is
-    /// only valid for the whole text (<https://openrouter.ai/docs/use-cases/reasoning-tokens>). A
-    /// fragment begins another block if the current block is already signed or has another id.
+    /// OpenRouter streams one block of reasoning in fragments of `reasoning_details` with the same `type` and
+    /// `index`. The `text` or `summary` of a fragment is appended, and the final fragment may have the
+    /// `signature` of the whole block. The fragments become one block, because a signature is only valid for
+    /// the whole text (<https://openrouter.ai/docs/use-cases/reasoning-tokens>). A fragment begins another
+    /// block if it has another id, or if it has text and the current block is already signed.
     ///
-    /// Nested objects are merged recursively, down to 120 levels. For deeper objects the last one is
-    /// used.
+    /// Nested objects are merged recursively, down to 120 levels. Of deeper objects, the latest one is used.
     pub fn push(&mut self, piece: Object) {
         for (name, value) in piece {
             self.push_field(name, value);
@@ -170,7 +169,7 @@ fn push_items(items: &mut String, list: &RawJson) {
 #[derive(Debug, Default)]
 struct Details {
     blocks: Vec<Detail>,
-    /// The position of the newest block of each type and index.
+    /// The position in `blocks` of the newest block of each type and index.
     newest: BTreeMap<(String, Option<String>), usize>,
 }
 
@@ -232,7 +231,8 @@ impl Details {
     }
 }
 
-/// Returns whether a fragment continues a block.
+/// Returns whether a fragment continues a block: it does not if the ids differ, or if the block is signed and
+/// the fragment has text.
 fn goes_on(block: &Object, fragment: &Object, field: &str) -> bool {
     let field_text = |object: &Object, name: &str| {
         object.get(name).filter(|value| !matches!(value.get(), "null" | "\"\"")).cloned()

@@ -1,4 +1,4 @@
-//! Reads bodies as a whole.
+//! Collects the bytes of whole bodies.
 
 use super::limits::{Limit, LimitExceeded, Limits};
 
@@ -30,11 +30,11 @@ impl BodyReader {
         Self { bytes: Vec::new(), limits, limit: Limit::Error }
     }
 
-    /// Adds bytes, as many as the limit allows.
+    /// Adds bytes, up to the limit.
     ///
     /// # Errors
     ///
-    /// [`LimitExceeded`], if there are more bytes.
+    /// [`LimitExceeded`], if the body is longer than the limit. The bytes up to the limit were added.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), LimitExceeded> {
         let room = self.limits.max(self.limit).saturating_sub(self.bytes.len());
         let fitting = bytes.get(..room).unwrap_or(bytes);

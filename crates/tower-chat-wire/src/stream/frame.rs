@@ -1,4 +1,4 @@
-//! The frames in which a service sends a streamed answer.
+//! A frame of a streamed answer.
 
 /// The data of the event that ends a stream of Chat Completions. Some services send it on other wires
 /// too, where it has no meaning.

@@ -12,7 +12,7 @@ use super::Frame;
 /// removed from its frame and inserted before the second half.
 #[derive(Debug, Default)]
 pub(crate) struct Halves {
-    /// First halves whose second half has not arrived, in the order in which they arrived.
+    /// The first halves for which no second half has arrived yet, in the order of their arrival.
     waiting: Vec<Half>,
 }
 
@@ -24,7 +24,8 @@ struct Half {
 }
 
 impl Halves {
-    /// Returns the next frame with whole characters.
+    /// Returns the next frame with whole characters. The first half of a pair at the end of a text is removed
+    /// until its second half arrives.
     pub(crate) fn join<'f>(&mut self, frame: &'f Frame) -> Cow<'f, Frame> {
         let has_half = frame.data.contains("\\ud") || frame.data.contains("\\uD");
         match has_half.then(|| self.joined(&frame.data)).flatten() {
@@ -33,7 +34,7 @@ impl Halves {
         }
     }
 
-    /// Returns the data of a frame with whole characters; `None` if it has no half of a pair.
+    /// Returns the data of a frame with whole characters; `None` if the data need no change.
     fn joined(&mut self, data: &str) -> Option<String> {
         let texts = texts(data);
         let mut joined = String::new();
@@ -64,7 +65,7 @@ impl Halves {
     }
 }
 
-/// The fields of texts that continue in the next piece, on any wire.
+/// The names of fields, on any wire, with texts that arrive in pieces.
 const CONTINUED: [&str; 16] = [
     "arguments",
     "content",
@@ -84,21 +85,21 @@ const CONTINUED: [&str; 16] = [
     "string_value",
 ];
 
-/// The length of an escape sequence `\uXXXX`.
+/// The number of bytes of an escape sequence `\uXXXX`.
 const ESCAPE: usize = 6;
 
-/// A string in a JSON value: its position, without the quotation marks, and the name of the field with
-/// this value.
+/// A string in a JSON text: the byte positions of its content, without the quotation marks, and the name of
+/// its field.
 struct Text<'a> {
     start: usize,
     end: usize,
     field: &'a str,
 }
 
-/// Returns the strings of a JSON value that are values of fields.
+/// Returns the strings in a JSON text that are not names of fields.
 fn texts(json: &str) -> Vec<Text<'_>> {
     let mut texts = Vec::new();
-    // The newest string that was the name of a field.
+    // The latest string that was the name of a field.
     let mut field = "";
     let mut at = 0;
     while let Some(quote) = json.get(at..).and_then(|rest| rest.find('"')) {
@@ -115,7 +116,8 @@ fn texts(json: &str) -> Vec<Text<'_>> {
     texts
 }
 
-/// Returns the position of the quotation mark that ends a string.
+/// Returns the byte position of the quotation mark that ends a string. `start` is the position after the
+/// first quotation mark.
 fn end_of_text(json: &str, start: usize) -> Option<usize> {
     let mut is_escaped = false;
     let end = json.as_bytes().get(start..)?.iter().position(|byte| {
@@ -126,7 +128,7 @@ fn end_of_text(json: &str, start: usize) -> Option<usize> {
     Some(start + end)
 }
 
-/// Returns the surrogate that an escape sequence encodes.
+/// Returns the surrogate that an escape sequence encodes. `None` for any other text.
 fn lone_unit(escape: Option<&str>) -> Option<u16> {
     let digits = escape?.strip_prefix("\\u")?;
     let unit = u16::from_str_radix(digits, 16).ok()?;
@@ -141,8 +143,8 @@ fn is_second(unit: u16) -> bool {
     (0xdc00..=0xdfff).contains(&unit)
 }
 
-/// Returns whether the last backslash of a string, which begins its last escape sequence, is not
-/// itself escaped.
+/// Returns whether the final backslash of a string begins an escape sequence: it does not if it is itself
+/// escaped.
 fn is_escape(content: &str) -> bool {
     let before = content.rfind('\\').and_then(|at| content.get(..at)).unwrap_or_default();
     let backslashes = before.bytes().rev().take_while(|byte| *byte == b'\\').count();

@@ -1,4 +1,4 @@
-//! The items of a stream, found by the index that the service gives them.
+//! Finds the items of a stream by the index that the service assigns.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,12 @@ use tower_chat_core::RawJson;
 /// Items in the order in which they began. An item is found by the service's index in constant time,
 /// because a stream may have as many items as pieces.
 ///
-/// If an index occurs again, it belongs to the newest item.
+/// If several items have the same index, the index finds the newest one. Items without an index are found by
+/// `None`.
 #[derive(Debug)]
 pub struct Indexed<T> {
     items: Vec<T>,
+    /// The position of the newest item with each index.
     newest: HashMap<Option<String>, usize>,
 }
 

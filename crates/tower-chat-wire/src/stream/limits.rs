@@ -4,7 +4,7 @@ use std::fmt;
 
 use tower_chat_core::Retryability;
 
-/// The largest size of an answer. Each limit counts decompressed bytes.
+/// The limits on the size of an answer. Limits in bytes count decompressed bytes.
 ///
 /// The defaults are at least ten times the largest values in 1,100 recorded exchanges: 105 KiB of a
 /// body, 27 KB of a line and of an event, 1.4 KB of an error, 11 levels of nesting.
@@ -83,7 +83,7 @@ impl Limits {
         self
     }
 
-    /// Fails if `found` is more than the limit.
+    /// Returns an error if `found` is more than the limit.
     ///
     /// # Errors
     ///
@@ -105,7 +105,7 @@ impl Limits {
     }
 }
 
-/// The limits on an answer.
+/// A limit on the size of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Limit {

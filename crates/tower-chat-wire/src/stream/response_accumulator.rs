@@ -1,4 +1,4 @@
-//! Accumulators of the frames of a stream.
+//! The trait of the accumulators of all wires.
 
 use std::fmt;
 
@@ -31,17 +31,17 @@ pub trait ResponseAccumulator: fmt::Debug + Send {
     ///
     /// # Errors
     ///
-    /// [`AnswerError::Refused`], if the service reports an error in the frame;
-    /// [`AnswerError::Malformed`], if it is not a frame of this wire. The accumulator cannot be used
-    /// after an error.
+    /// [`AnswerError::Refused`], if the service reports an error in the frame; [`AnswerError::Malformed`], if
+    /// the frame does not belong to this wire. The accumulator cannot be used after an error.
     fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, AnswerError>;
 
-    /// Returns whether the service has sent the end of the answer and the finish reason.
+    /// Returns whether the answer is complete: the service has sent its finish reason, its end, or both, as
+    /// the wire requires.
     fn is_complete(&self) -> bool;
 
-    /// Returns whether the frame that ends the stream on this wire was added, so that the reader
-    /// need not wait until the connection closes. On wires without such a frame, fields may follow
-    /// the end of the answer.
+    /// Returns whether the frame that ends the stream on this wire was added. The reader then need not wait
+    /// until the connection closes. Always `false` on wires without such a frame, where fields may follow the
+    /// end of the answer.
     fn is_last(&self) -> bool {
         false
     }

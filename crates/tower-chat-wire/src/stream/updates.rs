@@ -14,10 +14,11 @@ use crate::AnswerError;
 
 /// Returns the updates of a streamed answer.
 ///
-/// The stream yields deltas when frames arrive. It yields the messages and the finish after the
-/// accumulator is complete and the frames have ended. If the frames end earlier, with or without an
-/// error of the connection, it yields [`AnswerError::Truncated`] with the text that was received. Errors
-/// after a complete answer are ignored. The stream ends after an error.
+/// The stream yields deltas when frames arrive. It yields the messages and the finish after the frames have
+/// ended, or after the frame that ends the stream on this wire. If the frames end before the answer is
+/// complete, it yields [`AnswerError::Truncated`] with the text that was received. If a frame is an error, it
+/// yields this error, to which it adds the text if the error is [`AnswerError::Truncated`]. Errors after a
+/// complete answer are ignored. The stream ends after an error.
 ///
 /// The client converts an error of its connection with [`AnswerError::interrupted`].
 ///
@@ -49,6 +50,7 @@ where
 pub struct Updates<S> {
     /// The frames and the accumulator; `None` after the end of the frames.
     reading: Option<Reading<S>>,
+    /// The updates that were not yielded yet.
     ready: VecDeque<ChatUpdate>,
 }
 
@@ -63,7 +65,8 @@ where
     S: Stream<Item = Result<Frame, E>>,
     E: Into<AnswerError>,
 {
-    /// Processes the next frame: adds its updates to those that are ready.
+    /// Processes the next frame, or `None` at the end of the frames. Adds the updates to those that are
+    /// ready.
     fn accept(&mut self, frame: Option<Result<Frame, E>>) -> Result<(), AnswerError> {
         let Some(Reading { accumulator, .. }) = &mut self.reading else { return Ok(()) };
         match frame {
