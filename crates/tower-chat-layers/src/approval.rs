@@ -72,8 +72,9 @@ pub(crate) fn find_request<'m>(
 }
 
 /// Returns the result of an approved call, if no answer of the model follows it. The run for which the
-/// call was approved is then incomplete. `call` is the position of the call, if its message has an id.
-/// `messages` are in reverse order.
+/// call was approved is then incomplete. Returns `None` if that run was stopped, because a stopped run
+/// is complete. `call` is the position of the call, if its message has an id. `messages` are in reverse
+/// order.
 pub(crate) fn trailing_result_of<'m>(
     messages: impl Iterator<Item = &'m Arc<Message>>,
     call: Option<CallPosition>,

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::SystemTime};
 
 use tower_chat_core::store::author::milliseconds;
 
-/// Returns the current time, for the start and end of tools and for the freshness of results.
+/// The source of the current time, for the start and end of tools and for the freshness of results.
 ///
 /// The order of messages never depends on the clock. The default is the system's clock. Tests can set
 /// their own.

@@ -7,13 +7,14 @@ use tower_chat_core::{Answer, BoxError, ChatResponse, ChatUpdate, Message, Role,
 
 use crate::PersistenceError;
 
-/// The handler of a persistence layer for the end of a response. Its drop before that end means that
-/// the caller has disconnected.
+/// The handler of a persistence layer for the end of a response. If it is dropped before that end, the
+/// caller has disconnected.
 pub(crate) trait Ending: Send + 'static {
     /// Whether messages are passed on before the end of the answer. If `false`, they are passed on at
-    /// its end, after they are durable. If `true`, a message that may be the last is held back until
-    /// another update arrives. Any other message is held back until no further update is available,
-    /// because a caller who stops reading at the last message must not lose the end of the run.
+    /// its end, after they are durable. If `true`, a message that may be the final one is held back
+    /// until another update arrives, because a caller that stops reading at the final message must not
+    /// lose the end of the run. Any other message is passed on when another update arrives, or when no
+    /// update is available.
     const SHOWS_MESSAGES: bool;
 
     /// Handles an update of the answer.
@@ -39,7 +40,7 @@ pub(crate) trait Ending: Send + 'static {
     fn fail(self, error: &BoxError) -> impl Future<Output = ()> + Send;
 }
 
-/// Returns the response, with the ending between its last update and its caller.
+/// Returns the response. The ending handles the end of the response before the caller receives it.
 pub(crate) async fn with_ending(
     response: Result<ChatResponse, BoxError>,
     ending: impl Ending,
@@ -67,6 +68,7 @@ struct Streamed<E> {
     messages: Vec<Arc<Message>>,
     /// The number of messages that were passed on.
     released: usize,
+    /// The updates that the caller receives next.
     ready: VecDeque<ChatUpdate>,
 }
 

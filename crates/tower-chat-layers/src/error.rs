@@ -97,7 +97,7 @@ pub enum PersistenceError {
         /// The error with which the service refused the request.
         source: BoxError,
     },
-    /// A service refuses a request for good, and content of its messages is probably the reason.
+    /// A service refuses a request permanently, and content of its messages is probably the reason.
     ContentRefused {
         /// The conversation.
         key: ConversationKey,
@@ -127,7 +127,7 @@ pub enum PersistenceError {
         call_id: String,
         /// The outcome of the hook: it forgot the call, or failed, with the failure.
         reason: String,
-        /// The answer of the service, with its calls as calls.
+        /// The answer of the service. Its calls are not replaced by approval requests.
         answer: Box<Answer>,
     },
     /// The layer is below the tool loop, where each service call would be a run. The model was not
@@ -145,8 +145,8 @@ pub enum PersistenceError {
         /// The requested mode.
         mode: &'static str,
     },
-    /// Sources that were not cited should be removed when a run is saved, but the mode saves the run in
-    /// several writes. The model was not called.
+    /// The policy removes uncited sources when a run is saved, but the mode saves the run in several
+    /// writes. The model was not called.
     CitationsAtSave {
         /// The conversation.
         key: ConversationKey,
@@ -445,7 +445,7 @@ impl Error for PersistenceError {
     }
 }
 
-/// Returns the error of a service as a permanent error, regardless of its own retryability.
+/// Returns the error of a service, marked as permanent regardless of its own retryability.
 pub(crate) fn for_good(source: BoxError) -> BoxError {
     match is_retryable(&*source) {
         Some(false) => source,

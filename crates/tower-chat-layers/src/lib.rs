@@ -47,8 +47,8 @@
 //! |---|---|
 //! | write a tool | [`tool`] |
 //! | choose when messages become durable | [`PersistenceMode`], [`PersistencePolicy`] |
-//! | choose what the model is sent of a stored history | [`replay`] |
-//! | end or resume runs that a crash has left | [`recovery`] |
+//! | choose which part of a stored history the model receives | [`replay`] |
+//! | end or resume runs that a crash has left open | [`recovery`] |
 //! | put the stack around a client of other types | [`adapt`] |
 //! | write a layer between these | [`run`] |
 

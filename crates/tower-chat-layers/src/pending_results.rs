@@ -1,4 +1,4 @@
-//! Results that are only in the record, for the run that continues the conversation.
+//! Finds results that are only in the record, for the run that continues the conversation.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -45,8 +45,9 @@ pub async fn pending_results(
     Ok((!results.is_empty()).then(|| Message::tool_results(results)))
 }
 
-/// Returns the messages of a history with the results that only the record of tool calls has, directly
-/// after their calls, by the policy. `None` if there are none.
+/// Returns the messages of a history, completed with results that are only in the record of tool calls.
+/// The policy decides which results are added. Each of them follows the answer that contains its call.
+/// Returns `None` if the record changes nothing.
 ///
 /// # Errors
 ///
@@ -64,9 +65,10 @@ pub async fn with_recorded_results(
     completed_from_record(store, key, history, &replay, policy, &[]).await
 }
 
-/// Returns the history completed from the record: the results of its dangling calls directly after
-/// them, by the policy and without those in `answered`, and marks on the answers of runs that a tool
-/// ended. `None` if the record changes nothing in the replay.
+/// Returns the messages of a history, completed from the record of tool calls. The recorded results of
+/// dangling calls follow the answer that contains the calls, except the results of the calls in
+/// `answered`. Each answer with which a run ended intentionally is marked, and gets results only under
+/// [`DanglingCalls::FromRecord`]. Returns `None` if the record has neither results nor such an end.
 pub(crate) async fn completed_from_record(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -79,7 +81,8 @@ pub(crate) async fn completed_from_record(
     if dangling.is_empty() {
         return Ok(None);
     }
-    // Another call of the same answer as a dangling one may have ended the run, and have its result.
+    // The run may have ended with another call of the same answer, which has a result. So the rows of
+    // all calls of the answer are read.
     let asking = messages_of_answers_with(history, &dangling);
     let mut found = recorded_rows(store, key, history, &asking).await?;
     let ended = answers_that_ended(history, &found);
@@ -160,7 +163,7 @@ fn messages_of_answers_with(history: &History, calls: &[(MessageId, usize)]) -> 
 }
 
 /// Returns the recorded results of calls, in the order of the calls, if one of them has ended their
-/// run, or if the calls were returned to the caller.
+/// run, or if the calls were returned to the caller. Otherwise returns `None`.
 pub(crate) async fn results_of_ended_run(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -219,8 +222,8 @@ async fn recorded_rows(
 }
 
 /// Returns the recorded result with the id by which the model knows the call and with the position of
-/// the call, because a later run may contain an unanswered call with the same id. The result is marked
-/// as the end of its run, so that later replays recognise why other calls of its answer have no
+/// the call, because a later run may contain an unanswered call with the same id. A result that ended
+/// its run keeps its mark, so that later replays recognise why other calls of its answer have no
 /// results.
 fn named(invocation: &ToolInvocation) -> Option<ToolResult> {
     let mut result = named_as_stored(invocation)?;

@@ -1,4 +1,4 @@
-//! Decides whether an error ends a run for good.
+//! Decides whether an error is a permanent failure of a run.
 
 use std::error::Error;
 
@@ -15,8 +15,7 @@ impl JournalPolicy {
     }
 }
 
-/// Returns whether a request failed before it reached a service, because the stack, the store or a
-/// check has refused it.
+/// Returns whether the stack, the store or a check has reported the error, and not a service.
 pub(crate) fn is_before_service(error: &(dyn Error + 'static)) -> bool {
     match error.downcast_ref::<PersistenceError>() {
         Some(

@@ -8,8 +8,8 @@ use super::AdaptService;
 
 /// Converts a client with other types into a model client, with a [`ClientCodec`](super::ClientCodec).
 ///
-/// Like every model client, the result refuses a request with the sentinel. The client's own layers
-/// remain below it.
+/// Like every model client, the created service refuses a request whose service id is the sentinel. The
+/// client's own layers remain below the created service.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

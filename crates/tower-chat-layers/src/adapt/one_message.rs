@@ -9,10 +9,10 @@ use tower_chat_core::{
 
 /// Returns an answer as one message, for a caller that expects one message of the model.
 ///
-/// The message is the last message of the model. It begins with the texts of the earlier messages,
-/// which the model wrote between calls of tools that ran in the stack, separated by blank lines. It
-/// contains the calls of all messages of the model's last answer, without those that the answer itself
-/// answers and those that wait for approval. Each call has the id that its result must use, also if the
+/// The message is the final message of the model. Its text begins with the texts of the earlier
+/// messages, which the model wrote between calls of tools that ran in the stack, separated by blank
+/// lines. It contains the calls of all messages of the model's final answer, without those that have a
+/// result and those that wait for approval. Each call has the id that its result must use, also if the
 /// model set none.
 ///
 /// ```
@@ -37,7 +37,8 @@ pub fn as_one_message(answer: &Answer) -> Message {
     let Some((last, earlier)) = last_answer.split_last() else {
         return Message::new(Role::Assistant, Vec::new());
     };
-    // Without the earlier messages, because a call that was answered may have used the same id.
+    // The log does not contain the earlier messages, because an answered call in them may have the same
+    // id.
     let log = CallLog::of(last_answer.iter().chain(results).map(|message| &**message));
     let mut calls = log.calls().iter();
     let mut earlier_calls = Vec::new();
@@ -67,7 +68,7 @@ fn is_pending(call: &ToolCall) -> bool {
     !call.provider_executed
 }
 
-/// Returns the parts of a message of the last answer, without the calls that have a result or wait for
+/// Returns the parts of a message of the final answer, without the calls that have a result or wait for
 /// approval. The other calls have the ids that their results must use.
 fn open_parts<'l>(
     message: &Message,

@@ -102,8 +102,8 @@ impl CallRules<'_> {
     }
 }
 
-/// Returns whether the service paused an answer, and continues it if it receives the same messages
-/// again, with the answer until now as the last of them.
+/// Returns whether the service paused the answer. A service continues a paused answer if it receives
+/// the same messages again, followed by the paused answer.
 ///
 /// Anthropic pauses if its own tools were called often in one answer
 /// (<https://docs.claude.com/en/docs/build-with-claude/handling-stop-reasons>: `pause_turn`), and after

@@ -25,7 +25,7 @@ use crate::{
 /// 10 calls of its own tools by default. The limit ends a run that would pause forever.
 pub(crate) const MAX_PAUSES: u32 = 16;
 
-/// The next step after a complete answer of the model.
+/// The step that follows a complete answer of the model.
 #[derive(Clone)]
 pub(crate) enum NextStep {
     /// The loop answers the calls, and calls the model again.
@@ -69,8 +69,9 @@ pub(crate) struct LoopPolicy {
     pub(crate) max_calls: Option<usize>,
     /// The number of tool calls that the run has made.
     pub(crate) tool_calls: usize,
+    /// The maximum number of calls in one answer, including those that a provider ran.
     pub(crate) max_calls_per_answer: Option<usize>,
-    /// The number of further paused answers of the run that are continued.
+    /// The number of paused answers that the run may still continue.
     pub(crate) pauses_left: u32,
     pub(crate) handle: RunHandle,
 }

@@ -6,7 +6,7 @@ use tower_chat_core::{Message, pairing::CallLog};
 
 use crate::tool::PendingCall;
 
-/// Returns the calls that the answer itself does not answer.
+/// Returns the calls of an answer that need a result and have none in the answer itself.
 pub(crate) fn pending_calls(messages: &[Arc<Message>]) -> Vec<PendingCall> {
     let calls = PendingCall::of_answer(messages);
     if calls.is_empty() || messages.iter().all(|message| message.results().next().is_none()) {

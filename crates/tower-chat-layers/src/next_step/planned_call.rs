@@ -1,4 +1,4 @@
-//! A call and the origin of its result.
+//! Plans how each call of a batch gets its result.
 
 use std::sync::Arc;
 

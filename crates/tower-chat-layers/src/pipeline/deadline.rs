@@ -111,7 +111,7 @@ struct UntilDeadline<T> {
 struct Polled<T> {
     /// `None` after the drop.
     value: Option<T>,
-    /// The waker of the last pending poll.
+    /// The waker of the most recent pending poll.
     waker: Option<Waker>,
 }
 

@@ -15,8 +15,8 @@ pub enum BuildError {
     /// The pipeline has no tool loop that could run the tools.
     #[error("tools were given, but the pipeline has no tool loop: drop without_tool_loop")]
     ToolsWithoutLoop,
-    /// Sources that were not cited should be removed when a run is saved, in a mode that saves the run
-    /// in several writes.
+    /// The policy removes uncited sources when a run is saved, but the mode saves the run in several
+    /// writes.
     #[error(
         "uncited sources cannot be left out when a run is saved, because {mode:?} mode stores \
          results before the answer cites them: choose CompactionTime::AtReplay, or another mode"

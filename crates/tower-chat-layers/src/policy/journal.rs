@@ -41,7 +41,7 @@ impl JournalPolicy {
     /// renewed in the same way.
     ///
     /// A run whose lease was taken over can never write again. The lease only defines from when another
-    /// process may take the run over. It is compared with the clock of the process that reads it.
+    /// process may take the run over. That process compares the end of the lease with its own clock.
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
@@ -62,14 +62,14 @@ impl JournalPolicy {
         self
     }
 
-    /// Sets how a run is handled whose caller disconnects before its end.
+    /// Sets how a run is handled if its caller disconnects before the end of the run.
     #[must_use]
     pub fn on_disconnect(mut self, on_disconnect: OnDisconnect) -> Self {
         self.on_disconnect = on_disconnect;
         self
     }
 
-    /// Sets how a run is handled that the service refuses for good.
+    /// Sets how a run is handled after a permanent failure.
     #[must_use]
     pub fn on_refusal(mut self, on_refusal: OnRefusal) -> Self {
         self.on_refusal = on_refusal;
@@ -117,7 +117,7 @@ impl Default for JournalPolicy {
     }
 }
 
-/// How a new run handles an open run on its conversation on which no process works.
+/// How a new run handles an open run of its conversation if no process works on the open run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnOpenRun {
@@ -135,8 +135,9 @@ pub enum OnOpenRun {
     Reject,
 }
 
-/// How a journaled run is handled whose caller disconnects before its end: the response or the future
-/// of the call is dropped, the task is aborted, or a timeout above the layers fires.
+/// How a journaled run is handled if its caller disconnects before the end of the run. A caller
+/// disconnects if the response or the future of the call is dropped, the task is aborted, or a timeout
+/// above the layers fires.
 ///
 /// The process of the run applies this policy. A run whose process died remains open, and [`OnOpenRun`]
 /// applies.
@@ -154,9 +155,9 @@ pub enum OnDisconnect {
     Discard,
 }
 
-/// How a journaled run is handled that fails for good. The service, or a layer below, reports an error
-/// for which [`is_retryable`](tower_chat_core::is_retryable) returns that the same request would fail
-/// again, or an error of unknown retryability at the [last
+/// How a journaled run is handled after a permanent failure. A failure of the service, or of a layer
+/// below, is permanent if [`is_retryable`](tower_chat_core::is_retryable) returns `Some(false)` for its
+/// error. An error of unknown retryability is permanent at the [final
 /// attempt](JournalPolicy::with_max_unclear_attempts).
 ///
 /// The policy applies when the run fails before any answer of the model, and when a new request fails
@@ -200,7 +201,7 @@ impl OnRefusal {
     }
 }
 
-/// How a call without an outcome is handled when its run is resumed.
+/// How a call that was started and has no outcome is handled when its run is resumed.
 ///
 /// ```
 /// use tower_chat::{ToolOutput, recovery::{JournalPolicy, UnknownAnswer, UnknownCalls}};
@@ -274,8 +275,8 @@ pub struct UnknownCall {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum UnknownAnswer {
-    /// The call runs again. If its arguments were not stored, the model receives that the call may or
-    /// may not have run.
+    /// The call runs again. If its arguments were not stored, the model receives an error result that
+    /// says that the call may or may not have run.
     RunAgain,
     /// The outcome is unknown. The model receives an error result that says so.
     Unknown,

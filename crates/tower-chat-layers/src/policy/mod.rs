@@ -26,9 +26,9 @@ use crate::{
 /// All three settings are on by default, and are applied in this order. With `throw` and `clear` off,
 /// the service's id is used, and the store is only written as a record.
 ///
-/// A record that is not read cannot show that a run is complete. If a request of such a conversation is
-/// sent again, it is sent to the service again, whose history contains the first answer. The record
-/// then contains both answers.
+/// With `throw` and `clear` off, the record is not read, so it cannot show that a run is complete. If a
+/// caller sends a request again, the service receives it again, although its history contains the first
+/// answer. The record then contains both answers.
 ///
 /// In every mode, the tool loop and `PerServiceCallPersistence` compare the service id of each answer
 /// before its tools run and before the next service call. If a later answer of the same run has no id,
@@ -90,9 +90,9 @@ pub enum LostHistory {
     Fail,
 }
 
-/// How a request is handled that a service refuses for good, with the status 400, 413 or 422, if the
-/// content of its messages may be the reason: an image that the service cannot read, or a text that a
-/// filter has refused.
+/// How a request is handled if a service refuses it permanently, and the content of its messages may be
+/// the reason. The service reports the status 400, 413 or 422, for example for an image that it cannot
+/// read, or for a text that a filter has refused.
 ///
 /// Without a mark, every later request of the conversation contains the same content, and is refused. A
 /// [mark](tower_chat_core::RefusalMark) is stored with the messages. Later requests to that service
@@ -145,7 +145,8 @@ pub enum StoreFailure {
 /// receive results without their calls.
 ///
 /// The tool loop detects the missing layer before the model is called and before any tool runs. Without
-/// that loop, or with a loop of another crate, it is detected after the first service call.
+/// that loop, or with a loop of another crate, the missing layer is detected after the first service
+/// call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissingPersister {
@@ -274,7 +275,7 @@ impl PersistencePolicy {
         self
     }
 
-    /// Sets how content is handled that a service refuses for good.
+    /// Sets how content is handled that a service refuses permanently.
     #[must_use]
     pub fn on_refused_content(mut self, policy: RefusedContent) -> Self {
         self.refused_content = policy;
@@ -372,8 +373,8 @@ impl PersistencePolicy {
         self
     }
 
-    /// Sets whether per-run mode also stores tool results at the end of a run that no service call has
-    /// sent. Off by default, because per-service-call mode does not store them either.
+    /// Sets whether per-run mode also stores the tool results at the end of a run if no service call
+    /// has sent them. Off by default, because per-service-call mode does not store them either.
     #[must_use]
     pub fn with_trailing_results(mut self, keep: bool) -> Self {
         self.keep_trailing_results = keep;
@@ -390,7 +391,8 @@ impl PersistencePolicy {
     ///   `PerRunPersistence` above, nothing is stored.
     /// - Journaled mode: the text is the open run's
     ///   [`partial_text`](tower_chat_core::store::OpenRun::partial_text). The answer of a resumed run
-    ///   replaces it. If the run is committed in its current state, such a message is its last.
+    ///   replaces it. If the run is committed in its current state, the final message of the run is
+    ///   such an assistant message.
     /// - Per-run mode: nothing of a run without an answer is stored.
     ///
     /// If the process is killed, the text is lost.

@@ -19,8 +19,8 @@ use crate::{
     run::{AsItStands, Settings, as_it_stands, of_prior_calls},
 };
 
-/// Ends the open run of a conversation. Returns whether there was one. Later writes of an attempt that
-/// still works on the run fail. A run whose staged messages cannot be read can be discarded.
+/// Ends the open run of a conversation. Returns whether there was one. If an attempt still works on the
+/// run, its later writes fail. A run can be discarded even if its staged messages cannot be read.
 ///
 /// ```
 /// use tower_chat::{prelude::*, recovery::{self, RunEnd}};
@@ -72,8 +72,8 @@ pub async fn close(
     Ok(true)
 }
 
-/// Ends every open run of a scope that no process works on and that was opened at least `age` before
-/// `now`. Returns their conversations.
+/// Ends every open run of a scope that was opened at least `age` before `now`, unless a process works
+/// on it. Returns the conversations of the ended runs.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -174,7 +174,7 @@ fn discarding(
     last_write(store, key, content, Vec::new(), close)
 }
 
-/// Returns the last write of an open run, with its own attempt number.
+/// Returns the final write of an open run, as the first write of another attempt.
 fn last_write(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,

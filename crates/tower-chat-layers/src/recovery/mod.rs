@@ -1,24 +1,24 @@
 //! Open runs: journaled runs without an end, and the functions that resume or end them.
 //!
 //! A run in [`PersistenceMode::Journaled`](crate::PersistenceMode::Journaled) is durable from its
-//! begin, and becomes part of the history at its end. A run that fails, is dropped, or dies with its
-//! process remains open. [`open_run`] returns its staged messages and the states of its calls. An open
-//! run can be
+//! beginning, and becomes part of the history at its end. A run that fails, is dropped, or dies with
+//! its process remains open. [`open_run`] returns its staged messages and the states of its calls. An
+//! open run can be
 //!
 //! - **resumed**: send [`OpenRunReport::resume`] through the stack, or the same request again. Answered
 //!   service calls are not repeated. A tool that has finished does not run again, a tool that was never
 //!   started runs, and a call with an unknown outcome follows its tool's
 //!   [declaration](crate::ToolDefinition::safe_to_retry) or [`UnknownCalls`]. A call whose arguments a
 //!   hook has [redacted](crate::tool::StoredCall::redact_arguments) does not run;
-//! - **committed** as it is, with an answer to every call that has none, by [`close`];
-//! - **discarded**, by the same.
+//! - **committed** in its current state, with a result for every call that has none, by [`close`];
+//! - **discarded**, also by [`close`].
 //!
 //! [`recover`] does one of the three in one call.
 //!
-//! A new run on the conversation first does one of the three, as [`OnOpenRun`] selects. The new run
-//! makes no paid service call for a run whose caller has disconnected ([`OnDisconnect`]), and a run
-//! that the service refuses does not block the conversation ([`OnRefusal`]). [`sweep`] ends all open
-//! runs of a scope that are older than a given age.
+//! A new run on the conversation first does one of the three or is rejected, as [`OnOpenRun`] selects.
+//! The new run makes no paid service call for a run whose caller has disconnected ([`OnDisconnect`]),
+//! and a run that the service refuses does not block the conversation ([`OnRefusal`]). [`sweep`] ends
+//! all open runs of a scope that are older than a given age.
 
 mod close;
 mod open_runs;

@@ -58,16 +58,17 @@ impl RecoveryPolicy {
     }
 
     /// Sets how long a resumed run waits for the end of another process's lease. Without a call of this
-    /// method, it does not wait. If the lease does not end in this time,
-    /// [`PersistenceError::RunHeld`](crate::PersistenceError::RunHeld) contains the process and the end
-    /// of its lease.
+    /// method, the run waits as the stack's policies define, see
+    /// [`JournalPolicy::with_max_lease_wait`](super::JournalPolicy::with_max_lease_wait). If the lease
+    /// does not end in this time, [`PersistenceError::RunHeld`](crate::PersistenceError::RunHeld)
+    /// contains the process and the end of its lease.
     #[must_use]
     pub fn with_max_wait(mut self, most: Duration) -> Self {
         self.wait = most;
         self
     }
 
-    /// Sets the options with which the run is resumed, because the journal does not store its first
+    /// Sets the options with which the run is resumed, because the journal does not store the original
     /// options.
     #[must_use]
     pub fn with_options(mut self, options: impl Into<Arc<ChatOptions>>) -> Self {

@@ -14,7 +14,7 @@
 //! reader. Without an interested subscriber nothing is recorded. `tracing-opentelemetry` sends the
 //! spans to a collector.
 //!
-//! The text of users and models is only recorded if [`Telemetry::with_content`] enables it.
+//! The text of users, models and tools is only recorded if [`Telemetry::with_content`] enables it.
 //!
 //! ```
 //! use tower::ServiceBuilder;

@@ -13,8 +13,8 @@ use super::{
     },
 };
 
-/// A span that records the outcome of its operation, and the metrics of the operation. A drop before
-/// the end of the operation ends the span.
+/// A span that records the outcome of its operation, and the metrics of the operation. If it is dropped
+/// before the end of the operation, it records the outcome `dropped`.
 pub(crate) struct OpenSpan {
     span: Span,
     measured: Option<Box<Measured>>,

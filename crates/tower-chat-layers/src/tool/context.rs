@@ -114,16 +114,15 @@ impl ToolContext {
     }
 
     /// Adds a message to the run's next service call, after the results of the round. The message is
-    /// stored with the outcome of the call, also if that service call fails. If the tool ends the run,
-    /// no service call follows, and the message remains in the run's handle.
+    /// stored with the outcome of this tool call, also if the service call fails. If the tool ends the
+    /// run, no service call follows, and the message remains in the run's handle.
     pub fn queue(&self, message: Message) {
         self.handle.queue(message);
     }
 
     /// Returns the next `count` numbers for sources that the tool has found. No two sources of the
-    /// conversation have the same number. [`Citations`](crate::replay::Citations) defines the key of a
-    /// source's number, under which the existing numbers are searched in the results of the
-    /// conversation.
+    /// conversation have the same number. The existing numbers are read from the results of the
+    /// conversation, under the key that [`Citations`](crate::replay::Citations) defines.
     ///
     /// The run's loaded history is searched once per run, without access to the store. If a service
     /// stores the history, the numbers begin after those of the request's own messages. Calls that run

@@ -1,14 +1,14 @@
-//! Errors whose text a tool sends to the model, or that fail the run.
+//! An error by which a tool sends a text to the model, or fails the run.
 
 use std::{error::Error, fmt};
 
 use tower_chat_core::BoxError;
 
-/// An error of a tool whose text the model receives, or that fails the run.
+/// An error by which a tool sends a text to the model, or fails the run.
 ///
-/// For any other error the model only receives that the tool failed, unless
-/// [`ToolLoop::include_error_details`](crate::ToolLoop::include_error_details) is set, and the run
-/// continues.
+/// After any other error the run continues, and the model receives an error result. The result only
+/// says that the tool failed, unless
+/// [`ToolLoop::include_error_details`](crate::ToolLoop::include_error_details) is set.
 ///
 /// ```
 /// use tower_chat::{BoxError, tool::ToolError};

@@ -19,7 +19,7 @@ use tower_chat_core::{BoxError, Media, Native, Part, ToolResult};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ToolOutput {
-    /// The answer: text, media or native parts.
+    /// The content of the result: text, media or native parts.
     pub content: Vec<Part>,
     /// The tool failed. The model receives the content as the description of the failure.
     pub is_error: bool,
@@ -130,8 +130,8 @@ impl<T: Serialize> IntoToolOutput for Json<T> {
     }
 }
 
-/// Converts a result that was made elsewhere without changes: its content, its error flag, its name or
-/// the lack of one, and its native item. Only the id is replaced by that of the answered call.
+/// Converts the result of another system: its content, its error flag, its name or the lack of one, and
+/// its native item are not changed. Its id is replaced by the id of the answered call.
 impl From<ToolResult> for ToolOutput {
     fn from(result: ToolResult) -> Self {
         Self {

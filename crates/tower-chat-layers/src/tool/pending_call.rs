@@ -1,4 +1,4 @@
-//! A call between the model's message and its tool.
+//! Finds the calls that need a result, and stores their ids and positions.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -22,8 +22,8 @@ struct Inner {
     /// The id that the result uses, if it differs from the id of the call.
     made_id: Option<String>,
     position: Option<CallOfRun>,
-    /// The result must name the call by position, because it will not follow an answer that consists of
-    /// one message.
+    /// The result must name the call by position, because several messages of the answer contain calls,
+    /// or because the result is part of a later run.
     is_named: bool,
 }
 
@@ -35,7 +35,7 @@ enum Stands {
 }
 
 impl PendingCall {
-    /// Returns the calls of an answer that the client executes and that need no approval.
+    /// Returns the calls of an answer that need a result and do not wait for approval.
     pub(crate) fn of_answer(messages: &[Arc<Message>]) -> Vec<Self> {
         let is_asking = |message: &&Arc<Message>| {
             message.role == Role::Assistant && message.asked_calls().next().is_some()

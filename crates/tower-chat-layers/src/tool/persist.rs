@@ -98,8 +98,9 @@ impl<'a> StoredCall<'a> {
     /// A call that waited for approval, or whose journaled run was interrupted, runs with the stored
     /// arguments. A call with replaced arguments does not run, for every policy for unknown calls,
     /// unless its tool declares [`accepts_stored_arguments`](ToolDefinition::accepts_stored_arguments).
-    /// The model receives an error result. The run that approves such a call first fails with
-    /// [`ArgumentsNotKept`](crate::ToolLoopError::ArgumentsNotKept).
+    /// The model receives an error result. If the call waited for approval, the first run that approves
+    /// it fails with [`ArgumentsNotKept`](crate::ToolLoopError::ArgumentsNotKept), and the next one
+    /// continues with the error result.
     pub fn redact_arguments(&mut self, arguments: impl Into<String>) {
         self.new_arguments = Some(arguments.into());
     }

@@ -6,7 +6,7 @@
 use super::{IntoToolOutput, Json, ToolOutput};
 use crate::BoxError;
 
-/// A value of some type.
+/// A returned value, on which the macro calls `result` and `output`.
 #[derive(Debug)]
 pub struct Returned<'v, T>(pub &'v T);
 

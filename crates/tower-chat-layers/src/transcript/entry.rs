@@ -17,7 +17,7 @@ pub(super) enum Entry {
     User { text: String, media: Vec<MediaSource> },
     /// The text and the calls of an assistant message.
     Assistant { text: String, calls: Vec<Call> },
-    /// The results in one message, by the ids of the calls that they answer.
+    /// The results in one message: for each result the id of its call, or its text if it names no call.
     Results(Vec<String>),
     /// The answers to approval requests: the id of each request, and whether it was approved.
     Approvals(Vec<(String, bool)>),
@@ -118,9 +118,9 @@ pub(super) fn names_of_calls(sent: &[Entry]) -> HashSet<&str> {
     calls.flatten().map(|call| &*call.name).collect()
 }
 
-/// Returns a stored conversation as a client knows it that received each answer as one message: without
-/// the calls that ran in the stack and their results, and without calls of tools that are not in
-/// `names`.
+/// Returns a stored conversation in the form that a client knows if it received each answer as one
+/// message: without the calls that ran in the stack and their results, and without calls of tools that
+/// are not in `names`.
 pub(super) fn as_client_knows(messages: &Messages, names: &HashSet<&str>) -> Vec<Entry> {
     let answers = Answers::of(messages);
     let mut known = Vec::new();
@@ -143,7 +143,8 @@ pub(super) fn as_client_knows(messages: &Messages, names: &HashSet<&str>) -> Vec
                             text.push_str("\n\n");
                         }
                         text.push_str(&own_text);
-                        // The client received the calls of all messages of the last answer.
+                        // The client received the calls of the run's final answer, from all its
+                        // messages.
                         if !before.is_some_and(|before| AnswerKey::is_shared(before, message)) {
                             calls.clear();
                         }

@@ -46,7 +46,7 @@ pub enum RepeatedTranscript {
     /// again.
     Append,
     /// Only the messages after the stored conversation are new, see [`recognise`]. A request that
-    /// repeats all messages except the last answer receives the stored answer.
+    /// repeats all messages except the final answer receives the stored answer.
     ///
     /// A request with a different history fails with [`PersistenceError::TranscriptDiverged`], and a
     /// request without a new message with [`PersistenceError::NothingNew`]. The model is not called
@@ -62,10 +62,10 @@ pub enum RepeatedTranscript {
 /// The new part of a transcript.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Recognised {
-    /// These messages are not stored yet, and the model must answer them. If there are none, the model
-    /// must answer the stored question without an answer.
+    /// These messages are not stored yet, and the model must answer them. If there are no messages, the
+    /// stored conversation ends with a question that the model must answer.
     New(Messages),
-    /// The client needs the stored answer, because it has not received it.
+    /// The request is already answered. The client must receive the stored answer.
     LastAnswer,
 }
 
@@ -84,7 +84,7 @@ pub enum TranscriptError {
     },
 }
 
-/// The part of its request that a run uses.
+/// The part of a request that its run uses.
 pub(crate) enum NewInput {
     /// The whole request.
     All,
@@ -175,7 +175,7 @@ fn without_ids_of(
     own.iter().cloned().enumerate().filter(|(_, message)| !is_known(message)).collect()
 }
 
-/// Returns the answer of the last run of a conversation.
+/// Returns the answer of the newest run of a conversation.
 fn last_answer(stored: &Messages) -> Vec<Arc<Message>> {
     let run = stored.last().and_then(|last| Some(last.id?.run));
     let is_of_run = |message: &&Arc<Message>| message.id.map(|id| id.run) == run;

@@ -7,7 +7,8 @@ use tower_chat_core::{ChatRequest, Message, Role, RunHandle};
 use super::{Fault, InvalidMessages, InvalidRequest};
 
 /// Checks a request to a tool loop without a persistence layer above it. The request must have
-/// messages, and the messages after the model's last answer must have content.
+/// messages, unless it [may be empty](may_be_empty). The messages after the model's final answer must
+/// have content.
 ///
 /// # Errors
 ///

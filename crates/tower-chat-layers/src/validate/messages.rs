@@ -69,9 +69,10 @@ pub fn validate_request(request: &ChatRequest) -> Result<(), InvalidMessages> {
 #[derive(Debug)]
 struct Check<'a> {
     faults: Vec<Fault>,
-    /// The calls of the last assistant message with their own ids, which providers match with results.
+    /// The calls of the previous assistant message with their own ids, which providers match with
+    /// results.
     calls: Matcher<&'a str>,
-    /// The message of each call, and the call.
+    /// For each of these calls, the position of its message and the call itself.
     asked: Vec<(usize, &'a ToolCall)>,
     /// The number of calls without an id that a result without an id may answer.
     without_id: usize,

@@ -3,7 +3,7 @@
 //!
 //! [`validate_messages`] checks the rules that all providers share, in the crate's own types; the rules
 //! of one provider's wire, with their sources, are in `tower-chat-wire`. The layer
-//! [`ValidateTranscript`] applies the former to every request.
+//! [`ValidateTranscript`] applies the shared rules to every request.
 //!
 //! # Position in a stack
 //!

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// Removes the sources from results of tools that the answer of their turn did not cite.
+/// Removes sources from the results of tools if the answer of their turn did not cite them.
 ///
 /// A tool that finds sources returns a JSON array of objects, each with its own number:
 /// `[{"source_number": 0, "content": "..."}, ...]`. The model cites them as `[source0]`, in upper or

@@ -5,10 +5,11 @@ use super::atom::{Atom, Atoms, Content};
 /// How the beginning of a request repeats stored atoms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Alignment {
-    /// The maximum number of atoms of the request that repeat the last stored ones. Never 0.
+    /// The maximum number of atoms at the beginning of the request that repeat the final stored atoms.
+    /// Never 0.
     pub(super) at_end: Option<usize>,
-    /// The maximum number of stored atoms before an answer, if the whole request repeats messages up to
-    /// that answer.
+    /// If the whole request repeats stored atoms that are followed by an answer, the number of stored
+    /// atoms before that answer. If there are several such answers, the highest number.
     pub(super) covered_before: Option<usize>,
     pub(super) furthest: Furthest,
 }
@@ -16,7 +17,7 @@ pub(super) struct Alignment {
 /// The furthest point at which a request and the stored atoms differ.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Furthest {
-    /// The number of atoms of the request that equal the stored ones.
+    /// The number of atoms of the request that repeat stored atoms up to this point.
     pub(super) sent: usize,
     /// The position of the stored atom that differs from the next atom of the request.
     pub(super) stored: usize,
@@ -26,8 +27,9 @@ pub(super) struct Furthest {
 /// optional ones. With `by_id`, a message with the id of a stored message only repeats that message.
 /// With `begins_at_cut`, older messages were pruned, and the request may begin with pruned messages.
 ///
-/// The function tracks, for each stored atom, all numbers of atoms that the request may have repeated
-/// until that atom, as a matcher does for a pattern with optional parts.
+/// For each stored atom in turn, the function tracks how many atoms of the request may repeat the
+/// stored atoms up to this one. Because of optional atoms there may be several such numbers, as in a
+/// matcher for a pattern with optional parts.
 pub(super) fn align(
     stored: &Atoms<'_>,
     request: &Atoms<'_>,
@@ -78,7 +80,8 @@ pub(super) fn align(
     alignment
 }
 
-/// Adds the numbers that skip results whose calls a hook has removed.
+/// For each number of repeated atoms, adds the numbers that skip the next results of the request, if a
+/// hook has removed the calls of these results from the stored answer.
 fn skip_unknown_results(repeated: &mut Vec<usize>, answer: &Atom<'_>, request: &Atoms<'_>) {
     let mut position = 0;
     while let Some(count) = repeated.get(position).copied() {

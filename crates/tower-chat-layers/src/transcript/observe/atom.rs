@@ -12,9 +12,9 @@ use crate::run::{has_asked_hooks, is_marked_interrupted};
 /// A list of messages as atoms, in their order.
 pub(super) struct Atoms<'m> {
     pub(super) all: Vec<Atom<'m>>,
-    /// The calls of the last answer without a result.
+    /// The calls of the final answer that have no result.
     open_calls: Vec<Call<'m>>,
-    /// Whether the last answer is marked as the end of its run, or waits for approval.
+    /// Whether the final answer is marked as the end of its run, or waits for approval.
     pub(super) is_ended: bool,
 }
 
@@ -85,7 +85,8 @@ impl<'m> Atoms<'m> {
     }
 
     /// Returns the atoms of stored messages, and marks those that a loop may omit: system messages,
-    /// messages without content, and stored parts of requests and answers that were interrupted.
+    /// approvals, assistant messages without content, partial responses, user messages that are
+    /// followed by another user message, and answers whose calls have no results.
     pub(super) fn of_stored(messages: &[&'m Arc<Message>]) -> Self {
         let mut atoms = Self::of(messages);
         let mut is_before_user = false;
@@ -247,7 +248,8 @@ impl Atom<'_> {
         }
     }
 
-    /// Returns whether the atom does not depend on answers that the caller has received.
+    /// Returns whether the atom is neither an answer nor a result. A caller can send such an atom
+    /// without having received an answer.
     pub(super) fn is_of_caller(&self) -> bool {
         !self.is_result() && !matches!(self.content, Content::Answer(_))
     }
@@ -327,7 +329,7 @@ impl Call<'_> {
     }
 }
 
-/// Returns whether a loop that sends `sent` may have received this answer: all of it, or its last
+/// Returns whether a loop that sends `sent` may have received this answer: all of it, or its final
 /// messages if the loop was restarted after the others.
 fn is_same_answer(stored: &[Utterance<'_>], sent: &[Utterance<'_>]) -> bool {
     let whole: Vec<&Utterance<'_>> = stored.iter().filter(|uttered| !uttered.is_partial).collect();
@@ -364,8 +366,9 @@ pub(super) fn have_same_text(one: &Message, other: &Message) -> bool {
     is_same_text(texts(one), texts(other))
 }
 
-/// Returns whether two texts are equal, without the white space around each of their parts. Types with
-/// a single text join the parts differently.
+/// Returns whether two texts are equal, without the white space around each of their parts. White space
+/// is ignored there, because loops that store a message as a single text join the parts in different
+/// ways.
 fn is_same_text<'t>(
     one: impl Iterator<Item = &'t str>,
     other: impl Iterator<Item = &'t str>,

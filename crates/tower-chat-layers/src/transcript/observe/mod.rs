@@ -23,7 +23,7 @@ use self::{
 
 /// The stored messages when a request arrives.
 pub(crate) struct StoredTranscript<'m> {
-    /// The messages before `added`.
+    /// The stored messages that precede `added`.
     pub(crate) before: Messages,
     pub(crate) added: &'m [Arc<Message>],
     /// Whether older messages were pruned.
@@ -100,7 +100,7 @@ impl StoredTranscript<'_> {
         self.before.len() + self.added.len()
     }
 
-    /// Returns the last stored messages, as many as a request with the messages `sent` can repeat.
+    /// Returns the newest stored messages, as many as a request with the messages `sent` can repeat.
     fn tail(&self, sent: &[Arc<Message>]) -> Vec<&Arc<Message>> {
         let answers = sent.iter().filter(|message| is_answer(message)).count();
         let mut tail: Vec<&Arc<Message>> = Vec::new();
@@ -121,7 +121,7 @@ impl StoredTranscript<'_> {
         tail
     }
 
-    /// Returns whether these are the last stored system messages.
+    /// Returns whether the newest stored system messages have the same texts as these.
     fn is_in_force(&self, system: &[Arc<Message>]) -> bool {
         let stored = self.iter().rev().skip_while(|message| !is_system(message));
         let stored = stored.take_while(|message| is_system(message));
@@ -146,6 +146,7 @@ struct Comparison<'c> {
     leading: usize,
     known: Atoms<'c>,
     request: Atoms<'c>,
+    /// Older messages were pruned, and `known` begins with the first message after them.
     begins_at_cut: bool,
 }
 
