@@ -233,9 +233,14 @@ impl DetachedRuns {
     pub async fn stop(&self, run: &RunKey) -> Result<RunState, DeliveryError> {
         if let Some(hub) = self.shared().hub(run) {
             let (phase, attempt) = hub.phase();
-            if let Phase::Beginning | Phase::Calling | Phase::Responding = phase {
-                hub.handle.stop();
-                return Ok(RunState::Open { attempt, stop_requested: true });
+            match phase {
+                Phase::Calling | Phase::Responding => {
+                    hub.handle.stop();
+                    return Ok(RunState::Open { attempt, stop_requested: true });
+                }
+                // Another process may already execute the run, which receives the request from the log.
+                Phase::Beginning => hub.handle.stop(),
+                Phase::Ended { .. } | Phase::Elsewhere { .. } => {}
             }
         }
         Ok(self.log.request_stop(run).await?)

@@ -58,6 +58,25 @@ async fn another_process_stops_a_run() {
     assert_eq!(other.stop(&run).await.unwrap(), closed);
 }
 
+/// The process that receives the stop has just received the same request, and does not know yet
+/// that another process executes the run.
+#[tokio::test(start_paused = true)]
+async fn a_stop_reaches_a_run_that_began_in_another_process() {
+    let log = MemoryUpdateLog::new();
+    let store = MemoryStore::new();
+    let mode = PersistenceMode::PerServiceCall;
+    let server = Server::new([hanging()], DetachedRuns::new(log.clone()), store.clone(), mode);
+    let (request, run) = request();
+    drop(server.call(request.clone()).await.unwrap());
+    let other = Server::new([], DetachedRuns::new(log), store, mode);
+    let mut call = std::pin::pin!(other.call(request));
+    assert!(futures_util::poll!(&mut call).is_pending());
+    other.runs.stop(&run).await.unwrap();
+    let answer = call.await.unwrap().collect().await.unwrap();
+    assert_eq!(answer.finish.ended_by, Some(EndedBy::Stop));
+    server.runs.drained().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_disconnects_stops_nothing() {
     let server = Server::simple([hanging()]);
