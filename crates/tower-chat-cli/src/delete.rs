@@ -97,8 +97,8 @@ pub(crate) async fn delete(arguments: DeleteArguments) -> Result<ExitCode, CliEr
     }
 }
 
-/// Refuses to delete encrypted conversations without keys, unless the option allows it: missing keys may
-/// mean that the user has named another store than intended.
+/// Returns an error if the store was opened without keys and one of the conversations ends with an
+/// encrypted message. Missing keys may mean that the user has named another store than intended.
 async fn refuse_sealed(
     store: &OpenedStore,
     one: Option<&ConversationKey>,
@@ -124,7 +124,8 @@ async fn refuse_sealed(
     Ok(())
 }
 
-/// Counts a conversation that an earlier attempt had begun to delete, if it no longer exists.
+/// Records a deletion in the receipt, if an earlier attempt has begun to delete a conversation and the
+/// conversation no longer exists.
 async fn settle(store: &OpenedStore, report: &mut Report) -> Result<(), CliError> {
     let Some(log) = report.log() else { return Ok(()) };
     let Some(begun) = log.begun().cloned() else { return Ok(()) };

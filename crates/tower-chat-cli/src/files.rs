@@ -14,7 +14,7 @@ const BESIDE_A_DATABASE: [&str; 3] = ["-wal", "-shm", "-journal"];
 /// The largest number of symbolic links that are followed.
 const MOST_LINKS: usize = 40;
 
-/// A file that a command writes, and the option that names it.
+/// A file that a command reads or writes, and the option that names it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NamedFile<'a> {
     pub(crate) option: &'static str,
@@ -89,7 +89,7 @@ impl FileIdentity {
         self.path == other.path || (self.file.is_some() && self.file == other.file)
     }
 
-    /// Returns the database beside which SQLite would create a file with this name.
+    /// Returns the existing database beside which SQLite would create a file with this name, if any.
     fn database(&self) -> Option<PathBuf> {
         let name = self.path.file_name()?.to_str()?;
         let database = BESIDE_A_DATABASE.iter().find_map(|ending| name.strip_suffix(ending))?;
@@ -148,8 +148,8 @@ impl FileMode {
     /// Only the owner may read and write it.
     const PRIVATE: Self = Self(0o600);
 
-    /// Returns the permissions of the store whose contents the file gets. For a store on a server, only
-    /// the owner of the file has access.
+    /// Returns the permissions for a file with the contents of a store: those of the store's own file. For
+    /// a store without a file, only the owner may read and write.
     pub(crate) fn of(store: &StoreLocation) -> Self {
         #[cfg(unix)]
         if let StoreLocation::Sqlite(path) = store

@@ -1,7 +1,8 @@
 //! The `tower-chat` command.
 //!
-//! Exit codes: 0, success; 1, a check of a store found problems; 2, wrong arguments, unreadable files, or a
-//! store that cannot be used; 130, interrupted.
+//! Exit codes: 0, success; 1, the command ended and found problems, or left something undone, such as a
+//! refused conversation or a skipped run; 2, wrong arguments, unreadable files, or a store that cannot be
+//! used; 130, interrupted. The help of each command lists its own.
 
 mod age;
 mod arguments;

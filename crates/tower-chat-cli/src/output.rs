@@ -49,7 +49,7 @@ impl Lines {
         }
     }
 
-    /// Writes a line that contains no stored content.
+    /// Writes a line without escapes. Its caller has escaped stored content in it, or writes JSON.
     pub(crate) fn write_exactly(&mut self, line: &str) {
         if self.failed.is_none() {
             let mut stdout = io::stdout().lock();
@@ -85,7 +85,8 @@ pub(crate) fn count_of(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }
 
-/// Formats rows as lines with aligned columns: texts to the left, numbers to the right.
+/// Formats rows as lines with aligned columns: texts to the left, numbers to the right. The first row is
+/// the heading.
 pub(crate) fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Vec<String> {
     table_of(rows)
 }
@@ -100,13 +101,14 @@ pub(crate) fn table_of(rows: &[impl AsRef<[String]>]) -> Vec<String> {
     rows.iter().map(|row| aligned(row, &columns)).collect()
 }
 
-/// Like [`table`], but cuts the cells of one column so that the lines fit in the terminal, if possible.
+/// Like [`table`], but cuts the cells of the column with the index `flexible` to make the lines fit into
+/// `width` columns of the terminal, if possible.
 pub(crate) fn table_within<const COLUMNS: usize>(
     rows: &[[String; COLUMNS]],
     flexible: usize,
     width: Option<usize>,
 ) -> Vec<String> {
-    /// The smallest width to which a cell is cut.
+    /// The smallest width to which a cell is cut, in columns of the terminal.
     const LEAST: usize = 8;
     let widest = |lines: &[String]| lines.iter().map(|line| line.width()).max().unwrap_or(0);
     let whole = table_of(rows);
@@ -151,7 +153,8 @@ pub(crate) fn terminal_width() -> Option<usize> {
     })
 }
 
-/// Returns the width of each column, and whether it contains numbers.
+/// Returns the width of each column, and whether its cells after the heading are all numbers, `-` or
+/// empty.
 fn columns_of(rows: &[Vec<String>]) -> Vec<(usize, bool)> {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let column = |column: usize| {

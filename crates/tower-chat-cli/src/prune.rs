@@ -92,8 +92,8 @@ struct Summary {
     conversations: usize,
     runs: u64,
     messages: u64,
-    /// The number of conversations that were not changed, or from which fewer messages were deleted than
-    /// requested.
+    /// The number of conversations that were skipped, because they are damaged or have a run in progress,
+    /// and of those from which fewer messages were deleted than requested.
     left_alone: usize,
 }
 

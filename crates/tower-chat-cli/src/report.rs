@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::{error::CliError, output::Lines};
 
-/// Standard output in one of the two forms.
+/// Writes to standard output in one of the two forms.
 #[derive(Debug)]
 pub(crate) struct Report {
     as_json: bool,
@@ -16,7 +16,7 @@ impl Report {
         Self { as_json, lines: Lines::default() }
     }
 
-    /// Writes the line, or the object with the same content.
+    /// Writes the object if the output is JSON, otherwise the line, which has the same content.
     pub(crate) fn write(&mut self, line: &str, object: &impl Serialize) {
         if self.as_json {
             #[allow(clippy::expect_used, reason = "texts and numbers have a JSON form")]
@@ -27,7 +27,7 @@ impl Report {
         }
     }
 
-    /// Writes an object for which there is no line.
+    /// Writes the object if the output is JSON, otherwise nothing.
     pub(crate) fn write_object(&mut self, object: &impl Serialize) {
         if self.as_json {
             self.write("", object);

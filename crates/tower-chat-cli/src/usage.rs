@@ -113,7 +113,7 @@ fn rows(by: Grouping, totals: &[UsageTotals]) -> Vec<Vec<String>> {
     if let Some(first) = sum.first_mut() {
         "total".clone_into(first);
     }
-    // A run counts in each group in which it has usage.
+    // The sum has no number of runs, because a run counts in each group in which it has usage.
     sum.push(String::new());
     sum.extend(figures::cells(&all));
     rows.push(sum);

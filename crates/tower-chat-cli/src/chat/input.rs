@@ -116,7 +116,7 @@ impl Input {
                 }
             }
         }
-        // The thread has sent them before it answered.
+        // The thread sends lines before it completes the request, so more lines may be in the channel.
         self.drop_read() || had_lines
     }
 

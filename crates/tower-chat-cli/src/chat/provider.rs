@@ -119,7 +119,7 @@ impl ProviderName {
     }
 }
 
-/// The settings of a client, which all providers share.
+/// The settings of a client. `variables` are the environment variables of the provider's key.
 struct ClientSettings<'a> {
     variables: &'static [&'static str],
     model: &'a str,
@@ -178,7 +178,7 @@ impl ClientSettings<'_> {
     }
 }
 
-/// Few attempts with short waits, because a user waits and can repeat the question.
+/// Returns a policy with few attempts and short waits, because a user waits and can repeat the question.
 fn retries() -> RetryPolicy {
     let longest = std::time::Duration::from_secs(15);
     RetryPolicy::new().with_max_attempts(3).with_max_retry_after(longest).with_deadline(longest)

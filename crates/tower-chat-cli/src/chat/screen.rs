@@ -145,7 +145,7 @@ impl Screen {
         self.write_note(&if is_coloured { format!("{DIM}{text}{PLAIN}") } else { text });
     }
 
-    /// Standard error has no buffer. An error of writing to it is ignored, as for all messages.
+    /// Writes to standard error, which has no buffer, and ignores an error.
     fn write_note(&mut self, text: &str) {
         let _ = io::stderr().lock().write_all(text.as_bytes());
     }

@@ -198,7 +198,8 @@ struct ServerOutput {
 }
 
 impl ServerOutput {
-    /// Returns the beginning of the output. Waits for the last output of a server that has exited.
+    /// Returns the beginning of the output. Waits for its end, at most 1 s: a server that failed exits,
+    /// and its final output may not have been read.
     async fn text(self) -> String {
         if let Some(reader) = self.reader {
             let _ = tokio::time::timeout(Duration::from_secs(1), reader).await;

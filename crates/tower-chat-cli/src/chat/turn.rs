@@ -30,7 +30,7 @@ pub(super) enum TurnEnd {
 pub(super) struct Printer {
     pub(super) screen: Screen,
     pub(super) events: mpsc::UnboundedReceiver<ToolEvent>,
-    /// The calls whose end was printed, and whose results have not arrived in the stream.
+    /// The ids of the calls that have begun and were printed, until their results arrive in the stream.
     reported: Vec<String>,
     /// Whether text of the current message was printed.
     has_streamed: bool,

@@ -7,7 +7,7 @@ use tower_chat_sqlite::SqliteStore;
 use super::findings::{Findings, Level};
 use crate::error::CliError;
 
-/// A log with more bytes means that checkpoints do not work as they should.
+/// The size of a write-ahead log, in bytes, from which on it is a finding: checkpoints do not empty it.
 const LONG_LOG: u64 = 256 << 20;
 
 /// Checks the file. Returns whether it can be read.
@@ -89,7 +89,8 @@ fn check_folder(path: &Path, bytes: u64, findings: &mut Findings) {
 #[cfg(not(unix))]
 fn check_folder(_: &Path, _: u64, _: &mut Findings) {}
 
-/// SQLite's locks do not work between the machines of a network file system.
+/// Adds a problem if the folder is on a network file system, because SQLite's locks do not work between
+/// machines.
 #[cfg(target_os = "linux")]
 fn check_file_system(folder: &Path, findings: &mut Findings) {
     // The numbers are from `linux/magic.h`.

@@ -89,8 +89,8 @@ async fn write<W: AsyncWrite + Unpin + Send>(
     until_interrupted(export_conversations(&**store.history(), selection, file, &mut tell)).await
 }
 
-/// Opens a new file, or the file of an interrupted export. Returns its conversations, and the file at
-/// their end.
+/// Creates a new file, or opens that of an interrupted export, and truncates it after its last whole
+/// conversation. Returns the file, positioned at its end, and its contents; `None` if it is empty.
 async fn open(
     path: &Path,
     resume: bool,

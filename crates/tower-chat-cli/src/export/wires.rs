@@ -57,7 +57,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Returns the messages as a model would be sent them, or all stored messages.
+/// Returns the messages that a model would be sent; for [`Wire::OpenAiChatRecord`] all stored messages.
 fn fields(stored: &Messages, wire: Wire) -> Fields {
     let mut replay = Replay::new(DanglingCalls::Drop);
     replay.push_from(stored, 0);

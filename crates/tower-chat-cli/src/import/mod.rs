@@ -198,7 +198,7 @@ async fn open(
     Ok((opened.history().clone(), Some(opened)))
 }
 
-/// Returns whether the error concerns only this conversation, so that the store may accept others.
+/// Returns whether the error concerns only this conversation. The store may accept others.
 fn is_of_conversation(error: &StoreError) -> bool {
     match error {
         StoreError::Backend { retryable, .. } => !retryable,
@@ -259,12 +259,15 @@ impl<'a> From<&'a Loss> for LossLine<'a> {
     }
 }
 
-/// The output, and whether conversations were not imported completely.
+/// The output, and the numbers of conversations by their outcome.
 struct Report {
     lines: Lines,
     is_json: bool,
+    /// Whether it is a dry run.
     is_dry: bool,
+    /// The numbers of written, extended, unchanged, different and refused conversations.
     counts: [usize; 5],
+    /// Whether all content of all conversations can be stored.
     is_whole: bool,
 }
 

@@ -66,8 +66,8 @@ pub(crate) async fn runs(arguments: RunsArguments) -> Result<ExitCode, CliError>
     Ok(ExitCode::from(u8::from(is_damaged)))
 }
 
-/// Returns the conversations with an open run: all, or those of a scope or with an id, in the byte order
-/// of scopes and ids.
+/// Returns the conversations with an open run, ordered by scope and then by id. `scope` and `conversation`
+/// restrict them.
 pub(crate) async fn open_runs(
     store: &OpenedStore,
     scope: Option<String>,

@@ -20,7 +20,8 @@ use tower_chat_repair::extract;
 
 use crate::error::CliError;
 
-/// The messages to print.
+/// The messages to print: the last `limit` ones, or the last ones before the message with the number
+/// `before`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Page {
     pub(super) before: Option<u64>,
@@ -33,7 +34,7 @@ pub(super) struct StoredConversation {
     pub(super) head: Head,
     /// The messages of the page, the oldest first; staged messages are at the end.
     pub(super) messages: Vec<StoredMessage>,
-    /// There are earlier messages, before the one with this number.
+    /// If there are earlier messages, the number of the first message of the page.
     pub(super) earlier: Option<u64>,
     /// The directory's entries of the messages' runs.
     pub(super) runs: HashMap<RunId, RunSummary>,
@@ -50,8 +51,8 @@ pub(super) struct StoredMessage {
     pub(super) explained: Option<Explained>,
     /// The calls of the message, in their order.
     pub(super) calls: Vec<StoredCall>,
-    /// The results in the message whose calls are on the same page, by their positions among its
-    /// results.
+    /// The indices of results in the message, from 0, that are printed with their call, because the call is
+    /// on the same page.
     pub(super) paired_results: HashSet<u32>,
 }
 
@@ -81,8 +82,8 @@ impl StoredResult {
 }
 
 impl StoredConversation {
-    /// Reads a page of a conversation. Errors about unreadable data are reported, and the other data are
-    /// returned.
+    /// Reads a page of a conversation. Returns it together with the errors about calls, results and the
+    /// form sent to the model that cannot be read. These data are then missing in the page.
     pub(super) async fn read(
         store: &dyn HistoryStore,
         key: &ConversationKey,
@@ -125,11 +126,11 @@ impl StoredConversation {
     }
 }
 
-/// The data about calls.
+/// The calls in the messages of a page, and what the record of tool calls contains about them.
 struct Known {
-    /// The calls in the messages.
+    /// The calls in the messages, with the positions of their results.
     told: Vec<ToolRecord>,
-    /// The calls in the record, including results that only the record has.
+    /// The rows of the record, including results that are in no message.
     recorded: HashMap<SequencePosition, StoredCall>,
 }
 
@@ -214,8 +215,8 @@ impl Known {
     }
 }
 
-/// Returns the calls in the messages of a page. Results are searched in all messages, or only in those
-/// of the page if the others cannot be read.
+/// Returns the calls in the messages of a page. Searches their results in all messages, or only in those
+/// of the page if the conversation cannot be loaded.
 async fn told_by(
     store: &dyn HistoryStore,
     key: &ConversationKey,
@@ -238,7 +239,7 @@ async fn told_by(
     told.into_iter().filter(|call| numbers.contains(&call.call.sequence)).collect()
 }
 
-/// Returns a result of a message and its position among the parts.
+/// Returns the result with this index among the results of a message, and its index among the parts.
 fn result_at(message: &Message, index: u32) -> Option<(usize, &ToolResult)> {
     let parts = message.parts.iter().enumerate();
     let mut results = parts.filter_map(|(part, it)| Some((part, it.as_tool_result()?)));

@@ -2,7 +2,7 @@
 
 use crate::output::{count_of, counted};
 
-/// The largest numbers of lines and of characters of a text that are printed.
+/// The maximum numbers of lines and of characters of a text that are printed without `--full`.
 const LINES: usize = 12;
 const CHARACTERS: usize = 800;
 

@@ -8,7 +8,7 @@ use crate::error::CliError;
 /// The number of conversations in one page of a listing.
 const PAGE: usize = 1000;
 
-/// Returns the scopes that have conversations, in byte order, or the scope that was given.
+/// Returns the scope `asked`; if it is `None`, all scopes that have conversations, in byte order.
 pub(crate) async fn scopes(
     store: &OpenedStore,
     asked: Option<String>,
@@ -27,8 +27,8 @@ pub(crate) async fn scopes(
     }
 }
 
-/// Returns all conversations, or those of a scope or with an id, in the byte order of their ids, and
-/// conversations with the same id in the byte order of their scopes.
+/// Returns the conversations with visible messages, ordered by id and then by scope. `scope` and `id`
+/// restrict them.
 pub(crate) async fn keys(
     store: &OpenedStore,
     scope: Option<String>,

@@ -28,8 +28,8 @@ pub(crate) fn keys() -> Result<Option<MasterKeys>, CliError> {
     keys_of(VARIABLE)
 }
 
-/// Returns the master keys of the target store of `copy`: its own keys, or else the same as for other
-/// stores.
+/// Returns the master keys of the target store of `copy`: those of its own variable, or else those of the
+/// variable of all stores.
 pub(crate) fn target_keys() -> Result<Option<MasterKeys>, CliError> {
     keys_of(if env::var_os(TARGET_VARIABLE).is_some() { TARGET_VARIABLE } else { VARIABLE })
 }

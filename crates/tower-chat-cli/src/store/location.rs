@@ -142,7 +142,8 @@ impl TypedValueParser for StoreLocationParser {
 }
 
 impl StoreLocation {
-    /// Returns the store's name for a receipt: without password and parameters, which may contain one.
+    /// Returns the store's name for a receipt: its address without the password, and without parameters
+    /// other than the schema or prefix, because they may contain a password.
     pub(crate) fn name(&self) -> String {
         let (address, parameter) = match self {
             Self::Memory => return "memory:".to_owned(),

@@ -69,7 +69,8 @@ impl OpenedStore {
 }
 
 impl StoreLocation {
-    /// Opens the store for writing. Creates the file or the tables if they are missing.
+    /// Opens the store for writing. Creates the file or the tables if they are missing, and migrates older
+    /// ones.
     pub(crate) async fn open(&self) -> Result<OpenedStore, CliError> {
         self.open_with(encryption::keys()?).await
     }
@@ -107,14 +108,15 @@ impl StoreLocation {
         }
     }
 
-    /// Opens the store for changes. Does not create a file.
+    /// Opens an existing store for changes, and migrates an older one. Does not create a file, but creates
+    /// missing tables on a PostgreSQL server.
     pub(crate) async fn open_to_change(
         &self,
         action: &'static str,
     ) -> Result<OpenedStore, CliError> {
         match self {
             Self::Memory => Err(CliError::Memory { action }),
-            // SQLite would make a database from an empty file.
+            // SQLite would turn an empty file into a database.
             Self::Sqlite(path) if is_empty_file(path) => {
                 Err(CliError::NoStore { path: path.clone() })
             }

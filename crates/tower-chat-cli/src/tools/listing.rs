@@ -18,7 +18,9 @@ pub(super) struct ListedCall {
     conversation: String,
     /// The number of the message with the call, from 1.
     message: u64,
+    /// The index of the call's round in its turn, from 0.
     round: u32,
+    /// The index of the call among those of the message, from 0.
     index: u32,
     call_id: String,
     name: String,
@@ -53,8 +55,8 @@ impl Listing {
         });
     }
 
-    /// Returns a table with a line for each call, and an empty line after it; empty if there are no
-    /// calls.
+    /// Returns a table with a line for each call, followed by an empty line. Returns no lines if there are
+    /// no calls.
     pub(super) fn to_lines(&self) -> Vec<String> {
         if self.calls.is_empty() {
             return Vec::new();

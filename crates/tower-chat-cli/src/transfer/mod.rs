@@ -1,5 +1,5 @@
-//! Functions of the commands that move or delete whole conversations: progress, output, the receipt, and
-//! interruptions.
+//! The output of the commands that export, import, copy or delete whole conversations: progress, lines,
+//! the receipt, and interruptions.
 
 mod options;
 
@@ -43,8 +43,8 @@ enum Line<'a> {
 }
 
 impl Report {
-    /// Creates the report of a transfer. Its receipt may continue that of an earlier attempt. A new
-    /// receipt gets the permissions in `mode`.
+    /// Creates the report of a transfer. Opens the receipt, if the options name one; it may continue that
+    /// of an earlier attempt. A new receipt gets the permissions in `mode`.
     pub(crate) fn new(
         options: &ReportOptions,
         transfer: Transfer,
@@ -130,7 +130,8 @@ impl Report {
         });
     }
 
-    /// Reports that the transfer was interrupted, and how to continue it.
+    /// Reports that the transfer was interrupted, and how to continue it, in `goes_on`. Returns the exit
+    /// code 130.
     pub(crate) fn interrupted(self, goes_on: &str) -> ExitCode {
         self.bar.finish_and_clear();
         let done = self.done;
@@ -142,7 +143,7 @@ impl Report {
         ExitCode::from(130)
     }
 
-    /// Completes the receipt, and prints the sums.
+    /// Completes the receipt, and prints the sums. Returns the exit code 1 if a conversation was refused.
     pub(crate) fn finish(mut self, receipt: Receipt) -> Result<ExitCode, CliError> {
         self.bar.finish_and_clear();
         let receipt = match self.log.take() {

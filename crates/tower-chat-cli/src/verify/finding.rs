@@ -6,14 +6,17 @@ use tower_chat_repair::Finding;
 
 use crate::report::Report;
 
-/// The meaning of a finding.
+/// What a command has done about the problem of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
+    /// `verify` has found the problem.
     Problem,
+    /// `repair` has repaired it.
     Repaired,
-    /// With `--dry-run`.
+    /// `repair --dry-run` would repair it.
     ToRepair,
+    /// `repair` cannot repair it.
     Left,
 }
 

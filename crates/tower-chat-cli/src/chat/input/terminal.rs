@@ -130,8 +130,9 @@ impl Reader {
         }
     }
 
-    /// Waits until the terminal has input, or the chat sends a request. With a time: waits only for the
-    /// terminal, and not longer than this time.
+    /// Waits until the terminal has input, or the chat sends a request. With a time, waits only for the
+    /// terminal, and not longer than this time. Returns whether the terminal has input, and whether there
+    /// is a request.
     fn wait(&self, time: Option<Duration>) -> io::Result<(bool, bool)> {
         let stdin = io::stdin();
         let time = time.and_then(|time| Timespec::try_from(time).ok());

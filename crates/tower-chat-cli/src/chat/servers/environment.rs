@@ -35,8 +35,8 @@ const PASSED: &[&str] = &[
 /// The prefix of the locale's variables.
 const LOCALE: &str = "LC_";
 
-/// Returns the variables for servers: the list above, the locale, and the variables that the user has
-/// named.
+/// Returns the variables for servers, with their values: those in [`PASSED`], those of the locale, and those
+/// that the user has named.
 ///
 /// # Errors
 ///
