@@ -25,7 +25,7 @@ fn discreet(ran: &Ran, gate: &Gate) -> Tools {
     let (note, whispers, gate) = (ran.clone(), ran.clone(), gate.clone());
     let pin = tool_fn(definition("pin"), move |_| {
         note.note("pin");
-        async { Ok::<_, BoxError>(ToolOutput::from("1234")) }
+        async { Ok::<_, BoxError>(ToolOutput::from("swordfish")) }
     });
     let whisper = tool_fn(definition("whisper"), move |_| {
         whispers.note("whisper");
@@ -74,7 +74,7 @@ async fn nothing_that_a_hook_hides_is_ever_staged_and_the_run_goes_on_with_what_
         gate.open();
         send(&setup.stack(&model, discreet(&ran, &gate)), request).await.unwrap();
         let all = given(&store);
-        assert!(!all.contains("1234") && !all.contains("psst"), "{all}");
+        assert!(!all.contains("swordfish") && !all.contains("psst"), "{all}");
         assert_eq!(ran.names(), ["pin", "whisper"], "neither runs again");
         let history = stored(&store).await;
         assert!(history[2].starts_with("tool c1=**** c3!"), "{history:?}");
