@@ -450,7 +450,7 @@ fn end_of_unanswered(policy: &JournalPolicy, error: &BoxError, attempt: u32) -> 
 fn queued_in(run: &Run, answer: &Answer, before: usize) -> Vec<Message> {
     let of_run = answer.messages.iter().skip(before);
     let is_queued = |message: &&Arc<Message>| {
-        let is_of_tool = || message.id.is_some_and(|id| run.log().is_queued_by_tool(id));
+        let is_of_tool = || message.id.is_some_and(|id| run.log().queued_by_tools.contains(&id));
         !matches!(message.role, Role::Assistant | Role::Tool) && !is_of_tool()
     };
     let queued = of_run.filter(is_queued);

@@ -16,8 +16,9 @@ use crate::{
     ending::{Ending, with_ending},
     layers_below::{LayerKind, report_readiness_poll},
     run::{
-        AskedAgain, Begun, OpenCall, PersisterAbove, Run, RunOfLoop, ServiceCall, StartedCall,
-        begin_lone_run, observe_answer, observe_round, repeated_answer, start_call,
+        AskedAgain, OpenCall, PersisterAbove, Run, RunOfLoop, ServiceCall, StartedCall,
+        begin_lone_run, observe_answer, observe_round, repeated_answer, run_without_store,
+        start_call, store_run,
     },
     tool::RunAncestry,
     yielding::yield_if_large,
@@ -70,22 +71,23 @@ where
     if request.extensions.get::<PersisterAbove>().is_some() {
         return Err(PersistenceError::LayerTwice { layer: LAYER }.into());
     }
-    let run = match request.extensions.get::<Run>() {
-        Some(run) => run.clone(),
+    let (run, answer) = match request.extensions.get::<Run>() {
+        Some(run) => (run.clone(), None),
         None => {
             RunAncestry::check(&request)?;
             // Boxed, because the future of every other service call would otherwise reserve the memory
             // for it.
-            match Box::pin(lone_run(&layer, &mut request)).await? {
-                Begun::Run(run) => run,
-                Begun::Answered(answer) => return Ok(answer.into()),
-            }
+            Box::pin(lone_run(&layer, &mut request)).await?
         }
     };
-    if !run.store().handle().is_same_store(layer.settings.store.handle()) {
+    let own_store = layer.settings.store.handle();
+    if !run.store().is_some_and(|store| store.handle().is_same_store(own_store)) {
         return Err(PersistenceError::DifferentStores { key: run.key().clone() }.into());
     }
-    run.log().report_persister();
+    run.log().has_persister = true;
+    if let Some(answer) = answer {
+        return Ok(answer.into());
+    }
     if run.is_written_at_end() {
         if request.history_owner == Some(HistoryOwner::Local) {
             request.history_owner = None;
@@ -114,32 +116,30 @@ where
 
 const LAYER: &str = "PerServiceCallPersistence";
 
-/// Returns the run of a service call if no layer above the tool loop has begun one. A tool loop of this
-/// crate shares one run, which its first service call begins. Under a tool loop of another crate, each
-/// service call has its own run.
+/// Returns the run of a service call if no layer above the tool loop has begun one, and its answer if
+/// the run was complete before. A tool loop of this crate has one run, which its first service call
+/// begins. Under a tool loop of another crate, each service call has its own run.
 async fn lone_run(
     layer: &PerServiceCallPersistence,
     request: &mut ChatRequest,
-) -> Result<Begun, PersistenceError> {
+) -> Result<(Run, Option<Answer>), PersistenceError> {
     let Some(conversation) = request.conversation().cloned() else {
         return Err(PersistenceError::NoConversation { layer: LAYER });
     };
-    let of_loop = request.extensions.get::<RunOfLoop>().cloned();
-    if let Some(run) = of_loop.as_ref().and_then(|of_loop| of_loop.run_of(&conversation)) {
-        return Ok(Begun::Run(run));
-    }
-    let begin = begin_alone(layer, conversation, request);
-    match of_loop.filter(|of_loop| of_loop.run().is_none()) {
-        Some(of_loop) => of_loop.begun_or(begin).await,
-        None => begin.await,
-    }
+    let of_loop = request.extensions.get::<RunOfLoop>().map(|RunOfLoop(run)| run.clone());
+    // A layer may send other requests with the extensions of this one.
+    let is_it = |run: &Run| run.store().is_none() || *run.conversation() == conversation;
+    let of_loop = of_loop.filter(is_it);
+    let run = of_loop.unwrap_or_else(|| run_without_store(conversation.clone()));
+    let answer = store_run(&run, begin_alone(layer, conversation, request)).await?;
+    Ok((run, answer))
 }
 
 async fn begin_alone(
     layer: &PerServiceCallPersistence,
     conversation: Conversation,
     request: &mut ChatRequest,
-) -> Result<Begun, PersistenceError> {
+) -> Result<(Run, Option<Answer>), PersistenceError> {
     match request.extensions.get::<PersistenceMode>() {
         Some(PersistenceMode::PerRun) => {
             Err(PersistenceError::RunMissing { key: conversation.key, mode: "per-run" })
@@ -150,7 +150,7 @@ async fn begin_alone(
         Some(PersistenceMode::PerServiceCall) | None => {
             let run = begin_lone_run(&layer.settings, conversation, request).await?;
             let answer = repeated_answer(&run, request)?;
-            Ok(answer.map_or(Begun::Run(run), Begun::Answered))
+            Ok((run, answer))
         }
     }
 }

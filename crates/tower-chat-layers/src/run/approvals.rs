@@ -72,8 +72,10 @@ pub(super) fn pending_call_not_kept(
 /// ended no longer blocks the call.
 pub(crate) fn waiting_of(run: &Run, waiting: &PendingApproval) -> Waiting {
     let Some(call) = waiting.call_position else { return Waiting::Open };
-    match run.log().prior_attempts.waiting(call, run.0.clock.now()) {
-        Waiting::Held(_) if run.store().handle().is_exclusive() => Waiting::Open,
+    match run.log().prior_attempts.waiting(call, run.clock().now()) {
+        Waiting::Held(_) if run.store().is_some_and(|store| store.handle().is_exclusive()) => {
+            Waiting::Open
+        }
         waiting => waiting,
     }
 }

@@ -13,7 +13,9 @@ use tower_chat_core::{
     },
 };
 
-use super::{Run, RunLog, Shared, Submission, claims::HeldUntil, records::Records};
+use super::{
+    Run, RunLog, Shared, Submission, activity::activity_now, claims::HeldUntil, records::Records,
+};
 use crate::{StoreFailure, tool::CallOfRun};
 
 /// Submits the outcomes again that are not stored, before a message contains them. Without its
@@ -84,14 +86,16 @@ pub(super) fn submit_rows(
 
 fn write_of_claims(run: &Run, log: &RunLog, revision: Revision, claims: Vec<Claim>) -> Write {
     let id = log.conversation.next_id(run.id());
-    let write = Write::new(run.key().clone(), id, revision, []).with_activity(run.activity_now());
+    let write = Write::new(run.key().clone(), id, revision, []).with_activity(activity_now(run));
     if claims.is_empty() { write } else { write.with_claims(claims) }
 }
 
 /// Returns how long a claim lasts after its last renewal. Zero for a journaled run, whose lease
 /// covers the whole conversation.
 pub(super) fn claim_lease(run: &Run, log: &RunLog) -> Duration {
-    match log.journal.as_deref().is_some() || run.store().handle().is_exclusive() {
+    match log.journal.as_deref().is_some()
+        || run.store().is_none_or(|it| it.handle().is_exclusive())
+    {
         true => Duration::ZERO,
         false => run.policy().journal.lease,
     }
@@ -120,6 +124,7 @@ pub(super) fn keep_claims_held(run: &Run, log: &mut RunLog) {
 /// conversation since, without an effect on the claims.
 async fn renew_claims(run: &Run, lease: Duration) -> bool {
     const MOST: usize = 8;
+    let Some(store) = run.store() else { return false };
     let mut revision = None;
     for _ in 0..MOST {
         // The lock is held until the submission, because the outcome of a call must follow the
@@ -131,16 +136,16 @@ async fn renew_claims(run: &Run, lease: Duration) -> bool {
                 log.approved_calls.is_renewed = false;
                 return false;
             }
-            let until = HeldUntil(Some(run.0.clock.now() + lease));
+            let until = HeldUntil(Some(run.clock().now() + lease));
             let (rows, claims) = log.held_rows(held, until);
             let revision = revision.unwrap_or(log.conversation.revision);
             let write = write_of_claims(run, &log, revision, claims).with_tools(rows);
-            (**run.store()).append(Slot::unbounded().without_blocking(), vec![write])
+            (**store).append(Slot::unbounded().without_blocking(), vec![write])
         };
         let Err(failed) = ticket.await else { return true };
         match failed.source {
             StoreError::Conflict(_) => {
-                let Ok(head) = (**run.store()).head(run.key()).await else { return true };
+                let Ok(head) = (**store).head(run.key()).await else { return true };
                 revision = Some(head.revision);
                 if head.revision.incarnation != run.log().conversation.revision.incarnation {
                     break;
@@ -201,7 +206,7 @@ pub(super) async fn record_outcomes_again(run: &Run, source: &StoreError) {
 /// Stores rows at the current end of the conversation, after the writes of other runs.
 async fn record_at_end(run: &Run, rows: Vec<ToolRecord>) -> Result<(), StoreError> {
     const MOST: usize = 8;
-    let store = run.store();
+    let Some(store) = run.store() else { return Ok(()) };
     let own = run.log().conversation.revision.incarnation;
     let mut outcome = Ok(());
     for _ in 0..MOST {
@@ -211,7 +216,7 @@ async fn record_at_end(run: &Run, rows: Vec<ToolRecord>) -> Result<(), StoreErro
         }
         let id = run.log().conversation.next_id(run.id());
         let write = Write::new(run.key().clone(), id, revision, [])
-            .with_activity(run.activity_now())
+            .with_activity(activity_now(run))
             .with_tools(rows.clone());
         let appended = (**store).append(Slot::unbounded(), vec![write]).await;
         outcome = appended.map(drop).map_err(|error| error.source);

@@ -63,6 +63,11 @@ impl Hooks {
         }
     }
 
+    /// Returns the most recent set of tools.
+    pub(super) fn newest(&self) -> Option<Tools> {
+        self.newest.clone()
+    }
+
     /// Adds the tools that a tool loop uses from now on.
     pub(super) fn use_tools(&mut self, tools: &Tools) {
         self.source = None;

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc, time::SystemTime};
 
 use tower_chat_core::{
-    Message, MessageId, Messages, PersistenceMode, Role, RunId, Saved, ToolResult,
+    Answer, Message, MessageId, Messages, PersistenceMode, Role, RunId, Saved, ToolResult,
     store::{Revision, ServiceIdChange, author::Write},
 };
 
@@ -31,11 +31,15 @@ pub(crate) struct RunLog {
     pub(super) mode: PersistenceMode,
     /// No layer above the tool loop has begun the run.
     pub(crate) is_alone: bool,
+    /// The stored answer of the run of a tool loop, if the run was complete before its first service
+    /// call.
+    pub(crate) answer: Option<Answer>,
     pub(super) conversation: LoadedConversation,
     pub(super) stored_before: StoredBefore,
     pub(crate) calls: ServiceCalls,
-    /// The messages that tools of this attempt have queued.
-    pub(super) queued_by_tools: HashSet<MessageId>,
+    /// The messages that tools of this attempt have queued. They are stored together with the results of
+    /// tools, because the tools do not run again.
+    pub(crate) queued_by_tools: HashSet<MessageId>,
     pub(super) approved_calls: ApprovedCalls,
     pub(super) call_records: CallRecords,
     /// The record's rows about calls that wait for approval, as they were when the run began.
@@ -50,7 +54,7 @@ pub(crate) struct RunLog {
     /// A submitted write marks the run as complete.
     pub(super) is_end_stored: bool,
     /// A persister below the tool loop has reported itself.
-    pub(super) is_persister_reported: bool,
+    pub(crate) has_persister: bool,
     /// A service call was made before any persister below the tool loop had reported itself.
     pub(super) is_persister_missed: bool,
     /// The digest of the user's messages in the input. It is stored with the first message.
@@ -134,6 +138,24 @@ impl LoadedConversation {
 }
 
 impl RunLog {
+    /// Creates the log of a run whose conversation is not loaded.
+    pub(super) fn without_store(run: RunId) -> Self {
+        let conversation = LoadedConversation {
+            history: Messages::new(),
+            pruned: 0,
+            replay: Replay::lenient(),
+            revision: Revision::ABSENT,
+            service_id: None,
+            stored_service_id: None,
+            recording: Recording::History,
+            added: Vec::new(),
+            taken: 0,
+        };
+        let mode = PersistenceMode::PerServiceCall;
+        let log = Self::new(run, mode, conversation, CallRecords::default());
+        Self { is_alone: true, ..log }
+    }
+
     /// Creates the log of a run that has no events yet, with the conversation as it was loaded.
     pub(super) fn new(
         run: RunId,
@@ -145,6 +167,7 @@ impl RunLog {
             run,
             mode,
             is_alone: false,
+            answer: None,
             refused: RefusedSoFar::stored(conversation.replay.refused()),
             conversation,
             stored_before: StoredBefore::default(),
@@ -156,7 +179,7 @@ impl RunLog {
             unsaved: 0,
             unsettled: Vec::new(),
             is_end_stored: false,
-            is_persister_reported: false,
+            has_persister: false,
             is_persister_missed: false,
             input_digest: None,
             whole_run: WholeRun::default(),
@@ -265,30 +288,9 @@ impl RunLog {
         self.call_records.hooks.pin(call, tool);
     }
 
-    /// Records that a tool has queued a message. The message is stored together with the results of
-    /// tools, because the tool does not run again.
-    pub(crate) fn note_queued_by_tool(&mut self, message: MessageId) {
-        self.queued_by_tools.insert(message);
-    }
-
-    /// Returns whether a tool has queued a message.
-    pub(crate) fn is_queued_by_tool(&self, message: MessageId) -> bool {
-        self.queued_by_tools.contains(&message)
-    }
-
     /// Stores the tool loop's reports about the results in a message, in the order of the results.
     pub(crate) fn report_tools(&mut self, message: MessageId, reports: ToolReports) {
         self.call_records.report(message, reports);
-    }
-
-    /// Records that a persister below the tool loop has reported itself.
-    pub(crate) fn report_persister(&mut self) {
-        self.is_persister_reported = true;
-    }
-
-    /// Returns whether a persister below the tool loop has reported itself.
-    pub(crate) fn has_persister(&self) -> bool {
-        self.is_persister_reported
     }
 
     /// Returns the state that earlier attempts at the run have stored, with the numbers of rounds and

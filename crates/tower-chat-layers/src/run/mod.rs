@@ -3,8 +3,10 @@
 //! `PerRunPersistence` begins a [`Run`] and puts it in the request's extensions. The tool loop and
 //! `PerServiceCallPersistence` read it from there. A run contains the loaded history, the messages
 //! added since, and the revision that the next write expects. The history is therefore loaded only once
-//! per run.
+//! per run. Without a layer above, the tool loop begins a run without a store, whose events have no
+//! effect until `PerServiceCallPersistence` begins it.
 
+mod activity;
 mod answered_calls;
 mod approvals;
 mod approved_calls;
@@ -52,14 +54,12 @@ mod write;
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
     time::SystemTime,
 };
 
-use tower_chat_core::{
-    Conversation, ConversationKey, Messages, RunId,
-    store::{HistoryStore, RunActivity},
-};
+use tokio::sync::OnceCell;
+use tower_chat_core::{Conversation, ConversationKey, Messages, RunId, store::HistoryStore};
 
 pub use self::not_kept::NotKept;
 pub(crate) use self::{
@@ -78,7 +78,7 @@ pub(crate) use self::{
     journaled::{InterruptedRun, end_unanswered, position_across_attempts},
     model_request::strip_sentinel,
     observe::{observe_answer, observe_round},
-    of_loop::{Begun, RunOfLoop},
+    of_loop::{RunOfLoop, run_without_store, store_run},
     partial_text::{is_marked_interrupted, partial_message},
     prior_attempts::{CallOutcome, Waiting},
     redact::is_without_calls,
@@ -127,7 +127,18 @@ use crate::{Clock, PersistenceError, PersistenceMode, PersistencePolicy, StoreFa
 #[derive(Clone)]
 pub struct Run(Arc<Shared>);
 
+/// The state that all clones of a run share.
 struct Shared {
+    conversation: Conversation,
+    log: Mutex<RunLog>,
+    /// How and where the run is stored. Empty for the run of a tool loop without a persister, whose
+    /// events have no effect. The last field, because fields are dropped in order: all other references
+    /// of the run to the loaded messages are dropped before.
+    stored: OnceCell<Arc<Storage>>,
+}
+
+/// How and where a run is stored.
+struct Storage {
     conversation: Conversation,
     mode: PersistenceMode,
     policy: PersistencePolicy,
@@ -139,9 +150,6 @@ struct Shared {
     is_nested: bool,
     /// When the request of the run arrived.
     arrived_at: SystemTime,
-    log: Mutex<RunLog>,
-    /// The last field, because fields are dropped in order: all other references of the run to these
-    /// messages are dropped before.
     _loaded: Loaded,
 }
 
@@ -171,38 +179,48 @@ pub(crate) struct PersisterAbove;
 impl Run {
     /// Returns the id of the run.
     pub fn id(&self) -> RunId {
-        self.0.conversation.run
+        self.conversation().run
     }
 
     /// Returns the key of the conversation that the run extends.
     pub fn key(&self) -> &ConversationKey {
-        &self.0.conversation.key
+        &self.conversation().key
+    }
+
+    /// Returns the conversation and the id of the run.
+    pub(crate) fn conversation(&self) -> &Conversation {
+        self.stored().map_or(&self.0.conversation, |stored| &stored.conversation)
     }
 
     /// Returns the mode, which decides when the messages become durable.
     pub fn mode(&self) -> PersistenceMode {
-        self.0.mode
+        self.stored().map_or(PersistenceMode::PerServiceCall, |stored| stored.mode)
     }
 
     /// Returns whether a layer below the tool loop adds the history to each service call. The tool loop
     /// then sends only new messages.
     pub fn persists_below(&self) -> bool {
-        match self.0.mode {
+        match self.mode() {
             PersistenceMode::PerRun => false,
             PersistenceMode::PerServiceCall | PersistenceMode::Journaled => true,
         }
     }
 
+    /// Returns how the run is stored, or `None` if no persister has begun it.
+    fn stored(&self) -> Option<&Storage> {
+        self.0.stored.get().map(|stored| &**stored)
+    }
+
     /// Returns whether one write stores the run at its end. True in per-run mode, and for answers that
     /// the service makes in the background.
     pub(crate) fn is_written_at_end(&self) -> bool {
-        self.0.stored_as == PersistenceMode::PerRun
+        self.stored().is_some_and(|stored| stored.stored_as == PersistenceMode::PerRun)
     }
 
     /// Returns whether the outcome of each tool is durable before the next service call. Results that
     /// no service call has sent are then not submitted separately.
     pub(crate) fn records_each_outcome(&self) -> bool {
-        self.0.stored_as == PersistenceMode::Journaled
+        self.stored().is_some_and(|stored| stored.stored_as == PersistenceMode::Journaled)
     }
 
     /// Returns the reaction to a failed write. A journaled run guarantees that all its messages are
@@ -223,7 +241,7 @@ impl Run {
     /// once per run.
     pub fn check_persister(&self) -> Result<(), PersistenceError> {
         let mut log = self.log();
-        if !self.persists_below() || log.is_persister_reported {
+        if self.stored().is_none() || !self.persists_below() || log.has_persister {
             return Ok(());
         }
         self.policy().without_persister(self.key(), self.mode())?;
@@ -234,32 +252,24 @@ impl Run {
         Ok(())
     }
 
-    pub(crate) fn clock(&self) -> Clock {
-        self.0.clock.clone()
+    pub(crate) fn clock(&self) -> &Clock {
+        static SYSTEM: LazyLock<Clock> = LazyLock::new(Clock::default);
+        self.stored().map_or(&SYSTEM, |stored| &stored.clock)
     }
 
-    pub(crate) fn store(&self) -> &Arc<dyn HistoryStore> {
-        &self.0.store
+    /// Returns the store of the run, or `None` if no persister has begun the run.
+    pub(crate) fn store(&self) -> Option<&Arc<dyn HistoryStore>> {
+        self.stored().map(|stored| &stored.store)
     }
 
     pub(crate) fn policy(&self) -> &PersistencePolicy {
-        &self.0.policy
+        static DEFAULT: LazyLock<PersistencePolicy> = LazyLock::new(PersistencePolicy::default);
+        self.stored().map_or(&DEFAULT, |stored| &stored.policy)
     }
 
     /// Locks the run log.
     pub(crate) fn log(&self) -> MutexGuard<'_, RunLog> {
         self.0.log.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the activity at the current time, without usage.
-    pub(super) fn activity_now(&self) -> RunActivity {
-        let activity = RunActivity::new(self.0.clock.now()).with_start(self.0.arrived_at);
-        activity.with_mode(self.0.mode)
-    }
-
-    /// Returns the time for messages that are added now.
-    fn now(&self) -> Option<SystemTime> {
-        self.0.clock.whole_milliseconds()
     }
 }
 
@@ -278,8 +288,8 @@ pub(crate) fn next_source_number(run: &Run, own: &Messages) -> u64 {
 impl fmt::Debug for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Run")
-            .field("conversation", &self.0.conversation)
-            .field("mode", &self.0.mode)
+            .field("conversation", self.conversation())
+            .field("mode", &self.mode())
             .finish_non_exhaustive()
     }
 }

@@ -2,84 +2,94 @@
 
 use std::{
     future::Future,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use tokio::sync::OnceCell;
 use tower_chat_core::{Answer, Conversation};
 
-use super::Run;
-use crate::{PersistenceError, Tools};
+use super::{Run, Shared, log::RunLog};
+use crate::PersistenceError;
 
-/// A request extension of a tool loop without a run. The persister below begins a run with the first
-/// service call and stores it in this extension. The loop and its later service calls read the run from
-/// here.
-///
-/// The loop first stores its tools in this extension, because their hooks must decide about the first
-/// answer.
-#[derive(Clone, Default)]
-pub(crate) struct RunOfLoop(Arc<Slot>);
-
-#[derive(Default)]
-struct Slot {
-    begun: OnceCell<Begun>,
-    tools: Mutex<Tools>,
-}
-
-/// The result of beginning the run of a service call.
+/// A request extension with the run of a tool loop above which no layer has begun a run. The persister
+/// below begins this run with the first service call.
 #[derive(Clone)]
-pub(crate) enum Begun {
-    Run(Run),
-    /// The run was sent again, and is already stored completely.
-    Answered(Answer),
+pub(crate) struct RunOfLoop(pub(crate) Run);
+
+/// Returns a run without a store. Its events have no effect until a persister begins it.
+pub(crate) fn run_without_store(conversation: Conversation) -> Run {
+    let log = Mutex::new(RunLog::without_store(conversation.run));
+    Run(Arc::new(Shared { conversation, log, stored: OnceCell::new() }))
 }
 
-impl RunOfLoop {
-    /// Sets the tools of the next service call.
-    pub(crate) fn use_tools(&self, tools: &Tools) {
-        *self.tools() = tools.clone();
-        if let Some(run) = self.run() {
-            run.log().use_tools(tools);
-        }
+/// Begins a run without a store as the run that `begin` returns, with its stored answer. If two service
+/// calls begin the run concurrently, the second one waits for the first. A failure is not stored.
+/// Returns the stored answer if the run was complete before.
+pub(crate) async fn store_run(
+    run: &Run,
+    begin: impl Future<Output = Result<(Run, Option<Answer>), PersistenceError>>,
+) -> Result<Option<Answer>, PersistenceError> {
+    let begin = async {
+        let (begun, answer) = begin.await?;
+        let log = std::mem::replace(&mut *begun.log(), RunLog::without_store(begun.id()));
+        let mut of_loop = run.log();
+        let tools = of_loop.call_records.hooks.newest();
+        *of_loop = RunLog { answer, ..log };
+        // The hooks of the loop's tools decide about the first answer.
+        tools.iter().for_each(|tools| of_loop.use_tools(tools));
+        let missing =
+            || PersistenceError::RunMissing { key: begun.key().clone(), mode: "per-service-call" };
+        begun.0.stored.get().cloned().ok_or_else(missing)
+    };
+    run.0.stored.get_or_try_init(|| begin).await?;
+    Ok(run.log().answer.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tower_chat_core::{ChatRequest, ConversationKey, MemoryStore, Message, RunId};
+
+    use super::*;
+    use crate::run::{Event, Settings, begin_lone_run};
+
+    fn conversation() -> Conversation {
+        Conversation { key: ConversationKey::new("alice", "chat"), run: RunId::new() }
     }
 
-    /// Returns the run, if a persister has begun it.
-    pub(crate) fn run(&self) -> Option<Run> {
-        match self.0.begun.get()? {
-            Begun::Run(run) => Some(run.clone()),
-            Begun::Answered(_) => None,
-        }
+    fn begun() -> Event {
+        Event::Begun { input: vec![Arc::new(Message::user("hi"))] }
     }
 
-    /// Returns whether the run was complete before this request. The stored answer is then the last
-    /// one.
-    pub(crate) fn is_answered(&self) -> bool {
-        matches!(self.0.begun.get(), Some(Begun::Answered(_)))
+    #[tokio::test]
+    async fn events_of_a_run_without_a_store_have_no_effect() {
+        let run = run_without_store(conversation());
+        run.write(begun()).await.unwrap();
+        run.note(begun());
+        run.check_persister().unwrap();
+        assert!(run.store().is_none());
+        assert_eq!(run.log().taken(), 0);
     }
 
-    /// Returns the run if it belongs to this conversation. A layer may send other requests with the
-    /// extensions of this one.
-    pub(crate) fn run_of(&self, conversation: &Conversation) -> Option<Run> {
-        self.run().filter(|run| run.0.conversation == *conversation)
-    }
-
-    /// Returns the run that was begun, or begins it with `begin`. If two service calls begin it
-    /// concurrently, the second one waits for the first. A failure is not stored.
-    pub(crate) async fn begun_or(
-        &self,
-        begin: impl Future<Output = Result<Begun, PersistenceError>>,
-    ) -> Result<Begun, PersistenceError> {
-        let begin = async {
-            let begun = begin.await?;
-            if let Begun::Run(run) = &begun {
-                run.log().use_tools(&self.tools());
-            }
-            Ok(begun)
+    #[tokio::test]
+    async fn concurrent_service_calls_begin_the_run_once_and_a_failure_is_not_stored() {
+        let (conversation, settings) = (conversation(), Settings::new(MemoryStore::new()));
+        let run = run_without_store(conversation.clone());
+        let failed = async { Err(PersistenceError::NoConversation { layer: "a test" }) };
+        store_run(&run, failed).await.unwrap_err();
+        assert!(run.store().is_none());
+        let begins = AtomicUsize::new(0);
+        let begin = async || {
+            begins.fetch_add(1, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+            let mut request = ChatRequest::user("hi");
+            Ok((begin_lone_run(&settings, conversation.clone(), &mut request).await?, None))
         };
-        self.0.begun.get_or_try_init(|| begin).await.cloned()
-    }
-
-    fn tools(&self) -> MutexGuard<'_, Tools> {
-        self.0.tools.lock().unwrap_or_else(PoisonError::into_inner)
+        let (one, other) = tokio::join!(store_run(&run, begin()), store_run(&run, begin()));
+        assert!(one.unwrap().is_none() && other.unwrap().is_none());
+        assert_eq!(begins.into_inner(), 1);
+        assert!(run.store().is_some());
+        assert_eq!(*run.conversation(), conversation);
     }
 }

@@ -180,7 +180,7 @@ impl OpenCall {
         };
         let rounds = log.whole_run.take_unseen_rounds(&answer.messages);
         let first = log.conversation.taken + inputs.len();
-        let rounds = log.number(first, rounds, run.now());
+        let rounds = log.number(first, rounds, run.clock().whole_milliseconds());
         // The last response of the rounds is the answer that the loop has returned, in the form of the
         // model.
         let seen = match is_complete(&rounds) {
@@ -188,7 +188,11 @@ impl OpenCall {
             false => 0,
         };
         let first = first + rounds.len() - seen;
-        let unasked = log.number(first, std::mem::take(&mut answer.messages), run.now());
+        let unasked = log.number(
+            first,
+            std::mem::take(&mut answer.messages),
+            run.clock().whole_milliseconds(),
+        );
         answer.messages = self.with_approval_requests(unasked.clone());
         let of_answer = rounds.into_iter().chain(answer.messages.iter().skip(seen).cloned());
         let of_answer: Vec<_> = of_answer.collect();
@@ -344,6 +348,7 @@ impl StoredCall {
     }
 }
 
+/// Returns an answer that was submitted before, and submits its write again if it may not be durable.
 pub(super) fn submit_again(
     run: &Run,
     log: &RunLog,

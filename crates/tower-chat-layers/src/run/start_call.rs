@@ -77,7 +77,7 @@ pub(crate) fn start_call(
             NewOfCall::Nothing => Vec::new(),
         },
     };
-    let inputs = log.number(log.conversation.taken, own, run.now());
+    let inputs = log.number(log.conversation.taken, own, run.clock().whole_milliseconds());
     let replay = replay_with(run, &log, &inputs)?;
     let is_first = match ordinal {
         Some(ordinal) => ordinal == 0,
@@ -117,7 +117,7 @@ fn unsubmitted(
             return Ok(NewOfCall::Messages(own));
         }
     }
-    let observed = log.observe_call(&run.0.conversation, request)?;
+    let observed = log.observe_call(run.conversation(), request)?;
     if request.new_from == 0 && !observed.instructions.is_empty() {
         request.messages = joined(log.calls.above.clone(), request.messages.clone());
         request.new_from = log.calls.above.len();

@@ -43,13 +43,14 @@ impl Submission {
     }
 
     /// Submits writes to one conversation after its writes in the outbox. If no slot was available,
-    /// that error is their outcome.
+    /// that error is their outcome. Without a store, the writes are omitted.
     pub(crate) fn submit(
-        store: &Arc<dyn HistoryStore>,
+        store: Option<&Arc<dyn HistoryStore>>,
         policy: StoreFailure,
         slot: Result<Slot, StoreError>,
         new: Vec<Write>,
     ) -> Self {
+        let Some(store) = store else { return Self::nothing() };
         let unsaved = new.first().map(|write| store.handle().take_unsaved(write.key()));
         let mut writes = unsaved.unwrap_or_default();
         let waited = writes.len();

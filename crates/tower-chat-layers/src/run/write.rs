@@ -6,13 +6,14 @@ use futures_util::FutureExt;
 use tower_chat_core::{
     Answer, Message, MessageId,
     store::{
-        RunActivity, ServiceIdChange, StoreError,
+        ServiceIdChange, StoreError,
         author::{Claim, Close, Slot, Write},
     },
 };
 
 use super::{
     Run, RunLog, Submission,
+    activity::activity,
     approved_calls::{claim_lease, keep_claims_held, record_outcomes_again},
     claims::HeldUntil,
     compose::Composed,
@@ -46,6 +47,9 @@ impl Run {
         slot: Result<Slot, StoreError>,
         event: Event,
     ) -> (Submission, Option<Write>) {
+        if self.stored().is_none() {
+            return (Submission::nothing(), None);
+        }
         match apply(log, self.policy(), event) {
             Effect::Nothing => (Submission::nothing(), None),
             Effect::Write(write) => submit(self, log, slot, *write),
@@ -80,8 +84,9 @@ impl Run {
     /// A nested run does not wait for a slot, because the outer runs may hold all slots until the
     /// nested run ends.
     pub(crate) async fn reserve(&self) -> Result<Result<Slot, StoreError>, PersistenceError> {
-        let reserved = self.store().reserve();
-        let slot = match self.0.is_nested {
+        let Some(stored) = self.stored() else { return Ok(Ok(Slot::unbounded())) };
+        let reserved = stored.store.reserve();
+        let slot = match stored.is_nested {
             true => reserved.now_or_never().unwrap_or_else(|| Ok(Slot::unbounded())),
             false => reserved.await,
         };
@@ -154,7 +159,11 @@ pub(super) fn submit(
 ) -> (Submission, Option<Write>) {
     let service_id = write.adopted.take().and_then(|it| log.conversation.adopt(it));
     let next = log.conversation.next_id(run.id());
-    let taken = log.push(std::mem::take(&mut write.messages), write.is_as_stored, run.now());
+    let taken = log.push(
+        std::mem::take(&mut write.messages),
+        write.is_as_stored,
+        run.clock().whole_milliseconds(),
+    );
     let mut messages = match write.is_as_stored {
         true => taken.clone(),
         false => log.conversation.recording.select(taken.clone(), &log.conversation.replay),
@@ -203,7 +212,7 @@ fn contents(
         && let Some(marker) =
             log.mark_end(messages, &write.last_response, &mut stored, &mut records)
     {
-        let marker = log.push(vec![Arc::new(marker)], false, run.now());
+        let marker = log.push(vec![Arc::new(marker)], false, run.clock().whole_milliseconds());
         stored.extend(marker.iter().cloned());
         messages.extend(marker);
     }
@@ -220,7 +229,7 @@ fn contents(
     }
     let mut claims = Vec::new();
     if !write.starts.is_empty() {
-        let now = run.0.clock.now();
+        let now = run.clock().now();
         if let Some(journal) = log.journal.as_deref_mut() {
             journal.note_started(&write.starts);
         }
@@ -301,15 +310,5 @@ impl RunLog {
     /// that it already has, and applies those that it has refused before.
     pub(super) fn with_unsettled(&self, write: Write) -> Vec<Write> {
         self.unsettled.iter().cloned().chain([write]).collect()
-    }
-}
-
-/// Returns the activity for the next write. Only a write with messages reports usage, because a
-/// store cannot distinguish the repetition of another write from a new one.
-pub(super) fn activity(run: &Run, log: &mut RunLog, has_messages: bool) -> RunActivity {
-    let activity = run.activity_now();
-    match has_messages {
-        true => activity.with_usage(std::mem::take(&mut log.calls.untold_usage.usage)),
-        false => activity,
     }
 }

@@ -25,7 +25,7 @@ use crate::{
 pub(crate) fn check(run: &Run, request: &ChatRequest) -> Result<(), ToolLoopError> {
     let mut own = Replay::lenient();
     own.push_from(&request.messages, request.new_from);
-    decide(request, Some(run), own.pending_batches(), None).map(drop)
+    decide(request, run, own.pending_batches(), None).map(drop)
 }
 
 /// Returns the pending calls that the decisions in a request approve or reject, in the order of the
@@ -50,12 +50,12 @@ pub(crate) fn check(run: &Run, request: &ChatRequest) -> Result<(), ToolLoopErro
 /// - [`ToolLoopError::ApprovalContradicted`] if two decisions about a request differ.
 pub(super) fn decide(
     request: &ChatRequest,
-    run: Option<&Run>,
+    run: &Run,
     sent: Vec<PendingBatch>,
     rules: Option<&CallRules<'_>>,
 ) -> Result<Vec<PlannedCall>, ToolLoopError> {
     // The request of a run that is sent again does not contain the stored part of its input.
-    let stored = run.map(|run| run.log().stored_approvals()).unwrap_or_default();
+    let stored = run.log().stored_approvals();
     let own = || request.messages.iter_from(request.new_from);
     let mut decisions = decisions(stored.iter().chain(own()));
     if decisions.is_empty() {
@@ -68,7 +68,7 @@ pub(super) fn decide(
     }
     let mut calls = Vec::new();
     let (mut missing, mut missing_results) = (Vec::new(), Vec::new());
-    let stored = run.map(|run| run.log().pending_batches(own())).unwrap_or_default();
+    let stored = run.store().map(|_| run.log().pending_batches(own())).unwrap_or_default();
     for PendingBatch { waiting, returned, has_returned } in stored.into_iter().chain(sent) {
         // Removed, because a request that is both stored and sent again counts once.
         let take = |waiting: PendingApproval| {
@@ -97,11 +97,9 @@ pub(super) fn decide(
             }
         }
     }
-    for id in new_decisions(own()) {
-        if !decisions.contains_key(id) {
-            continue;
-        }
-        match run.and_then(|run| run.log().unseen_result_of(id)) {
+    for id in new_decisions(own()).into_iter().filter(|id| decisions.contains_key(id)) {
+        let unseen = run.log().unseen_result_of(id);
+        match unseen {
             Some(UnseenResult::InReplay) => {}
             Some(UnseenResult::SendAgain(known)) => calls.push(known_already(*known)),
             None if is_unseen_among(own(), id) => {}
@@ -127,12 +125,12 @@ pub(super) fn decide(
 /// - [`ToolLoopError::ApprovalAnswered`] if it has its result.
 /// - [`ToolLoopError::ApprovalHeld`] if another run is executing it.
 fn check_open(
-    run: Option<&Run>,
+    run: &Run,
     waiting: &PendingApproval,
     conversation: Option<ConversationKey>,
 ) -> Result<(), ToolLoopError> {
     let id = waiting.request.id.clone();
-    match run.map_or(Waiting::Open, |run| waiting_of(run, waiting)) {
+    match waiting_of(run, waiting) {
         Waiting::Open => Ok(()),
         Waiting::InOriginal => Err(ToolLoopError::ApprovalUnknown { id, conversation }),
         Waiting::Answered => Err(ToolLoopError::ApprovalAnswered { id, conversation }),
@@ -214,13 +212,13 @@ fn known_already((waiting, result): (PendingApproval, ToolResult)) -> PlannedCal
 /// Returns the error for a decision that has no effect.
 fn not_waiting(
     request: &ChatRequest,
-    run: Option<&Run>,
+    run: &Run,
     id: &str,
     conversation: Option<ConversationKey>,
 ) -> ToolLoopError {
     let is_sent = request.messages.iter().any(|message| find_request(message, id).is_some());
     let id = id.to_owned();
-    if is_sent || run.is_some_and(|run| run.log().holds_approval_request(&id)) {
+    if is_sent || run.log().holds_approval_request(&id) {
         ToolLoopError::ApprovalAnswered { id, conversation }
     } else {
         ToolLoopError::ApprovalUnknown { id, conversation }
@@ -258,13 +256,13 @@ pub(super) struct Approved {
 /// these messages. Calls with a known outcome do not run again.
 pub(super) fn approved(
     request: &ChatRequest,
-    run: Option<&Run>,
+    run: &Run,
     transcript: &Transcript,
     rules: &CallRules<'_>,
 ) -> Result<Approved, ToolLoopError> {
     let sent = transcript.pending_batches(request);
     let mut calls = decide(request, run, sent, Some(rules))?;
-    if let (Some(run), false) = (run, calls.is_empty()) {
+    if !calls.is_empty() {
         let mut known = HashMap::new();
         let mut refused = Vec::new();
         for call in &calls {

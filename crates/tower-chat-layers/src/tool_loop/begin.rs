@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use tower_chat_core::{BoxError, ChatRequest, ConversationKey, Messages, RunId};
+use tower_chat_core::{BoxError, ChatRequest, Conversation, ConversationKey, Messages, RunId};
 use tower_service::Service;
 
 use super::{
@@ -26,12 +26,12 @@ use crate::{
     layers_below::{LayerKind, LayersBelow},
     next_step::{CallRules, NextStep, PlannedCall},
     policy::UnknownCalls,
-    replay::{Citations, Replay},
+    replay::Replay,
     run::{
         CallOutcome, InterruptedRun, PersisterAbove, Run, RunOfLoop, ServiceCall, is_without_calls,
-        next_source_number, put_history_for_loop,
+        next_source_number, put_history_for_loop, run_without_store,
     },
-    tool::{CallOfRun, PendingCall, RunContext, SourceNumbers, Tools},
+    tool::{CallOfRun, PendingCall, RunContext, SourceNumbers},
 };
 
 impl<S> Rounds<S> {
@@ -44,37 +44,41 @@ impl<S> Rounds<S> {
         let handle = request.run_handle();
         let conversation = request.conversation().cloned();
         let run_id = conversation.as_ref().map_or_else(RunId::new, |conversation| conversation.run);
-        let run = request.extensions.get::<Run>().cloned();
-        let incomplete = run.as_ref().filter(|run| !has_persister && !run.is_written_at_end());
-        let history_before = match incomplete {
-            Some(run) => Some(put_history_for_loop(run, &mut request)?),
-            None => None,
+        let of_layer = request.extensions.get::<Run>().cloned();
+        let run_of_loop = || {
+            let without_key = || Conversation { key: ConversationKey::new("", ""), run: run_id };
+            run_without_store(conversation.clone().unwrap_or_else(without_key))
         };
-        let transcript = transcript(&request, run.as_ref(), has_persister, run_id);
+        let run = of_layer.unwrap_or_else(run_of_loop);
+        let history_before = match has_persister || run.is_written_at_end() {
+            true => None,
+            false => Some(put_history_for_loop(&run, &mut request)?),
+        };
+        let transcript = transcript(&request, &run, has_persister, run_id);
         let tools = settings.source.tools();
-        let run_of_loop = (run.is_none() && conversation.is_some()).then(RunOfLoop::default);
-        use_tools(run.as_ref(), run_of_loop.as_ref(), &tools);
+        run.log().use_tools(&tools);
         let rules = CallRules {
             tools: &tools,
             callers_tools: &request.options.tools,
             unknown_tools: settings.unknown_tools,
         };
-        let Approved { calls: approved, refused } =
-            approved(&request, run.as_ref(), &transcript, &rules)?;
+        let Approved { calls: approved, refused } = approved(&request, &run, &transcript, &rules)?;
         let approves = !approved.is_empty() || !refused.is_empty();
-        if let (false, true, Some(run)) = (has_persister, approves, &run) {
+        if approves && !has_persister {
             // Without a persister, no layer would put the history with these calls before their
             // results.
             return Err(PersistenceError::PersisterMissing { key: run.key().clone() }.into());
         }
-        let interrupted = run.as_ref().map(|run| run.log().take_interrupted()).unwrap_or_default();
+        let interrupted = run.log().take_interrupted();
         let mut counters = RunCounters::resumed(&interrupted, &approved);
         let phase = first_phase(approved, refused, &mut counters, settings.max_calls);
         request.extensions.remove::<ServiceCall>();
-        let mut extensions = call_extensions(&request, run_of_loop.as_ref());
-        if let Some(before) = history_before {
-            extensions.insert(before);
+        let mut extensions = request.extensions.clone();
+        extensions.insert(ServiceCall { ordinal: 0 });
+        if run.store().is_none() && conversation.is_some() {
+            extensions.insert(RunOfLoop(run.clone()));
         }
+        history_before.map(|before| extensions.insert(before));
         let unknown_calls = request.extensions.get::<UnknownCalls>().cloned();
         let mut rounds = Self {
             service: ready,
@@ -85,11 +89,9 @@ impl<S> Rounds<S> {
                 run: run_id,
                 handle,
                 extensions: request.extensions,
-                source_numbers: source_numbers(run.clone(), run_of_loop.clone(), request.messages),
+                source_numbers: source_numbers(run.clone(), request.messages),
             }),
-            clock: run.as_ref().map(Run::clock).unwrap_or_default(),
             run,
-            run_of_loop,
             extensions,
             transcript,
             tools,
@@ -112,15 +114,13 @@ impl<S> Rounds<S> {
         let InterruptedRun { response, calls: known, .. } = interrupted;
         for message in &response {
             // The following messages are numbered after this one.
-            let message = self.transcript.number(message.clone(), &self.clock);
+            let message = self.transcript.number(message.clone(), self.run.clock());
             self.transcript.push_sent(&message);
         }
         if response.is_empty() {
             return Ok(());
         }
-        if let Some(run) = &self.run {
-            run.log().pin_calls(&response);
-        }
+        self.run.log().pin_calls(&response);
         let finish = Box::default();
         let is_settled = |pending: &PendingCall| {
             let known = pending.position().and_then(|position| known.get(&position));
@@ -150,7 +150,7 @@ impl<S> Rounds<S> {
         known: &HashMap<CallOfRun, CallOutcome>,
         unknown_calls: Option<UnknownCalls>,
     ) -> Result<(), ToolLoopError> {
-        let Some(run) = &self.run else { return Ok(()) };
+        let run = &self.run;
         let policy = unknown_calls.unwrap_or_else(|| run.policy().journal.unknown_calls.clone());
         resume::settle(calls, known, &policy, (run.key(), run.id()))
     }
@@ -173,62 +173,23 @@ fn first_phase(
     Phase::Running { calls, finish: Box::default() }
 }
 
-/// Returns the extensions of each service call.
-fn call_extensions(request: &ChatRequest, run_of_loop: Option<&RunOfLoop>) -> http::Extensions {
-    let mut extensions = request.extensions.clone();
-    extensions.insert(ServiceCall { ordinal: 0 });
-    if let Some(run_of_loop) = run_of_loop {
-        extensions.insert(run_of_loop.clone());
-    }
-    extensions
-}
-
 /// Returns the run's messages as the loop sends them. If the loop has found a layer below that puts the
 /// history before each call, the loop sends only new messages.
-fn transcript(
-    request: &ChatRequest,
-    run: Option<&Run>,
-    has_persister: bool,
-    run_id: RunId,
-) -> Transcript {
-    match run {
-        Some(run) if !run.is_written_at_end() && has_persister => {
-            Transcript::only_unsent(request, run_id, || run.log().taken())
-        }
-        Some(run) if !run.is_written_at_end() => {
-            Transcript::whole(request, run_id, Replay::lenient())
-        }
-        Some(run) => {
-            let replay = run.log().open_replay().unwrap_or_else(Replay::lenient);
-            Transcript::whole(request, run_id, replay).numbered_from(run.log().answer_from())
-        }
-        None => Transcript::whole(request, run_id, Replay::lenient()),
+fn transcript(request: &ChatRequest, run: &Run, has_persister: bool, run_id: RunId) -> Transcript {
+    if run.is_written_at_end() {
+        let replay = run.log().open_replay().unwrap_or_else(Replay::lenient);
+        Transcript::whole(request, run_id, replay).numbered_from(run.log().answer_from())
+    } else if run.store().is_some() && has_persister {
+        Transcript::only_unsent(request, run_id, || run.log().taken())
+    } else {
+        Transcript::whole(request, run_id, Replay::lenient())
     }
 }
 
 /// Returns the numbers for sources that the run's tools find. They follow the numbers in the
-/// conversation that the run has loaded, or, without a run, in the request.
-fn source_numbers(
-    run: Option<Run>,
-    run_of_loop: Option<RunOfLoop>,
-    messages: Messages,
-) -> SourceNumbers {
-    SourceNumbers::from(move || {
-        let begun_below = || run_of_loop.as_ref().and_then(RunOfLoop::run);
-        match run.clone().or_else(begun_below) {
-            Some(run) => next_source_number(&run, &messages),
-            None => Citations::default().next_number(&messages),
-        }
-    })
-}
-
-/// Passes the tools, for their hooks, to the run or to the persister that will begin it.
-pub(super) fn use_tools(run: Option<&Run>, run_of_loop: Option<&RunOfLoop>, tools: &Tools) {
-    match (run, run_of_loop) {
-        (Some(run), _) => run.log().use_tools(tools),
-        (None, Some(run_of_loop)) => run_of_loop.use_tools(tools),
-        (None, None) => {}
-    }
+/// conversation that the run has loaded and in the request.
+fn source_numbers(run: Run, messages: Messages) -> SourceNumbers {
+    SourceNumbers::from(move || next_source_number(&run, &messages))
 }
 
 /// Returns whether a persister is below the loop, as far as polling for readiness can find it. Checked

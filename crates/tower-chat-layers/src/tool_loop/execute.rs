@@ -29,8 +29,8 @@ pub(super) struct Executor<'a> {
     pub(super) settings: &'a Settings,
     pub(super) context: &'a Arc<RunContext>,
     pub(super) clock: &'a Clock,
-    /// The run that stores starts and outcomes, if there is one.
-    pub(super) run: Option<&'a Run>,
+    /// The run that stores starts and outcomes.
+    pub(super) run: &'a Run,
     pub(super) round_index: usize,
 }
 
@@ -60,9 +60,9 @@ impl Executor<'_> {
     ) -> Result<(), PersistenceError> {
         outcomes.results.reserve_exact(calls.len());
         let (calls, mut not_run) = self.answer_without_tools(calls, outcomes);
-        if let (Some(run), true) = (self.run, calls.is_empty()) {
+        if calls.is_empty() {
             let outcomes = std::mem::take(&mut not_run);
-            write_beside(run, Event::ToolsNotRun { outcomes }).await?;
+            write_beside(self.run, Event::ToolsNotRun { outcomes }).await?;
         }
         if outcomes.terminate && !self.settings.concurrent {
             // An earlier attempt has run the tool that ends the run. No further call may run.
@@ -72,8 +72,8 @@ impl Executor<'_> {
         let starts =
             calls.iter().take(at_once).filter_map(|call| self.noted(call.pending.position()));
         let starts: Vec<_> = starts.collect();
-        if let (Some(run), false) = (self.run, starts.is_empty()) {
-            tools_started(run, starts).await?;
+        if !starts.is_empty() {
+            tools_started(self.run, starts).await?;
         }
         if self.settings.concurrent {
             return self.execute_at_once(calls, not_run, outcomes).await;
@@ -99,7 +99,7 @@ impl Executor<'_> {
                     let next = next.filter(|_| !is_last);
                     // The first outcome's write contains these outcomes too.
                     let beside = std::mem::take(&mut not_run);
-                    Some(self.note(of_call, beside, next, outcome.terminate))
+                    Some(tool_finished(self.run, of_call, beside, next, outcome.terminate))
                 }
                 None => None,
             };
@@ -169,7 +169,7 @@ impl Executor<'_> {
                     let ends_run = outcomes.terminate && is_last;
                     // The first outcome's write contains these outcomes too.
                     let beside = std::mem::take(&mut not_run);
-                    noting.push(self.note(of_call, beside, None, ends_run));
+                    noting.push(tool_finished(self.run, of_call, beside, None, ends_run));
                 }
             }
         }
@@ -187,8 +187,8 @@ impl Executor<'_> {
             return false;
         }
         started.note(sequence_index, position, self.clock.now());
-        if let (Some(run), Some(position)) = (self.run, position) {
-            run.log().note_tool_begun(position);
+        if let Some(position) = position {
+            self.run.log().note_tool_begun(position);
         }
         true
     }
@@ -225,23 +225,10 @@ impl Executor<'_> {
         (to_run, not_run)
     }
 
-    /// Stores the outcome of a call, and that `next` is about to run.
-    async fn note(
-        &self,
-        of_call: ToolOutcome,
-        beside: Vec<ToolOutcome>,
-        next: Option<CallOfRun>,
-        ends_run: bool,
-    ) -> Result<(), PersistenceError> {
-        match self.run {
-            Some(run) => tool_finished(run, of_call, beside, next, ends_run).await,
-            None => Ok(()),
-        }
-    }
-
-    /// Returns the position of a call, if a run stores its start and its outcome.
+    /// Returns the position of a call, if the run stores its start and its outcome.
     fn noted(&self, position: Option<CallOfRun>) -> Option<CallOfRun> {
-        position.filter(|position| self.run.is_some_and(|run| run.log().records_call(*position)))
+        let run = self.run;
+        position.filter(|position| run.store().is_some() && run.log().records_call(*position))
     }
 
     /// Runs one call.
@@ -251,13 +238,8 @@ impl Executor<'_> {
         pending: PendingCall,
         tool: Arc<dyn Tool>,
     ) -> Outcome {
-        let call = match self.run {
-            Some(run) => {
-                let position = pending.position();
-                pending.at(position.and_then(|position| position_across_attempts(run, position)))
-            }
-            None => pending.clone(),
-        };
+        let position = pending.position();
+        let call = pending.at(position.and_then(|it| position_across_attempts(self.run, it)));
         let position_in_round = (self.round_index, sequence_index);
         let context = ToolContext::new(self.context.clone(), call, position_in_round);
         let handle = context.run_handle().clone();

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     next_step::PlannedCall,
-    run::{Event, Run, complete_run, discard_input, tool_finished},
+    run::{Event, complete_run, discard_input, tool_finished},
 };
 
 impl<S> Rounds<S>
@@ -35,8 +35,8 @@ where
         let executor = Executor {
             settings: &self.settings,
             context: &self.context,
-            clock: &self.clock,
-            run: self.run.as_ref(),
+            clock: self.run.clock(),
+            run: &self.run,
             round_index: self.counters.batches,
         };
         self.counters.batches += 1;
@@ -58,13 +58,14 @@ where
             Phase::Calling
         } else {
             finish.ended_by = Some(EndedBy::Tool);
-            if self.counters.rounds > 0 || self.records_each_outcome() {
+            if self.counters.rounds > 0 || self.run.records_each_outcome() {
                 // The caller receives these results, and no service call sends them. The commit decides
                 // which of them are part of the history.
                 let unsent = self.transcript.take_unsent();
-                if let Some(run) = self.run.as_ref().filter(|run| run.log().is_alone) {
+                let is_alone = self.run.log().is_alone;
+                if is_alone {
                     // No layer above completes the run.
-                    complete_run(run, Answer::new(unsent, Finish::default()), 0).await?;
+                    complete_run(&self.run, Answer::new(unsent, Finish::default()), 0).await?;
                 }
             } else {
                 // Another run has stored these calls, which would remain pending without their results.
@@ -78,18 +79,16 @@ where
     /// Records that approved calls were not run, and returns the error. A later run reads the recorded
     /// refusal and sends it to the model.
     pub(super) async fn refuse(&mut self, calls: &[PlannedCall]) -> Result<(), BoxError> {
-        if let Some(run) = self.run.clone() {
-            let outcomes = calls.iter().filter_map(PlannedCall::refusal_for_changed_arguments);
-            for outcome in outcomes.collect::<Vec<_>>() {
-                tool_finished(&run, outcome, Vec::new(), None, false).await?;
-            }
-            discard_input(&run).await;
+        let outcomes = calls.iter().filter_map(PlannedCall::refusal_for_changed_arguments);
+        for outcome in outcomes.collect::<Vec<_>>() {
+            tool_finished(&self.run, outcome, Vec::new(), None, false).await?;
         }
+        discard_input(&self.run).await;
         let calls = calls.iter().map(|call| CallNotRun {
             tool: call.pending.name().to_owned(),
             call_id: call.pending.id().to_owned(),
         });
-        let conversation = self.run.as_ref().map(|run| run.key().clone());
+        let conversation = self.context.conversation().cloned();
         Err(ToolLoopError::ArgumentsNotKept { calls: calls.collect(), conversation }.into())
     }
 }
@@ -98,8 +97,8 @@ impl<S> Rounds<S> {
     pub(super) fn add_results(&mut self) {
         let Some((message, reports, queued)) = self.outcomes.take_message() else { return };
         let id = self.add(message);
-        if let (Some(run), Some(id)) = (&self.run, id) {
-            run.log().report_tools(id, reports);
+        if let Some(id) = id {
+            self.run.log().report_tools(id, reports);
         }
         if self.outcomes.terminate() {
             // No service call follows.
@@ -107,8 +106,8 @@ impl<S> Rounds<S> {
         }
         for message in queued {
             let id = self.add(message);
-            if let (Some(run), Some(id)) = (&self.run, id) {
-                run.log().note_queued_by_tool(id);
+            if let Some(id) = id {
+                self.run.log().queued_by_tools.insert(id);
             }
         }
     }
@@ -116,11 +115,7 @@ impl<S> Rounds<S> {
     /// Returns whether the loop submits results of finished tools that no service call has sent to a
     /// persister below. A journal has already stored each of them.
     pub(super) fn submits_results(&self) -> bool {
-        self.transcript.is_kept_below() && !self.records_each_outcome()
-    }
-
-    pub(super) fn records_each_outcome(&self) -> bool {
-        self.run.as_ref().is_some_and(Run::records_each_outcome)
+        self.transcript.is_kept_below() && !self.run.records_each_outcome()
     }
 
     pub(super) fn submit_results(&mut self) {
@@ -128,9 +123,9 @@ impl<S> Rounds<S> {
             return;
         }
         self.add_results();
-        if let (true, Some(run)) = (self.transcript.has_unsent_results(), &self.run) {
+        if self.transcript.has_unsent_results() {
             let messages = self.transcript.take_unsent();
-            run.note(Event::ResultsUnsent { messages });
+            self.run.note(Event::ResultsUnsent { messages });
         }
     }
 }

@@ -9,9 +9,9 @@ use super::{
     transcript::Transcript,
 };
 use crate::{
-    Clock, PersistenceError, UnansweredInputs,
+    PersistenceError, UnansweredInputs,
     next_step::PlannedCall,
-    run::{Event, Run, RunOfLoop, submit_unstored_outcomes, withdraw_claims},
+    run::{Event, Run, submit_unstored_outcomes, withdraw_claims},
     tool::{RunContext, Tools},
 };
 
@@ -23,13 +23,8 @@ pub(super) struct Rounds<S> {
     pub(super) settings: Arc<Settings>,
     pub(super) options: CallOptions,
     pub(super) context: Arc<RunContext>,
-    /// The clock of the run.
-    pub(super) clock: Clock,
-    /// The run of the persistence layers, if there are any.
-    pub(super) run: Option<Run>,
-    /// The extension in which a persister below stores the run that it begins, if no layer above has
-    /// begun one.
-    pub(super) run_of_loop: Option<RunOfLoop>,
+    /// The run. Its events have no effect until a persister has begun it.
+    pub(super) run: Run,
     /// The extensions of each service call.
     pub(super) extensions: http::Extensions,
     pub(super) transcript: Transcript,
@@ -72,7 +67,7 @@ pub(super) struct Reading {
 impl<S> Rounds<S> {
     /// Adds a message that the loop has not received from the model.
     pub(super) fn add(&mut self, message: Message) -> Option<MessageId> {
-        let message = self.transcript.number(Arc::new(message), &self.clock);
+        let message = self.transcript.number(Arc::new(message), self.run.clock());
         self.transcript.push_unsent(&message);
         let id = message.id;
         self.updates.push_back(ChatUpdate::Message(message));
@@ -85,7 +80,7 @@ impl<S> Rounds<S> {
     pub(super) fn with_added(&mut self, mut error: BoxError) -> BoxError {
         let refused = error.downcast_mut().and_then(PersistenceError::answer_mut);
         if let Some(answer) = refused
-            && self.run.as_ref().is_some_and(Run::is_written_at_end)
+            && self.run.is_written_at_end()
         {
             // Queued messages that only the refused call has sent return to their queue.
             let added = self.transcript.added();
@@ -95,12 +90,9 @@ impl<S> Rounds<S> {
         error
     }
 
-    /// Looks for a run that a persister below has begun, and uses it from then on.
-    pub(super) fn find_run(&mut self) {
-        let Some(run) = self.run_of_loop.as_ref().and_then(RunOfLoop::run) else { return };
-        if self.run.is_none() {
-            self.clock = run.clock();
-            self.run = Some(run);
+    /// Sends only new messages from now on, if a persister below stores the run.
+    pub(super) fn find_persister(&mut self) {
+        if self.run.log().has_persister && !self.run.is_written_at_end() {
             self.transcript.keep_below();
         }
     }
@@ -114,13 +106,15 @@ impl<S> Rounds<S> {
         let mut queued = std::mem::take(&mut self.queued_in_flight);
         let left = self.left_of_call();
         let has_results = in_flight.iter().any(|message| message.role == Role::Tool);
-        if let (Some(run), true, None) = (&self.run, has_results && self.submits_results(), left)
-            && run.policy().inputs_of_failed_call != UnansweredInputs::None
+        if has_results
+            && self.submits_results()
+            && left.is_none()
+            && self.run.policy().inputs_of_failed_call != UnansweredInputs::None
         {
             // No persister has seen the call.
             let count = in_flight.len().saturating_sub(queued.len());
             let messages = in_flight.into_iter().take(count).collect();
-            run.note(Event::ResultsUnsent { messages });
+            self.run.note(Event::ResultsUnsent { messages });
         }
         if let Some(left) = left {
             queued.drain(..queued.len().saturating_sub(left));
@@ -132,7 +126,7 @@ impl<S> Rounds<S> {
     /// no persister has seen the call.
     pub(super) fn left_of_call(&self) -> Option<usize> {
         let ordinal = self.counters.service_calls.checked_sub(1)?;
-        self.run.as_ref()?.log().calls.left_of_call(ordinal)
+        self.run.log().calls.left_of_call(ordinal)
     }
 
     /// Ends the run in its current state. Queued messages that were not sent return to their queue.
@@ -140,19 +134,15 @@ impl<S> Rounds<S> {
         // Drops the service call in flight first, because the layers below store its inputs in the
         // drop.
         self.phase = Phase::Ended;
-        self.find_run();
+        self.find_persister();
         self.give_back();
         let interrupted = self.outcomes.unfinished();
-        if let Some(run) = &self.run {
-            submit_unstored_outcomes(run);
-        }
+        submit_unstored_outcomes(&self.run);
         if self.submits_results() {
             self.submit_results();
         }
-        if let Some(run) = &self.run {
-            run.note(Event::ToolsDropped { calls: interrupted });
-            withdraw_claims(run);
-        }
+        self.run.note(Event::ToolsDropped { calls: interrupted });
+        withdraw_claims(&self.run);
     }
 }
 

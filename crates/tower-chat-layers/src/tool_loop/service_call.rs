@@ -9,7 +9,6 @@ use tower_chat_core::{
 use tower_service::Service;
 
 use super::{
-    begin::use_tools,
     rounds::{Phase, Reading, Rounds},
     stop::{unless_stopped, unless_stopped_in_call},
     transcript::{Outgoing, without_sentinel},
@@ -17,7 +16,7 @@ use super::{
 use crate::{
     PersistenceError,
     next_step::{CallRules, LoopPolicy, MAX_PAUSES, NextStep},
-    run::{HistoryBefore, Run, RunOfLoop, ServiceCall, keep_pending_calls, observe_answer},
+    run::{HistoryBefore, ServiceCall, keep_pending_calls, observe_answer},
     tool::Tools,
     yielding::yield_if_large,
 };
@@ -46,25 +45,21 @@ where
         let request = self.next_request();
         let called = self.service.call(request);
         let response = unless_stopped_in_call(&context.handle, called, self.call_under_way()).await;
-        self.find_run();
+        self.find_persister();
         let Some(response) = response.map(|response| response.map_err(Into::into)) else {
             return self.stop_call(Vec::new()).await;
         };
         let response = response?;
         self.options.after_first_call();
-        if let (1, Some(run)) = (self.counters.service_calls, &self.run) {
-            run.check_persister()?;
-            let was_complete = self.extensions.remove::<HistoryBefore>().is_some();
-            if was_complete && run.log().has_persister() {
-                // The loop could not find the persister before this call.
-                self.transcript.keep_below();
-            }
+        self.extensions.remove::<HistoryBefore>();
+        if self.counters.service_calls == 1 {
+            self.run.check_persister()?;
         }
         match response.try_into_answer() {
             Ok(Answer { messages, finish, .. }) => {
                 let messages = messages
                     .into_iter()
-                    .map(|message| self.transcript.number(message, &self.clock))
+                    .map(|message| self.transcript.number(message, self.run.clock()))
                     .inspect(|message| self.updates.push_back(ChatUpdate::Message(message.clone())))
                     .collect();
                 self.answered(messages, finish)?;
@@ -94,7 +89,7 @@ where
                 return self.answered(reading.messages, finish);
             }
             ChatUpdate::Message(message) => {
-                let message = self.transcript.number(message, &self.clock);
+                let message = self.transcript.number(message, self.run.clock());
                 let has_calls = message.calls().next().is_some();
                 reading.is_held |= has_calls && self.tools.any_needs_approval();
                 reading.text.clear();
@@ -125,7 +120,7 @@ impl<S> Rounds<S> {
     pub(super) fn next_request(&mut self) -> ChatRequest {
         let tools = self.settings.source.tools();
         if !tools.is_same(&self.tools) {
-            use_tools(self.run.as_ref(), self.run_of_loop.as_ref(), &tools);
+            self.run.log().use_tools(&tools);
             self.tools = tools;
         }
         let options = if self.is_last_call() {
@@ -142,7 +137,7 @@ impl<S> Rounds<S> {
             call.ordinal = self.counters.service_calls;
         }
         request.extensions = self.extensions.clone();
-        if self.run.as_ref().is_none_or(|run| !run.is_written_at_end()) {
+        if !self.run.is_written_at_end() {
             // A persister below stores the next step, or the end of the run, together with the answer.
             request.extensions.insert(self.loop_policy());
         }
@@ -186,9 +181,13 @@ impl<S> Rounds<S> {
             // A stored answer contains the calls of all rounds of its run, and is not limited.
             self.loop_policy().check(&messages, self.context.conversation())?;
         }
-        let observes = |run: &&Run| run.is_written_at_end() && !run.log().has_persister();
-        if let Some(run) = self.run.as_ref().filter(observes) {
-            observe_answer(run, &Answer::new(messages.clone(), Finish::clone(&finish)), true)?;
+        let has_persister = self.run.log().has_persister;
+        if self.run.is_written_at_end() && !has_persister {
+            observe_answer(
+                &self.run,
+                &Answer::new(messages.clone(), Finish::clone(&finish)),
+                true,
+            )?;
         }
         self.queued_in_flight.clear();
         self.counters.usage += finish.usage;
@@ -208,9 +207,7 @@ impl<S> Rounds<S> {
         for message in &messages {
             self.transcript.push_sent(message);
         }
-        if let Some(run) = &self.run {
-            run.log().pin_calls(&messages);
-        }
+        self.run.log().pin_calls(&messages);
         if self.is_stored_answer() {
             // The open calls were returned to the caller, or not run because a tool had ended the run.
             self.phase = Phase::Finishing(finish);
@@ -257,13 +254,13 @@ impl<S> Rounds<S> {
     /// that a layer between the loop and the persister has changed.
     pub(super) fn stored_step(&self, answer: &[Arc<Message>]) -> Option<NextStep> {
         let ordinal = self.counters.service_calls.checked_sub(1)?;
-        self.run.as_ref()?.log().calls.step_after(ordinal, answer)
+        self.run.log().calls.step_after(ordinal, answer)
     }
 
     /// Returns whether the persister below has returned the stored answer of a run that was complete
     /// before this request.
     pub(super) fn is_stored_answer(&self) -> bool {
-        self.run_of_loop.as_ref().is_some_and(RunOfLoop::is_answered)
+        self.run.log().answer.is_some()
     }
 
     /// Passes the response on, with its calls as approval requests.
@@ -278,10 +275,10 @@ impl<S> Rounds<S> {
         finish: &Finish,
     ) -> Result<Vec<Arc<Message>>, PersistenceError> {
         let asking = self.rules().request_approvals(messages);
-        if let Some(run) = &self.run {
+        if self.run.store().is_some() {
             // `with_added` puts the messages of the run, including this response, before the answer in
             // the error.
-            keep_pending_calls(run, &asking, || Answer::new(Vec::new(), finish.clone()))?;
+            keep_pending_calls(&self.run, &asking, || Answer::new(Vec::new(), finish.clone()))?;
         }
         // The messages of the response are last in the queue, because those with calls were not
         // returned yet.

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     next_step::{Action, NextStep, PlannedCall, Refusal},
     replay::INTERRUPTED,
-    run::{Event, Run, RunOfLoop, partial_message},
+    run::{Event, Run, partial_message},
     tool::{PendingCall, ToolOutput, ToolReport},
 };
 
@@ -41,8 +41,7 @@ pub(super) async fn unless_stopped_in_call<F: Future>(
 
 /// A service call in flight, with access to the layer below that stores its answer.
 pub(super) struct CallUnderWay {
-    run: Option<Run>,
-    run_of_loop: Option<RunOfLoop>,
+    run: Run,
     ordinal: Option<u32>,
 }
 
@@ -50,8 +49,7 @@ impl CallUnderWay {
     /// Returns whether the call has an answer, stored or submitted. Such a call must not be dropped,
     /// because no other caller would report a failure of that write.
     pub(super) fn is_answered(&self) -> bool {
-        let run = self.run.clone().or_else(|| self.run_of_loop.as_ref()?.run());
-        run.zip(self.ordinal).is_some_and(|(run, ordinal)| run.log().calls.has_answer(ordinal))
+        self.ordinal.is_some_and(|ordinal| self.run.log().calls.has_answer(ordinal))
     }
 }
 
@@ -87,11 +85,7 @@ impl Outcomes {
 impl<S> Rounds<S> {
     /// Returns the service call in flight.
     pub(super) fn call_under_way(&self) -> CallUnderWay {
-        CallUnderWay {
-            run: self.run.clone(),
-            run_of_loop: self.run_of_loop.clone(),
-            ordinal: self.counters.service_calls.checked_sub(1),
-        }
+        CallUnderWay { run: self.run.clone(), ordinal: self.counters.service_calls.checked_sub(1) }
     }
 
     /// Stops before a service call, and stores the messages that the call would have sent.
@@ -109,7 +103,8 @@ impl<S> Rounds<S> {
             messages = self.ask(messages, &Finish::default())?;
         }
         if !text.is_empty() {
-            let partial = self.transcript.number(Arc::new(partial_message(&text)), &self.clock);
+            let partial =
+                self.transcript.number(Arc::new(partial_message(&text)), self.run.clock());
             self.updates.push_back(ChatUpdate::Message(partial.clone()));
             messages.push(partial);
         }
@@ -120,7 +115,8 @@ impl<S> Rounds<S> {
     pub(super) async fn stop_call(&mut self, answer: Vec<Arc<Message>>) -> Result<(), BoxError> {
         let mut in_flight = self.transcript.take_in_flight();
         let left = self.left_of_call().unwrap_or(in_flight.len());
-        let unsent = match self.transcript.is_kept_below() || self.run_of_loop.is_some() {
+        let is_alone = self.run.log().is_alone;
+        let unsent = match self.transcript.is_kept_below() || is_alone {
             true => in_flight.split_off(in_flight.len().saturating_sub(left)),
             false => Vec::new(),
         };
@@ -138,12 +134,10 @@ impl<S> Rounds<S> {
         let mut finish = Finish::default();
         finish.usage = self.counters.usage;
         finish.ended_by = Some(EndedBy::Stop);
-        if let Some(run) = &self.run {
-            // The result of each call states that the call did not run.
-            run.log().keep_claims();
-            run.write(Event::Stopped { unsent, answer }).await?;
-            finish.saved = Some(run.log().saved());
-        }
+        // The result of each call states that the call did not run.
+        self.run.log().keep_claims();
+        self.run.write(Event::Stopped { unsent, answer }).await?;
+        finish.saved = self.run.store().map(|_| self.run.log().saved());
         self.phase = Phase::Finishing(Box::new(finish));
         Ok(())
     }

@@ -14,6 +14,7 @@ use std::{
     time::SystemTime,
 };
 
+use tokio::sync::OnceCell;
 use tower_chat_core::{
     ChatRequest, Conversation, HistoryOwner, Message, MessageId, Messages, ToolResult,
     store::{
@@ -30,7 +31,7 @@ use self::{
     resume::resume_run,
 };
 use super::{
-    Run, ServiceCall, Shared,
+    Run, ServiceCall, Shared, Storage,
     call_records::CallRecords,
     history::{has_incomplete_responses, head_of, is_incomplete_response, load_history},
     hooks::Hooks,
@@ -148,7 +149,8 @@ pub(crate) async fn begin_run(
     beginning.check_not_empty(says_nothing, &input)?;
     let approves = answers_approvals(input.own.iter().chain(opened.staged()));
     let log = beginning.log(&opened, history, input, approves).await?;
-    let run = Run(Arc::new(Shared {
+    let stored = Storage {
+        conversation: conversation.clone(),
         mode,
         policy: settings.policy.clone(),
         store: settings.store.clone(),
@@ -156,12 +158,12 @@ pub(crate) async fn begin_run(
         stored_as: beginning.stored_as(),
         is_nested: RunAncestry::is_nested(request),
         arrived_at,
-        log: Mutex::new(log),
         _loaded: loaded,
-        conversation,
-    }));
+    };
+    let stored = OnceCell::new_with(Some(Arc::new(stored)));
+    let run = Run(Arc::new(Shared { conversation, log: Mutex::new(log), stored }));
     if let Some(content) = &opened.resumed {
-        resume_run(&run, content, approves).await?;
+        resume_run(&settings.store, &run, content, approves).await?;
     }
     Ok(run)
 }

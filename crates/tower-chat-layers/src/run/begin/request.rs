@@ -25,7 +25,7 @@ pub(crate) fn open_request(
     mut request: ChatRequest,
 ) -> Result<(ChatRequest, Vec<Arc<Message>>), PersistenceError> {
     let mut log = run.log();
-    let mut own = log.number(0, log.input(&request), run.now());
+    let mut own = log.number(0, log.input(&request), run.clock().whole_milliseconds());
     // The stored messages of a resumed run begin with its input. If the service stores the history,
     // results of approved calls are stored without the input.
     let stored: HashSet<_> = log.conversation.added.iter().map(|added| added.id).collect();

@@ -1,6 +1,8 @@
 //! Takes an open run over from an earlier attempt.
 
-use tower_chat_core::store::{Head, History, StoreError, author::OpenRunContent};
+use std::sync::Arc;
+
+use tower_chat_core::store::{Head, History, HistoryStore, StoreError, author::OpenRunContent};
 
 use super::records::prior_attempts;
 use crate::{
@@ -12,14 +14,14 @@ use crate::{
 /// Takes the run over from an earlier attempt, and then reads the calls again, because the earlier
 /// attempt may have written their outcomes in the meantime.
 pub(super) async fn resume_run(
+    store: &Arc<dyn HistoryStore>,
     run: &Run,
     content: &OpenRunContent,
     approves: bool,
 ) -> Result<(), PersistenceError> {
     let taken = take_over(run).await?;
-    let store = run.store().as_ref();
-    telemetry::taken_over(store, run.key(), run.id(), &content.open.lease);
-    match read_calls_again(run, approves).await {
+    telemetry::taken_over(store.as_ref(), run.key(), run.id(), &content.open.lease);
+    match read_calls_again(store, run, approves).await {
         Ok(()) => {
             taken.go_on();
             Ok(())
@@ -33,8 +35,12 @@ pub(super) async fn resume_run(
 
 /// Reads the states of the calls of a run that was taken over. Until then another process may have
 /// run them, and the outcome of a call does not change the revision.
-async fn read_calls_again(run: &Run, approves: bool) -> Result<(), StoreError> {
-    let content = run.store().open_run(run.key()).await?;
+async fn read_calls_again(
+    store: &Arc<dyn HistoryStore>,
+    run: &Run,
+    approves: bool,
+) -> Result<(), StoreError> {
+    let content = store.open_run(run.key()).await?;
     let (history, replay) = {
         let log = run.log();
         let conversation = &log.conversation;
@@ -42,7 +48,7 @@ async fn read_calls_again(run: &Run, approves: bool) -> Result<(), StoreError> {
         (History::new(head, conversation.history.clone()), conversation.replay.clone())
     };
     let prior = match approves {
-        true => Some(prior_attempts(run.store(), run.key(), &history, &replay).await?),
+        true => Some(prior_attempts(store, run.key(), &history, &replay).await?),
         false => None,
     };
     let mut log = run.log();

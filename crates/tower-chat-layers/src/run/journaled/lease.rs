@@ -10,7 +10,10 @@ use tower_chat_core::store::{
 use super::Journal;
 use crate::{
     PersistenceError, StoreFailure,
-    run::{Event, LeaveCause, Run, RunLog, Shared, Submission, submission::FailedSubmission},
+    run::{
+        Event, LeaveCause, Run, RunLog, Shared, Submission, activity::activity_now,
+        submission::FailedSubmission,
+    },
     telemetry,
 };
 
@@ -27,8 +30,8 @@ pub(in crate::run) fn stage_lease(
     };
     let id = conversation.next_id(run.id());
     let write = Write::new(run.key().clone(), id, conversation.revision, [])
-        .with_activity(run.activity_now());
-    journal.renew(run.0.clock.now());
+        .with_activity(activity_now(run));
+    journal.renew(run.clock().now());
     change(journal);
     let write = journal.staged(write, Vec::new(), None, None);
     keep_lease(run, journal);
@@ -73,8 +76,9 @@ pub(in crate::run) fn keep_lease(run: &Run, journal: &mut Journal) {
             // failure is retried at the next interval.
             let failure = renewed.outcome().await.err();
             let failure = failure.map(|FailedSubmission { source, .. }| source);
-            let store = run.store().as_ref();
-            telemetry::lease_renewed(store, run.key(), run.id(), failure.as_ref());
+            if let Some(store) = run.store() {
+                telemetry::lease_renewed(store.as_ref(), run.key(), run.id(), failure.as_ref());
+            }
             if let Some(StoreError::Conflict(_)) = failure {
                 return;
             }

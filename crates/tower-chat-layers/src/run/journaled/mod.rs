@@ -52,11 +52,11 @@ pub(crate) async fn end_unanswered(run: &Run, end: impl FnOnce(u32) -> Option<Ru
 }
 
 async fn prior_calls_of_open_run(run: &Run) -> Result<OfPriorCalls, PersistenceError> {
-    let (store, key) = (run.store().as_ref(), run.key());
+    let (Some(store), key) = (run.store(), run.key()) else { return Ok(OfPriorCalls::default()) };
     let not_loaded = |source| PersistenceError::NotLoaded { key: key.clone(), source };
     match store.open_run(key).await.map_err(not_loaded)? {
         Some(content) if content.open.run == run.id() => {
-            of_prior_calls(store, key, &content.messages).await.map_err(not_loaded)
+            of_prior_calls(store.as_ref(), key, &content.messages).await.map_err(not_loaded)
         }
         Some(_) | None => Ok(OfPriorCalls::default()),
     }
