@@ -20,8 +20,8 @@ use crate::{Counts, Event, Operation, Outcome, Receipt, Selection, Step};
 /// file.
 ///
 /// ```
-/// # futures_util::FutureExt::now_or_never(async { use tower_chat::transfer::{Operation,
-/// OutcomeKind, ReceiptLog, Selection, Transfer, delete_scope};
+/// # futures_util::FutureExt::now_or_never(async {
+/// use tower_chat::transfer::{Operation, OutcomeKind, ReceiptLog, Selection, Transfer, delete_scope};
 /// # use tower_chat::{ConversationKey, MemoryStore, Message, MessageId, RunId};
 /// # use tower_chat::store::{HistoryStore, Revision, author::Write};
 /// # let store = MemoryStore::new();
