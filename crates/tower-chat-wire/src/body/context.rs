@@ -15,17 +15,18 @@ use crate::{
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AnswerContext {
-    /// Where the history of the request is stored, which decides the service id of the answer. If it is
-    /// unknown, the fields of the answer decide.
+    /// Where the history of the request is stored. The location determines the service id of the answer.
+    /// `None` means that the location is unknown: the fields of the answer then determine the service id.
     pub history: Option<HistoryLocation>,
     /// Whether the request asked for a background answer, which may still be in progress. Such an answer
     /// is read as an answer without messages, with its id as the continuation token. If the request did
     /// not ask for one, an answer in progress is malformed.
     pub is_background: bool,
-    /// The service that answers. It becomes the [issuer](Native::issuer) of the answer's native items.
+    /// The service that answers. The service becomes the [issuer](Native::issuer) of the answer's native
+    /// items that have none.
     pub issuer: Option<Arc<str>>,
-    /// The names of tools that the request has in another form. The reader puts the original names into
-    /// the answer.
+    /// The names of tools that were sent in another form. The reader restores the original names in the
+    /// answer.
     pub names: NameMap,
     /// The differences between the stored messages and the request, for
     /// [`Finish`](tower_chat_core::Finish).
@@ -59,7 +60,7 @@ impl AnswerContext {
         self
     }
 
-    /// Completes an answer with the information about its request.
+    /// Sets the issuers, the original tool names and the changes in an answer.
     pub(super) fn complete(&self, answer: &mut Answer) {
         if self.issuer.is_some() || !self.names.is_empty() {
             for message in &mut answer.messages {
@@ -69,7 +70,8 @@ impl AnswerContext {
         answer.finish.changes.clone_from(&self.changes);
     }
 
-    /// Wraps an accumulator so that it receives whole characters and its answer is completed.
+    /// Wraps an accumulator. The wrapper joins the halves of surrogate pairs in the frames, passes the frames
+    /// to the accumulator, and completes its answer.
     pub(super) fn around(
         self,
         accumulator: Box<dyn ResponseAccumulator>,
@@ -112,8 +114,7 @@ impl AnswerContext {
     }
 }
 
-/// An accumulator that receives whole characters, and completes the answer with the information about its
-/// request.
+/// The wrapper of an accumulator that [`AnswerContext::around`] returns.
 #[derive(Debug)]
 struct Completing {
     accumulator: Box<dyn ResponseAccumulator>,

@@ -24,7 +24,7 @@ pub enum BodyError {
         /// The part of the request that the wire does not have.
         what: &'static str,
     },
-    /// The request promises a local history, but no layer above the client keeps one.
+    /// The request promises a local history, but no layer above the client stores one.
     Sentinel(SentinelAtClient),
 }
 

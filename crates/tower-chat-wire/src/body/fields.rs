@@ -12,8 +12,8 @@ use crate::object::{Object, raw};
 pub(crate) struct Fields(Map<String, Value>);
 
 impl Fields {
-    /// Parses the fields of a body, without `null` fields and without those of its conversation, which
-    /// are read as text.
+    /// Parses the fields of a body. Leaves out `null` fields, and the fields whose names are in
+    /// `conversation`, because these are read as JSON text.
     pub(crate) fn of_body(body: &str, conversation: &[&str]) -> Result<Self, BodyError> {
         let error = |_| BodyError::Field { field: "fields", expected: "a JSON object" };
         let mut object: Object = serde_json::from_str(body).map_err(error)?;
@@ -78,7 +78,7 @@ pub(crate) fn set(body: &mut Map<String, Value>, name: &str, value: Option<impl 
     }
 }
 
-/// Replaces fields of a body by those of another object. A `null` removes a field.
+/// Sets the fields of another object in a body. A `null` removes the field from the body.
 pub(crate) fn merge(body: &mut Map<String, Value>, fields: &Map<String, Value>) {
     for (name, value) in fields {
         if value.is_null() {
@@ -89,7 +89,7 @@ pub(crate) fn merge(body: &mut Map<String, Value>, fields: &Map<String, Value>) 
     }
 }
 
-/// Returns the JSON of a body: the options, and the fields that are already JSON text.
+/// Returns the JSON of a body: the fields of `body`, and the fields of `more`, which are already JSON text.
 pub(crate) fn whole<const N: usize>(
     body: &Map<String, Value>,
     more: [(&str, Option<RawJson>); N],
@@ -99,7 +99,7 @@ pub(crate) fn whole<const N: usize>(
     raw(&options.chain(more).collect::<Object>())
 }
 
-/// Returns the text of a field that contains the conversation. `None` if the field is missing or `null`.
+/// Returns the JSON text of a field. `None` if the field is missing or `null`.
 pub(crate) fn conversation_field(body: &str, name: &str) -> Result<Option<RawJson>, BodyError> {
     let error = |_| BodyError::Field { field: "fields", expected: "a JSON object" };
     let mut object: Object = serde_json::from_str(body).map_err(error)?;

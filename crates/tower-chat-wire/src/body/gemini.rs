@@ -18,8 +18,8 @@ use crate::{
     object::{Object, raw, text},
 };
 
-/// The field of a function with a schema in full JSON Schema. The field `parameters` supports only a
-/// part of JSON Schema.
+/// The name of the field with the schema of a function in full JSON Schema. The field `parameters` supports
+/// only a part of JSON Schema.
 pub(crate) const JSON_SCHEMA: &str = "parametersJsonSchema";
 
 pub(crate) const FUNCTION: Form = Form {
@@ -30,7 +30,8 @@ pub(crate) const FUNCTION: Form = Form {
     plain: || json!({}),
 };
 
-/// The field of a tool with the list of functions. The service runs any other tool itself.
+/// The name of the field with the functions of the client. Any other field is a tool that the service runs
+/// itself.
 const FUNCTIONS: &str = "functionDeclarations";
 
 pub(super) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
@@ -89,7 +90,8 @@ fn render_usage(usage: &Usage) -> Value {
     })
 }
 
-/// Reads a tool: one definition for each function, and one for each tool of the service.
+/// Reads an entry of `tools`. Returns a definition for each function, and for each tool that the service runs
+/// itself.
 fn parse_tool(tool: Value) -> Vec<ToolDefinition> {
     let Value::Object(fields) = tool else { return Vec::new() };
     let mut definitions = Vec::new();
@@ -111,7 +113,7 @@ fn parse_tool(tool: Value) -> Vec<ToolDefinition> {
 fn parse_function(function: Value) -> ToolDefinition {
     let schema = function.get(JSON_SCHEMA).cloned();
     let mut definition = FUNCTION.parse(function);
-    // The native item has the name of the schema's field.
+    // The field remains in the native item, so that the schema is written to the same field.
     if let Some(schema) = schema {
         definition.parameters = schema;
     }

@@ -107,8 +107,10 @@ impl BodyWire {
     ///
     /// # Errors
     ///
-    /// [`BodyError::Unsupported`], if the wire cannot express the request: a conversation that the
-    /// service stores, or a background answer.
+    /// [`BodyError::Unsupported`], if the wire cannot express the request, such as a conversation that the
+    /// service stores, or a background answer. [`BodyError::Field`], if the wire requires a model and the
+    /// request does not name one. [`BodyError::Sentinel`], if the request promises a local history that no
+    /// layer stores.
     pub fn render_request(self, request: &ChatRequest) -> Result<Value, BodyError> {
         Ok(to_value(&self.render_request_json(request)?))
     }
@@ -162,8 +164,9 @@ impl BodyWire {
         }
     }
 
-    /// Reads the body of a whole answer. Arguments and unknown fields keep every byte. This is
-    /// [`parse_answer_to`](Self::parse_answer_to) without information about the request.
+    /// Reads the body of a whole answer. The arguments of calls have the same bytes as in the body, and
+    /// numbers in unknown fields have the same digits. This is [`parse_answer_to`](Self::parse_answer_to)
+    /// without information about the request.
     ///
     /// # Errors
     ///
@@ -276,10 +279,11 @@ impl BodyWire {
     }
 }
 
-/// The fields of requests with messages, whose numbers are never rounded.
+/// The fields of request bodies that contain messages. Their numbers are never rounded, because messages
+/// store them as text.
 const CONVERSATION: [&str; 3] = ["contents", "input", "messages"];
 
-/// Parses JSON that this crate has written.
+/// Parses JSON text that this crate has written. Returns `null` for any other text.
 fn value(json: &RawJson) -> Value {
     json.parse().unwrap_or(Value::Null)
 }

@@ -65,7 +65,8 @@ pub(super) fn render_answer(message: &Message, finish: &Finish) -> RawJson {
     whole(&body, [("choices", Some(choices))])
 }
 
-/// Writes the message of an answer, with every field that readers may rely on.
+/// Writes the message of an answer, with the fields `content` and `refusal` that clients expect, even if they
+/// are `null`.
 fn answer_message(message: &Message) -> Object {
     let rendered = render_messages([message], Audience::Transcript);
     let rendered = rendered.iter().filter_map(|message| message.parse::<Object>().ok());
@@ -85,7 +86,8 @@ fn answer_message(message: &Message) -> Object {
     fields
 }
 
-/// Joins a list of text parts to one text, because readers of answers do not expect a list.
+/// Joins a list of text parts to one text, because clients do not expect a list in an answer. `None` for any
+/// other content.
 fn as_one_text(content: &RawJson) -> Option<String> {
     let parts: Vec<Object> = content.parse().ok()?;
     parts.iter().map(|part| text(part, "text")).collect()

@@ -59,7 +59,7 @@ pub(super) fn render_answer(message: &Message, finish: &Finish) -> RawJson {
     };
     let mut body = finish.metadata.clone();
     set(&mut body, "model", finish.model.as_deref());
-    // Counts without a total are from another wire.
+    // A usage without a total was received on another wire.
     if body.get("usage").is_some_and(|usage| usage.get("total_tokens").is_none()) {
         body.remove("usage");
     }

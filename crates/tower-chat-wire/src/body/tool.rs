@@ -16,7 +16,8 @@ pub(crate) struct Form {
     pub(crate) is_nested: bool,
     /// Whether the definition has a field `strict` beside the schema.
     pub(crate) has_strict: bool,
-    /// Returns the other fields of the definition of a function.
+    /// Returns the JSON of a function without name, description and parameters. A definition with other
+    /// fields has a native item.
     pub(crate) plain: fn() -> Value,
 }
 
@@ -31,7 +32,8 @@ impl Form {
             None => rest.as_object_mut(),
         };
         let mut definition = ToolDefinition::new(kind.clone(), "", Value::Null);
-        // A definition without a description is written without one again.
+        // A definition without a description gets a native item, so that it is written without a description
+        // again.
         let mut is_plain = false;
         if let Some(fields) = fields {
             if let Some(name) = take_text(fields, "name") {

@@ -20,8 +20,8 @@ pub struct JsonClient {
 }
 
 impl JsonClient {
-    /// Creates a codec of a wire, for an address such as `https://api.openai.com/v1/chat/completions`.
-    /// `{model}` in the address is replaced by the name of the model, for services that expect the model
+    /// Creates a codec of a wire, for an address such as `https://api.openai.com/v1/chat/completions`. The
+    /// codec replaces `{model}` in the address by the name of the model, for services that expect the model
     /// there (Gemini).
     pub fn new(wire: BodyWire, uri: impl Into<String>) -> Self {
         Self { wire, uri: uri.into() }
@@ -78,7 +78,7 @@ impl ClientCodec for JsonClient {
 pub struct RefusedAnswer {
     /// The HTTP status.
     pub status: StatusCode,
-    /// The wait that the service requests, if it is given in seconds.
+    /// The wait that the service requests in the header `retry-after`, if the header has a number of seconds.
     pub retry_after: Option<Duration>,
     /// The body of the response.
     pub body: Value,

@@ -36,22 +36,24 @@ pub struct Completion {
     id: String,
     created: u64,
     model: Option<String>,
+    /// The names of the tools that the request declares.
     declared: HashSet<String>,
 }
 
-/// Where a stream has the usage.
+/// The chunk of a stream that contains the usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum UsageChunk {
     /// The stream has no usage.
     None,
-    /// In a separate chunk without choices at the end of the stream: `stream_options.include_usage`.
+    /// In a separate chunk without choices at the end of the stream, as OpenAI sends it for
+    /// `stream_options.include_usage`.
     Own,
-    /// In the last chunk that has a choice.
+    /// In the final chunk with a choice.
     Last,
 }
 
 impl Completion {
-    /// Creates the completion of a run. Its time is now.
+    /// Creates the completion of a run, with the current time as its creation time.
     pub fn of_run(run: RunId) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let id = format!("chatcmpl-{run}");
@@ -96,9 +98,9 @@ impl Completion {
         body
     }
 
-    /// Returns the chunks of a streamed answer as JSON, without the end of the stream on the wire
-    /// (`[DONE]`). Text and reasoning are returned when they arrive. Calls are returned whole, at the
-    /// end of the answer, because only then it is known whose tools they are for. The stream ends after
+    /// Returns the chunks of a streamed answer as JSON, without the end of the stream on the wire (`[DONE]`).
+    /// Text and reasoning are returned when they arrive. Calls are returned whole, at the end of the answer,
+    /// because only then all calls are known that determine which of them are left out. The stream ends after
     /// an error.
     pub fn chunks(
         self,
@@ -128,12 +130,14 @@ struct Chunks {
     /// The response; `None` after its end.
     response: Option<ChatResponse>,
     usage: UsageChunk,
+    /// The chunks that were not returned yet.
     ready: VecDeque<Value>,
     messages: Vec<Arc<Message>>,
-    /// Whether some text was returned, of any message.
+    /// Whether some text of any message was returned.
     has_spoken: bool,
     /// Whether some text of the current message was returned.
     is_speaking: bool,
+    /// Whether some reasoning was returned.
     has_reasoned: bool,
 }
 

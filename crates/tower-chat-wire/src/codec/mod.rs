@@ -1,12 +1,12 @@
-//! Codecs for [`tower_chat_layers::adapt`] with JSON bodies. The feature `codec`.
+//! Codecs for [`tower_chat_layers::adapt`] with JSON bodies. They need the feature `codec`.
 //!
 //! [`JsonClient`] makes a model client from a `Service<http::Request<Value>, Response =
-//! http::Response<Value>>`. [`JsonServer`] makes a service of this type from a stack. [`JsonTypes`] does
-//! both for an application's own types, which serde converts to and from the JSON bodies. Each codec
-//! uses one [`BodyWire`](crate::body::BodyWire). The extensions of a request, which layers use to
-//! communicate, are passed on in both directions. A JSON body is not streamed, so these codecs neither
-//! request nor return streams. [`Completion`] writes an answer in chunks, for an application's own
-//! server.
+//! http::Response<Value>>`. [`JsonServer`] makes a service of this type from a stack. [`JsonTypes`] does both
+//! for an application's own types, which serde converts to and from the JSON bodies. Each codec uses one
+//! [`BodyWire`](crate::body::BodyWire). [`JsonClient`] and [`JsonServer`] copy the extensions of a request,
+//! which layers use to communicate. [`JsonTypes`] copies them if [`JsonTypes::carrying`] is set. A JSON body
+//! is not streamed, so these codecs neither request nor return streams. [`Completion`] writes an answer in
+//! chunks, for an application's own server.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

@@ -1,4 +1,4 @@
-//! A codec that makes a service of HTTP messages from a stack.
+//! A codec that makes a service of HTTP requests from a stack.
 
 use std::{
     fmt,
@@ -15,7 +15,7 @@ use tower_chat_layers::{
 
 use crate::body::BodyWire;
 
-/// A codec for a server of HTTP messages with JSON bodies over a stack.
+/// A codec that makes a service of HTTP requests with JSON bodies from a stack.
 ///
 /// The extensions of the HTTP request become those of the chat request. The request belongs to the
 /// [`Conversation`](tower_chat_layers::Conversation) in the extensions, or to the conversation whose key

@@ -1,4 +1,4 @@
-//! Codecs for clients and stacks with an application's own types, whose JSON is that of a wire.
+//! A codec for clients and stacks with an application's own types. The JSON of these types is that of a wire.
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
@@ -93,9 +93,10 @@ impl<Q, A> JsonTypes<Q, A> {
         self
     }
 
-    /// Sets where a request has its extensions, in a field that serde skips. Layers communicate through
-    /// the extensions. If a tool loop over these types copies the extensions into each request that it
-    /// sends, a layer above the loop shares its run with a layer below it.
+    /// Sets the function that returns the extensions of a request. The request has them in a field that serde
+    /// skips. Layers communicate through the extensions. If a tool loop over these types copies the
+    /// extensions into each request that it sends, a layer above the loop shares its run with a layer below
+    /// it.
     #[must_use]
     pub fn carrying(mut self, extensions: fn(&mut Q) -> &mut http::Extensions) -> Self {
         self.extensions = Some(extensions);
