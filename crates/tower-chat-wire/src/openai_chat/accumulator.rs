@@ -9,12 +9,14 @@ use crate::{
     stream::{Accumulator, DONE, Frame, ResponseAccumulator},
 };
 
-/// The accumulated answer. The answer is complete with a finish reason, because some services do not
-/// send `[DONE]`; or with `[DONE]`, if a message has begun before.
+/// The accumulated answer. The answer is complete if a message has begun and a finish reason or `[DONE]` has
+/// arrived. Some services do not send `[DONE]`, and others send no finish reason.
 #[derive(Debug, Default)]
 pub(crate) struct ChatAccumulator {
     message: MessageAccumulator,
+    /// The fields of the chunks, without the choice.
     fields: Object,
+    /// The fields of the choice, without its message.
     choice: Accumulator,
     is_done: bool,
     has_reason: bool,
@@ -46,7 +48,7 @@ impl ResponseAccumulator for ChatAccumulator {
             self.has_reason |= reason.is_some_and(|reason| !reason.is_empty());
             self.choice.push(choice);
         }
-        // Every chunk repeats these fields, and some fields count up: the last value is used.
+        // Chunks repeat these fields, some with increasing values: the latest value is used.
         let set = fields.into_iter().filter(|(_, value)| value.get() != "null");
         for (name, value) in set {
             if name != "model" || value.get() != r#""""# {

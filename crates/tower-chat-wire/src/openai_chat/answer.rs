@@ -38,7 +38,8 @@ const CHOICES: &str = "choices";
 ///
 /// # Errors
 ///
-/// If there are several choices, because none of them is the answer, or if the choice reports an error.
+/// [`AnswerError::Malformed`], if there are several choices, because a conversation continues with one.
+/// [`AnswerError::Refused`], if the choice reports an error.
 pub(super) fn only_choice(choices: &RawJson) -> Result<Option<Object>, AnswerError> {
     let malformed = |what: &str| AnswerError::malformed(what, choices.get());
     let mut list: Vec<Object> =
@@ -57,7 +58,7 @@ pub(super) fn only_choice(choices: &RawJson) -> Result<Option<Object>, AnswerErr
     }
 }
 
-/// The reasons of an answer that the service could not finish: those of OpenRouter and DeepSeek
+/// The finish reasons with which OpenRouter and DeepSeek report that the answer failed
 /// (<https://api-docs.deepseek.com/api/create-chat-completion>).
 const FAILED: [&str; 2] = ["error", "insufficient_system_resource"];
 

@@ -10,12 +10,12 @@ use crate::{
 
 const LEGACY: &str = "function_call";
 
-/// The two types of call. Each is an object in the field with this name, and has its arguments in the
-/// second field.
+/// The two types of call: the name of the field with the call's object, and the name of the field in this
+/// object with the arguments.
 const KINDS: [(&str, &str); 2] = [("function", "arguments"), ("custom", "input")];
 
-/// Removes and reads the calls in a message's fields. An empty list is not removed, and neither is a
-/// `function_call` without a name, which Snowflake puts into every answer.
+/// Removes and reads the calls in a message's fields. An empty list is not removed. Neither is a
+/// `function_call` with an empty name and empty arguments, which Snowflake sends in every answer.
 pub(super) fn parse_all(fields: &mut Fields) -> Result<Vec<ToolCall>, WireError> {
     let mut calls = Vec::new();
     if !fields.is_null("tool_calls")
@@ -42,8 +42,9 @@ pub(super) fn parse_all(fields: &mut Fields) -> Result<Vec<ToolCall>, WireError>
     Ok(calls)
 }
 
-/// Writes the calls into a message's fields. For a model, a `function_call` that was given an id is
-/// written as an item of `tool_calls`, because its result refers to that id.
+/// Writes the calls into a message's fields. A message can have one `function_call`: any other is written as
+/// an item of `tool_calls`. For a model, so is a `function_call` that has an id, because its result refers to
+/// the id.
 pub(super) fn render_all(calls: &[&ToolCall], fields: &mut Fields, audience: Audience) {
     let may_be_legacy = |call: &ToolCall| audience == Audience::Transcript || call.id.is_none();
     let mut list = Vec::new();
@@ -105,8 +106,9 @@ fn parse_legacy(item: &RawJson) -> Result<ToolCall, WireError> {
     Ok(call)
 }
 
-/// Removes and reads the name and the arguments. Arguments that are not a string leave a `null`, and so
-/// do missing arguments, whose text is empty.
+/// Removes and reads the name and the arguments. If the arguments are not a string, the call has their JSON
+/// text. If they are missing, the call has an empty text. In both cases, a `null` in `inner` marks that they
+/// were not a string.
 fn take_call(inner: &mut Fields, arguments: &str) -> Result<ToolCall, WireError> {
     let name = inner.take_text("name").ok_or(WireError::Field {
         what: "a tool call",
@@ -136,7 +138,8 @@ fn render(native: Option<Fields>, call: &ToolCall) -> Fields {
     fields
 }
 
-/// Adds the name and the arguments, with the arguments in the form that they had.
+/// Adds the name and the arguments. If a `null` in `inner` marks that the arguments were not a string, they
+/// are written as a JSON value, or left out if they are empty.
 fn with_call(mut inner: Fields, arguments: &str, call: &ToolCall) -> Fields {
     inner.set("name", raw(&call.name));
     let was_text = !inner.is_null(arguments);
@@ -156,8 +159,8 @@ fn as_function(rest: Fields) -> Fields {
     fields
 }
 
-/// Returns the native item of a `function_call`. An item of `tool_calls` always has a field of one of
-/// the other types.
+/// Returns the fields of a `function_call` in a native item. `None` for the native item of an item of
+/// `tool_calls`, which has the field `function` or `custom`.
 fn legacy_rest(native: &Fields) -> Option<Fields> {
     if KINDS.iter().any(|(kind, _)| native.contains(kind)) {
         return None;

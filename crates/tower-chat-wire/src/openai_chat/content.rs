@@ -8,8 +8,8 @@ use crate::{
     fields::{Fields, as_text, raw},
 };
 
-/// Removes and reads the content in a message's fields. A missing content, `null` and an empty list make
-/// no part and are not removed.
+/// Removes and reads the content in a message's fields. `null` and an empty list have no parts and are not
+/// removed.
 pub(super) fn parse(fields: &mut Fields) -> Result<Vec<Part>, WireError> {
     let Some(content) = fields.get("content") else { return Ok(Vec::new()) };
     if content.get() == "null" {

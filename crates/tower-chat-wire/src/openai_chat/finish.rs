@@ -16,7 +16,7 @@ const FINISH_REASON: &str = "finish_reason";
 /// The field in which OpenRouter sends the finish reason of the model's own service.
 const NATIVE_REASON: &str = "native_finish_reason";
 
-/// Returns whether the finish reason of any service means that a token limit was reached.
+/// Returns whether a finish reason, of any service, means that a token limit was reached.
 fn is_length(reason: &str) -> bool {
     let reason = reason.to_ascii_lowercase();
     matches!(
@@ -45,7 +45,8 @@ pub(super) fn parse(mut fields: Object, mut choice: Object, has_calls: bool) -> 
     let text = take_text(&mut choice, FINISH_REASON).filter(|text| !text.is_empty());
     let is_cut_off = object::text(&choice, NATIVE_REASON).is_some_and(|text| is_length(&text));
     match text {
-        // The reason of the model's own service is more precise than OpenRouter's.
+        // The reason of the model's own service is more precise than OpenRouter's, which is stored in the
+        // metadata.
         Some(text) if is_cut_off && reason(text.clone()) != FinishReason::Length => {
             finish.reason = Some(FinishReason::Length);
             choice.insert(FINISH_REASON.to_owned(), raw(&text));
@@ -74,7 +75,7 @@ pub(super) fn parse(mut fields: Object, mut choice: Object, has_calls: bool) -> 
     finish
 }
 
-/// Groq sends the usage of a stream in a separate field.
+/// Returns the usage in the field `x_groq`, in which Groq sends the usage of a stream.
 fn groq_usage(fields: &Object) -> Option<Value> {
     let usage = to_value(fields.get("x_groq")?).get("usage")?.clone();
     usage.is_object().then_some(usage)
@@ -117,11 +118,12 @@ pub(crate) fn usage(json: &Value) -> Usage {
     with_reasoning_beside(usage, count("/total_tokens"))
 }
 
-/// Adds tokens of reasoning to the output tokens, if the service counts them separately. In [`Usage`]
-/// they are part of the output tokens.
+/// Adds tokens of reasoning to the output tokens, if the service counts them separately. In [`Usage`] they
+/// are part of the output tokens. `total` is the service's number of all tokens: if it exceeds the sum of
+/// input and output, the service counts them separately.
 ///
-/// xAI reports their number and includes them in its total. One host of Gemini that is compatible with
-/// OpenAI includes them only in the total.
+/// xAI reports the number of these tokens and includes it in the total. One host of Gemini that is compatible
+/// with OpenAI reports the number only as part of the total.
 pub(crate) fn with_reasoning_beside(mut usage: Usage, total: Option<u64>) -> Usage {
     let beside = match (total, usage.reasoning_tokens) {
         (Some(total), 0) => total.saturating_sub(usage.total_tokens()),

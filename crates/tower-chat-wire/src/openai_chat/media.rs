@@ -5,8 +5,8 @@ use tower_chat_core::{Media, MediaSource};
 use super::WIRE;
 use crate::fields::{Fields, raw};
 
-/// Reads the media of a content part. `None` if the part is not media, or is in a form that cannot be
-/// divided into media and native item.
+/// Reads the media of a content part. `None` if the part is not media, or could not be written again from the
+/// media and a native item.
 pub(super) fn parse(part: &Fields) -> Option<Media> {
     let kind = part.text("type")?;
     let mut rest = part.clone();
@@ -59,7 +59,8 @@ fn render_plain(media: &Media) -> Fields {
     render_as(fields.clone(), media).unwrap_or(fields)
 }
 
-/// Writes the media into a part of the type from which they were read. `None` if they no longer fit.
+/// Writes the media into these fields of a content part. `None` if a part of this type cannot contain media
+/// of this source.
 fn render_as(mut fields: Fields, media: &Media) -> Option<Fields> {
     let kind = fields.text("type")?;
     if fields.is_null(&kind) {
@@ -104,8 +105,8 @@ fn parse_file(inner: &mut Fields) -> Option<Media> {
     Some(from_url(&inner.take_text("file_data")?, unknown))
 }
 
-/// Reads media with an address. The base64 inside a `data:` address (RFC 2397) is decoded from the
-/// address.
+/// Reads media from an address. The media of a `data:` address (RFC 2397) have its base64 data and its media
+/// type. Other media have the type `unknown`.
 fn from_url(url: &str, unknown: &str) -> Media {
     let inline = url
         .strip_prefix("data:")
@@ -125,7 +126,8 @@ fn url_of(media: &Media) -> Option<String> {
     }
 }
 
-/// Returns the wire's name of a sound format. The wire's name of `audio/mpeg` is `mp3`.
+/// Returns the wire's name of a sound format, such as `mp3` for `audio/mpeg`. `None` if the media are not a
+/// sound.
 fn format_of(media: &Media) -> Option<&str> {
     match media.media_type.strip_prefix("audio/")? {
         "mpeg" => Some("mp3"),

@@ -102,8 +102,9 @@ pub fn render_messages<'a>(
     messages.into_iter().flat_map(|message| render_message(message, audience)).collect()
 }
 
-/// Returns whether a message with these remaining fields needs no native item: without one, the
-/// content is written from its parts, or is `null` for an assistant.
+/// Returns whether a message with these remaining fields needs no native item. A message without a native
+/// item is written with the content of its parts. An assistant message without content is written with
+/// `null`.
 fn is_plain(role: Role, rest: &Fields, parts: &[Part]) -> bool {
     if parts.iter().any(content::is_content) {
         rest.len() == 1
@@ -120,7 +121,8 @@ fn reasoning(field: &str, text: String) -> Part {
     Part::Reasoning(reasoning)
 }
 
-/// Writes the message without its tool results. `None` if it is then empty.
+/// Writes the message without its tool results. `None` for a tool message, and for a message that is then
+/// empty.
 fn render_body(message: &Message, audience: Audience) -> Option<Fields> {
     if message.role == Role::Tool {
         return None;
@@ -155,7 +157,7 @@ fn render_body(message: &Message, audience: Audience) -> Option<Fields> {
     Some(fields)
 }
 
-/// Returns whether a missing field would have the same meaning.
+/// Returns whether the value is `null` or an empty list: a missing field has the same meaning.
 fn is_nothing(value: &RawJson) -> bool {
     value.get() == "null" || value.parse().is_ok_and(|items: Vec<RawJson>| items.is_empty())
 }
@@ -169,13 +171,13 @@ fn render_reasoning(part: &Part, fields: &mut Fields) {
     }
 }
 
-/// Returns the fields of a message in its native item.
+/// Returns the fields of a message that a native part contains. `None` for any other part.
 fn envelope(part: &Part) -> Option<Fields> {
     let Part::Native(native) = part else { return None };
     is_envelope(native).then(|| Fields::of_native(Some(native), WIRE)).flatten()
 }
 
-/// Returns whether a native item belongs to a whole message. Only such an item has a role.
+/// Returns whether a native item contains the fields of a message. Only such an item has a role.
 pub(super) fn is_envelope(native: &Native) -> bool {
     Fields::of_native(Some(native), WIRE).is_some_and(|fields| fields.contains("role"))
 }

@@ -100,7 +100,7 @@ impl MessageAccumulator {
         Ok(updates)
     }
 
-    /// Returns the whole message. `is_cut_off` is `true` if a token limit has ended the answer.
+    /// Returns the whole message. `is_cut_off` is whether a token limit has ended the answer.
     ///
     /// Fields that describe only the deltas of the stream, and that no whole answer has, are not sent
     /// back: they are in a native part that no wire writes.
@@ -148,9 +148,10 @@ fn is_of_pieces(name: &str, value: &RawJson) -> bool {
 #[derive(Debug, Default)]
 struct Calls {
     calls: Vec<Call>,
-    /// The newest call with an index.
+    /// The position in `calls` of the newest call with each index.
     by_index: HashMap<String, usize>,
-    /// The first call with an index and an id. The index is empty if calls have no index.
+    /// The position in `calls` of the first call with each pair of an index and an id. Each call is also
+    /// stored with an empty index, by which deltas without an index find it.
     by_id: HashMap<(String, String), usize>,
 }
 
@@ -226,10 +227,15 @@ impl Calls {
 
     /// Returns the position of the call that a delta continues; `None` if the delta begins a call.
     ///
-    /// If there is an index, it decides. Some services give every call the same index. In this case, a
-    /// name with another id begins another call, and so does a name without an id, unless it repeats the
-    /// name of a call whose arguments are not complete. Without an index, a new id begins a call, and so
-    /// does a name without an id.
+    /// A delta with an index continues the newest call with this index. There are two exceptions, because
+    /// some services use the same index for every call:
+    ///
+    /// - A delta with a name and with another id than this call continues the call with the delta's id, or
+    ///   begins a call.
+    /// - A delta begins a call if [`Call::is_followed_by`] returns `true`.
+    ///
+    /// A delta without an index continues the call with its id, or begins a call if there is none. A delta
+    /// with only a name begins a call. A delta without index, id and name continues the newest call.
     fn position(&self, piece: &Piece<'_>) -> Option<usize> {
         let Piece { index, id, name, .. } = *piece;
         let of_id = |index: &str| {
@@ -298,10 +304,10 @@ impl Call {
     /// Returns whether a piece with a name begins another call, although it has the same index, and
     /// the same id or none.
     ///
-    /// Some services repeat the name in every piece of a call. A repeated name therefore begins
-    /// another call only if this one already has whole arguments and the piece has more of them. A
-    /// repeated id means that the piece continues the call, unless the arguments are whole and the
-    /// name differs.
+    /// A piece without an id begins another call if its name differs, or if it has arguments and those of
+    /// this call are already whole. An equal name alone is not enough, because some services repeat the name
+    /// in every piece. A piece with an id begins another call if its name differs and either the arguments of
+    /// this call are whole or this call has no id.
     fn is_followed_by(&self, piece: &Piece<'_>) -> bool {
         let (Some(name), Some(own)) = (piece.name, self.name.as_deref()) else { return false };
         let is_whole = self.object.is_some() || self.brackets.are_closed();
@@ -316,7 +322,8 @@ impl Call {
         function.insert("name".to_owned(), raw(&self.name.unwrap_or_default()));
         let arguments = match self.object {
             Some(object) if self.arguments.is_empty() => object,
-            // OpenAI's clients send the call of a tool without parameters in this form.
+            // `null` arguments belong to a tool without parameters. OpenAI's clients send an empty object for
+            // them.
             None if self.arguments.is_empty() && self.null_arguments && !is_cut_off => raw("{}"),
             _ => raw(&self.arguments),
         };

@@ -36,7 +36,7 @@ pub fn with_mistral_ids(messages: impl IntoIterator<Item = RawJson>) -> Vec<RawJ
 
 #[derive(Debug, Default)]
 struct Ids {
-    /// The new id of each id.
+    /// The new ids, by the original ids.
     given: HashMap<String, String>,
     taken: HashSet<String>,
 }
@@ -81,7 +81,8 @@ fn is_fit(id: &str) -> bool {
     id.len() == LENGTH && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// Returns the last base-62 digits of a hash of the id: FNV-1a, mixed by SplitMix64.
+/// Returns nine base-62 digits of a hash of the id: FNV-1a, mixed by SplitMix64. Each `attempt` returns other
+/// digits.
 fn made_of(id: &str, attempt: u64) -> String {
     let start = 0xcbf2_9ce4_8422_2325 ^ attempt;
     let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);

@@ -11,20 +11,20 @@
 //! - A tool result, a call, a text and media have a `native` field with their other fields.
 //! - A content part of an unknown type is a [`Part::Native`] at its position, as a whole.
 //!
-//! A message without other fields has no native item. The fields of a message take precedence over its
-//! native items, so that changes of an application are written. A value in an unexpected form leaves a
-//! `null` in its place in the native item: arguments that were an object instead of a string, an
-//! `image_url` that was a string instead of an object.
+//! A message without other fields has no native item. The fields of a message take precedence over its native
+//! items, so that changes of an application are written. If a value had an unexpected form, its field in the
+//! native item is `null`. Examples are arguments that were an object instead of a string, and an `image_url`
+//! that was a string instead of an object.
 //!
-//! A `function_call` of 2023's API and its result have no ids. If they were given ids later, a
-//! transcript contains them in their original form, and a model is sent an item of `tool_calls` and a
-//! message with the role `tool`.
+//! A `function_call` of 2023's API and its result have no ids. If an application adds ids later, both are
+//! written to a transcript in their original form. For a model, the call is written as an item of
+//! `tool_calls`, and the result as a message with the role `tool`.
 //!
 //! Messages of other wires are written in the closest form of this wire. One tool message with several
 //! results becomes several messages; results in a user message are written before its text; media become
-//! `image_url`, `input_audio` or `file` parts. The following is left out: reasoning, approvals, errors,
-//! calls that a provider ran itself and their results, native items of other wires, and messages that
-//! are then empty. [`with_mistral_ids`] changes the ids to ones that Mistral accepts.
+//! `image_url`, `input_audio` or `file` parts. The following is left out: reasoning of other wires,
+//! approvals, errors, calls that a provider ran itself and their results, native items of other wires, and
+//! messages that are then empty. [`with_mistral_ids`] changes the ids to ones that Mistral accepts.
 //!
 //! ```
 //! use tower_chat_wire::openai_chat::{Audience, parse_message, render_message};

@@ -43,8 +43,8 @@ pub fn render_request(request: &ChatRequest, form: &RequestForm<'_>) -> Object {
     render(&fitted(request, rules), Some(form))
 }
 
-/// Returns the fields of a request. Without a form, only the fields that the request itself sets, so
-/// that a request which was read is written unchanged.
+/// Returns the fields of a request. Without a form, the result has only the fields that the request sets
+/// itself: a request that was read is written unchanged.
 pub(crate) fn render(request: &ChatRequest, form: Option<&RequestForm<'_>>) -> Object {
     let options = &*request.options;
     let mut fields = with_extra(named(options, form), options);
@@ -66,9 +66,9 @@ fn messages_of(request: &ChatRequest, form: Option<&RequestForm<'_>>) -> Vec<Raw
     messages.iter().map(without_empty_fields).collect()
 }
 
-/// Returns the message without empty fields of an answer, such as `"refusal": null` and `"annotations":
-/// []`, because strict services (Groq, Mistral) refuse unknown fields. Empty reasoning is kept, because
-/// DeepSeek requires it.
+/// Returns an assistant message without empty fields of an answer, such as `"refusal": null` and
+/// `"annotations": []`, because strict services (Groq, Mistral) refuse unknown fields. The content is never
+/// removed, and neither is an empty reasoning text, because DeepSeek requires it.
 fn without_empty_fields(message: &RawJson) -> RawJson {
     let Ok(mut fields) = message.parse::<Object>() else { return message.clone() };
     if fields.get("role").is_none_or(|role| role.get() != r#""assistant""#) {
@@ -83,7 +83,7 @@ fn without_empty_fields(message: &RawJson) -> RawJson {
     if fields.len() == before { message.clone() } else { raw(&fields) }
 }
 
-/// Returns whether the value is empty, or contains only empty values.
+/// Returns whether the value is `null`, zero or empty, or contains only such values.
 fn says_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,

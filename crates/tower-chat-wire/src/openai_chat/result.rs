@@ -8,7 +8,7 @@ use crate::{
     fields::{Fields, raw},
 };
 
-/// The field that marks a result as an error. It is not part of the API, which has no such field.
+/// The field that marks a result as an error. OpenAI's API has no such field.
 const ERROR: &str = "x_error";
 
 /// The role of a result in 2023's API, where calls had no ids.
