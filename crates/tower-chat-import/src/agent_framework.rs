@@ -68,7 +68,7 @@ fn message(
             }
         }
     }
-    // A message that only contains the usage of a call is skipped.
+    // A message is skipped if all its contents are ignored or lost, such as one with usage only.
     if parts.is_empty() && !contents.is_empty() {
         return Ok(None);
     }
@@ -119,8 +119,8 @@ fn part(content: &Object) -> Result<Read, WrongValue> {
     Ok(Read::Part(part))
 }
 
-/// Returns the signature that the provider needs. Only OpenAI's reasoning ids have this prefix. The
-/// service of any other id is unknown.
+/// Returns OpenAI's signature of reasoning, if the id has the prefix `rs_`, which only OpenAI's ids
+/// have. The provider of any other reasoning is unknown.
 fn signature(content: &Object) -> Result<Signature, WrongValue> {
     let id = content.text("id")?.filter(|id| id.starts_with("rs_"));
     let encrypted = content.text("protected_data")?;
@@ -147,7 +147,7 @@ fn result(content: &Object) -> Result<ToolResult, WrongValue> {
         match item.need_text("type")?.as_str() {
             "text" => parts.push(Part::text(item.text("text")?.unwrap_or_default())),
             "data" | "uri" => parts.push(media(&item)?.into()),
-            // `result` contains the text of all items.
+            // If no text or media follow, the result becomes `result`, the text of all items.
             _ => parts.clear(),
         }
     }

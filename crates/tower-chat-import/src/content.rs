@@ -27,7 +27,7 @@ pub(crate) fn media(url: String, media_type: Option<String>) -> Media {
 /// The media type of unknown content (RFC 2046).
 pub(crate) const UNKNOWN_MEDIA: &str = "application/octet-stream";
 
-/// Parses a time with an offset, or without one in UTC.
+/// Parses a time. A time without an offset is in UTC.
 pub(crate) fn time(node: &Node) -> Result<SystemTime, WrongValue> {
     let text = node.text()?;
     let time = text.parse::<Timestamp>().or_else(|_| {
@@ -37,7 +37,7 @@ pub(crate) fn time(node: &Node) -> Result<SystemTime, WrongValue> {
     time.map(SystemTime::from).map_err(|_| node.wrong("a time"))
 }
 
-/// The signature that a provider needs with its reasoning.
+/// The signature or encrypted data that a provider needs to read its own reasoning again.
 #[derive(Debug)]
 pub(crate) enum Signature {
     None,
@@ -77,11 +77,11 @@ pub(crate) fn reasoning(text: String, signature: Signature) -> Part {
     read.unwrap_or_else(|| Reasoning::new(text).into())
 }
 
-/// Joins OpenAI's reasoning. One item has several summaries, which frameworks store as several
-/// parts with the same id.
+/// Joins consecutive reasoning parts that belong to one item of OpenAI. One item has several
+/// summaries, which frameworks store as several parts with the same id.
 pub(crate) fn join_reasoning(parts: Vec<Part>) -> Vec<Part> {
     let mut joined: Vec<Part> = Vec::with_capacity(parts.len());
-    // The item of the last of these parts, and whether summaries were added to it.
+    // The item of the last part in `joined`, and whether summaries were added to it.
     let mut open: Option<(Value, bool)> = None;
     for part in parts {
         match (&mut open, openai_item(&part)) {
@@ -100,7 +100,8 @@ pub(crate) fn join_reasoning(parts: Vec<Part>) -> Vec<Part> {
     joined
 }
 
-/// Writes an item with added summaries to the position of its first part.
+/// If summaries were added to an item, replaces the last part, which is the item's first one, with
+/// the whole item.
 fn close(parts: &mut [Part], open: Option<(Value, bool)>) {
     let Some((item, true)) = open else { return };
     if let (Some(last), Some(whole)) = (parts.last_mut(), of_openai(&item)) {
@@ -108,7 +109,8 @@ fn close(parts: &mut [Part], open: Option<(Value, bool)>) {
     }
 }
 
-/// Adds the summaries of an item to another item with the same id.
+/// Adds the summaries of an item to another item with the same id, and replaces the encrypted
+/// content if the item has one.
 fn append(whole: &mut Value, mut item: Value) {
     let more = item.get_mut("summary").map(Value::take);
     if let (Some(Value::Array(summary)), Some(Value::Array(more))) =

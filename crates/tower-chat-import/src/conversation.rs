@@ -47,8 +47,8 @@ impl ImportedConversation {
         });
     }
 
-    /// Also records the calls that are sent to models as interrupted, and the results that replay
-    /// leaves out.
+    /// Adds losses for the calls without a result, which are sent to models as interrupted, and for
+    /// the results without a call, which replay leaves out.
     pub(crate) fn checked(mut self) -> Self {
         let messages: Messages = self.messages.iter().cloned().collect();
         for mismatch in mismatches(&messages, 1) {

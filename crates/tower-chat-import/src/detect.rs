@@ -1,9 +1,10 @@
-//! Detection of the format of messages, so that a file of one format is not read as another, which
-//! would turn half of it into unknown parts.
+//! Detection of the format of messages. A file that clearly has another format than the requested
+//! one is refused, because most of its content would otherwise become unknown parts.
 
 use crate::{Format, document::Document, node::Object};
 
-/// Fails with a reason if a message of the documents clearly has another format.
+/// Returns an error with a reason if a message of the documents clearly has another format, or if
+/// it has no known format.
 pub(crate) fn check(format: Format, documents: &[Document]) -> Result<(), String> {
     for document in documents {
         let Ok(items) = document.items() else { continue };
@@ -75,8 +76,8 @@ fn may_be_of(format: Format, object: &Object) -> bool {
     }
 }
 
-/// Returns whether a type may be that of an item. The types of OpenAI's tools have the same
-/// endings, also those of new tools.
+/// Returns whether a type may be that of an item of OpenAI Responses. The types of calls and
+/// results of OpenAI's tools, including future ones, end with `_call` or `_output`.
 fn is_type_of_item(kind: &str) -> bool {
     const OTHERS: [&str; 9] = [
         "message",

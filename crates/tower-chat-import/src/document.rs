@@ -15,9 +15,10 @@ pub(crate) struct Document {
     pub(crate) list: RawJson,
     /// The object that contains the list, if the list is one of its fields.
     pub(crate) object: Option<Object>,
-    /// The line of the document, if the file has several documents.
+    /// The number of the document in the file, from 1, if it is an item of a list or a line of JSON
+    /// Lines: its position in the list, or its line.
     line: Option<usize>,
-    /// The lines of the messages, if each message is one line.
+    /// The line number of each message, from 1, if each message is one line; otherwise empty.
     lines: Vec<usize>,
 }
 
@@ -38,8 +39,9 @@ impl Document {
         }
     }
 
-    /// Returns an empty conversation with the id and the title of the document, or with an id from
-    /// the name of its file.
+    /// Returns a conversation without messages, with the id and the title of the document. Without
+    /// an id, the id is `stem`, the name of the file without its extension, followed by `-` and the
+    /// number of the document if it has one.
     pub(crate) fn conversation(&self, stem: &str) -> Result<ImportedConversation, ContentError> {
         let of_line = || self.line.map_or_else(|| stem.to_owned(), |line| format!("{stem}-{line}"));
         let Some(object) = &self.object else { return Ok(ImportedConversation::new(of_line())) };
@@ -131,7 +133,7 @@ fn empty_list() -> RawJson {
 }
 
 fn of_object(node: &Node, names: &[&str], line: Option<usize>) -> Option<Document> {
-    // A message of Agent Framework has a list `contents` too, and also a role.
+    // An object with a role is a message: one of Agent Framework also has a list `contents`.
     let object = node.is_object().then(|| node.object().ok())??;
     if object.has("role") {
         return None;

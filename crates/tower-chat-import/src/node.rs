@@ -114,8 +114,8 @@ impl Object {
     }
 }
 
-/// Returns the kind of a JSON value. Error messages may be logged, so that they must not contain
-/// the value.
+/// Returns the kind of a JSON value, for an error message. The message may be logged, and must
+/// therefore not contain the value itself.
 fn kind(json: &str) -> &'static str {
     match json.as_bytes().first() {
         Some(b'"') => "a text, or one that is no Unicode",

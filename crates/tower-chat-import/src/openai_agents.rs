@@ -77,7 +77,7 @@ impl Item {
     }
 }
 
-/// Returns the error in the only item of a list.
+/// Removes the position from an error of parsing a single item.
 fn within(error: WireError) -> WireError {
     match error {
         WireError::InMessage { source, .. } => *source,
@@ -85,8 +85,8 @@ fn within(error: WireError) -> WireError {
     }
 }
 
-/// Sets the time of each message to that of its first item. An item adds its parts to the newest
-/// message, or begins a new message.
+/// Sets the time of each message to that of its first item. Each item has become one or more parts
+/// of a message: `parts` has their number and `times` the time of each item.
 fn add_times(messages: &mut [Message], parts: &[usize], times: &[Option<SystemTime>]) {
     let mut items = parts.iter().zip(times);
     for message in messages {

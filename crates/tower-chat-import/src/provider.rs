@@ -5,7 +5,8 @@ use tower_chat_wire::{WireError, anthropic, gemini, openai_chat, openai_response
 
 use crate::{Format, ImportedConversation, document::Document, error::ContentError};
 
-/// Returns the names of the field with the list of messages in a conversation's object.
+/// Returns the possible names of the field that contains the list of messages in the JSON object of
+/// a conversation.
 pub(crate) fn lists(format: Format) -> &'static [&'static str] {
     match format {
         Format::OpenAiResponses => &["messages", "input", "items"],
@@ -14,7 +15,8 @@ pub(crate) fn lists(format: Format) -> &'static [&'static str] {
     }
 }
 
-/// The names of the field with instructions in such an object.
+/// The possible names of the field that contains the instructions in the JSON object of a
+/// conversation.
 const INSTRUCTIONS: [&str; 4] =
     ["instructions", "system", "systemInstruction", "system_instruction"];
 

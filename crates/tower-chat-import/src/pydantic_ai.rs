@@ -89,7 +89,8 @@ impl Reading {
         Ok(())
     }
 
-    /// Adds a result. The results of one request form one message.
+    /// Adds a result to the last message, if that has results, or else as a new message. The
+    /// results of one request thereby form one message.
     fn result(
         &mut self,
         part: &Object,
@@ -164,7 +165,8 @@ impl Reading {
         Ok(())
     }
 
-    /// Returns the signature that the provider needs with its reasoning.
+    /// Returns the signature that a part of reasoning has for its provider. Records a loss if the
+    /// signature is of a provider without a format here.
     fn signature(&mut self, part: &Object, position: &str) -> Result<Signature, WrongValue> {
         let (id, signature) = (part.text("id")?, part.text("signature")?);
         let provider = part.text("provider_name")?.unwrap_or_default();

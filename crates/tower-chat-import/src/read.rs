@@ -8,8 +8,9 @@ use crate::{
 };
 
 /// Reads the conversations of a file.
-/// The whole file is read, or an error with the position and the reason is returned. Content is
-/// omitted only with a [loss](ImportedConversation::losses) that lists it.
+///
+/// Reads the whole file, or returns an error with the position and the reason. Each content that is
+/// omitted is listed as a [loss](ImportedConversation::losses).
 ///
 /// # Errors
 ///

@@ -19,15 +19,15 @@ use crate::{Format, ReadError};
 /// The number of steps of SQLite's virtual machine between two checks.
 const STEPS: u32 = 1_000;
 
-/// The limits for a file of any size: steps, and bytes that are read.
+/// The numbers of steps and of bytes that may be read from a file of any size.
 const LEAST_STEPS: u64 = 20_000_000;
 const LEAST_BYTES: u64 = 1 << 24;
 
-/// The number of steps per byte of a file. Reading a row of at least ten bytes takes some twenty
-/// steps.
+/// The number of further steps per byte of the file. Reading a row of at least ten bytes takes some
+/// twenty steps.
 const STEPS_OF_A_BYTE: u64 = 1_000;
 
-/// How often each byte of a file may be read.
+/// The number of further bytes that may be read per byte of the file.
 const READS_OF_A_BYTE: u64 = 16;
 
 /// A snapshot of a file. Other processes may write to the file meanwhile.

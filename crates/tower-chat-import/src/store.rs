@@ -14,7 +14,7 @@ use tower_chat_repair::extract;
 
 use crate::ImportedConversation;
 
-/// The number of runs in one submission.
+/// The maximum number of writes in one submission to the store. Each write contains one run.
 const RUNS_OF_A_SUBMISSION: usize = 64;
 
 /// The result of [`store`].
@@ -28,8 +28,8 @@ pub enum Outcome {
         /// The number of messages that were stored already.
         from: u64,
     },
-    /// All messages were stored already, and possibly more, because users have continued the
-    /// conversation. Or the import has no messages.
+    /// All messages of the import were stored already, and possibly more, because users have
+    /// continued the conversation. Also the outcome of an import without messages.
     Unchanged,
 }
 
@@ -61,14 +61,15 @@ pub enum ImportError {
 
 /// Stores a conversation under a key. The conversation then continues like any other.
 ///
-/// The call may be repeated. Messages are compared by content, not by ids and times. If all of them
-/// are stored, nothing is written, even if users have continued the conversation. If the first
-/// messages are stored, the others are appended. If the key has a different conversation, the call
-/// returns [`ImportError::Differs`] and writes nothing.
+/// The call may be repeated. Messages are compared by role, author, content and metadata, not by
+/// ids and times. If all of them are stored, nothing is written, even if users have continued the
+/// conversation. If the first messages are stored, the others are appended. If the key has a
+/// different conversation, the call returns [`ImportError::Differs`] and writes nothing.
 ///
-/// Each turn of the user becomes a run. The time of the run is that of its first message, if it has
-/// one. Tool calls are recorded as for other runs. The title of a new conversation becomes the
-/// title of its description.
+/// Each turn of the user becomes a run. A run has the times of its first and its last message that
+/// have one; in the first run, the start of the conversation replaces missing times. Tool calls are
+/// recorded as for other runs. The title of a new conversation becomes the title of its
+/// description, after the messages were stored.
 ///
 /// # Errors
 ///
@@ -133,7 +134,8 @@ pub async fn compare(
     compared(history, key, conversation).await.map(|(outcome, _)| outcome)
 }
 
-/// Returns the result of the comparison, and the revision of the stored conversation.
+/// Compares the import with the stored conversation. Returns the outcome of storing it, and the
+/// revision of the stored conversation.
 async fn compared(
     history: &dyn HistoryStore,
     key: &ConversationKey,
@@ -153,7 +155,8 @@ async fn compared(
     Ok((outcome, stored.head.revision))
 }
 
-/// Sets the title, if the store has a directory and the title is not too long.
+/// Sets the title. Does nothing if the store has no directory. A title that is too long is an
+/// error.
 async fn describe(
     history: &dyn HistoryStore,
     key: &ConversationKey,
@@ -175,13 +178,14 @@ fn first_difference(stored: &History, imported: &[Message]) -> Option<u64> {
     different.map(|(number, _)| number)
 }
 
-/// Returns whether two messages have the same content.
+/// Returns whether two messages have the same role, author, parts and metadata.
 fn is_same(one: &Message, other: &Message) -> bool {
     (one.role, &one.author, &one.parts, &one.metadata)
         == (other.role, &other.author, &other.parts, &other.metadata)
 }
 
-/// Returns the writes of the messages behind the first `from`, one for each run.
+/// Returns the writes of the messages that follow the first `from` messages, one for each run.
+/// `expected` is the revision of the stored conversation.
 fn writes(
     key: &ConversationKey,
     conversation: &ImportedConversation,
@@ -231,8 +235,8 @@ fn write_of(
     }
 }
 
-/// Returns the last sequence number in a row of the record. The row is written with that message,
-/// because it contains the position of the result.
+/// Returns the greater of the sequence numbers of a row's call and of its result. The row is
+/// written together with this message, because the positions in the row must exist.
 fn last_position(record: &ToolRecord) -> u64 {
     let call = record.call.sequence;
     match &record.result {
@@ -241,8 +245,8 @@ fn last_position(record: &ToolRecord) -> u64 {
     }
 }
 
-/// Returns the runs among the messages from an index on. A run begins with the first input after an
-/// answer of the model or a tool.
+/// Divides the messages from the index `from` on into runs, and returns the range of indices of
+/// each run. A run begins with the first input that follows an answer of the model or a result.
 fn runs(messages: &[Message], from: usize) -> Vec<Range<usize>> {
     let mut runs = Vec::new();
     let mut begin = from;

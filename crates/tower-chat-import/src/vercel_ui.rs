@@ -44,9 +44,11 @@ struct Reading {
     messages: Vec<Message>,
     /// The parts of the current step.
     parts: Vec<Part>,
+    /// The results of the current step.
     results: Vec<Part>,
-    /// The parts that are not content.
+    /// The parts of the whole message that are only displayed.
     beside: Vec<Value>,
+    /// Descriptions of the calls that are not stored, because their arguments are incomplete.
     lost: Vec<String>,
 }
 
@@ -168,7 +170,7 @@ impl Reading {
     }
 }
 
-/// Returns the signature that the provider needs with its reasoning.
+/// Returns the signature that a part of reasoning has for its provider.
 fn signature(part: &Object) -> Result<Signature, WrongValue> {
     const FIELD: &str = "providerMetadata";
     if let Some(anthropic) = provider(part, FIELD, "anthropic")? {
@@ -189,7 +191,8 @@ fn signature(part: &Object) -> Result<Signature, WrongValue> {
     Ok(signature.map_or(Signature::None, Signature::Gemini))
 }
 
-/// Returns a provider's data of a part.
+/// Returns the data for the provider `name` in the field `field` of a part; `None` if there are
+/// none.
 fn provider(part: &Object, field: &str, name: &str) -> Result<Option<Object>, WrongValue> {
     let Some(all) = part.get(field) else { return Ok(None) };
     all.object()?.get(name).map(|of_one| of_one.object()).transpose()

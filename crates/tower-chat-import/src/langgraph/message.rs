@@ -17,13 +17,13 @@ use crate::{
 /// and not to the model.
 const ARTIFACT: &str = "langgraph.artifact";
 
-/// The messages of a channel, merged like `add_messages` does: a message with the id of an earlier
-/// one replaces that one.
+/// The messages of a channel, merged in the way of LangGraph's `add_messages`: a message with the
+/// id of an earlier message replaces that message.
 pub(super) struct Messages {
     pub(super) conversation: ImportedConversation,
     /// `None` for a message that was removed.
     entries: Vec<Option<Message>>,
-    /// The indices of messages with an id.
+    /// The index in `entries` of each message with an id.
     by_id: HashMap<String, usize>,
 }
 
@@ -126,7 +126,7 @@ impl Messages {
             let call = call.object()?;
             calls.push(tool_call(&call, call.get("args"), extra)?);
         }
-        // The arguments of these calls are invalid JSON. They are stored as the text of the model.
+        // The arguments of these calls are not valid JSON. They are stored as the model wrote them.
         for call in object.list("invalid_tool_calls")? {
             let call = call.object()?;
             calls.push(tool_call(&call, call.get("args"), extra)?);
@@ -163,8 +163,8 @@ impl Messages {
         Ok(message)
     }
 
-    /// Returns the parts of a message's content, without the calls, which are also in a separate
-    /// list.
+    /// Returns the parts of a message's content, without the blocks of calls that are in `calls`.
+    /// Records a loss for each block of an unknown type.
     fn content(
         &mut self,
         object: &Object,
@@ -288,7 +288,7 @@ fn reasoning(parts: &mut Vec<Part>, block: &Object) -> Result<(), WrongValue> {
     for summary in block.list("summary")? {
         texts.push(summary.object()?.text("text")?.unwrap_or_default());
     }
-    // The first text, which may be empty, has the item.
+    // Each text becomes a part with the same id. `join_reasoning` joins these parts to one item.
     for text in texts {
         let signature = Signature::OpenAi { id: id.clone(), encrypted: encrypted.clone() };
         parts.push(content::reasoning(text, signature));

@@ -92,9 +92,9 @@ impl Thread<'_> {
         Ok(messages.into_conversation())
     }
 
-    /// Returns the values of the channel at a checkpoint, oldest first: the state of the
-    /// checkpoint, or that of an earlier one and all writes since. Returns `None` if the thread has
-    /// no such channel.
+    /// Returns the values of the channel at a checkpoint with their positions, oldest first. The
+    /// first value is the state of the channel at the newest checkpoint that contains it, and the
+    /// others are the later writes. Returns `None` if there are neither.
     fn state(&self, newest: &str) -> Result<Option<Vec<(String, Node)>>, ReadError> {
         let (mut values, mut next) = (Vec::new(), Some(newest.to_owned()));
         let mut walked = std::collections::HashSet::new();

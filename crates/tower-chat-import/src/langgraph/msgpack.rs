@@ -113,7 +113,8 @@ impl Json<'_> {
     }
 }
 
-/// Serializes a float. JSON has neither infinities nor `NaN`; Python writes their names.
+/// Serializes a float. JSON has neither infinities nor `NaN`, so they become texts with their
+/// names.
 fn float<S: Serializer>(number: f64, serializer: S) -> Result<S::Ok, S::Error> {
     match number.is_finite() {
         true => serializer.serialize_f64(number),

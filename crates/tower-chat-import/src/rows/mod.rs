@@ -44,8 +44,9 @@ pub enum RowsError {
     Dangling(#[from] DanglingCallError),
 }
 
-/// Converts rows to messages with all of their content. Calls without results and results without
-/// calls are included, because replay handles them.
+/// Converts rows to messages with all of their content.
+///
+/// Calls without results and results without calls are included, because replay handles them.
 ///
 /// Results are placed next to the calls they answer, even if a later row contains them.
 ///
@@ -114,22 +115,25 @@ struct Import {
     entries: Vec<Entry>,
     /// The calls of the current row.
     of_row: RowCalls,
-    /// The calls of earlier entries without a result.
+    /// The calls of all entries that have no result yet.
     unanswered: UnansweredCalls,
 }
 
-/// A message with the results directly after it, or results without a call.
+/// A message and the results that follow it, or, without a message, results without a call.
 #[derive(Default)]
 struct Entry {
     message: Option<Message>,
     calls: Vec<AskedCall>,
     matcher: Matcher<String>,
     results: Vec<ToolResult>,
+    /// The keys of `results`.
     held: HashSet<ExactResult>,
 }
 
+/// A call of an entry.
 struct AskedCall {
     call: ToolCall,
+    /// Whether the row has the result inside the call.
     is_answered: bool,
 }
 
@@ -165,7 +169,7 @@ impl Import {
         Ok(())
     }
 
-    /// Adds a message, unless it is empty.
+    /// Adds a message and the results inside its calls, unless the message is empty.
     fn push_message(
         &mut self,
         role: Role,
@@ -193,8 +197,9 @@ impl Import {
         self.entries.push(entry.with_results(results));
     }
 
-    /// Places results next to the calls they answer: first the calls of the row or step itself,
-    /// which begins at the entry `own`, then earlier calls with their id.
+    /// Adds each result to the entry with the call that it answers. Searches the entries of the row
+    /// or step itself first, which begin with the index `own`, then earlier calls with the result's
+    /// id. A result without a call is added at the end.
     fn push_results(&mut self, results: impl IntoIterator<Item = AggregateResult>, own: usize) {
         for result in results.into_iter().map(ToolResult::from) {
             match self.near_call(&result, own).or_else(|| self.left_unanswered(&result)) {
@@ -204,8 +209,9 @@ impl Import {
         }
     }
 
-    /// Returns the entry, from `own` on, whose call a result answers, and the call. The call is
-    /// `None` if it has a result already.
+    /// Searches the entries from the index `own` on for the call that a result answers. Returns the
+    /// index of the entry and the index of the call in it. The latter is `None` if the call with
+    /// the result's id already has a result.
     fn near_call(&mut self, result: &ToolResult, own: usize) -> Option<(usize, Option<usize>)> {
         let open = self.of_row.first_open(result, own);
         let held = self.of_row.first_with_result(result, own);
@@ -219,8 +225,8 @@ impl Import {
         }
     }
 
-    /// Returns the first call without a result that has the id of a result, in the newest entry
-    /// with such a call.
+    /// Searches all entries, the newest first, for a call without a result that has the id of a
+    /// result. Returns the index of the entry and the index of the first such call in it.
     fn left_unanswered(&self, result: &ToolResult) -> Option<(usize, Option<usize>)> {
         let (entry, call) = self.unanswered.find(result)?;
         Some((entry, Some(call)))
@@ -233,7 +239,7 @@ impl Import {
             self.of_row.remove(index, &asked.call);
             self.unanswered.remove((index, call), &asked.candidate());
         }
-        // A row's own list may repeat the results of its steps.
+        // The list of a row may repeat the results of its steps. A repetition is not added.
         if call.is_some() || !entry.holds(&result) {
             self.of_row.push_result(index, &result);
             entry.push_result(result);
@@ -298,9 +304,10 @@ impl From<AggregateResult> for ToolResult {
 
 /// Returns the calls of one message, and the results inside them.
 ///
-/// A message matches its results by id, and by order if ids are missing or equal. A call without a
-/// unique id therefore gets a generated id, if an earlier call has no result yet: the result of
-/// that call may follow later, and must not be matched with this call.
+/// Results are matched with the calls of a message by id, and by order if ids are missing or equal.
+/// If a call of the message has no result, its result may follow in a later row. Another call with
+/// a result then gets a generated id, unless it has a unique one, because the later result could be
+/// matched with it.
 fn with_own_results(calls: Vec<AggregateCall>) -> (Vec<AskedCall>, Vec<ToolResult>) {
     let ids: Vec<Option<String>> = calls.iter().map(|call| call.id.clone()).collect();
     let mut counts: HashMap<Option<&str>, usize> = HashMap::new();
@@ -329,7 +336,8 @@ fn with_own_results(calls: Vec<AggregateCall>) -> (Vec<AskedCall>, Vec<ToolResul
     (asked, results)
 }
 
-/// Returns an id for the call at an index that no other call of the message has.
+/// Returns a generated id for the call at this index, different from those of the other calls of
+/// the message. `counts` has the ids of these calls as keys.
 fn unused_id(index: usize, counts: &HashMap<Option<&str>, usize>) -> String {
     let mut id = format!("call_{index}");
     while counts.contains_key(&Some(id.as_str())) {
@@ -338,7 +346,8 @@ fn unused_id(index: usize, counts: &HashMap<Option<&str>, usize>) -> String {
     id
 }
 
-/// Returns whether the text of a row only repeats the text of its last step or of all steps.
+/// Returns whether the text of a row only repeats the text of its last step or of all steps,
+/// without regard to white space.
 fn is_contained_in(steps: &[AggregateStep], text: &str) -> bool {
     let words = |text: &str| text.split_whitespace().collect::<String>();
     let texts = || steps.iter().filter_map(|step| step.text.as_deref());

@@ -9,8 +9,8 @@ use tower_chat_core::{ToolCall, ToolResult};
 
 use super::{AggregateCall, Entry};
 
-/// An index of the entries of a row whose calls a result may answer, which avoids a scan of all
-/// entries for each result.
+/// An index of the entries of one row by their calls. It finds the entry with the call that a
+/// result answers, without a search of all entries for each result.
 #[derive(Default)]
 pub(super) struct RowCalls {
     /// The entries by the ids of their calls, with or without a result.
@@ -23,14 +23,15 @@ pub(super) struct RowCalls {
     unanswered: OfTools,
     /// Calls without a result and without an id.
     without_id: OfTools,
-    /// By the id and the tool of a result: a range of entries that were already searched. Each of
-    /// them with a call without an id also has a call with the id of the result.
+    /// A cache for [`first_open`](Self::first_open), by the id and the tool of a result: a range of
+    /// entries that it has searched, none of which the result answers by order. Each of these
+    /// entries either has no such call without an id, or also has a call with the result's id.
     named: HashMap<(String, Option<String>), Range<usize>>,
     /// The ids, names and arguments of all calls.
     asked: HashSet<(Option<String>, String, String)>,
 }
 
-/// The number of calls of each entry, in total and by the name of their tool.
+/// The number of calls by the index of their entry, in total and for each name of a tool.
 #[derive(Default)]
 struct OfTools {
     all: BTreeMap<usize, usize>,
@@ -38,6 +39,7 @@ struct OfTools {
 }
 
 impl RowCalls {
+    /// Adds the calls of the entry with this index.
     pub(super) fn push(&mut self, index: usize, entry: &Entry) {
         for asked in &entry.calls {
             let call = &asked.call;
@@ -68,7 +70,7 @@ impl RowCalls {
         }
     }
 
-    /// Removes a call that has its result.
+    /// Removes a call from those without a result.
     pub(super) fn remove(&mut self, index: usize, call: &ToolCall) {
         self.unanswered.remove(index, &call.name);
         match given_id(call) {
@@ -97,8 +99,8 @@ impl RowCalls {
         let by_index = match self.by_id.get(id) {
             None => self.without_id.entries(tool, own).next(),
             Some(named) => {
-                // Entries are only added at the end, and none loses an id, so that searched entries
-                // need not be searched again.
+                // Searched entries need not be searched again: entries are only added at the end,
+                // calls without an id are only removed, and no entry loses an id.
                 let known = self.named.entry((id.to_owned(), result.name.clone())).or_default();
                 if !(known.start..=known.end).contains(&own) {
                     *known = own..own;
