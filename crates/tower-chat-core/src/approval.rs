@@ -44,7 +44,7 @@ impl ApprovalRequest {
         ApprovalResponse { request_id: self.id.clone(), approved: true, reason: None }
     }
 
-    /// Returns the response that refuses the call. The model receives the reason.
+    /// Returns the response that rejects the call. The model receives the reason.
     pub fn reject(&self, reason: impl Into<String>) -> ApprovalResponse {
         ApprovalResponse {
             request_id: self.id.clone(),
@@ -65,7 +65,7 @@ pub struct ApprovalResponse {
     pub request_id: String,
     /// Whether the call may run.
     pub approved: bool,
-    /// The reason for a refusal, in words for the model.
+    /// The reason for a rejection, in words for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

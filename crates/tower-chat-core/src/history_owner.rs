@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The owner of the history of a request's or response's conversation, if it is not the caller: a
-/// layer below, or the service.
+/// The owner of a conversation's history, if it is not the caller: a layer below, or the service.
 ///
 /// A [`ConversationKey`](crate::ConversationKey) names the conversation itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]

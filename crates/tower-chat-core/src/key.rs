@@ -163,8 +163,8 @@ impl TryFrom<String> for RunId {
 
 /// The name of one message: the run that added it and its index among the messages of that run.
 ///
-/// A run assigns the id when it adds the message, and the store writes both. Ids from providers are
-/// never used as keys: they are missing, empty or repeated in recorded traffic.
+/// A run assigns the id when it adds the message, and the store writes the message with its id. Ids
+/// from providers are never used as keys: they are missing, empty or repeated in recorded traffic.
 ///
 /// ```
 /// use tower_chat_core::{MessageId, RunId};

@@ -10,7 +10,7 @@ use crate::{
     pairing::asked_call, part, store::author::milliseconds,
 };
 
-/// The author of a message.
+/// The role of the author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -36,13 +36,12 @@ pub enum Role {
 /// assert_eq!((message.role, message.text().as_str()), (Role::User, "Where is my order?"));
 /// ```
 ///
-/// Two messages are equal if their ids and contents are equal. The
-/// [`finish_reason`](Self::finish_reason) is not compared, because the transcripts that clients
-/// send again do not contain it.
+/// Two messages are equal if all their fields except the [`finish_reason`](Self::finish_reason) are
+/// equal. It is not compared, because the transcripts that clients send again do not contain it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Message {
-    /// The author of the message.
+    /// The role of the message's author.
     pub role: Role,
     /// The content, in order. A message without parts is one whose content was absent.
     #[serde(deserialize_with = "part::deserialize_list")]
@@ -58,8 +57,8 @@ pub struct Message {
     /// that older releases have stored have none; see [`time`](Self::time).
     #[serde(default, skip_serializing_if = "Option::is_none", with = "milliseconds::optional")]
     pub added_at: Option<SystemTime>,
-    /// The reason why the model's answer ended, on the last message of the answer. It decides the
-    /// next step of the run, also when another process continues the run.
+    /// The reason why the model's answer ended. Only the final message of the answer has it. It
+    /// decides the next step of the run, also when another process continues the run.
     /// [`ChatResponse`](crate::ChatResponse) sets it from
     /// [`Finish::reason`](crate::Finish::reason). Messages that older releases have stored have
     /// none. It is not sent to models.

@@ -130,8 +130,9 @@ impl ChatOptions {
         self
     }
 
-    /// Returns the integers that the values of these options round, from the body that the options
-    /// were parsed from. A body of the same wire is written with all their digits.
+    /// Returns the integers that the JSON values of these options have rounded. They are from the
+    /// body from which the options were parsed. When a body of the same wire is written, it
+    /// contains all their digits.
     pub fn exact_numbers(&self) -> &ExactNumbers {
         &self.exact_numbers
     }
@@ -191,8 +192,8 @@ pub struct ToolDefinition {
     /// this setting, a call whose arguments the hook changed is never run from the store.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub accepts_stored_arguments: bool,
-    /// A provider that can enforces the schema on the model. Strict modes accept a schema only if
-    /// its objects are closed and every property is required.
+    /// The provider enforces the schema on the model, if it supports this. Strict modes accept a
+    /// schema only if its objects are closed and every property is required.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
 }

@@ -236,9 +236,9 @@ pub struct ToolResult {
     /// the run is complete, wherever the result is stored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ends_run: bool,
-    /// The messages that the tool has queued for the next service call. They are in the record of
-    /// tool calls only until the result is part of a message. From then on they are messages behind
-    /// it.
+    /// The messages that the tool has queued for the next service call. The record of tool calls
+    /// contains them until the result is part of a message. From then on they are separate messages
+    /// after that message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queued: Vec<Message>,
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// | | after a run that fails | after a process is killed |
 /// |---|---|---|
 /// | [`PerRun`](Self::PerRun) | nothing is stored | nothing of the unfinished run is stored |
-/// | [`PerServiceCall`](Self::PerServiceCall) | the successful service calls are stored | the same |
+/// | [`PerServiceCall`](Self::PerServiceCall) | the successful service calls and the inputs of the failed one are stored | the successful service calls are stored |
 /// | [`Journaled`](Self::Journaled) | the run stays open and can be resumed | the same |
 ///
 /// `docs/contract.md` of the project lists what each mode stores after each event, with the tests
@@ -27,8 +27,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PersistenceMode {
-    /// The messages of the run are buffered and appended at its end, all or none. Tool results at
-    /// the end of the run that no service call has received are not stored.
+    /// The messages of the run are buffered and appended at its end, all or none. By default, tool
+    /// results at the end of the run that no service call has received are not stored.
     #[default]
     PerRun,
     /// Every successful service call is appended with its new inputs, before the caller receives

@@ -27,12 +27,12 @@ use crate::Message;
 pub struct RunHandle {
     queue: Arc<Mutex<VecDeque<Queued>>>,
     is_stopped: Arc<watch::Sender<bool>>,
-    /// The mark of messages that this handle and its clones queue, if [`for_call`](Self::for_call)
-    /// created it.
+    /// Identifies the tool call that queues messages with this handle and its clones. `None` unless
+    /// [`for_call`](Self::for_call) created the handle.
     call: Option<Arc<()>>,
 }
 
-/// A message in the queue, and the mark of the handle that queued it.
+/// A message in the queue.
 #[derive(Debug)]
 struct Queued {
     message: Message,
@@ -46,7 +46,8 @@ impl RunHandle {
     }
 
     /// Creates a handle of the same run for one tool call. The tool loop passes it to the tool.
-    /// When the tool has finished, the tool loop consumes the messages that the tool has queued.
+    /// When the tool has finished, the tool loop removes the messages that the tool has queued,
+    /// with [`take_queued_of_call`](Self::take_queued_of_call).
     #[must_use]
     pub fn for_call(&self) -> Self {
         Self { call: Some(Arc::new(())), ..self.clone() }
@@ -91,7 +92,8 @@ impl RunHandle {
         queue.drain(..).map(|queued| queued.message).collect()
     }
 
-    /// Puts messages that were removed but not sent back to the front of the queue.
+    /// Returns messages to the front of the queue, in their order, because they were removed and
+    /// could not be sent. [`take_queued_of_call`](Self::take_queued_of_call) does not return them.
     pub fn put_back(&self, messages: Vec<Message>) {
         let mut queue = self.lock();
         let back = messages.into_iter().map(|message| Queued { message, call: None });
@@ -109,18 +111,20 @@ impl RunHandle {
     /// call and the tools in progress. In every persistence mode, the answer so far is stored:
     ///
     /// - the messages of the model, and the results of tools that have finished;
-    /// - for every other call of their round, a result with what is known of the call;
-    /// - the text that was streamed of an unfinished answer, as a message with
-    ///   `"interrupted": true` in its metadata. Calls of an unfinished answer are returned.
+    /// - for every other call of their round, an error result that says whether the call may have
+    ///   run;
+    /// - the text that was streamed of an unfinished answer, as a message with `"interrupted":
+    ///   true` in its metadata. Calls of an unfinished answer are returned to the caller, or wait
+    ///   for approval.
     ///
     /// The response ends without an error. Its [`Finish::ended_by`](crate::Finish::ended_by) is
-    /// [`EndedBy::Stop`](crate::EndedBy::Stop), unless the run's last answer is already complete.
+    /// [`EndedBy::Stop`](crate::EndedBy::Stop), unless the run's final answer is already complete.
     /// If a persistence layer has begun to store an answer, the tool loop waits for the write, so
-    /// that its failure is reported. Once the answer is stored, the same request returns it without
-    /// a service call.
+    /// that a failure of the write is reported. If the same request is sent again after the answer
+    /// is stored, the stored answer is returned without a service call.
     ///
-    /// A run that waits in the queue of its conversation is stopped when its turn comes, and its
-    /// input is stored. A run without a tool loop is not stopped: drop its response instead.
+    /// A run that waits in the queue of its conversation is stopped when it leaves the queue, and
+    /// its input is stored. A run without a tool loop is not stopped: drop its response instead.
     ///
     /// ```
     /// let mut request = tower_chat_core::ChatRequest::user("Write the report.");

@@ -10,6 +10,7 @@ use crate::{Message, Messages, RunId};
 /// two processes wrote at the same time. While they ascend, a run is found by binary search.
 #[derive(Debug, Clone)]
 pub(crate) struct RunOrder {
+    /// The run of the previous message.
     last: Option<RunId>,
     is_ascending: bool,
 }

@@ -17,7 +17,8 @@ pub struct ToolInvocation {
     pub sequence: u64,
     /// The index of the call's round in its turn, from 0.
     pub round_index: u32,
-    /// The index of the call in its batch, from 0.
+    /// The index of the call among the [asked calls](crate::Message::asked_calls) of the message,
+    /// from 0.
     pub sequence_index: u32,
     /// The call id that the model receives.
     pub call_id: String,

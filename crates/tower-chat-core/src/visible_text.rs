@@ -29,7 +29,7 @@ pub fn visible_text(text: &str, kept: &[char]) -> String {
     visible
 }
 
-/// [`visible_text`] for a text that arrives in pieces, such as a streamed answer.
+/// Escapes a text that arrives in pieces, such as a streamed answer, like [`visible_text`].
 ///
 /// A joiner at the end of a piece is returned with the next piece, which decides whether it is an escape.
 ///
@@ -44,17 +44,17 @@ pub fn visible_text(text: &str, kept: &[char]) -> String {
 pub struct VisiblePieces<'k> {
     kept: &'k [char],
     before: Before,
-    /// A character that shapes its neighbours or not, as the next one decides.
+    /// The previous character, if the next one decides whether it is an escape.
     undecided: Option<char>,
 }
 
 impl<'k> VisiblePieces<'k> {
-    /// A text of which nothing has arrived. The line breaks and tabs in `kept` stay.
+    /// Creates a value for one text. The line breaks and tabs in `kept` are not escaped.
     pub fn new(kept: &'k [char]) -> Self {
         Self { kept, before: Before::Other, undecided: None }
     }
 
-    /// Returns what the next piece makes visible.
+    /// Adds the next piece, and returns the text that is now decided, with its escapes.
     pub fn push(&mut self, piece: &str) -> String {
         let mut visible = String::with_capacity(piece.len());
         for character in piece.chars() {
@@ -69,7 +69,8 @@ impl<'k> VisiblePieces<'k> {
         visible
     }
 
-    /// Returns what is left at the end of the text. The next piece begins another text.
+    /// Ends the text, and returns the character that was not decided yet, if there is one. The next
+    /// piece begins another text.
     pub fn finish(&mut self) -> String {
         let mut visible = String::new();
         self.decide(None, &mut visible);

@@ -4,20 +4,22 @@ use serde_json::Value;
 
 use crate::{ApprovalRequest, Message, Role, RunId};
 
-/// The metadata key of stored messages with which a run has ended although they contain calls
-/// without results or have no content.
+/// The metadata key of the mark on stored messages with which a run has ended, although they
+/// contain calls without results or have no content.
 pub const RUN_ENDED: &str = "run_ended";
 
-/// Returns whether a message is marked as the last of its run.
+/// Returns whether a message has the mark [`RUN_ENDED`].
 pub fn is_marked_ended(message: &Message) -> bool {
     message.metadata.get(RUN_ENDED) == Some(&Value::Bool(true))
 }
 
-/// A key that is equal for consecutive messages of the model if they belong to one answer: the same
-/// run has added them, and all or none of them are marked as the last of the run.
+/// A key that is equal for consecutive messages of the model that may belong to one answer. The
+/// same run has added such messages, and all or none of them have the mark [`RUN_ENDED`].
 ///
-/// If a run was interrupted and sent again, its next answer is not the same as the answer before
-/// it, whose calls have no results.
+/// A run that was interrupted and sent again may store its next answer directly after an answer
+/// whose calls have no results. The keys of the two answers differ only if one of them has the
+/// mark. Otherwise, [`RoundMatcher`](super::RoundMatcher) matches results with the calls of the
+/// second answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AnswerKey {
     run: Option<RunId>,
@@ -66,7 +68,7 @@ impl AnswerKey {
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct PendingBatches {
-    /// The answer of the last batch.
+    /// The key of the answer with the newest batch.
     answer: Option<AnswerKey>,
     batches: Vec<Vec<ApprovalRequest>>,
 }

@@ -62,7 +62,7 @@ pub struct AnswerIds {
     /// The key of the current answer, after the first message; `None` if that was not a message of
     /// the model.
     answer: Option<AnswerKey>,
-    /// The ids of the calls in the earlier messages.
+    /// The ids of the calls in the earlier messages of the current answer.
     taken: HashSet<String>,
 }
 

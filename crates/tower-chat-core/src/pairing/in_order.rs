@@ -28,12 +28,13 @@ impl InOrder {
     }
 
     /// Returns whether the order is broken: a result answered no call or another call than the
-    /// next, or a call waits for approval.
+    /// next, a result names its call by position, a call waits for approval, or
+    /// [`set_broken`](Self::set_broken) was called.
     pub fn is_broken(&self) -> bool {
         self.is_broken
     }
 
-    /// Marks the order as broken, because a message other than results followed.
+    /// Marks the order as broken, for a reason that this type does not detect.
     pub fn set_broken(&mut self) {
         self.is_broken = true;
     }

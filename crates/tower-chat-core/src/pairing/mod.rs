@@ -16,7 +16,7 @@
 //!    interrupted between an answer and its tools stores two consecutive answers
 //!    ([`RoundMatcher`]).
 //! 6. A result that answers no call of its round answers an earlier call without a result that has
-//!    its id or position: the first such call of the last round that contains one
+//!    its id or position: the first such call of the latest round that contains one
 //!    ([`UnansweredCalls`]).
 //!
 //! [`CallLog`] applies the rules to a sequence of messages. Replay, which changes the messages that

@@ -22,8 +22,8 @@ pub struct RoundMatcher<K> {
     /// Whether some of the results have no position.
     has_others: bool,
     all: Matcher<K>,
-    /// The calls of the last message, as long as all results so far match them. Until then, results
-    /// without a position are not marked in `all`.
+    /// The calls of the last message, as long as all results so far match them. While it is `Some`,
+    /// the calls that results without a position answer are marked only here, and not in `all`.
     of_last: Option<Matcher<K>>,
     /// Whether each call is answered by a result with its position.
     is_answered_by_position: Vec<bool>,

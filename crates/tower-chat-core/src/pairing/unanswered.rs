@@ -36,7 +36,7 @@ impl UnansweredCalls {
         }
     }
 
-    /// Returns the call that a result names: the first such call of the last round that contains
+    /// Returns the call that a result names: the first such call of the latest round that contains
     /// one.
     pub fn find<'t>(&self, target: impl Into<Target<'t>>) -> Option<CallNumber> {
         let target = target.into();

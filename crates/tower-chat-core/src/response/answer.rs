@@ -38,7 +38,7 @@ pub struct Answer {
 impl Answer {
     /// Creates an answer from its messages and its end.
     ///
-    /// The last message of the model gets the [reason](Finish::reason) of the end, unless it has
+    /// The final message of the model gets the [reason](Finish::reason) of the end, unless it has
     /// one.
     pub fn new(mut messages: Vec<Arc<Message>>, finish: impl Into<Box<Finish>>) -> Self {
         let finish = finish.into();
@@ -46,7 +46,7 @@ impl Answer {
         Self { messages, finish }
     }
 
-    /// Returns the text of the last message of the model; empty if there is none.
+    /// Returns the text of the final message of the model; empty if there is none.
     pub fn text(&self) -> String {
         self.messages
             .iter()
@@ -104,7 +104,8 @@ pub(super) fn note_end(messages: &mut [Arc<Message>], finish: &Finish) {
     }
 }
 
-/// Returns whether the arguments of a call are empty or incomplete JSON.
+/// Returns whether the arguments of a call are `null` or no valid JSON, for example because they
+/// are empty or cut off.
 fn is_incomplete(call: &ToolCall) -> bool {
     let arguments = call.arguments.trim();
     arguments == "null" || arguments.parse::<RawJson>().is_err()
@@ -118,7 +119,7 @@ pub(super) struct Fold {
 }
 
 impl Fold {
-    /// Adds one update. Deltas are ignored, because the message behind them contains the same
+    /// Adds one update. Deltas are ignored, because the message after them contains the same
     /// content.
     pub(super) fn push(&mut self, update: ChatUpdate) {
         match update {

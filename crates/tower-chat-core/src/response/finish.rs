@@ -48,7 +48,7 @@ pub struct Finish {
     /// The cause of the run's end, if it is not the model's final answer.
     pub ended_by: Option<EndedBy>,
     /// The content of the request that differs from the stored form, because the service does not
-    /// accept that form. For a run, the changes of its last service call.
+    /// accept that form. For a run, the changes of its final service call.
     pub changes: Vec<Change>,
     /// Further data of the provider about the answer as a whole.
     pub metadata: Map<String, Value>,
@@ -66,8 +66,8 @@ impl Finish {
         Self::new(FinishReason::Stop)
     }
 
-    /// Returns the integers that `metadata` rounds, from the body of a whole answer. A body of the
-    /// same wire is written with all their digits.
+    /// Returns the integers that the JSON values of `metadata` have rounded. They are from the body
+    /// of a whole answer. When a body of the same wire is written, it contains all their digits.
     pub fn exact_numbers(&self) -> &ExactNumbers {
         &self.exact_numbers
     }
@@ -98,8 +98,8 @@ impl Finish {
 /// began.
 ///
 /// The [`usage`](Finish::usage) of its answer is the usage of the resumption, which is not part of
-/// the usage of the later run. If several runs were resumed, this is the last of them, and its
-/// [`Finish::recovered`] is the one before.
+/// the usage of the later run. If several runs were resumed, this is the newest of them, and the
+/// [`Finish::recovered`] of its answer is the previous one.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct RecoveredRun {

@@ -55,7 +55,7 @@ enum Body {
 impl ChatResponse {
     /// Creates the response of a complete answer. It costs no more than the messages themselves.
     ///
-    /// The last message of the model gets the [reason](Finish::reason) of the end, unless it has
+    /// The final message of the model gets the [reason](Finish::reason) of the end, unless it has
     /// one.
     pub fn whole<M: Into<Arc<Message>>>(
         messages: impl IntoIterator<Item = M>,
@@ -88,14 +88,14 @@ impl ChatResponse {
         Self(Body::Stream(Box::pin(updates)))
     }
 
-    /// Returns the answer, or the unread rest of it, if the response is complete. Otherwise returns
-    /// the response unchanged.
+    /// Returns the answer, or the unread rest of it, if the response is a whole answer. Otherwise
+    /// returns the response unchanged.
     ///
     /// Layers use it to handle whole answers without the cost of a stream.
     ///
     /// # Errors
     ///
-    /// The response itself, if it is a stream.
+    /// The response itself, if it is a stream or was read to its end.
     pub fn try_into_answer(self) -> Result<Answer, Self> {
         match self.0 {
             Body::Whole { messages, finish: Some(finish) } => {
