@@ -1,9 +1,9 @@
 //! The chain of a conversation's messages: a digest that binds each message to the messages before
 //! it.
 //!
-//! Each sealed message contains the digest of the message before it, which covers the one before
-//! that, and so on. A message therefore opens only behind the messages behind which it was written.
-//! Messages of two states of a conversation, or of two of its lives, cannot be mixed.
+//! Each sealed message contains the digest of the previous message, which covers all earlier
+//! messages. A message therefore opens only after the messages that preceded it when it was
+//! written. Messages of two states of a conversation, or of two of its lives, cannot be mixed.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -18,8 +18,8 @@ impl Digest {
     /// The digest before the first message of a chain.
     pub(crate) const START: Self = Self([0; 16]);
 
-    /// Returns the digest of the next message, which consists of these texts before they are
-    /// sealed. Sealing the same message again yields the same digest.
+    /// Returns the digest of the next message. `texts` are the plaintexts of the message: its body,
+    /// and its calls and results in order. Sealing the same message again yields the same digest.
     pub(crate) fn after(self, message: Option<MessageId>, texts: &[String]) -> Self {
         let mut hasher = Sha256::new();
         hasher.update(b"tower-chat message after");
@@ -37,7 +37,7 @@ impl Digest {
         Self(digest)
     }
 
-    /// The length of its text form.
+    /// The number of characters of its text form.
     const LENGTH: usize = 32;
 
     /// Returns it as hexadecimal digits.
@@ -60,15 +60,15 @@ impl Digest {
     }
 }
 
-/// The kind of the write of a message.
+/// The kind of write that stored a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The message was visible at once.
     Visible,
     /// The message was staged, and becomes visible when its run is committed.
     Staged,
-    /// The message was written with the commit of its run, and shows that the staged messages are
-    /// committed.
+    /// The message was written with the commit of its run, and shows that the messages staged
+    /// before it are committed.
     Committed,
 }
 
@@ -77,9 +77,10 @@ impl Kind {
         [(Self::Visible, 'v'), (Self::Staged, 's'), (Self::Committed, 'c')];
 }
 
-/// The sealed data of a message besides its content.
+/// The data that is sealed with the content of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Link {
+    /// The digest of the previous message.
     pub(crate) before: Digest,
     pub(crate) kind: Kind,
 }
@@ -92,7 +93,7 @@ impl Link {
         [letter, self.before.to_text()].concat()
     }
 
-    /// Parses the text, and returns the rest.
+    /// Parses the link at the beginning of a text, and returns the rest of the text.
     pub(crate) fn read(text: &str) -> Option<(Self, &str)> {
         let letter = text.chars().next()?;
         let (kind, _) = Kind::ALL.iter().find(|(_, found)| *found == letter)?;
@@ -112,9 +113,9 @@ pub(crate) struct Linked {
 /// Checks the messages of a conversation, in order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Chain {
-    /// The digest of the last message; `None` if it is unknown.
+    /// The digest of the previous message; `None` if it is unknown.
     at: Option<Digest>,
-    /// Messages up to this sequence number have a format without digests.
+    /// Messages up to this sequence number have a former format, which has no digests.
     unchained: u64,
     /// The run whose staged messages were followed, if its commit was not followed yet.
     staged: Option<RunId>,
@@ -124,19 +125,20 @@ pub(crate) const BROKEN: &str = "it does not follow the message before it";
 pub(crate) const NOT_COMMITTED: &str = "it was staged, and its run was never committed";
 
 impl Chain {
-    /// Creates the chain of messages from this sequence number on, where `unchained` is the last
-    /// number of a former format.
+    /// Creates the chain of messages from the sequence number `first` on. Messages up to the
+    /// sequence number `unchained` have a former format, which has no digests.
     pub(crate) fn from(first: u64, unchained: u64) -> Self {
         let at = (first <= unchained.saturating_add(1)).then_some(Digest::START);
         Self { at, unchained, staged: None }
     }
 
-    /// Creates the chain of messages behind one with this digest.
+    /// Creates the chain of messages after the message with this digest.
     pub(crate) fn behind(digest: Option<Digest>) -> Self {
         Self { at: digest, unchained: 0, staged: None }
     }
 
-    /// Checks the next message.
+    /// Checks that the next message contains the digest of the previous one. A message of a former
+    /// format passes the check, and so does a message whose predecessor is unknown.
     pub(crate) fn follow(
         &mut self,
         sequence: u64,
@@ -158,19 +160,20 @@ impl Chain {
         }
     }
 
-    /// Records a message that cannot be opened.
+    /// Records a message that cannot be opened. The link of the message after it is not checked.
     pub(crate) fn lose(&mut self) {
         self.at = None;
         self.staged = None;
     }
 
-    /// Returns the digest of the last message, if it is known.
+    /// Returns the digest of the previous message, if it is known.
     pub(crate) fn tip(&self) -> Option<Digest> {
         self.at
     }
 
-    /// Checks whether a visible conversation may end here. `committed` is the last message of a run that was
-    /// committed without a message.
+    /// Checks that a visible conversation does not end with a staged message. `committed` is the
+    /// digest of the final staged message of a run that was committed without a message: that
+    /// message may be the end.
     pub(crate) fn check_end(&self, committed: Option<Digest>) -> Result<(), &'static str> {
         let is_committed = committed.is_some() && committed == self.at;
         if self.staged.is_some() && !is_committed { Err(NOT_COMMITTED) } else { Ok(()) }

@@ -1,7 +1,8 @@
-//! The sealed form of a message, which shows only what its store has to know.
+//! Seals messages, and opens them. The sealed form shows only what the inner store needs.
 //!
 //! Calls and results keep their positions, because the record of tool calls refers to them, and
-//! their content is sealed. All other content is one sealed value in front of them.
+//! their content is sealed. All other content is one sealed value, the body, which is the first
+//! part.
 
 use serde::{Serialize, de::DeserializeOwned};
 use tower_chat_core::{
@@ -17,13 +18,13 @@ use crate::{
 
 pub(crate) const BODY: &str = "body";
 const CALL: &str = "call";
-/// The position of the first call that the provider executed itself. The record does not count
-/// these calls.
+/// The index of the first call that the provider executed itself. The record does not count these
+/// calls, so their indices are beyond those of all other calls.
 const PROVIDER_CALLS: u64 = 1 << 32;
 pub(crate) const RESULT: &str = "result";
 
-/// Returns whether an [`EncryptedStore`](crate::EncryptedStore) has sealed a message. A sealed
-/// message was read from the inner store, or without the keys.
+/// Returns whether a message is in the form in which an [`EncryptedStore`](crate::EncryptedStore)
+/// seals it. Such a message was read directly from the inner store.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -48,8 +49,8 @@ pub fn is_sealed_message(message: &Message) -> bool {
     author::is_sealed_message(message)
 }
 
-/// The sealed content of a call: the call, or the whole request for its approval. They have no
-/// field in common.
+/// The content that is sealed in place of a call's arguments: the call, or the whole request for
+/// its approval. The two are distinguished by their fields.
 enum Asked {
     Call(ToolCall),
     Request(ApprovalRequest),
@@ -109,7 +110,7 @@ impl Sealer {
         }
         let body = format::encode(&message.with_parts(rest));
         let position = Position { sequence, index: 0 };
-        // The body contains a digest of the message's calls and results.
+        // The body is sealed together with a digest of the message's calls and results.
         let content = Digest::START.after(message.id, &texts);
         let linked = [link.to_text(), content.to_text()].concat() + &body;
         let mut parts = vec![self.native(position, message.id, BODY, &linked)?];

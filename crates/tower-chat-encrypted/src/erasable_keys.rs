@@ -53,8 +53,7 @@ impl ErasableKeys {
     }
 
     /// Erases a conversation's key, and returns whether there was one. If the conversation is
-    /// written again, by a run in progress or by a store with gathered writes, a new key is
-    /// created.
+    /// written again, for example by a run in progress, a new key is created.
     pub fn erase(&self, conversation: &ConversationKey) -> bool {
         self.lock().remove(conversation).is_some()
     }

@@ -86,7 +86,7 @@ pub enum EncryptionError {
         /// The number of pruned messages.
         pruned: u64,
     },
-    /// The open run is not the run that has staged its messages.
+    /// The open run has another id than the run that has staged its messages.
     #[error("the open run of conversation {key} was changed: its messages are another run's")]
     RunChanged {
         /// The conversation.

@@ -1,4 +1,4 @@
-//! Copies of conversations, which are sealed for their new position.
+//! Builds the writes that copy a conversation. The copy is sealed for its new key.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -10,9 +10,10 @@ use tower_chat_core::{
     },
 };
 
-/// Returns the writes that make a copy. Message ids are preserved, so that each sequence of
-/// messages of one run is a write of its own. The first write creates the conversation, in its own
-/// incarnation. The sequence numbers begin with 1.
+/// Returns the writes that make a copy. The first write creates the conversation, in its own
+/// incarnation. Message ids are preserved, so each sequence of messages of one run is a separate
+/// write. The final write contains the rows of the record. The sequence numbers begin with 1, even
+/// if the beginning of the original was pruned.
 pub(crate) fn writes(
     to: &ConversationKey,
     history: &History,

@@ -6,7 +6,8 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::EncryptionError;
 
-/// A secret key of 32 bytes. The bytes are overwritten when it is dropped, and never displayed.
+/// A secret key of 32 bytes. The bytes are overwritten when the key is dropped, and are never
+/// displayed.
 ///
 /// The bytes stay at one address, so that no copy remains when a map or a vector moves its entries.
 /// Each clone has its own bytes, which are overwritten when the clone is dropped. This does not

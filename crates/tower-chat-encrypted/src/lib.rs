@@ -37,14 +37,14 @@
 //! the *life* of the conversation. The life is a random value that distinguishes a conversation
 //! from a deleted one with the same key. A row of the record is authenticated as a whole: call,
 //! tool, status, times, error, and the location of its result. The inner store contains a sealed
-//! head in place of the service id. It contains the life, the number of pruned messages, the last
-//! message of the run that was last committed without a message, and the service id. A description
-//! is authenticated with its conversation and its version, but not with the life. A value that was
-//! moved, or belongs to another life, does not open.
+//! head in place of the service id. It contains the life, the number of pruned messages, the
+//! service id, and the final message of the newest run that was committed without a message. A
+//! description is authenticated with its conversation and its version, but not with the life. A
+//! value that was moved, or belongs to another life, does not open.
 //!
 //! Each message also contains a digest of the messages before it, and whether it was staged. The
 //! messages of a conversation therefore open only in the order in which they were written, each
-//! behind the messages that were there then, and staged messages only with their commit.
+//! after all messages that preceded it then. Staged messages open only with their commit.
 //!
 //! # What stays in plaintext
 //!
@@ -99,9 +99,9 @@
 //!
 //! Erasing a key makes all values sealed with it unreadable. Outer stores have the plaintext and
 //! are not notified. Therefore proceed in this order: end the conversation's runs and
-//! [`flush`](tower_chat_core::store::HistoryStore::flush) a store that gathers writes, because
-//! writes that it stores later are sealed with a new key; erase the key; remove the conversation
-//! from every cache.
+//! [`flush`](tower_chat_core::store::HistoryStore::flush) the store, because a write that is
+//! submitted later is sealed with a new key; erase the key; remove the conversation from every
+//! cache.
 //!
 //! # Differences to the inner store
 //!

@@ -1,4 +1,5 @@
-//! Sealed heads, and this process's knowledge of them.
+//! Stores what this process knows about conversations: their sealed heads, and the digests of their
+//! newest messages.
 
 use std::{
     collections::HashMap,
@@ -24,8 +25,8 @@ use crate::{
     seal::{Expected, ExpectedLife, Life, new_life},
 };
 
-/// The sealed head of a conversation. It is stored in place of the service id, which the inner
-/// store changes in the transaction of a write and otherwise never changes.
+/// The sealed head of a conversation. The inner store contains it in place of the service id,
+/// because the inner store changes a service id only as a part of a write, in the same transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SealedHead {
     pub(crate) life: Life,
@@ -36,8 +37,8 @@ pub(crate) struct SealedHead {
 pub(crate) struct HeadContent {
     /// The sequence number of the last message that may have the first format.
     pub(crate) former: u64,
-    /// The sequence number of the last message that may have a format without digests; if it is
-    /// missing, all messages may.
+    /// The sequence number of the last message that may have a former format, which has no digests;
+    /// `None` if all messages may.
     #[serde(default)]
     pub(crate) unchained: Option<u64>,
     /// The minimum and the maximum number of pruned messages. They differ while a prune is in
@@ -46,8 +47,8 @@ pub(crate) struct HeadContent {
     pub(crate) service_id: Option<Arc<str>>,
     /// Whether the service id changes with the commit of the open run.
     pub(crate) is_change: bool,
-    /// The last message of the run that was last committed without a message, which says of itself that it
-    /// is staged.
+    /// The digest of the final message of the newest run that was committed without a message. The
+    /// link of that message says that it is staged.
     #[serde(default)]
     pub(crate) committed: Option<Digest>,
 }
@@ -74,7 +75,7 @@ impl SealedHead {
         self.content.is_change.then_some(change)
     }
 
-    /// Creates the head, with this life, of a conversation that was read and has no sealed head.
+    /// Creates the sealed head, with this life, for a conversation that was read and had none.
     pub(crate) fn begun(life: Life, head: &Head) -> Self {
         let content = HeadContent {
             former: head.revision.sequence,
@@ -105,17 +106,17 @@ impl SealedHead {
     }
 }
 
-/// The knowledge of a conversation in one incarnation.
+/// What this process knows about one incarnation of a conversation.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known {
     head: Option<SealedHead>,
-    /// Whether the head was read back. Until then each write stores the head again, because the
-    /// first write may have failed.
+    /// Whether the head was read from the inner store. Until then each write stores the head again,
+    /// because the write that stored it first may have failed.
     is_confirmed: bool,
     /// The head that the commit of the open run stores.
     open: Option<SealedHead>,
     pruned: u64,
-    /// The digests of the last messages.
+    /// The digests of the newest messages.
     tips: Vec<Tip>,
     /// The sequence numbers and digests of the messages that the open run has staged.
     staged: Vec<(u64, Digest)>,
@@ -133,15 +134,16 @@ struct Tip {
     is_stored: Arc<AtomicBool>,
 }
 
-/// The number of digests per conversation, because writes are repeated behind the one before them.
+/// The maximum number of digests per incarnation. More than one is needed, because a repeated write
+/// follows an earlier message than the newest one.
 const TIPS: usize = 16;
 
-/// The parameters for sealing a write.
+/// What is needed to seal a write.
 pub(crate) struct Step {
     pub(crate) life: Life,
     /// The head that the write stores in place of the service id.
     pub(crate) head: Option<SealedHead>,
-    /// The knowledge after the write is stored.
+    /// What is known after the write is stored.
     pub(crate) after: Known,
 }
 
@@ -171,7 +173,7 @@ impl Known {
         let seals = !write.messages().is_empty()
             || !write.tools().is_empty()
             || partial_text.is_some_and(|text| !text.is_empty());
-        // The first write behind messages of a former format begins the chain.
+        // The first write after messages of a former format begins the chain.
         let begins_chain = seals && head.content.unchained.is_none();
         if begins_chain {
             let at = write.expected().sequence;
@@ -230,7 +232,7 @@ impl Known {
         self.tips.push(Tip { sequence, digest, is_stored });
     }
 
-    /// Notes that a write has this message.
+    /// Records the digest of a message that a write contains.
     pub(crate) fn written(&mut self, sequence: u64, kind: Kind, digest: Digest) {
         self.put_tip(sequence, digest, Arc::default());
         if kind == Kind::Staged {
@@ -239,8 +241,9 @@ impl Known {
         }
     }
 
-    /// Returns the last message of the run that a write commits, if the write has no message of its own to show
-    /// that the run is committed.
+    /// Returns the digest of the final staged message of the run that a write commits, if the write
+    /// itself contains no message. Such a write stores the digest in the head, because no message
+    /// shows that the run is committed.
     fn committed_by(
         &self,
         write: &Write,
@@ -260,7 +263,7 @@ impl Known {
         }
     }
 
-    /// Removes the run that a write has ended.
+    /// Removes the data of the run that a write ends, if it ends one.
     fn close(&mut self, write: &Write) {
         match write.close() {
             Some(Close::Discard { visible }) => {
@@ -274,7 +277,7 @@ impl Known {
     }
 }
 
-/// The knowledge of the most recently read or written conversations.
+/// What is known about the most recently read or written conversations.
 #[derive(Debug, Default)]
 pub(crate) struct Lives(Mutex<Generations>);
 
@@ -282,23 +285,23 @@ pub(crate) struct Lives(Mutex<Generations>);
 struct Generations {
     recent: HashMap<ConversationKey, Conversation>,
     earlier: HashMap<ConversationKey, Conversation>,
-    /// The number of submissions.
+    /// The number of submissions to the inner store so far.
     submitted: u64,
 }
 
-/// The knowledge of one conversation.
+/// What is known about one conversation.
 #[derive(Debug, Default)]
 struct Conversation {
-    /// By incarnation, the latest last.
+    /// For each incarnation, with its number; the newest is last.
     known: Vec<(u64, Known)>,
     /// The number of writes of the conversation that are sealed and not yet submitted to the inner
     /// store. A read does not include them.
     sealed: usize,
-    /// The number of the submission with the last write of the conversation.
+    /// The number of the submission with the newest write of the conversation.
     submitted: u64,
 }
 
-/// The number of submissions before a read began.
+/// The moment at which a read began, as the number of earlier submissions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment(u64);
 
@@ -309,10 +312,11 @@ impl Conversation {
     }
 }
 
-/// The number of conversations that are guaranteed to be known. Memory is bounded by twice as many.
+/// The number of most recently used conversations that are certain to be in memory. At most twice
+/// as many are.
 const GENERATION: usize = 65_536;
 
-/// The number of incarnations that are known of a conversation.
+/// The maximum number of incarnations of a conversation that are known.
 const INCARNATIONS: usize = 8;
 
 /// The recorded writes of a submission.
@@ -332,7 +336,7 @@ impl Submission {
 }
 
 impl Lives {
-    /// Returns the knowledge that a write continues; `None` if the conversation's head was not
+    /// Returns what is known about the conversation before a write; `None` if its head was not
     /// read.
     ///
     /// A write that creates its conversation begins a new life. If the write is repeated, it
@@ -474,8 +478,8 @@ impl Lives {
         });
     }
 
-    /// Changes the knowledge, unless this process has written the conversation since: the read,
-    /// which began before, does not include that write.
+    /// Changes what is known after a read, unless this process has written the conversation since
+    /// the read began: the read may not include that write.
     fn change(
         &self,
         key: &ConversationKey,

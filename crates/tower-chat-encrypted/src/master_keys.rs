@@ -14,7 +14,8 @@ use crate::{EncryptionError, KeyError, KeyProvider, SecretKey, seal::check_name}
 
 /// Derives the key of each conversation from a master key, with HKDF-SHA256 (RFC 5869).
 ///
-/// It has any number of master keys, each with an id. The newest one seals, and all of them open.
+/// A provider has any number of master keys, each with an id. The key that was set by
+/// [`new`](Self::new) or most recently by [`rotate`](Self::rotate) seals, and all of them open.
 ///
 /// ```
 /// use tower_chat_encrypted::{MasterKeys, SecretKey};

@@ -11,8 +11,8 @@ use crate::SecretKey;
 ///
 /// Submitting a write cannot await a key. Therefore [`writing_key`](Self::writing_key) must be
 /// ready at once if it was ready for the same conversation before: a provider that fetches keys
-/// over a network has to cache them for a while. The store calls it whenever the head of a
-/// conversation is read, with which every run begins.
+/// over a network has to cache them for a while. The store calls this method whenever the head of a
+/// conversation is read. Every run begins with such a read.
 ///
 /// The example has one key for all conversations of a scope, from a table:
 ///

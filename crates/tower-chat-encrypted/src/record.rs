@@ -1,4 +1,4 @@
-//! Sealing of the record of tool calls, of open runs, and of whole writes.
+//! Seals and opens rows of the record of tool calls, open runs, heads and whole writes.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ const RECORDED_ERROR: &str = "recorded error";
 const ROW: &str = "row of the record";
 const HEAD: &str = "head";
 
-/// The authenticated data of a row: all of its fields.
+/// The fields of a row that are sealed with its error, so that a change of any of them is detected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct SealedRow {
     round: u32,
@@ -65,7 +65,7 @@ impl SealedRow {
         }
     }
 
-    /// Returns whether a call in the record matches the row, apart from its result.
+    /// Returns whether a call of the record has the fields of the row. The result is not compared.
     fn describes(&self, call: &ToolInvocation) -> bool {
         let Self { round, call_id, name, status, started, finished, .. } = self;
         (*round, call_id, name) == (call.round_index, &call.call_id, &call.name)
@@ -136,7 +136,8 @@ impl Sealer {
 
     fn staged(&self, run: RunId, staged: &Staged) -> Result<Staged, EncryptionError> {
         let mut sealed = staged.clone();
-        // An empty text deletes the stored one, which the inner store has to see.
+        // An empty text is not sealed, because the inner store must recognise that it deletes the
+        // stored text.
         if let Some(text) = staged.partial_text.as_ref().filter(|text| !text.is_empty()) {
             let column = partial_text(run);
             sealed.partial_text = Some(self.seal(NOWHERE, None, &column, text)?.into());
@@ -157,7 +158,7 @@ impl Sealer {
 }
 
 impl Opener<'_> {
-    /// Opens a message, which must follow the one before it.
+    /// Opens the next message of a chain, and checks its link to the previous message.
     pub(crate) async fn next_message(
         &mut self,
         chain: &mut Chain,
@@ -174,7 +175,8 @@ impl Opener<'_> {
         Ok((message, linked))
     }
 
-    /// Opens messages that follow the first `before` ones of their conversation, up to its end.
+    /// Opens all messages after the first `before` ones of their conversation, and checks that the
+    /// conversation may end with them.
     pub(crate) async fn messages<'m>(
         &mut self,
         before: u64,
@@ -190,7 +192,7 @@ impl Opener<'_> {
         Ok(messages)
     }
 
-    /// Checks whether a visible conversation may end with this message.
+    /// Checks that a visible conversation may end with the message `last`.
     pub(crate) fn check_end(&self, chain: &Chain, last: u64) -> Result<(), EncryptionError> {
         let ended = chain.check_end(self.committed());
         ended.map_err(|reason| self.not_sealed(Found::in_message(last), BODY, reason))
@@ -214,7 +216,8 @@ impl Opener<'_> {
         Ok(row)
     }
 
-    /// Opens a row; `None` for a row of the former format, if that is accepted.
+    /// Opens the sealed content of a row from its error column; `None` for a row of the first
+    /// format, if that is accepted.
     async fn sealed_row(
         &mut self,
         found: Found,
@@ -269,7 +272,7 @@ impl Opener<'_> {
         Ok(open)
     }
 
-    /// Opens a call of the record with the content of its messages.
+    /// Opens a call of the record, with its arguments and its result from messages.
     pub(crate) async fn invocation(
         &mut self,
         mut invocation: ToolInvocation,
@@ -277,7 +280,8 @@ impl Opener<'_> {
         let call =
             SequencePosition { sequence: invocation.sequence, index: invocation.sequence_index };
         let found = Found::from(at(call));
-        // The former format counted calls and results together, so the position is checked below.
+        // The first format counted calls and results together, so the index is only checked below,
+        // for later formats.
         let in_message = Found::in_message(call.sequence);
         let (asked, opened) =
             self.call(in_message, invocation.message, &invocation.arguments).await?;
@@ -313,8 +317,8 @@ impl Opener<'_> {
         Ok(invocation)
     }
 
-    /// Opens a call in the former format. The position of a result is unknown there, so that only
-    /// the conversation of a result in a message is checked.
+    /// Opens a call in the first format. The position of its result is not sealed there. For a
+    /// result in a message, only the conversation is checked.
     async fn former_invocation(
         &mut self,
         found: Found,

@@ -1,4 +1,4 @@
-//! Sealing and opening of single values.
+//! Seals and opens single values.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,16 +11,17 @@ use tower_chat_core::{ConversationKey, MessageId, RunId};
 
 use crate::{EncryptionError, KeyProvider, SecretKey, chain::Digest};
 
-/// The prefix of a sealed value. The id of its key, the life of its conversation, the id of its
-/// message, the sequence number of the message, the position there, and nonce and ciphertext in
-/// base64 follow, separated by colons. The message id is `-` for a value that belongs to no
-/// message.
+/// The prefix of a sealed value. The following data come after it, separated by colons: the id of
+/// the key, the life of the conversation, the id of the message, the sequence number of the
+/// message, the index there, and nonce and ciphertext together in base64. The message id is `-` for
+/// a value that belongs to no message.
 const PREFIX: &str = "tower-chat-3:";
-/// The prefix of values of the second format. Its messages contain no digest of the message before,
-/// and its lives are the runs that began them.
+/// The prefix of values of the second format. Messages of that format contain no digest of the
+/// previous message, and a life is the run that began it.
 const SECOND_PREFIX: &str = "tower-chat-2:";
 /// The prefix of values of the first format, which contain neither a life nor a message id.
 const FIRST_PREFIX: &str = "tower-chat-1:";
+/// The number of bytes of a nonce.
 const NONCE: usize = 24;
 
 /// The position of a value: the sequence number of its message, from 1, and its index among the
@@ -31,7 +32,7 @@ pub(crate) struct Position {
     pub(crate) index: u64,
 }
 
-/// The known part of the position at which a value was found.
+/// The position at which a value was found. An unknown part is `None`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found {
     pub(crate) sequence: Option<u64>,
@@ -93,10 +94,11 @@ pub(crate) struct Opened {
     pub(crate) format: Format,
 }
 
-/// The required life of the values that are opened.
+/// The life and the formats that opened values must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// The life of the first value that is opened, because nothing is known.
+    /// Any life for the first value that is opened, and then the same for all others, because
+    /// nothing is known.
     Any,
     Life(ExpectedLife),
     /// There is no life yet: every value must have the first format.
@@ -112,7 +114,7 @@ pub(crate) struct ExpectedLife {
     /// Messages up to this sequence number may have the second format. If it is `None`, all may,
     /// and none has the third.
     pub(crate) second_format: Option<u64>,
-    /// The last message of a run that was committed without a message.
+    /// The digest of the final message of the newest run that was committed without a message.
     pub(crate) committed: Option<Digest>,
 }
 
@@ -176,12 +178,13 @@ impl<'a> Opener<'a> {
         self
     }
 
-    /// Sets the required life of the values that are opened from now on.
+    /// Sets the required life and formats of the values that are opened from now on.
     pub(crate) fn expect(&mut self, expected: Expected) {
         self.expected = expected;
     }
 
-    /// The last message of a run that was committed without a message.
+    /// Returns the digest of the final message of the newest run that was committed without a
+    /// message, if it is known.
     pub(crate) fn committed(&self) -> Option<Digest> {
         match self.expected {
             Expected::Life(expected) => expected.committed,
@@ -218,7 +221,7 @@ impl<'a> Opener<'a> {
         let sequence = parsed.position.sequence;
         let expected = match (self.expected, life) {
             (Expected::Any, Some(life)) => {
-                // A row may be of a later format than its message.
+                // A row may have a later format than its message, so all formats are accepted.
                 self.expected = Expected::Life(ExpectedLife {
                     life,
                     first_format: u64::MAX,
@@ -243,8 +246,8 @@ impl<'a> Opener<'a> {
         }
     }
 
-    /// Opens a value that was sealed for this column and for the position where it was found, as
-    /// far as that is known.
+    /// Opens a value. Checks that it was sealed for this column, for the message, and for the
+    /// position at which it was found, as far as these are known.
     pub(crate) async fn open(
         &mut self,
         found: Found,

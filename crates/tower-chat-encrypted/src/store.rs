@@ -30,9 +30,9 @@ use crate::{
 
 /// Encrypts the data of another store; see [the crate](crate).
 ///
-/// It is the same store as the inner one, with the same [`handle`](HistoryStore::handle). A value
-/// that cannot be opened causes a [`StoreError::Unreadable`], and one that cannot be sealed a
-/// [`StoreError::Backend`]; the source of both is an [`EncryptionError`].
+/// It has the [`handle`](HistoryStore::handle) of the inner store. A value that cannot be opened
+/// causes a [`StoreError::Unreadable`], and one that cannot be sealed a [`StoreError::Backend`];
+/// the source of both is an [`EncryptionError`].
 #[derive(Clone)]
 pub struct EncryptedStore<S> {
     inner: Arc<S>,
@@ -53,8 +53,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         }
     }
 
-    /// Refuses all values that releases before the format `tower-chat-3` have sealed, and their
-    /// plaintext: see [the crate](crate#the-former-formats).
+    /// Refuses all values of the formats before `tower-chat-3`, and plaintext service ids: see [the
+    /// crate](crate#the-former-formats).
     #[must_use]
     pub fn without_former_values(mut self) -> Self {
         self.takes_former = false;
@@ -70,9 +70,9 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Opener::new(key, &*self.keys, expected).taking_former(self.takes_former)
     }
 
-    /// Opens a head. Also returns the requirements on the visible values and on those of the open
-    /// run. If `is_lenient`, values of the open run that do not open are removed, because ending
-    /// the run does not need them.
+    /// Opens a head. Also returns the life and formats that visible values must have, and those
+    /// that values of the open run must have. If `is_lenient`, values of the open run that do not
+    /// open are removed, because ending the run does not need them.
     async fn opened_head(
         &self,
         key: &ConversationKey,
@@ -80,7 +80,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         is_lenient: bool,
         since: Moment,
     ) -> Result<(Head, [Expected; 2]), EncryptionError> {
-        // A former format has an error of its own, which is reported later.
+        // A former format is accepted here. `check_head` reports a more precise error for it.
         let mut opener = self.opener(key, Expected::Any).taking_former(true);
         let sealed = opener.head(head.service_id.as_deref()).await?;
         self.check_head(key, &head, sealed.as_ref())?;
@@ -112,8 +112,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok((head, [visible, staged]))
     }
 
-    /// Checks that not more messages are missing at the beginning than were pruned, and that there
-    /// is a sealed head if one is required.
+    /// Checks that the number of missing messages at the beginning is in the range that the sealed
+    /// head allows, and that no former format is used if it is refused.
     fn check_head(
         &self,
         key: &ConversationKey,
@@ -165,8 +165,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         }
     }
 
-    /// Returns the digest of the last visible message, which the next message must contain; `None`
-    /// if there is none in the current format. It is read, unless this process knows it.
+    /// Reads and returns the digest of the last visible message, which the next message must
+    /// contain; `None` if there is no message in the current format.
     async fn tip(
         &self,
         key: &ConversationKey,
@@ -233,7 +233,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         }
         head.open_run = Some(open.clone());
         let mut opener = self.opener(key, staged);
-        // Behind messages of a former format the run begins the chain.
+        // After messages of a former format, the run begins the chain.
         let mut chain = Chain::behind(tip.or(Some(Digest::START)));
         let (mut opened, mut links) = (Vec::with_capacity(messages.len()), Vec::new());
         for (sequence, envelope) in (open.visible.saturating_add(1)..).zip(messages) {
@@ -249,7 +249,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(OpenRunContent::new(head, open, opened, rows))
     }
 
-    /// Seals writes up to the first that cannot be sealed. It cannot await anything.
+    /// Seals writes up to the first one that cannot be sealed, and returns the error for that one.
+    /// It is not async, because it runs while writes are submitted.
     fn sealed(&self, writes: &[Write]) -> (Vec<Write>, Submission, Option<EncryptionError>) {
         let mut sealed = Vec::with_capacity(writes.len());
         let mut submission = Submission::default();
@@ -284,8 +285,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
     }
 }
 
-/// Returns the error of a write to a conversation of which this process knows nothing. Usually the
-/// conversation has another revision.
+/// Returns the error for a write to a conversation about which this process knows nothing: a
+/// conflict if the conversation has another revision, and `error` otherwise.
 async fn not_sealed(
     store: &(impl HistoryStore + ?Sized),
     write: &Write,
@@ -310,7 +311,7 @@ fn without_content(mut open: OpenRun) -> OpenRun {
     open
 }
 
-/// Returns the service id that the commit of an open run sets.
+/// Returns the value that the commit of an open run stores as the service id: its sealed head.
 fn staged_service_id(open: &OpenRun) -> Option<&str> {
     match open.service_id.as_ref()? {
         ServiceIdChange::Set(id) => Some(id),
@@ -344,8 +345,8 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
         &self.inner
     }
 
-    /// Also fetches the key for the next write, so that a run that cannot be stored fails before
-    /// its model is paid.
+    /// Also fetches the key for the next write. A run whose key is not available therefore fails
+    /// before a paid service call.
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
         let fetched: Result<_, KeyError> = self.keys.writing_key(key).await;
         fetched.map_err(EncryptionError::from).map_err(reported(SEAL))?;
@@ -447,8 +448,9 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
     }
 
     /// Records in the sealed head that messages are about to be deleted, prunes, and records how
-    /// many were deleted. These are three writes. A crash may leave the first one, or the first
-    /// two. Until the next prune, up to as many messages may then be missing as there were.
+    /// many were deleted. These are three writes. After a crash, only the first write, or the first
+    /// two, may be stored. Until the next prune, any number of messages may then be missing at the
+    /// beginning without an error, up to all that existed before the prune.
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
         let head = self.inner().head(key).await?;
         if let Some(open) = head.open_run {

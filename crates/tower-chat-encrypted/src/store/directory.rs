@@ -1,4 +1,4 @@
-//! The directory, whose descriptions are sealed.
+//! Seals and opens the descriptions in the directory.
 
 use serde_json::{Map, Value};
 use tower_chat_core::{
@@ -17,7 +17,7 @@ use crate::{
     seal::{Expected, Found, Position},
 };
 
-/// The member of the inner metadata that contains the whole sealed description.
+/// The key in the metadata of the inner store that contains the whole sealed description.
 const SEALED: &str = "sealed";
 const COLUMN: &str = "description";
 
@@ -71,8 +71,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(summary)
     }
 
-    /// Returns the page of a query. The inner store cannot compare sealed metadata, so that several
-    /// of its pages may be read.
+    /// Returns the page of a query. The inner store cannot compare sealed metadata, so this
+    /// function compares it, and may read several pages of the inner store.
     pub(super) async fn opened_conversations(
         &self,
         query: &ConversationQuery,

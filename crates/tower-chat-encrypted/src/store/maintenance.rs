@@ -1,4 +1,4 @@
-//! Rows of a conversation, which are opened, and rewrites, which are sealed.
+//! Opens the rows of a conversation, and seals rewrites.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -33,7 +33,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let mut chain = chain_from(visible, first);
         let mut next = first;
         for (sequence, envelope) in sealed.messages {
-            // A message behind a missing one cannot be checked.
+            // The link of a message after a missing one cannot be checked.
             if sequence != next {
                 chain.lose();
             }
@@ -121,8 +121,9 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(sealed)
     }
 
-    /// Returns the messages that a rewrite changes, and the messages behind them, which contain
-    /// their digests. It stops at a message that cannot be opened, whose digest is unknown.
+    /// Returns the sealed messages of a rewrite: the changed ones, and all messages after each of
+    /// them, because their links contain the digests of earlier messages. Messages after one that
+    /// cannot be opened are not sealed again.
     async fn resealed(
         &self,
         rewrite: &Rewrite,
@@ -137,7 +138,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let unchained = head.content.unchained.unwrap_or(u64::MAX);
         let first = changed.keys().min().copied().unwrap_or(u64::MAX);
         let mut sealed = Vec::with_capacity(changed.len());
-        // The digest of the message before, and whether it has changed.
+        // The digest of the previous message, if it is known, and whether it has changed.
         let (mut tip, mut is_other) = (None, false);
         let near = |sequence: u64| sequence.saturating_add(1) >= first;
         for (sequence, envelope) in rows.messages.iter().filter(|(sequence, _)| near(*sequence)) {
@@ -165,7 +166,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
                 None => found.map_or(Digest::START, |found| found.link.before),
             };
             let was = found.map(|found| found.digest);
-            // The head says of a message that is replaced that it is committed, and of no other.
+            // The head contains the digest of a staged message that is committed. The replacement
+            // has another digest, so its link says that it is committed.
             let is_committed = was.is_some() && was == head.content.committed;
             let kind = found.map_or(Kind::Visible, |found| found.link.kind);
             let kind = if is_committed { Kind::Committed } else { kind };
@@ -178,7 +180,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(sealed)
     }
 
-    /// Returns the sealed head. A conversation that is entirely in the former format gets one.
+    /// Returns the sealed head. If the conversation has no head of the current format, stores one
+    /// first.
     async fn sealed_head(
         &self,
         key: &ConversationKey,

@@ -1,4 +1,4 @@
-//! The number of messages that may be missing at the beginning of a conversation.
+//! Stores how many messages may be missing at the beginning of a conversation.
 
 use tower_chat_core::{
     ConversationKey, MessageId, RunId,
