@@ -16,20 +16,23 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct CacheEntry {
     cached: Mutex<Option<Arc<Cached>>>,
-    /// The weight of the entry in the cache.
+    /// The number of bytes that the content may have. The weight of the entry in the cache is this
+    /// number plus the length of the key.
     pub(crate) max_bytes: u64,
-    /// Counts the entry in the gauges. moka holds a lock of its own while this one is locked.
+    /// Counts the entry in the gauges. It has a lock that shuttle does not control, because moka
+    /// calls [`removed`](Self::removed) while it holds its own lock.
     counted: sync::Mutex<Vec<GaugeGuard>>,
 }
 
-/// An entry may grow by an eighth of its conversation's bytes before it is weighed again. The
-/// growth is at least `1 / SMALL_PARTS` and at most `1 / LARGE_PARTS` of the cache's bound.
+/// An entry may grow by an eighth of its conversation's bytes before it is replaced by one with
+/// another weight. The growth is at least `1 / SMALL_PARTS` and at most `1 / LARGE_PARTS` of the
+/// cache's bound, and at most the conversation's bytes.
 const SMALL_PARTS: u64 = 1 << 15;
 const LARGE_PARTS: u64 = 1 << 10;
 
 impl CacheEntry {
-    /// Creates an entry with space for a conversation and some growth, so that the cache need not
-    /// weigh it again after every write.
+    /// Creates an entry with space for a conversation and some growth, so that not every write
+    /// replaces the entry. `max_bytes` is the bound of the cache.
     pub(crate) fn new(cached: Arc<Cached>, max_bytes: u64) -> Self {
         let bytes = cached.bytes();
         let more = (bytes / 8).clamp(max_bytes / SMALL_PARTS, max_bytes / LARGE_PARTS);
@@ -38,7 +41,8 @@ impl CacheEntry {
         Self { cached: Mutex::new(Some(cached)), max_bytes, counted }
     }
 
-    /// Called when the entry was removed from the cache. moka frees it later.
+    /// Stops counting the entry in the gauges. Called when the entry was removed from the cache,
+    /// because moka frees it later.
     pub(crate) fn removed(&self) {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

@@ -18,10 +18,11 @@ pub(crate) struct Cached {
     head: Head,
     /// Whether the head contains the pending approvals.
     knows_approvals: bool,
-    /// The visible history, if it was loaded. Its own head is not updated.
+    /// The visible history, if it is known. The head inside it is not updated; see `head`.
     history: Option<History>,
     /// The staged messages of the open run, if all of them are known.
     staged: Option<StagedMessages>,
+    /// The estimated size in bytes.
     bytes: u64,
     /// When the inner store was last read.
     pub(crate) read: ReadAt,
@@ -30,7 +31,7 @@ pub(crate) struct Cached {
 /// The moment of a read of the inner store, taken before the read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadAt {
-    /// The number of reads and lookups before it.
+    /// The number of earlier reads and lookups, in the whole cache.
     pub(crate) tick: u64,
     pub(crate) time: Instant,
 }

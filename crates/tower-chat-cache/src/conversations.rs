@@ -24,15 +24,15 @@ const LARGEST: u64 = u32::MAX as u64;
 
 /// The cached conversations.
 ///
-/// The content of an entry was loaded, or computed by applying acknowledged writes, while no
-/// operation was in flight. While a write of a conversation is in flight, its entry is empty. A
-/// load is cached only if no write was submitted since the load began.
+/// The content of an entry was loaded, or computed by applying acknowledged writes to loaded
+/// content. While a write of a conversation is in flight, its entry is empty. A load is cached only
+/// if no write was submitted since the load began.
 pub(crate) struct Conversations {
     entries: Cache<ConversationKey, Arc<CacheEntry>>,
     in_flight: Mutex<InFlightTable>,
     ticks: AtomicU64,
     max_bytes: u64,
-    /// The number of bytes that were inserted since the bound was last enforced.
+    /// The number of bytes that were inserted since moka was last made to enforce its bound.
     inserted_bytes: AtomicU64,
 }
 
@@ -81,8 +81,8 @@ impl Conversations {
         self.read_in(in_flight.of(key), key, read)
     }
 
-    /// Returns the load in flight, or a new one, or the cached history if a load has finished since
-    /// the caller's last lookup.
+    /// Returns the load in flight that may be shared, or else begins one. If a load has finished
+    /// since the caller's lookup, returns the cached history.
     pub(crate) fn load(
         self: &Arc<Self>,
         key: &ConversationKey,
@@ -160,7 +160,7 @@ impl Conversations {
         Submission::new(self.clone(), Keys::from_iter([key.clone()]))
     }
 
-    /// Removes and returns the cached state, with the writes in flight applied.
+    /// Removes and returns the cached state, to which all writes in flight were applied.
     fn known(&self, in_flight: &mut InFlight, key: &ConversationKey) -> Option<Arc<Cached>> {
         if in_flight.unsettled > 0 {
             return in_flight.ahead.take();
@@ -197,7 +197,8 @@ impl Conversations {
         }
     }
 
-    /// Returns the entry of a conversation, by the weak reference or else from the cache.
+    /// Returns the entry of a conversation, from the weak reference or else from the cache. Updates
+    /// the weak reference.
     fn find(&self, key: &ConversationKey, entry: &mut Weak<CacheEntry>) -> Option<Arc<CacheEntry>> {
         if let Some(found) = entry.upgrade() {
             return Some(found);
@@ -207,7 +208,8 @@ impl Conversations {
         Some(found)
     }
 
-    /// Stores a conversation in its entry.
+    /// Stores a conversation in its entry, or in a new one if it does not fit. A conversation that
+    /// exceeds [`LARGEST`] is removed from the cache instead.
     pub(crate) fn keep(
         &self,
         key: &ConversationKey,

@@ -20,12 +20,12 @@ use crate::{
 pub(crate) type Loaded = Result<History, StoreError>;
 pub(crate) type LoadFuture = BoxFuture<'static, Loaded>;
 
-/// The operations in flight on all conversations. Idle conversations stay for a while, because they
-/// have a reference to their cache entry.
+/// The operations in flight on all conversations. Conversations without an operation stay for a
+/// while, because their reference to the cache entry saves a lookup.
 #[derive(Debug, Default)]
 pub(crate) struct InFlightTable {
-    /// At most [`IDLE`] plus twice the busy conversations, so that a randomly seeded hash is enough
-    /// against colliding keys.
+    /// Contains at most [`IDLE`] plus twice as many conversations as had an operation at the
+    /// previous cleanup.
     of: HashMap<ConversationKey, InFlight, RandomState>,
     /// The size above which the idle conversations are removed.
     most: usize,
@@ -63,19 +63,20 @@ impl InFlightTable {
 /// The operations in flight on one conversation.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
+    /// The number of reads of the inner store in flight.
     pub(crate) readers: usize,
     /// The load that later callers may share.
     pub(crate) shared_load: Option<SharedLoad<WeakShared<LoadFuture>>>,
-    /// The number of submissions.
+    /// The number of submissions so far.
     pub(crate) generation: u64,
     /// The number of submissions that the inner store may not have received yet.
     pub(crate) submitting: usize,
     /// The number of submissions without an outcome.
     pub(crate) unsettled: usize,
-    /// Whether one of them leaves the revision unchanged, so that the inner store may have
-    /// reordered them.
+    /// Whether one of these submissions leaves the revision unchanged, so that the inner store may
+    /// have reordered them.
     pub(crate) is_unordered: bool,
-    /// The cached state that is correct if all of them are stored.
+    /// The cached state that is correct if all these submissions are stored.
     pub(crate) ahead: Option<Arc<Cached>>,
     /// The cache entry, if it was looked up before and is still in the cache.
     pub(crate) entry: Weak<CacheEntry>,

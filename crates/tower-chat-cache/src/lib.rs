@@ -30,20 +30,20 @@
 //! to the cached state with [`History::apply`](tower_chat_core::store::History::apply). Data
 //! derived from a history, such as its replay, therefore stay valid for the longer history.
 //!
-//! The entry of a conversation is removed while a write is in flight, after a failed write, and if
-//! the ticket was dropped before its outcome. Reads then go to the inner store, so that a load
-//! includes the writes submitted before it. Staged messages of an open run are cached separately
-//! until its commit.
+//! The entry of a conversation is empty while a write is in flight. It is removed after a failed
+//! write, and if the ticket was dropped before its outcome. Reads then go to the inner store, so
+//! that a load includes the writes submitted before it. Staged messages of an open run are cached
+//! separately until its commit.
 //!
-//! [`Revalidation`] decides when writes of other processes are noticed. Whatever its setting, a
-//! write contains the expected revision, so that no write follows messages that its writer has not
-//! seen. A stale cache causes a conflict, and is up to date afterwards.
+//! [`Revalidation`] decides when writes of other processes are noticed. With every setting, a write
+//! contains the expected revision, so that no write follows messages that its writer has not read.
+//! A write from a stale entry fails with a conflict, and the entry is removed.
 //!
 //! # What is not cached
 //!
 //! Open runs with their content, lists, and queries of the record of tool calls always go to the
-//! inner store. The pending approvals of a head are cached while there are none. Once there are
-//! some, the next change of the record makes the cache read the head again.
+//! inner store. The pending approvals of a head are cached. After a write that changes the record
+//! while there are some, or that adds some, the next lookup of the head reads the inner store.
 //!
 //! # In a stack of stores
 //!

@@ -1,4 +1,4 @@
-//! A read of the inner store, whose result may be cached.
+//! Guards a read of the inner store, and caches its result if that is correct.
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ use crate::{
 pub(crate) struct LoadGuard {
     pub(crate) conversations: Arc<Conversations>,
     pub(crate) key: ConversationKey,
-    /// `None` if a submission was in progress when the read began.
+    /// The number of submissions when the read began. `None` if the inner store may not have
+    /// received one of them by then, so the result is not cached.
     pub(crate) generation: Option<u64>,
     pub(crate) read: ReadAt,
 }

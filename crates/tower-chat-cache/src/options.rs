@@ -24,7 +24,8 @@ pub enum Revalidation {
     /// Never. Use it if only this process writes to the store, through this one cache. A warm run
     /// then reads nothing. A write of another process is noticed at the next conflict.
     Never,
-    /// Always, so that a load includes everything that any process had written before it began.
+    /// Always, so that a load includes every write of any process that was stored before the load
+    /// began.
     #[default]
     Always,
     /// If the conversation was last read or compared at least this long ago. Writes of other

@@ -25,7 +25,6 @@ use crate::{
 ///
 /// Concurrent loads of one conversation read it once. If the caller that began the load drops its
 /// future, another waiting caller drives the load.
-/// future, another waiting caller drives the load.
 pub struct CachingStore<S>(Arc<Shared<S>>);
 
 struct Shared<S> {

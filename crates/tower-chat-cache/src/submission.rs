@@ -9,7 +9,8 @@ use crate::conversations::Conversations;
 /// The conversations of a submission: one, or several from an outbox.
 pub(crate) type Keys = Vec<ConversationKey>;
 
-/// A submission without an outcome. Dropping it removes the cache entries of its conversations.
+/// A submission without an outcome. If it is dropped without one, the cached state of its
+/// conversations is dropped too.
 #[derive(Debug)]
 pub(crate) struct Submission {
     conversations: Arc<Conversations>,
