@@ -12,7 +12,7 @@ use crate::{
     stream::{DONE, Frame, ResponseAccumulator},
 };
 
-/// The accumulated response. It is complete with the event that contains the whole response.
+/// The accumulated response. It is complete when the event with the whole response arrives.
 #[derive(Debug)]
 pub(crate) struct ResponsesAccumulator {
     context: AnswerContext,
@@ -48,7 +48,8 @@ impl ResponsesAccumulator {
                 let is_callers = !is_theirs && self.items.is_callers_call(index);
                 is_callers.then(|| ChatUpdate::ToolCallDelta(ToolCallDelta::new(index, more)))
             }
-            // The items of the provider's own tools contain the whole content of their deltas.
+            // Deltas of the provider's own tools are ignored, because their items contain the whole content
+            // at the end.
             _ => None,
         }
     }

@@ -16,8 +16,8 @@ pub(crate) fn parse(body: &str, context: &AnswerContext) -> Result<Answer, Answe
     read(object::parse(body)?, Vec::new(), context)
 }
 
-/// Reads a response. `items` are the items that arrived before it, because some services leave the
-/// response's own list of items empty.
+/// Reads a response. `items` are the items that arrived in the stream before the response. They are used if
+/// there are more of them than in the response's own list, which some services leave empty.
 pub(super) fn read(
     mut response: Object,
     items: Vec<RawJson>,
@@ -67,15 +67,15 @@ pub(super) fn read(
     Ok(Answer::new(messages.into_iter().map(Into::into).collect(), finish))
 }
 
-/// Returns whether the service itself runs every custom tool that it calls.
+/// Returns whether the service that answers, xAI, runs every custom tool itself.
 ///
-/// xAI runs the tools of its searches itself, and names them in `custom_tool_call`. A tool of a
-/// client is always a function (<https://docs.x.ai/developers/tools/overview>).
+/// xAI calls the tools of its searches with items of the type `custom_tool_call`, and runs them itself. Its
+/// clients' tools are always functions (<https://docs.x.ai/developers/tools/overview>).
 pub(super) fn runs_custom_tools(context: &AnswerContext) -> bool {
     context.issuer.as_deref() == Some("xai")
 }
 
-/// Marks the call of a custom tool as executed by the service.
+/// Marks a part as a provider-executed call, if it is the call of a custom tool.
 fn note_custom_call(part: &mut Part) {
     if let Part::ToolCall(call) = part
         && kind_of(call).item == CUSTOM
@@ -119,8 +119,8 @@ fn finish(mut response: Object, messages: &[Message], context: &AnswerContext) -
     finish
 }
 
-/// Returns the finish reason. Responses has none for a whole answer, which ends with calls, or because
-/// it is complete.
+/// Returns the finish reason. The wire has a reason only for an incomplete response. A complete response with
+/// calls has [`FinishReason::ToolCalls`], and any other one [`FinishReason::Stop`].
 fn reason(response: &Object, messages: &[Message]) -> FinishReason {
     let details = response.get("incomplete_details").map(to_value).unwrap_or_default();
     let details = details.get("reason").and_then(Value::as_str);

@@ -11,8 +11,9 @@ use crate::{
     fields::{Fields, as_text, raw},
 };
 
-/// Reads the call of an item. Arguments that are not a string leave a `null`, and so do missing
-/// arguments, whose text is empty.
+/// Reads the call of an item. If the arguments are not a string, the call has their JSON text. If they are
+/// missing, the call has an empty text. In both cases, a `null` in the native item marks that they were not a
+/// string.
 pub(super) fn parse(mut fields: Fields, kind: &CallKind) -> Result<ToolCall, WireError> {
     let provider_executed = kind.runs_at_provider(&fields);
     let name = match kind.tool {
@@ -41,7 +42,8 @@ pub(super) fn parse(mut fields: Fields, kind: &CallKind) -> Result<ToolCall, Wir
     Ok(call)
 }
 
-/// Writes the item of a call with this id. `None` for a call that a provider of another wire ran.
+/// Writes the item of a call with this id. `None` for a provider-executed call of another wire, and for one
+/// whose item does not show that a provider runs it.
 pub(super) fn render(call: &ToolCall, id: Option<&str>) -> Option<RawJson> {
     let native = Fields::of_native(call.native.as_ref(), WIRE);
     let kind = kind_of(call);
@@ -65,7 +67,7 @@ pub(super) fn render(call: &ToolCall, id: Option<&str>) -> Option<RawJson> {
     Some(raw(&fields))
 }
 
-/// Returns the type of item as which a call is written.
+/// Returns the type of the item of a call: that of its native item, or else `function_call`.
 pub(super) fn kind_of(call: &ToolCall) -> &'static CallKind {
     Fields::of_native(call.native.as_ref(), WIRE)
         .and_then(|native| native.text("type"))

@@ -6,19 +6,21 @@ use tower_chat_core::pairing::{Answers, Candidate, Ids, Matcher, Target};
 
 use super::kind::CallKind;
 
-/// The longest `call_id` of an output: OpenAI API reference, Create a model response, input, Function
-/// tool call output.
+/// The maximum number of characters of the `call_id` of an output: OpenAI API reference, Create a model
+/// response, input, Function tool call output.
 const LONGEST: usize = 64;
 
-/// The ids with which the calls of a list are written, and the results that answer them.
+/// Assigns the ids with which the calls of a list of items are written, and finds the calls of results.
 ///
-/// An id depends only on earlier calls, so a longer list begins with the same ids.
+/// An id depends only on the call and on earlier calls, so a longer list begins with the same ids.
 #[derive(Debug)]
 pub(super) struct CallIds<'a> {
+    /// The ids of the calls so far.
     used: HashSet<String>,
     /// The next number to try for the beginning of a new id; all smaller numbers are in use.
     next_number: HashMap<String, usize>,
     matcher: Matcher<&'a str>,
+    /// The calls so far, in their order.
     calls: Vec<Call>,
 }
 
@@ -36,15 +38,16 @@ impl Default for CallIds<'_> {
 /// A call that was written.
 #[derive(Debug, Clone)]
 pub(super) struct Call {
-    /// The id with which it was written.
+    /// The id with which the call was written.
     pub(super) id: String,
-    /// Its index in the list.
+    /// The index of the call in the list of items.
     pub(super) index: usize,
     pub(super) kind: &'static CallKind,
 }
 
 impl<'a> CallIds<'a> {
-    /// Returns the id for a call whose own id is given.
+    /// Returns the id to write for the next call. `own` is the id of the call itself, and `index` is the
+    /// index of its item.
     pub(super) fn call(
         &mut self,
         own: Option<&'a str>,
@@ -58,7 +61,7 @@ impl<'a> CallIds<'a> {
         id
     }
 
-    /// Returns the call that a result with this id answers: the oldest call without a result.
+    /// Returns the oldest call without a result that a result with this id answers.
     pub(super) fn result(&mut self, own: Option<&str>) -> Option<Call> {
         match self.matcher.answer(Target::id(own)) {
             Answers::Call(call) => self.calls.get(call).cloned(),
@@ -66,6 +69,8 @@ impl<'a> CallIds<'a> {
         }
     }
 
+    /// Returns the id if it is valid and no earlier call has it. Otherwise returns its beginning, or `call`,
+    /// with a number.
     fn unused(&mut self, own: &str) -> String {
         let is_fit = !own.is_empty() && own.chars().count() <= LONGEST;
         if is_fit && !self.used.contains(own) {

@@ -15,8 +15,8 @@ pub(super) const OUTPUT: &str = "output_text";
 
 const TEXTS: [&str; 2] = [INPUT, OUTPUT];
 
-/// Reads the parts of a content; none for an empty list. `text_type` is the usual type of a text in this
-/// content.
+/// Reads the parts of a content. An empty list has no parts. `text_type` is the usual type of a text in this
+/// content: a text of another type gets a native item.
 pub(super) fn parse(content: &RawJson, text_type: &str) -> Result<Vec<Part>, WireError> {
     if let Some(text) = as_text(content) {
         return Ok(vec![Part::text(text)]);
@@ -30,7 +30,7 @@ pub(super) fn parse(content: &RawJson, text_type: &str) -> Result<Vec<Part>, Wir
     Ok(items.into_iter().map(|item| parse_part(item, text_type, alone)).collect())
 }
 
-/// Writes the content of parts. `None` if none of them belongs to the content.
+/// Writes the content of parts. `None` if none of the parts belongs to the content.
 pub(super) fn render<'a>(
     parts: impl IntoIterator<Item = &'a Part>,
     text_type: &str,

@@ -43,8 +43,8 @@ impl HistoryLocation {
         if id.starts_with("conv_") { Self::InConversation(id) } else { Self::AfterResponse(id) }
     }
 
-    /// Returns the service id of the history up to a response, from the response's fields. `None` if the
-    /// service has not stored it, for example because the settings of an organisation forbid it.
+    /// Returns the service id of the history up to and including a response. `None` if the service has not
+    /// stored the response, for example because the settings of an organisation forbid it.
     pub(super) fn after(&self, response: &Object) -> Option<HistoryOwner> {
         let id = match self {
             Self::Request => return None,
@@ -56,7 +56,8 @@ impl HistoryLocation {
         Some(HistoryOwner::Service(id))
     }
 
-    /// Returns the service id while a response is in progress, from which no request can continue yet.
+    /// Returns the service id while a response is in progress. No request can continue from such a response
+    /// yet, so the id is that of the previous response, if there is one.
     pub(super) fn before(&self, response: &Object) -> Option<HistoryOwner> {
         match self {
             Self::AfterResponse(id) => Some(HistoryOwner::Service(id.clone())),
@@ -67,22 +68,22 @@ impl HistoryLocation {
     }
 }
 
-/// Returns the conversation of a response, or else the response's own id. `None` if the service has not
-/// stored the response.
+/// Returns the id of the conversation of a response, or else the response's own id. `None` if there is no
+/// conversation and the service has not stored the response.
 fn stored_under(response: &Object) -> Option<String> {
     let is_stored = response.get("store").is_none_or(|store| store.get() != "false");
     conversation(response).or_else(|| text(response, "id").filter(|_| is_stored))
 }
 
-/// Returns the service id from a response's own fields, if nothing is known about its request: the id of
-/// its conversation, or its own id if it continues another response.
+/// Returns the service id from a response alone, without information about its request: the id of its
+/// conversation, or its own id if it continues another response and is stored.
 pub(super) fn named_by(response: &Object) -> Option<HistoryOwner> {
     let goes_on = || text(response, "previous_response_id").is_some();
     let id = conversation(response).or_else(|| stored_under(response).filter(|_| goes_on()))?;
     Some(HistoryOwner::Service(id.into()))
 }
 
-/// Returns the conversation of a response.
+/// Returns the id of the conversation of a response.
 fn conversation(response: &Object) -> Option<String> {
     let conversation = response.get("conversation")?;
     let fields = conversation.parse::<Object>().ok();

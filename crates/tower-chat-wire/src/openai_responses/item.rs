@@ -1,4 +1,4 @@
-//! Written items, and their relations to the items around them.
+//! The items of an input under construction.
 
 use tower_chat_core::RawJson;
 
@@ -20,7 +20,7 @@ pub(super) enum ItemKind {
     Reasoning,
     /// A call, or any other output of the model.
     ModelOutput,
-    /// The output of the call at an index, if the list has that call.
+    /// The output of a call. `call` is the index of the call in the list of items, if the list has the call.
     Output { call: Option<usize> },
 }
 

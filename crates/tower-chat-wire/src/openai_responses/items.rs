@@ -16,7 +16,7 @@ use crate::{
 pub(super) struct Items {
     /// The items by their `output_index`.
     items: Indexed<StreamedItem>,
-    /// The position of the newest item with an id.
+    /// The position in `items` of the newest item with each id.
     by_id: HashMap<String, usize>,
 }
 
@@ -31,7 +31,7 @@ struct StreamedItem {
 }
 
 impl Items {
-    /// Begins an item. Returns an update if it is a call of one of the client's tools.
+    /// Begins an item. Returns an update if the item is a call of one of the client's tools.
     pub(super) fn begin(&mut self, event: &Object) -> Option<ToolCallDelta> {
         let fields: Object = event.get("item")?.parse().ok()?;
         let call = is_call(&fields).then(|| {
@@ -45,7 +45,7 @@ impl Items {
         call
     }
 
-    /// Ends an item.
+    /// Stores the whole item, which the service sends at its end.
     pub(super) fn end(&mut self, event: &Object) {
         let Some(item) = event.get("item") else { return };
         let fields: Object = item.parse().unwrap_or_default();
@@ -67,7 +67,8 @@ impl Items {
         }
     }
 
-    /// Adds a delta to an item, and returns the item's index.
+    /// Adds a delta to an item, and returns the item's index. If the item of the event is not found, the
+    /// newest item is used.
     pub(super) fn extend(&mut self, event: &Object, more: &str) -> usize {
         let index = self.index_of(event, event.get("item_id"));
         let index = index.unwrap_or_else(|| self.items.as_slice().len().saturating_sub(1));
@@ -77,13 +78,14 @@ impl Items {
         index
     }
 
-    /// Returns whether the item at an index is a call of one of the client's tools, or is unknown.
+    /// Returns whether the item at an index is a call of one of the client's tools. Also returns `true` if
+    /// there is no such item.
     pub(super) fn is_callers_call(&self, index: usize) -> bool {
         self.items.as_slice().get(index).is_none_or(|item| is_call(&item.fields))
     }
 
-    /// Returns the items. Items that have ended are returned as they were received. The others have the
-    /// content that was received, and the status of the response.
+    /// Returns the items. Items that have ended are returned as they were received. Any other item is
+    /// returned with the content that was received and the status of the response.
     pub(super) fn into_items(self, status: &str) -> Vec<RawJson> {
         self.items.into_items().into_iter().filter_map(|item| item.into_json(status)).collect()
     }

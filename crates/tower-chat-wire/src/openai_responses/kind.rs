@@ -52,7 +52,7 @@ const fn output(item: &'static str) -> OutputKind {
     OutputKind { item, field: "output" }
 }
 
-/// The type as which a call of another wire is written.
+/// The type of item for the calls of other wires.
 pub(super) const FUNCTION: &CallKind = &named("function_call", "arguments", "function_call_output");
 
 /// The type of calls whose input is any text.
@@ -107,17 +107,16 @@ impl OutputKind {
         KINDS.into_iter().filter_map(|kind| kind.output.as_ref()).find(|kind| kind.item == item)
     }
 
-    /// Returns whether the item itself shows that the provider made it.
+    /// Returns whether the fields of the item show that the provider made it.
     pub(super) fn is_of_provider(&self, fields: &Fields) -> bool {
         self.item == "tool_search_output" && runs_search(fields)
     }
 }
 
-/// Returns whether a custom call is part of the search in X, which xAI runs itself. The item has no
-/// output, and only the beginning of its `call_id` identifies it.
+/// Returns whether a custom call is part of the search in X, which xAI runs itself. The item has no output.
+/// The beginning of its `call_id`, its `id` or its `name` identifies it.
 ///
-/// Source: recorded streams of `grok-4` with the tool `x_search`. Its tools are `x_keyword_search`,
-/// `x_semantic_search`, `x_user_search` and `x_thread_fetch`.
+/// Source: recorded streams of `grok-4` with the tool `x_search`.
 fn is_search_of_xai(fields: &Fields) -> bool {
     let text = |name| fields.text(name).unwrap_or_default();
     text("call_id").starts_with(OF_SEARCH)

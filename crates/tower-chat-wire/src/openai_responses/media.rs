@@ -9,11 +9,11 @@ const IMAGE: &str = "input_image";
 const FILE: &str = "input_file";
 const AUDIO: &str = "input_audio";
 
-/// The fields with the bytes or their location. A part must have exactly one of them.
+/// The fields with the bytes of media or with their location. A part must have exactly one of these fields.
 const FIELDS: [&str; 4] = ["image_url", "file_data", "file_url", "file_id"];
 
-/// Reads the media of a content part. `None` if the part is not media, or is in a form that cannot be
-/// divided into media and native item.
+/// Reads the media of a content part. `None` if the part is not media, or could not be written again from the
+/// media and a native item.
 pub(super) fn parse(part: &Fields) -> Option<Media> {
     let kind = part.text("type")?;
     let mut rest = part.clone();
@@ -55,7 +55,7 @@ pub(super) fn render(media: &Media) -> Fields {
         .unwrap_or_else(|| render_plain(media))
 }
 
-/// Returns the location of the bytes as an address.
+/// Returns the URL of media, or a `data:` URL with their bytes. `None` for a file of a service.
 pub(super) fn url_of(media: &Media) -> Option<String> {
     match &media.source {
         MediaSource::Url(url) => Some(url.clone()),
@@ -81,7 +81,8 @@ fn render_plain(media: &Media) -> Fields {
     render_as(fields.clone(), media).unwrap_or(fields)
 }
 
-/// Writes the media into a part of the type from which they were read. `None` if they no longer fit.
+/// Writes the media into these fields of a content part. `None` if a part of this type cannot contain media
+/// of this source.
 fn render_as(mut fields: Fields, media: &Media) -> Option<Fields> {
     let kind = fields.text("type")?;
     match (kind.as_str(), &media.source) {
@@ -101,7 +102,7 @@ fn render_as(mut fields: Fields, media: &Media) -> Option<Fields> {
     Some(fields)
 }
 
-/// Returns the field in which a part of this type has media of this source.
+/// Returns the name of the field for media of this source in a part of this type.
 fn field_of(kind: &str, media: &Media) -> &'static str {
     match &media.source {
         MediaSource::File(_) => "file_id",
@@ -111,8 +112,8 @@ fn field_of(kind: &str, media: &Media) -> &'static str {
     }
 }
 
-/// Reads media with an address. The base64 inside a `data:` address (RFC 2397) is decoded from the
-/// address.
+/// Reads media from an address. The media of a `data:` address (RFC 2397) have its base64 data and its media
+/// type. Other media have the type `unknown`.
 fn from_url(url: &str, unknown: &str) -> Media {
     let inline = url
         .strip_prefix("data:")
@@ -124,7 +125,8 @@ fn from_url(url: &str, unknown: &str) -> Media {
     }
 }
 
-/// Returns the wire's name of a supported sound format. The wire's name of `audio/mpeg` is `mp3`.
+/// Returns the wire's name of a sound format, such as `mp3` for `audio/mpeg`. `None` if the wire does not
+/// support the type.
 fn format_of(media: &Media) -> Option<&'static str> {
     match media.media_type.as_str() {
         "audio/mpeg" => Some("mp3"),

@@ -12,26 +12,27 @@
 //! - A message item has a [`Part::Native`] before its content: the item without `content`
 //!   (`{"type":"message","role":"assistant","id":"msg_1","phase":"commentary"}`).
 //! - A call, an output, a text and media have a `native` field with their other fields.
-//! - Reasoning has the whole item, so that summary and encrypted content are sent back unchanged.
+//! - The native item of reasoning is the whole item, so that the summary and the encrypted content are sent
+//!   back unchanged.
 //! - A content part of an unknown type is a [`Part::Native`] at its position: `{"content":[…]}` with the
 //!   part in the list.
 //! - An item of an unknown type, such as `item_reference`, `compaction` or `additional_tools`, is a
 //!   [`Part::Native`], as a whole.
 //!
-//! Calls of tools that the provider runs (`web_search_call` and similar types) have
-//! [`provider_executed`](tower_chat_core::ToolCall::provider_executed), and their results are in the
-//! native item. Calls of the provider's tools that the client runs (`computer_call`, `shell_call`, …)
-//! need a result. A value that is not a string, such as an `action`, becomes the text of its JSON, with
-//! a `null` in its place in the native item.
+//! Calls of tools that the provider runs (`web_search_call` and similar types) are
+//! [provider-executed](tower_chat_core::ToolCall::provider_executed) calls, and their results are in the
+//! native item. Calls of the provider's tools that the client runs (`computer_call`, `shell_call`, …) need a
+//! result. If the arguments are not a string, such as an `action`, the call has their JSON text, and their
+//! field in the native item is `null`.
 //!
 //! The fields of a message take precedence over its native items, so that changes of an application are
-//! written. An unchanged message is written as it was read. [`render_input`] makes the list as a whole
-//! valid. Each call has an id that no earlier call has, and its output has the same id. Outputs are
-//! written before messages between them and their call. The following is left out: reasoning without a
-//! later item of the model; reasoning, native items and provider-executed calls of other wires;
-//! approvals and errors; names of authors, for which the wire has no field. A call without a result and
-//! a result without a call are written too, because the service may store the other item. A new result
-//! of an unknown call is written as `function_call_output`.
+//! written. An unchanged message is written as it was read. [`render_input`] makes the list as a whole valid.
+//! Each call has an id that no earlier call has, and its output has the same id. An output is written before
+//! any message that is between the output and its call. The following is left out: reasoning without a later
+//! item of the model; reasoning, native items and provider-executed calls of other wires; approvals and
+//! errors; names of authors, for which the wire has no field. A call without a result is written too, and so
+//! is a result without a call, because the service may store the missing item. A new result of an unknown
+//! call is written as `function_call_output`.
 //!
 //! ```
 //! use tower_chat_core::Role;

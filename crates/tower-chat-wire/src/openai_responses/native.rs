@@ -8,7 +8,7 @@ use crate::fields::{Fields, raw};
 /// The meaning of a native part of this wire.
 #[derive(Debug)]
 pub(super) enum NativeForm {
-    /// A message item without its content, which the next parts have.
+    /// A message item without its content. The parts after the native part are the content.
     Message(Fields),
     /// Content parts.
     Content(Vec<RawJson>),
@@ -30,7 +30,7 @@ impl NativeForm {
         }
     }
 
-    /// Returns the native part of a content part that becomes no other part.
+    /// Creates the native item for a content part of an unknown type.
     pub(super) fn content(part: RawJson) -> Native {
         let mut fields = Fields::default();
         fields.set("content", raw(&[part]));

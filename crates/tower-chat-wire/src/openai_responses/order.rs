@@ -5,19 +5,21 @@ use tower_chat_core::RawJson;
 use super::item::{Item, ItemKind};
 use crate::fields::{Fields, raw};
 
-/// Moves outputs before any message between them and their call, leaves out reasoning without a later
-/// item of the model, and removes the ids of reasoning whose next item has none.
+/// Puts the items into the order that services require. Moves an output before any message that is between
+/// the output and its call. Leaves out reasoning without a later item of the model. Removes the id of
+/// reasoning that is followed by a message without an id or by other reasoning.
 pub(super) fn in_order(items: Vec<Item>) -> Vec<Item> {
     without_broken_links(without_lone_reasoning(with_outputs_at_calls(items)))
 }
 
-/// The beginning of the ids of reasoning that OpenAI links to the next item.
+/// The beginning of the ids with which OpenAI finds the item after a reasoning item.
 const LINKED: &str = "rs_";
 
-/// Removes broken links. By the id of reasoning, OpenAI looks up the item that must follow it, and
-/// refuses the input if this item does not follow with its own id. Reasoning before a message without an
-/// id, and before other reasoning, is therefore written without its id; its encrypted content has the
-/// thoughts. Reasoning that has only its id is left out. OpenAI accepts calls without ids.
+/// Removes the id of reasoning that is directly before a message of the model without an id, or before other
+/// reasoning. OpenAI stores which item follows a reasoning item, and refuses the input if this item does not
+/// follow with its id. Without the id of the reasoning, OpenAI uses the encrypted content instead. Reasoning
+/// without encrypted content is left out. Before a call, the id remains, because OpenAI accepts calls without
+/// ids.
 fn without_broken_links(items: Vec<Item>) -> Vec<Item> {
     let mut kept: Vec<Item> = Vec::with_capacity(items.len());
     for mut item in items.into_iter().rev() {
@@ -33,7 +35,7 @@ fn without_broken_links(items: Vec<Item>) -> Vec<Item> {
     kept
 }
 
-/// Returns whether reasoning before this item cannot be linked to it.
+/// Returns whether OpenAI refuses reasoning with an id directly before this item.
 fn breaks_link(next: &Item) -> bool {
     match next.kind {
         ItemKind::Reasoning => true,
@@ -45,7 +47,8 @@ fn breaks_link(next: &Item) -> bool {
     }
 }
 
-/// Returns reasoning without its id; `None` if it is then empty.
+/// Returns reasoning without its id. `None` if it has no encrypted content. Reasoning without an id of OpenAI
+/// is returned unchanged.
 fn unlinked(json: &RawJson) -> Option<RawJson> {
     let Ok(mut fields) = json.parse::<Fields>() else { return Some(json.clone()) };
     if !fields.text("id").is_some_and(|id| id.starts_with(LINKED)) {
@@ -56,6 +59,8 @@ fn unlinked(json: &RawJson) -> Option<RawJson> {
     has_content.then(|| raw(&fields))
 }
 
+/// Moves an output to the position before the first message after its call, if the output is after this
+/// message.
 fn with_outputs_at_calls(items: Vec<Item>) -> Vec<Item> {
     let mut next_message = vec![None; items.len()];
     let mut next = None;
@@ -69,7 +74,7 @@ fn with_outputs_at_calls(items: Vec<Item>) -> Vec<Item> {
     let target = |index: usize, kind: ItemKind| {
         let ItemKind::Output { call: Some(call) } = kind else { return None };
         let message = next_message.get(call).copied().flatten()?;
-        // The target is before the reasoning that belongs to the message, but always after the call.
+        // The target is before the reasoning that belongs to the message, and after the call.
         let reasoning = reasoning.get(message).copied().unwrap_or_default();
         (message < index).then(|| (message - reasoning).max(call + 1))
     };
@@ -104,6 +109,7 @@ fn reasoning_before(items: &[Item]) -> Vec<usize> {
     before.collect()
 }
 
+/// Leaves out reasoning that is not followed by a message or another output of the model in the same turn.
 fn without_lone_reasoning(items: Vec<Item>) -> Vec<Item> {
     let mut is_followed = false;
     let mut kept: Vec<Item> = Vec::with_capacity(items.len());

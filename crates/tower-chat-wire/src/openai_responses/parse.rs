@@ -78,8 +78,8 @@ pub fn parse_input(json: &str) -> Result<Vec<Message>, WireError> {
     parse_items(&input, "the input")
 }
 
-/// Reads the `output` of a response body. It is usually one assistant message, and none if there is no
-/// item. The output of a compaction also has messages of the user.
+/// Reads the `output` of a response body. The result is usually one assistant message, and is empty if there
+/// is no item. The output of a compaction also has messages of the user.
 ///
 /// In a stream, some services send the items only one by one (`response.output_item.done`), without an
 /// `output` at the end. [`parse_input`] can read a list of these items.
@@ -122,11 +122,11 @@ fn parse_items(list: &RawJson, what: &'static str) -> Result<Vec<Message>, WireE
     Ok(reading.messages)
 }
 
-/// The messages of the items that were read.
+/// The state while the items of a list are read.
 #[derive(Debug, Default)]
 struct Reading {
     messages: Vec<Message>,
-    /// The ids of calls that the provider runs, by which their outputs are recognised.
+    /// The ids of provider-executed calls. Outputs with these ids are native parts.
     at_provider: HashSet<String>,
     /// The type of the newest call of the client's tools with each id.
     called: HashMap<String, &'static CallKind>,
@@ -159,6 +159,8 @@ impl Reading {
         Ok(())
     }
 
+    /// Adds a message item: to the newest message if both are parts of one answer, or as a message of its
+    /// own.
     fn message(&mut self, mut fields: Fields) -> Result<(), WireError> {
         let role = fields.text("role").ok_or(WireError::Field {
             what: "an item without a type",
@@ -199,7 +201,9 @@ impl Reading {
         Ok(())
     }
 
-    /// Adds an item of an unknown type. Its role is derived from its fields, if possible.
+    /// Adds an item of an unknown type to a message of the role in its fields. Without a role, an approval
+    /// belongs to the user, an output after a message of another role than the assistant's belongs to a tool
+    /// message, and any other item belongs to the assistant.
     fn unknown(&mut self, item: RawJson, fields: &Fields, kind: &str) {
         let role = fields.get("role").and_then(|role| role.parse().ok());
         let is_answer = kind.ends_with("_output") && self.last(Role::Assistant).is_none();
@@ -221,7 +225,7 @@ impl Reading {
             || fields.text("call_id").is_some_and(|id| self.at_provider.contains(&id))
     }
 
-    /// Adds a part to the newest message if that has the role, or to a new message otherwise.
+    /// Adds a part to the newest message if that message has the role, or to a new message otherwise.
     fn add(&mut self, role: Role, part: Part) {
         match self.last(role) {
             Some(message) => message.parts.push(part),
@@ -234,7 +238,8 @@ impl Reading {
     }
 }
 
-/// Returns whether a text after the part would be read as content of the part's item.
+/// Returns whether the part is content or the beginning of a message item. A text after such a part would be
+/// written into the same item.
 fn is_of_message_item(part: &Part) -> bool {
     content::is_content(part)
         || matches!(part, Part::Native(native)

@@ -18,7 +18,8 @@ pub(super) fn parse(item: RawJson, fields: &Fields) -> Reasoning {
     reasoning
 }
 
-/// Writes the item of reasoning of this wire. If the text was changed, it replaces the summary.
+/// Writes the item of reasoning. `None` for reasoning of another wire. If the text was changed, it replaces
+/// the summary and the content of the item.
 pub(super) fn render(reasoning: &Reasoning) -> Option<RawJson> {
     let native = reasoning.native.as_ref()?;
     let mut fields = Fields::of_native(Some(native), WIRE)?;

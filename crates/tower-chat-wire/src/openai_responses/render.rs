@@ -19,8 +19,9 @@ use crate::{
 
 /// Writes messages as the items of an `input`.
 ///
-/// A call and its result get the same id, whatever ids they had. All items depend only on the messages
-/// before them, except that outputs are moved before messages between them and their call.
+/// A call and its result get the same id, whatever ids they had. An item depends only on its message and on
+/// earlier messages, with one exception: an output is moved before any message that is between the output and
+/// its call.
 ///
 /// ```
 /// use tower_chat_core::{Message, ToolCall, ToolResult};
@@ -93,8 +94,8 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Writes a message item, unless it is empty. An item that was read with an empty content is written
-    /// with it.
+    /// Writes a message item with these fields and this content. Writes nothing if there is no content,
+    /// unless the item was read with an empty content, which is in the fields.
     fn say(&mut self, role: Role, mut fields: Fields, content: Option<RawJson>) {
         if role == Role::Tool || content.is_none() && !fields.contains("content") {
             return;
@@ -143,8 +144,8 @@ impl<'a> Writing<'a> {
     }
 }
 
-/// Returns whether the part belongs to the content before it. Parts that are not written do not end
-/// a content.
+/// Returns whether the content of a message item continues with this part. A part that is not written, such
+/// as an approval, does not end the content.
 fn goes_on(part: &Part) -> bool {
     match part {
         Part::ToolCall(_) | Part::ToolResult(_) | Part::Reasoning(_) => false,
@@ -155,7 +156,7 @@ fn goes_on(part: &Part) -> bool {
     }
 }
 
-/// Returns whether the result answers a call that a provider ran itself.
+/// Returns whether the result answers one of these provider-executed calls.
 fn is_of_provider(by_provider: &HashSet<Option<&str>>, result: &ToolResult) -> bool {
     result.call_id.is_some() && by_provider.contains(&result.call_id.as_deref())
 }

@@ -22,8 +22,8 @@ const WITHOUT_REASONING: [&str; 4] = ["gpt-3.5", "gpt-4", "gpt-5-chat", "chatgpt
 pub struct RequestForm<'a> {
     /// The model of the request, if the body names it.
     pub model: Option<&'a str>,
-    /// Whether to ask for encrypted reasoning if the history is in the request. If it is not set, the
-    /// name of the model decides, because OpenAI's models without reasoning refuse the option.
+    /// Whether to request encrypted reasoning if the history is in the request. `None` means that the name of
+    /// the model decides, because OpenAI's models without reasoning refuse the option.
     pub encrypted_reasoning: Option<bool>,
     /// Whether the answer is streamed. A background answer never is, whatever the request says.
     pub is_streamed: bool,
@@ -54,8 +54,8 @@ pub fn render_request(
     render(&fitted(request, rules), location, Some(form))
 }
 
-/// Returns the fields of a request. Without a form, only the fields that the request itself sets, so
-/// that a request which was read is written unchanged.
+/// Returns the fields of a request. Without a form, the result has only the fields that the request sets
+/// itself and those of the location: a request that was read is written unchanged.
 pub(crate) fn render(
     request: &ChatRequest,
     location: &HistoryLocation,
@@ -90,7 +90,8 @@ pub(crate) fn render(
     body
 }
 
-/// Adds the encrypted reasoning to `include`, unless the options set `include` to `null`.
+/// Adds the encrypted reasoning to `include`, unless the `extra` options set `include` to another value than
+/// a list, such as `null`.
 fn include_reasoning(body: &mut Map<String, Value>, options: &ChatOptions) {
     let mut include = match options.extra.get("include") {
         None => Vec::new(),
@@ -103,8 +104,8 @@ fn include_reasoning(body: &mut Map<String, Value>, options: &ChatOptions) {
     set(body, "include", Some(include));
 }
 
-/// Returns whether a model may reason, by its name. `gpt-4o`, `openai/gpt-4o` and `ft:gpt-4o:mine`
-/// do not.
+/// Returns whether a model may have reasoning, by its name. Returns `false` for `gpt-4o`, `openai/gpt-4o` and
+/// `ft:gpt-4o:mine`.
 fn may_reason(model: &str) -> bool {
     let model = model.strip_prefix("ft:").unwrap_or(model);
     let name = model.rsplit('/').next().unwrap_or(model);
@@ -139,9 +140,9 @@ fn named(
     fields
 }
 
-/// Writes the definition of a tool. Without `strict: false` the service would rewrite the schema to one
-/// that `strict` allows. A definition that was read from this wire is written unchanged. `None` for a
-/// tool that only another provider has.
+/// Writes the definition of a tool, always with the field `strict`: without it, the service would rewrite the
+/// schema to one that `strict: true` allows. A definition with a native item is written as it was read.
+/// `None` for a tool that only another provider has.
 fn tool(definition: &ToolDefinition) -> Option<Value> {
     if definition.native.is_some() {
         return BodyWire::OpenAiResponses.render_tool(definition);

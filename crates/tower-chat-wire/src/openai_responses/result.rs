@@ -13,10 +13,10 @@ use crate::{
     fields::{Fields, raw},
 };
 
-/// Reads the result of an output item. A missing output, `null` and an empty list make no content and
-/// stay in the native item; an object becomes one native part. `call` is the type of the call that it
-/// answers, if it is known. If the type of the output is not the one for this type of call, the native
-/// item has it.
+/// Reads the result of an output item. `null` and an empty list have no content and remain in the native
+/// item. An object becomes one native part. `call` is the type of the call that the result answers, if the
+/// call is known. If an output of this type does not belong to a call of that type, the native item contains
+/// the type of the output.
 pub(super) fn parse(
     mut fields: Fields,
     kind: &OutputKind,
@@ -46,8 +46,8 @@ pub(super) fn parse(
     Ok(result)
 }
 
-/// Writes the item of a result with this id. `call` is the type of the call that it answers, if it is
-/// known.
+/// Writes the item of a result with this id. `call` is the type of the call that the result answers, if the
+/// call is known.
 pub(super) fn render(result: &ToolResult, id: Option<&str>, call: Option<&CallKind>) -> RawJson {
     let native = Fields::of_native(result.native.as_ref(), WIRE);
     let was = native.as_ref().and_then(|native| OutputKind::of(&native.text("type")?));
@@ -71,7 +71,8 @@ pub(super) fn render(result: &ToolResult, id: Option<&str>, call: Option<&CallKi
     raw(&fields)
 }
 
-/// Returns the output that was an object, if the result still has only this part.
+/// Returns the object that was read as the output, if the native part with this object is still the only part
+/// of the result.
 fn object(result: &ToolResult, kind: &OutputKind) -> Option<RawJson> {
     let [Part::Native(native)] = result.content.as_slice() else { return None };
     match NativeForm::of(native) {
@@ -80,20 +81,21 @@ fn object(result: &ToolResult, kind: &OutputKind) -> Option<RawJson> {
     }
 }
 
-/// Returns whether an output of this type can express a result of an application. The output of a
-/// tool search must be a list of tools.
+/// Returns whether an output of this type can express the result. The output of a tool search must be a list
+/// of tools.
 fn can_say(kind: &OutputKind, result: &ToolResult) -> bool {
     kind.item != TOOL_SEARCH || tools_of(result).is_some()
 }
 
 const TOOL_SEARCH: &str = "tool_search_output";
 
+/// Returns the text of the result if it is a JSON list.
 fn tools_of(result: &ToolResult) -> Option<RawJson> {
     let tools = result.text().parse::<RawJson>().ok();
     tools.filter(|tools| tools.get().starts_with('['))
 }
 
-/// Converts a result of an application to the form that the provider's own tools require.
+/// Sets the fields that the provider's own tools require in a result that the application made.
 fn adapt(fields: &mut Fields, kind: &OutputKind, result: &ToolResult) {
     match kind.item {
         "apply_patch_call_output" => {
