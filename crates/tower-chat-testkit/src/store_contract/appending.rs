@@ -153,7 +153,8 @@ pub async fn equal_messages_of_different_writes_are_all_stored(store: Store) {
     assert_eq!(texts(&store, &key).await, ["same"; 6]);
 }
 
-/// The writes before one that fails are durable, and those after it are not tried.
+/// If a write of a submission fails, the previous writes are durable, and the following writes are not
+/// tried.
 pub async fn a_submission_stops_at_the_first_write_that_fails(store: Store) {
     let (key, other) = (key("several"), key("other"));
     let first = write(&key, Revision::ABSENT, &["1"]);
@@ -240,7 +241,7 @@ pub async fn messages_keep_their_order_when_clocks_are_set_back(store: Store) {
     assert_eq!(texts(&store, &key).await, expected);
     let calls: Vec<u64> = recorded(&store, &key).await.iter().map(|call| call.sequence).collect();
     assert_eq!(calls, [2, 4, 6, 8, 10, 12, 14]);
-    // A repeated run is searched in the loaded history.
+    // The end of each run is found in the loaded history.
     let history = store.load(&key).await.expect("a history");
     let runs: Vec<_> =
         history.messages.iter().filter_map(|message| Some(message.id?.run)).collect();

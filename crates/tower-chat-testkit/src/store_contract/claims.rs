@@ -42,7 +42,7 @@ fn claim(call: SequencePosition, started: Option<u64>) -> Claim {
     Claim { call, started_at: started.map(at) }
 }
 
-/// Stores a write with an invalid claim, and returns the call in the error.
+/// Submits a write with an invalid claim, which must store nothing, and returns the call in the error.
 async fn claimed(store: &Store, write: Write) -> SequencePosition {
     let before = revision(store, write.key()).await;
     let error = submit(store, vec![write.clone()]).await.expect_err("a claim that does not hold");
@@ -87,8 +87,8 @@ pub async fn of_two_claims_to_a_call_one_holds(store: Store) {
     assert_eq!(claimed(&store, begin(Some(10), 30, &[0])).await, position(1, 0));
 }
 
-/// A call that was answered, or never waited, cannot be claimed. A call without a row was not
-/// begun.
+/// A call that was answered, or never waited, cannot be claimed. A call without a row can be claimed as
+/// a call that was not begun.
 pub async fn only_calls_that_wait_can_be_claimed(store: Store) {
     let key = key("answered");
     let answered = with_outcome(waiting(1, 0), ToolStatus::Ok, RecordedResult::None);
@@ -125,9 +125,9 @@ pub async fn an_open_run_claims_calls_that_are_seen(store: Store) {
     stored(&store, late.with_claims(again(Some(10)))).await;
 }
 
-/// The head contains the requests that wait, grouped by answer and in order, whether the answer is
-/// one message or several and whichever run has begun the calls, until they are answered. Staged
-/// requests are not included.
+/// The head contains the approval requests without a result, grouped by answer and in order. The answer
+/// may be one message or several, and any run may have begun the calls. Staged requests are not
+/// included.
 pub async fn calls_that_wait_for_approval_come_with_the_head(store: Store) {
     let (key, other) = (key("waiting"), key("waiting too"));
     let pending = async || {

@@ -109,8 +109,8 @@ pub async fn a_run_begins_when_its_request_arrived(store: Store) {
     assert!(runs.iter().any(|run| run.started_at() == at(20_000)));
 }
 
-/// The directory includes a conversation from its first write on, with the times of the writes, the
-/// last known mode, and the number of its runs.
+/// The directory includes a conversation from its first write on, with the times of the writes, the most
+/// recent known mode, and the number of its runs.
 pub async fn the_directory_has_a_conversation_from_its_first_write_on(store: Store) {
     let key = key("described by its writes");
     assert!(!has_entry(&store, &key).await);
@@ -145,8 +145,8 @@ pub async fn the_directory_has_a_conversation_from_its_first_write_on(store: Sto
     assert_eq!(summary(&store, &key).await.runs, 3, "another run was written in between");
 }
 
-/// A write without an activity has the current time, and its usage is the number of tool calls in
-/// its messages. A write that belongs to no run changes nothing.
+/// A write without an activity has the current time, and its usage is the number of tool calls in its
+/// messages. A write without messages that belongs to no run changes nothing.
 pub async fn a_write_tells_when_it_was_made_and_which_tools_it_asks_for(store: Store) {
     let key = key("nothing is said");
     let before = SystemTime::now();
@@ -257,8 +257,8 @@ pub async fn staged_runs_are_in_the_directory_at_once(store: Store) {
     assert!(!has_entry(&store, &discarded).await);
 }
 
-/// A run that continues after another was discarded is counted once, and so is a run that was open
-/// meanwhile.
+/// A discarded run is removed from the number of runs. A run with visible messages is counted once, also
+/// if it continues after the discard, or if later messages of the same run are discarded.
 pub async fn a_discarded_run_is_taken_off_the_count(store: Store) {
     let key = key("counted");
     let earlier = RunId::new();
@@ -281,8 +281,7 @@ pub async fn a_discarded_run_is_taken_off_the_count(store: Store) {
     assert_eq!(summary(&store, &key).await.runs, 2);
 }
 
-/// A prune does not change the number of runs, their usage, and the creation time of the
-/// conversation.
+/// A prune does not change the number of runs, their usage, or the creation time of the conversation.
 pub async fn a_prune_leaves_counts_and_usage(store: Store) {
     let key = key("pruned");
     let mut revision = Revision::ABSENT;

@@ -136,7 +136,8 @@ pub async fn usage_is_grouped_as_a_query_asks(store: Store) {
     let other = ConversationKey::new("alice", "b");
     let bob = ConversationKey::new("bob", "a");
     let runs = [(); 4].map(|()| RunId::new());
-    // The conversation, its run, the time, the usage, and the index of the message in its run.
+    // The conversation, its run, the index of the message in its run, the time in milliseconds, and the
+    // usage.
     let [x1, x2, y1, none] = [used("x", 1), used("x", 20), used("y", 300), used("", 4000)];
     let mut ends = std::collections::HashMap::new();
     for (key, run, index, time, usage) in [
@@ -198,7 +199,7 @@ pub async fn usage_is_grouped_as_a_query_asks(store: Store) {
             everything(UsageGrouping::Scope).since(at(2 * DAY)).before(at(3 * DAY)),
             vec![(UsageGroup::Scope(a.into()), 1, vec![n])],
         ),
-        // The usage of a model by a run counts at the time of its first write with usage of that
+        // The usage of a model in a run counts at the time of the run's first write with usage of this
         // model.
         (
             everything(UsageGrouping::Model).since(at(DAY)).before(at(2 * DAY)),

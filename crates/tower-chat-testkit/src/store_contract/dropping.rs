@@ -18,8 +18,8 @@ use super::{
     },
 };
 
-/// Polls a future this many times, each time after it was woken, and drops it. Returns its output,
-/// if it completed before.
+/// Polls a future at most this many times, each time after it was woken, and drops it. Returns its
+/// output if it has completed.
 async fn polled<F: Future>(future: F, times: usize) -> Option<F::Output> {
     let mut left = times;
     let mut future = pin!(future);
@@ -55,7 +55,7 @@ async fn seen(store: &Store, key: &ConversationKey) -> Seen {
     }
 }
 
-/// Returns the visible state after everything has ended, and checks that it was the same before.
+/// Returns the visible state of a conversation, and checks that a flush does not change it.
 async fn settled(store: &Store, key: &ConversationKey) -> Seen {
     let first = seen(store, key).await;
     store.flush().await.expect("flushed");

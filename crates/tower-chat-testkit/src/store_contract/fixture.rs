@@ -49,7 +49,7 @@ pub(super) async fn stored(store: &Store, write: Write) -> Revision {
     revision
 }
 
-/// Stores a write that must be refused with a conflict.
+/// Submits a write that must be refused, and returns the conflict.
 pub(super) async fn refused(store: &Store, write: Write) -> Conflict {
     let error = submit(store, vec![write.clone()]).await.expect_err("a conflict");
     assert_eq!(error.completed, 0);
@@ -119,6 +119,7 @@ pub(super) fn with_times(mut row: ToolRecord, started: u64, finished: u64) -> To
     row
 }
 
+/// Returns the time that is this many milliseconds after the beginning of 1970.
 pub(super) fn at(milliseconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(milliseconds)
 }
@@ -149,11 +150,13 @@ pub(super) async fn recorded(store: &Store, key: &ConversationKey) -> Vec<ToolIn
     found.into_iter().map(|(_, invocation)| invocation).collect()
 }
 
-/// A run that stages its writes, and its state.
+/// A run that stages its writes.
 pub(super) struct Journal {
     pub(super) key: ConversationKey,
     pub(super) run: RunId,
+    /// The revision after the most recent write of the run.
     pub(super) at: Revision,
+    /// The index of the next message in the run.
     next: u32,
 }
 
@@ -206,7 +209,7 @@ pub(super) fn set(id: &str) -> Option<ServiceIdChange> {
     Some(ServiceIdChange::Set(id.into()))
 }
 
-/// Repeats a write, which must be acknowledged as the first time.
+/// Submits a write that must be stored, or be acknowledged in the same way if it is stored already.
 pub(super) async fn acknowledged(store: &Store, write: &Write) {
     stored(store, write.clone()).await;
 }

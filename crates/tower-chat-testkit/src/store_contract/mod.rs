@@ -24,10 +24,9 @@
 //! # fn main() {}
 //! ```
 //!
-//! A store with data outside of its process provides them, so that tests can search them for
-//! deleted, discarded and pruned data: `residual_data:` is a closure over the store that returns
-//! all bytes of its files or tables. Without the closure, the test is ignored and reports the
-//! reason.
+//! For a store with data outside of its process, `residual_data:` is a closure that receives the store
+//! and returns all bytes of its files or tables. A test searches these bytes for deleted, discarded and
+//! pruned data. Without the closure, the test is ignored and reports the reason.
 //!
 //! The slow tests, with a message of 16 MB and a conversation of 20,000 messages, run on one
 //! runtime. A store that is tested in several settings may omit them in some, by `heavy: "reason"`:
@@ -105,7 +104,7 @@ pub enum Runtime {
 
 /// Runs one test with a store that `open` opens, on a new runtime.
 ///
-/// The second value that `open` returns is dropped last.
+/// The second value that `open` returns is dropped after the runtime.
 ///
 /// # Panics
 ///

@@ -24,8 +24,7 @@ fn answer(text: &str) -> Message {
     Message::tool_results([ToolResult::new("id 0", text)])
 }
 
-/// Rows are deleted with the messages of their calls. The others do not change, and can be
-/// replaced.
+/// Rows are deleted with the messages of their calls. The other rows do not change, and can be replaced.
 pub async fn rows_are_pruned_with_their_messages(store: Store) {
     let key = key("rows");
     let mut at = Revision::ABSENT;

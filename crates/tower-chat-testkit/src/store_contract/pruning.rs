@@ -23,7 +23,7 @@ async fn pruned(store: &Store, key: &ConversationKey, keep: Keep) -> (u64, u64) 
     (runs, messages)
 }
 
-/// Returns a write of a run that has begun before.
+/// Returns a write of this run. `index` is the index of the write's first message in the run.
 fn of_run(run: RunId, index: u32, at: Revision, key: &ConversationKey, texts: &[&str]) -> Write {
     let messages = texts.iter().map(|text| Message::user(*text).into());
     Write::new(key.clone(), MessageId { run, index }, at, messages)
@@ -70,7 +70,7 @@ pub async fn the_oldest_runs_are_pruned_whole(store: Store) {
     assert_eq!(texts(&store, &key).await, ["new"]);
 }
 
-/// The last run is always kept. A prune of an absent or empty conversation creates nothing.
+/// The newest run is always kept. A prune of an absent or empty conversation creates nothing.
 pub async fn the_last_run_is_never_pruned(store: Store) {
     let (absent, empty, one) = (key("absent"), key("empty"), key("one run"));
     let none =
@@ -93,7 +93,8 @@ fn far() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(4_000_000_000)
 }
 
-/// Runs are pruned by the times in their ids. The order is that of the conversation.
+/// Runs are pruned by the times in their ids, from the beginning of the conversation up to the first run
+/// that is kept. A run after it is kept even if its own time is earlier.
 pub async fn runs_are_pruned_by_the_time_at_which_they_were_made(store: Store) {
     let key = key("by time");
     let made_at = |second: u64| {
@@ -114,7 +115,7 @@ pub async fn runs_are_pruned_by_the_time_at_which_they_were_made(store: Store) {
     assert_eq!(texts(&store, &key).await, ["50"]);
 }
 
-/// If another run is between two writes of a run, all of them are deleted or kept together.
+/// If another run is between two writes of a run, the two runs are deleted or kept together.
 pub async fn a_run_that_was_gone_on_with_is_pruned_whole(store: Store) {
     let key = key("gone on with");
     let run = RunId::new();
@@ -145,8 +146,8 @@ pub async fn a_revision_from_before_a_prune_conflicts(store: Store) {
     assert_eq!(texts(&store, &key).await, ["2"]);
 }
 
-/// An open run prevents a prune, and so does a run in progress in this process. Nothing is then
-/// deleted.
+/// An open run prevents a prune, and so does a run that is in progress in this process or has unsaved
+/// writes. The prune then deletes nothing.
 pub async fn a_run_that_is_open_or_under_way_is_in_the_way(store: Store) {
     let key = key("under way");
     let at = stored(&store, write(&key, Revision::ABSENT, &["1"])).await;

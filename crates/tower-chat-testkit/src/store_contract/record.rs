@@ -84,7 +84,7 @@ pub async fn a_write_that_is_refused_records_nothing(store: Store) {
     assert_eq!(recorded(&store, &other).await, []);
 }
 
-/// Each call has one row: the last that was written, with all of its fields.
+/// Each call has one row: the most recent one, with all of its fields.
 pub async fn a_later_row_replaces_what_was_known_of_a_call(store: Store) {
     let key = key("replaced");
     let mut first = with_times(pending(1, 0, "a"), 1, 2);
@@ -110,7 +110,7 @@ pub async fn a_later_row_replaces_what_was_known_of_a_call(store: Store) {
     assert_eq!((&found[0].error, found[0].started_at, found[0].finished_at), (&None, None, None));
     assert_eq!(found[1].status, ToolStatus::Pending, "its sibling stays");
 
-    // Of several rows for a call in one write, the last is stored.
+    // Of several rows for a call in one write, the final one is stored.
     stored(&store, write_rows(&key, after, vec![second, first])).await;
     let found = recorded(&store, &key).await;
     assert_eq!(found.len(), 2);
@@ -238,7 +238,7 @@ pub async fn calls_that_wait_for_approval_have_their_position_in_the_batch(store
     assert_eq!(arguments, ["{\"sum\":1}", "{\"at\":2}"]);
 }
 
-/// Times are returned with a precision of a millisecond, also before 1970.
+/// Times are returned rounded down to a millisecond, also before 1970.
 pub async fn times_are_kept_to_the_millisecond(store: Store) {
     let key = key("times");
     let times = [
@@ -285,8 +285,8 @@ pub async fn a_question_sees_what_was_submitted_before_it(store: Store) {
 /// The record is deleted with its conversation, and a new conversation with the same key has none.
 pub async fn a_deleted_conversation_takes_its_record_along(store: Store) {
     let (key, other) = (key("deleted record"), key("kept record"));
-    // It is the last conversation that was created, so that a store with numbers may use its number
-    // again.
+    // The deleted conversation is the newest one, so a store that numbers its conversations may use the
+    // number again.
     for key in [&other, &key] {
         let write = write_messages(key, Revision::ABSENT, [asking(&["a", "b"])])
             .with_tools(vec![pending(1, 0, "a"), pending(1, 1, "b")]);

@@ -20,7 +20,7 @@ use super::{
     },
 };
 
-/// Returns all data that a store has outside of its process, as bytes.
+/// A function that returns all data that a store has outside of its process, as bytes.
 #[derive(Clone)]
 pub struct ResidualData(Arc<dyn Fn() -> BoxFuture<'static, Vec<u8>> + Send + Sync>);
 
@@ -61,7 +61,8 @@ where
 }
 
 impl ResidualData {
-    /// Returns whether the data contain a text, in plain or in hexadecimal form.
+    /// Returns whether the data contain a text, in plain or in hexadecimal form. Upper and lower case
+    /// are equal.
     async fn hold(&self, text: &str) -> bool {
         let bytes = (self.0)().await;
         let hexadecimal: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -77,7 +78,7 @@ fn planted(what: &str) -> String {
     format!("planted-{what}-{:016x}", tower_chat_core::RunId::new().random_half())
 }
 
-/// Unique texts, in every field of a write.
+/// The unique texts that a test has written, in every field of its writes.
 struct Planted {
     texts: Vec<String>,
 }
@@ -93,7 +94,8 @@ impl Planted {
         text
     }
 
-    /// Returns messages of one run, and the row of their call.
+    /// Returns messages of one run, and the row of their call. `first` is the sequence number of the
+    /// first message.
     fn run(&mut self, first: u64) -> ([Message; 3], ToolRecord) {
         let mut calls = asking(&[&self.text("tool")]);
         for part in &mut calls.parts {

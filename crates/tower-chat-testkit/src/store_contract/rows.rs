@@ -277,7 +277,8 @@ pub async fn a_rewrite_changes_the_record(store: Store) {
     again.tools.push(waits.clone());
     let after = store.rewrite(again).await.expect("it is rewritten");
     assert_eq!(tools(&rows(&store, &key).await), [records[1].clone(), waits]);
-    // Later messages get no row of a rewrite.
+    // The row of a message that did not exist at the rewrite is not stored, even if the message is
+    // written later.
     stored(&store, super::fixture::write(&key, after, &["3", "4", "5", "6", "7", "8", "9"])).await;
     assert_eq!(tools(&rows(&store, &key).await).len(), 2);
 }

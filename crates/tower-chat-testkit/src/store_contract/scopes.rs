@@ -92,7 +92,7 @@ pub async fn a_scope_is_there_while_it_has_a_conversation(store: Store) {
     assert_eq!(found, ["b", "bb"]);
 }
 
-/// A list of scopes that begins after a submission includes it.
+/// A list of scopes that begins after a submission includes the scope of the submission.
 pub async fn a_list_of_scopes_sees_what_was_submitted_before_it(store: Store) {
     for number in 0..20 {
         let key = ConversationKey::new(format!("scope {number:02}"), "submitted");

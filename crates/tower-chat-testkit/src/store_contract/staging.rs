@@ -268,7 +268,7 @@ pub async fn a_discard_without_an_open_run_is_a_conflict(store: Store) {
     assert_eq!(texts(&store, &key).await, ["0"]);
 }
 
-/// A staged service id takes effect with the commit. Of several, the last one is used.
+/// A staged service id takes effect with the commit. Of several, the most recent one is used.
 pub async fn a_staged_service_id_is_set_by_the_commit(store: Store) {
     let key = key("service");
     let id = async || {
@@ -304,7 +304,8 @@ pub async fn a_staged_service_id_is_set_by_the_commit(store: Store) {
     assert_eq!(id().await.as_deref(), Some("at once"));
 }
 
-/// The text of an unfinished answer is stored with the run until it is deleted.
+/// The text of an unfinished answer is stored with the open run until an empty text deletes it, or the
+/// run ends.
 pub async fn partial_text_stays_with_the_open_run(store: Store) {
     let key = key("partial");
     let mut run = Journal::new(&key, Revision::ABSENT);
