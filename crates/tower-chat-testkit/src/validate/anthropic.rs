@@ -148,15 +148,17 @@ enum Turn {
 struct Conversation<'a> {
     turn: Turn,
     rounds: Rounds<'a>,
+    /// The ids of all previous calls of tools that the provider ran.
     server_calls: HashSet<&'a str>,
     /// Whether the user's current turn has content other than results.
     user_spoke: bool,
-    /// The message whose last block is thinking, if the assistant's turn ended with it.
+    /// The index of the message whose final block is thinking, if this block is the most recent one of
+    /// the assistant's turn.
     ends_thinking: Option<usize>,
-    /// The message that began the assistant's current answer to the user, and whether it begins with
-    /// thinking.
+    /// The index of the message that began the assistant's current answer to the user, and whether the
+    /// answer begins with thinking.
     answer: Option<(usize, bool)>,
-    /// Whether the conversation ends with results.
+    /// Whether the most recent block is a result.
     awaits_answer: bool,
 }
 
@@ -249,7 +251,8 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Checks the result of a tool that the provider ran, which must be in the same turn as its call.
+    /// Checks the result of a tool that the provider ran: a previous block must be its call. Ignores
+    /// blocks of another kind.
     fn server_result(
         &mut self,
         kind: &str,
@@ -287,7 +290,7 @@ impl<'a> Conversation<'a> {
     }
 }
 
-/// A content block, or a content that is a string.
+/// A content block. A content that is a string counts as one text.
 #[derive(Debug)]
 enum Block<'a> {
     Text(&'a str),
@@ -295,6 +298,7 @@ enum Block<'a> {
 }
 
 impl<'a> Block<'a> {
+    /// Returns the blocks of the message at an index, and reports blocks and contents of another form.
     fn all(index: usize, message: &'a Value, report: &mut Report) -> Vec<Self> {
         match message.get("content") {
             Some(Value::String(text)) if text.is_empty() => Vec::new(),

@@ -1,7 +1,8 @@
 //! Gemini's `generateContent`.
 //!
-//! Consecutive contents of one role are one turn, as for Gemini. Calls have ids only if the client or a
-//! newer model sets them.
+//! Consecutive contents of one speaker are one turn, as Gemini merges them. The speaker is the model for
+//! the role `model`, and the user for the roles `user` and `function` and for a content without a role.
+//! Calls have ids only if the client or a newer model sets them.
 
 use std::collections::HashMap;
 
@@ -141,10 +142,12 @@ impl<'a> Part<'a> {
     }
 }
 
-/// A call or response: its position, and the id and the name by which it is matched.
+/// A call or response, with the id and the name by which a response is matched with a call.
 #[derive(Debug)]
 struct Named<'a> {
+    /// The index of the content in the conversation.
     message: usize,
+    /// The index of the part in the content.
     index: usize,
     id: Option<&'a str>,
     name: Option<&'a str>,
@@ -157,7 +160,8 @@ impl<'a> Named<'a> {
     }
 }
 
-/// A turn with function calls and the turn after it.
+/// The current turn, with the calls of the most recent turn of the model and the responses that have
+/// followed them.
 #[derive(Debug, Default)]
 struct Turns<'a> {
     speaker: Option<Speaker>,
@@ -165,10 +169,13 @@ struct Turns<'a> {
     is_first: bool,
     calls: Vec<Named<'a>>,
     responses: Vec<Named<'a>>,
+    /// Whether the user's current turn has a part other than calls and responses.
     user_spoke: bool,
 }
 
 impl<'a> Turns<'a> {
+    /// Begins a turn, unless the speaker has not changed. A turn of the model ends the comparison of the
+    /// previous calls and their responses.
     fn begin(&mut self, speaker: Speaker, report: &mut Report) {
         if self.speaker == Some(speaker) {
             return;
@@ -210,7 +217,8 @@ impl<'a> Turns<'a> {
         self.close(report);
     }
 
-    /// Compares the two turns after both are complete.
+    /// Compares the calls of a turn with the responses in the next turn, after both turns are complete,
+    /// and reports the violations. Removes the calls and responses.
     fn close(&mut self, report: &mut Report) {
         let calls = std::mem::take(&mut self.calls);
         let responses = std::mem::take(&mut self.responses);
@@ -232,8 +240,9 @@ impl<'a> Turns<'a> {
     }
 }
 
-/// Checks that there are as many responses as calls, and that each response has the id of a call, or the
-/// name of a call without an id.
+/// Reports each response that matches no call. A response matches a call with the same id. A response
+/// without an id matches a call without an id that has the same name. Each call is matched once. There
+/// are as many responses as calls: the caller has compared their numbers.
 fn match_names(calls: &[Named<'_>], responses: &[Named<'_>], report: &mut Report) {
     let mut ids: HashMap<&str, usize> = HashMap::new();
     let mut names: HashMap<&str, usize> = HashMap::new();

@@ -147,15 +147,15 @@ fn check_id(
     }
 }
 
-/// Returns whether the server of this conversation gives ids to calls.
+/// Returns whether a message has the id of a call, which shows that the server gives ids to calls.
 fn gives_an_id(message: &Value) -> bool {
     let is_id = |id: Option<&str>| id.is_some_and(|id| !id.is_empty());
     is_id(text(message, "tool_call_id"))
         || list(message, "tool_calls").iter().any(|call| is_id(text(call, "id")))
 }
 
-/// Servers of reasoning models accept an assistant message with only reasoning. A refusal or a sound,
-/// which are outside of the content, is enough too.
+/// Returns whether an assistant message has a content. A refusal, a sound or reasoning, which have their
+/// own fields, count too: servers of reasoning models accept a message with only reasoning.
 fn has_content(message: &Value) -> bool {
     ["content", "refusal", "audio", "reasoning", "reasoning_content", "reasoning_details"]
         .iter()

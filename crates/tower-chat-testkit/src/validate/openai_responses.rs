@@ -109,17 +109,19 @@ pub(super) fn check(body: &Value, report: &mut Report) {
 #[derive(Debug)]
 struct Input<'a> {
     calls: HashMap<&'a str, Call>,
+    /// The index of the most recent message.
     last_message: Option<usize>,
-    /// Reasoning that no item of the model has followed yet.
+    /// The index of the first reasoning item that no other item of the model has followed yet.
     reasoning: Option<usize>,
-    /// Reasoning with an id, directly before the next item.
+    /// The index of the previous item, if it is reasoning with an id of OpenAI.
     link: Option<usize>,
-    /// Whether the service may store the calls of some outputs.
+    /// Whether the calls of some outputs may be stored at the service instead of in the input.
     service_holds_items: bool,
 }
 
 #[derive(Debug)]
 struct Call {
+    /// The index of the call in the input.
     item: usize,
     answered: bool,
     /// Whether the output of the call must be in the input.

@@ -14,12 +14,13 @@ impl Report {
         Self { wire, violations: Vec::new() }
     }
 
-    /// Reports a message that breaks a rule.
+    /// Reports the message at this index, which breaks a rule.
     pub(super) fn message(&mut self, cited: &'static Citation, message: usize) {
         self.add(cited, message, None);
     }
 
-    /// Reports a call or a result that breaks a rule.
+    /// Reports a call or a result that breaks a rule. `message` is the index of its message, and `index`
+    /// its index in the message.
     pub(super) fn call(
         &mut self,
         cited: &'static Citation,

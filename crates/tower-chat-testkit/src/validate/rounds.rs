@@ -23,6 +23,7 @@ pub(super) struct Rounds<'a> {
     /// The message of each call, and the call's index in the message.
     positions: Vec<(usize, usize)>,
     has_calls_without_id: bool,
+    /// The number of calls without a result.
     unanswered: usize,
 }
 
@@ -37,7 +38,7 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Adds a call.
+    /// Adds a call, and reports it if another call of the round has the same id.
     pub(super) fn call(
         &mut self,
         message: usize,
@@ -55,7 +56,8 @@ impl<'a> Rounds<'a> {
         self.unanswered += 1;
     }
 
-    /// Adds a result.
+    /// Pairs a result with its call. Reports the result if it answers no call of the round, or a call
+    /// that has a result.
     pub(super) fn result(
         &mut self,
         message: usize,
@@ -85,7 +87,7 @@ impl<'a> Rounds<'a> {
         self.unanswered > 0
     }
 
-    /// Ends the round, because another message follows. Calls without a result are reported.
+    /// Ends the round, and reports its calls without a result.
     pub(super) fn close(&mut self, report: &mut Report) {
         if self.is_waiting() {
             let calls = self.calls.calls().iter().zip(&self.positions);

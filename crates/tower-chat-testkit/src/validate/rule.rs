@@ -37,7 +37,7 @@ pub enum Rule {
     CallListNotEmpty,
     /// Every call has an id in the form that the provider accepts.
     CallIdForm,
-    /// Calls without results have different ids.
+    /// The calls of a round have different ids. In OpenAI Responses, all calls of the input have.
     CallIdsDistinct,
     /// Calls of the model follow a message of the user or a result.
     CallsAfterUser,
@@ -45,7 +45,7 @@ pub enum Rule {
     CallsAnswered,
     /// No message is between a call and its result.
     ResultsDirectlyAfterCalls,
-    /// Every result answers a call of the round before it.
+    /// Every result answers a call of its round.
     ResultAnswersCall,
     /// No call has two results.
     OneResultPerCall,
