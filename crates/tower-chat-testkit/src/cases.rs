@@ -2,8 +2,8 @@
 
 use std::{fmt::Debug, thread};
 
-/// Iterates over every combination of the values of two to five lists. The values of the last list
-/// change first.
+/// Iterates over every combination of the values of two to five lists. The values of the final list
+/// change fastest.
 ///
 /// If a test panics in one of the cases, the case is printed.
 ///

@@ -5,8 +5,9 @@ use tower_chat_core::{
     ToolResult,
 };
 
-/// Returns the stored history of a seed: with ids on all messages or on none, and with damage such
-/// as calls without results, results without calls, repeated ids and several turns in one message.
+/// Returns the stored history of a seed. It has damage such as calls without results, results without
+/// calls, repeated ids and several turns in one message. Either no message has an id, or all messages
+/// except the system message have one.
 ///
 /// ```
 /// use tower_chat_testkit::damaged_history;
@@ -108,6 +109,7 @@ fn results(rng: &mut Rng, calls: &[ToolCall], turn: usize) -> Message {
     Message::tool_results(results)
 }
 
+/// Returns the text of a result: a list of sources that are numbered from `first`, or another text.
 fn result_text(rng: &mut Rng, first: usize) -> String {
     let source = |number: usize| {
         format!(r#"{{ "content":"текст {number}", "source_number": {number}, "score": 1.0 }}"#)
@@ -125,12 +127,12 @@ fn result_text(rng: &mut Rng, first: usize) -> String {
     }
 }
 
-/// Asserts that every call has an id and a result directly after its message. The results are in
-/// the order of the calls, and no other results exist.
+/// Asserts that every call has an id, and that the results of a message's calls follow the message
+/// directly, in the order of the calls, without other results.
 ///
 /// # Panics
 ///
-/// If this is not the case. The message of the panic contains the seed.
+/// If one of these assertions fails. The message of the panic contains the seed.
 pub fn assert_valid_replay(messages: &Messages, seed: u64) {
     let mut pending: Vec<String> = Vec::new();
     for message in messages.iter() {
@@ -148,7 +150,7 @@ pub fn assert_valid_replay(messages: &Messages, seed: u64) {
     assert!(pending.is_empty(), "a dangling call at the end, seed {seed}: {messages:?}");
 }
 
-/// A generator of the numbers of a seed: xorshift, by Marsaglia.
+/// A generator of random numbers, which depend only on the seed: xorshift, by Marsaglia.
 struct Rng(u64);
 
 impl Rng {

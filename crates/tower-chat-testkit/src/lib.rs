@@ -47,8 +47,8 @@
 //! - `recordings`, with the feature of that name, reads recorded HTTP exchanges and conversations;
 //! - `server`, with the feature of that name, starts throwaway database servers.
 //!
-//! None of them sleeps or reads a clock: a [`Gate`] signals when a task has reached it, and blocks
-//! the task until the test opens it.
+//! The model client and the stores do not sleep or read a clock: a [`Gate`] signals when a task has
+//! reached it, and blocks the task until the test opens it.
 
 mod cases;
 mod damaged_history;

@@ -5,7 +5,7 @@ use tower_chat_core::store::{StoreError, author::Write};
 /// Decides for every operation of a [`FaultyStore`](super::FaultyStore) which fault occurs, and is
 /// notified of the operation's effects.
 ///
-/// It is implemented for closures from [`Operation`] to [`Injection`].
+/// Closures from [`Operation`] to [`Injection`] implement it.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -92,8 +92,8 @@ pub struct Injection {
 pub enum Fault {
     /// The operation fails without an effect.
     Before(StoreError),
-    /// The first writes of a submission are stored, then the submission fails. Other operations
-    /// fail without an effect.
+    /// This many writes of a submission are stored, then the submission fails. An operation other than a
+    /// submission fails without an effect.
     Midway(usize, StoreError),
     /// The operation takes effect, and fails.
     After(StoreError),
@@ -107,7 +107,7 @@ impl Injection {
         Self::default()
     }
 
-    /// Sets how often the operation yields to other tasks before its effect, and after its effect.
+    /// Sets how many times the operation yields to other tasks before its effect, and after its effect.
     #[must_use]
     pub fn delayed(mut self, before: usize, after: usize) -> Self {
         (self.yields_before, self.yields_after) = (before, after);

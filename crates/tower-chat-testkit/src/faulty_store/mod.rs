@@ -31,11 +31,11 @@ use crate::Gate;
 /// Wraps any store, makes it fail or wait when a test requires it, and counts its operations.
 ///
 /// Faults are either prepared for the next operations of a kind, or decided at every operation by a
-/// [`FaultInjector`]. Without either it only forwards.
+/// [`FaultInjector`]. Without faults, it forwards each operation to the inner store.
 ///
-/// It is the same store as the inner one, with the same [`handle`](HistoryStore::handle), unless it
-/// simulates [another process](Self::in_another_process) or has an injector. Clones share faults
-/// and counts.
+/// It has the [`handle`](HistoryStore::handle) of the inner store, unless it simulates [another
+/// process](Self::in_another_process) or [one of several](Self::shared_by_processes), or has an
+/// injector. Clones share faults and counts.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -92,9 +92,9 @@ struct Held {
 /// The submissions that were not passed to the inner store yet.
 #[derive(Default)]
 struct Unreleased {
-    /// The number of submissions that were held back and released before.
+    /// The number of submissions that were held back and have been released.
     released: usize,
-    /// The conversations of their writes, in order.
+    /// The conversation of each write that is held back, in the order of the writes.
     keys: VecDeque<ConversationKey>,
 }
 
@@ -111,14 +111,14 @@ impl<S: HistoryStore> FaultyStore<S> {
         }
     }
 
-    /// Creates a store with an injector, which decides the fault of every operation. It simulates
-    /// the store of one process. Two of them around clones of one store simulate two processes.
+    /// Creates a store with an injector, which decides the fault of every operation. The store simulates
+    /// the store of one process. Two such stores around clones of one inner store simulate two
+    /// processes.
     ///
-    /// Operations of the inner store block the calling thread, so that their order and effects
-    /// depend only on the decisions of the injector, whatever threads the inner store has. Each
-    /// operation waits for the earlier submissions. A delayed submission belongs to the store: a
-    /// task passes it on, in the order of the submissions. [`hold_appends`](Self::hold_appends) has
-    /// no effect.
+    /// Operations of the inner store block the calling thread. Their order and effects therefore depend
+    /// only on the decisions of the injector, whatever threads the inner store has. Each operation waits
+    /// for the earlier submissions. The store owns a delayed submission: a task submits it to the inner
+    /// store, in the order of the submissions. [`hold_appends`](Self::hold_appends) has no effect.
     pub fn with_injector(inner: S, injector: impl FaultInjector) -> Self {
         Self {
             handle: Some(StoreHandle::new()),
@@ -135,24 +135,24 @@ impl<S: HistoryStore> FaultyStore<S> {
         self
     }
 
-    /// Stores a value until the last clone is dropped, such as the folder of the inner store.
+    /// Stores a value, such as the folder of the inner store, until all clones of this store are
+    /// dropped.
     #[must_use]
     pub fn keeping(mut self, value: impl Any + Send + Sync) -> Self {
         self.retained = Some(Arc::new(value));
         self
     }
 
-    /// Makes the store one of several processes, whatever the inner store is. It gets its own
-    /// handle, which is not [exclusive](StoreHandle::exclusive), so that journaled runs take
-    /// leases.
+    /// Makes the store that of one of several processes, whatever the inner store is. It gets its own
+    /// handle, which is not [exclusive](StoreHandle::exclusive), so journaled runs have leases.
     #[must_use]
     pub fn shared_by_processes(mut self) -> Self {
         self.handle = Some(StoreHandle::new());
         self
     }
 
-    /// Returns the same store as in another process: with its own handle, which does not know the
-    /// runs in progress here. Faults and counts are shared.
+    /// Returns the same store as another process would open it: with its own handle, which does not know
+    /// the runs in progress of this store. The two share faults and counts.
     #[must_use]
     pub fn in_another_process(&self) -> Self {
         self.clone().shared_by_processes()
@@ -163,7 +163,8 @@ impl<S: HistoryStore> FaultyStore<S> {
         &self.inner
     }
 
-    /// Makes the next load fail. Calling it again makes the load after it fail too.
+    /// Makes the next load, or the next read of an open run, fail. A second call of this method makes
+    /// one more of these operations fail.
     pub fn fail_next_load(&self, error: StoreError) {
         self.prepare(Operation::Load, Fault::Before(error));
     }
@@ -188,7 +189,8 @@ impl<S: HistoryStore> FaultyStore<S> {
         self.prepare(Operation::Append, Fault::Before(error));
     }
 
-    /// Makes the next submission fail at a write, counted from 0. The writes before it are stored.
+    /// Makes the next submission fail at a write, counted from 0. The previous writes of the submission
+    /// are stored.
     pub fn fail_next_append_at(&self, write: usize, error: StoreError) {
         self.prepare(Operation::Append, Fault::Midway(write, error));
     }
@@ -208,7 +210,7 @@ impl<S: HistoryStore> FaultyStore<S> {
         self.state().script.fail_every_append(error);
     }
 
-    /// Removes all prepared faults. Submissions that are held back stay held back.
+    /// Removes all prepared faults. Gates stay, and submissions that are held back stay held back.
     pub fn heal(&self) {
         self.state().script.clear_faults();
     }
@@ -243,7 +245,8 @@ impl<S: HistoryStore> FaultyStore<S> {
         let _ = self.shared.unreleased.subscribe().wait_for(is_reached).await;
     }
 
-    /// Simulates the death of the process: submissions that are not stored are never stored.
+    /// Simulates the death of the process: submissions that are not stored, and later submissions, are
+    /// never stored.
     pub fn die(&self) {
         self.shared.is_dead.store(true, Ordering::Release);
     }

@@ -27,8 +27,9 @@ impl<S: HistoryStore> FaultyStore<S> {
         self.shared.is_dead.load(Ordering::Acquire)
     }
 
-    /// Executes an operation other than a submission. It waits until no write of its conversations
-    /// is held back; with an injector, until no write is held back at all.
+    /// Executes an operation other than a submission. `concerns` returns whether the operation concerns
+    /// a conversation. The operation waits until no write of such a conversation is held back. With an
+    /// injector, it waits until no write is held back at all.
     pub(super) async fn perform<T>(
         &self,
         operation: Operation,
@@ -67,7 +68,7 @@ impl<S: HistoryStore> FaultyStore<S> {
         outcome
     }
 
-    /// Submits to the inner store, with the fault that is due.
+    /// Submits writes to the inner store, with `fault` or else the next prepared fault.
     pub(super) fn submit(
         &self,
         script: &mut Script,
@@ -129,7 +130,8 @@ impl<S: HistoryStore> FaultyStore<S> {
         true
     }
 
-    /// Releases the submission with a number, after all earlier ones and after a delay.
+    /// Releases the submission with this number, counted from 0, after all earlier submissions and after
+    /// a delay. Does nothing if the process has died.
     pub(super) async fn release_in_turn(self, number: usize, yields: usize) {
         let is_first = |unreleased: &Unreleased| unreleased.released == number;
         let _ = self.shared.unreleased.subscribe().wait_for(is_first).await;
@@ -167,7 +169,8 @@ fn block_on<F: Future>(future: F) -> F::Output {
         }
     }
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    // The budget of the task is not renewed before this function returns.
+    // The task's cooperative budget is not renewed before this function returns. A future that had used
+    // up the budget would never complete, so the future is polled without one.
     let mut future = pin!(unconstrained(future));
     loop {
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {

@@ -11,7 +11,7 @@ use crate::Gate;
 #[derive(Default)]
 pub(super) struct Script {
     counts: HashMap<Operation, usize>,
-    /// The faults of the next calls of an operation; `None` lets one succeed.
+    /// The faults of the next calls of an operation; `None` lets a call succeed.
     faults: HashMap<Operation, VecDeque<Option<Fault>>>,
     gates: HashMap<Operation, Gate>,
     append_error: Option<Box<dyn Fn() -> StoreError + Send>>,
@@ -20,7 +20,8 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// Prepares a fault for the next operation without one.
+    /// Prepares a fault, or with `None` a success, for the next operation of this kind for which none is
+    /// prepared.
     pub(super) fn push(&mut self, operation: Operation, fault: Option<Fault>) {
         self.faults.entry(scripted(operation)).or_default().push_back(fault);
     }
@@ -67,7 +68,7 @@ impl Script {
     }
 }
 
-/// Returns the operation with which an operation shares faults and counts.
+/// Returns the operation with which an operation shares faults, gates and counts.
 fn scripted(operation: Operation) -> Operation {
     match operation {
         Operation::OpenRun => Operation::Load,

@@ -59,7 +59,7 @@ fn is_word(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|it| it.is_ascii_alphanumeric() || "_-".contains(it))
 }
 
-/// Returns the number in the first token `c1.` or `r1.` of a text.
+/// Returns the number in the first token of a text: 1 for `c1.`, if `letter` is `c`.
 fn token(text: &str, letter: char) -> Option<usize> {
     let mut found = text.split(letter).skip(1).filter_map(|rest| {
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
@@ -161,7 +161,8 @@ impl Found<'_> {
         self.check(is_fine, || format!("the id {id:?}"));
     }
 
-    /// Checks a result: its id must be that of an open call, and its token that of the call.
+    /// Checks a result: its id must be that of an open call, and the number in its token that in the
+    /// arguments of the call. `open` has the arguments of the calls without results, by their ids.
     fn answer(&mut self, open: &mut HashMap<String, String>, id: &str, result: &Value) {
         let Some(arguments) = open.remove(id) else {
             return self.refuse(format!("a result of no open call: {id:?}"));
@@ -309,8 +310,8 @@ impl Found<'_> {
         self.check(open.is_empty(), || format!("calls without results: {open:?}"));
     }
 
-    /// Checks a part of a message of Responses. OpenAI accepts four types of pictures, and no
-    /// sounds.
+    /// Checks a part of a message of Responses, for OpenAI and Azure alone. They accept four types of
+    /// pictures, and no sounds.
     fn responses_part(&mut self, part: &Value) {
         if !matches!(self.service.name, "openai" | "azure") {
             return;
@@ -326,7 +327,8 @@ impl Found<'_> {
         self.check(is_read && !is_audio, || format!("the part {part}"));
     }
 
-    /// Checks that the roles alternate, from the role that the service wants first. Returns whether the
+    /// Checks the role of the message at an index: the roles must alternate. They begin with the user if
+    /// the service requires it, and otherwise with the role of the first message. Returns whether the
     /// message is the user's.
     fn turn(&mut self, messages: &[Value], index: usize) -> bool {
         let is_user = |message: &Value| text(message, "role") == "user";

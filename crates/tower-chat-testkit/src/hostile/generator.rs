@@ -8,6 +8,7 @@ use tower_chat_core::{
 
 use crate::Rng;
 
+/// The names of tools.
 const NAMES: [&str; 12] = [
     "weather",
     "get_weather-2",
@@ -23,6 +24,7 @@ const NAMES: [&str; 12] = [
     "_",
 ];
 
+/// The ids of calls.
 const IDS: [Option<&str>; 8] = [
     None,
     Some(""),
@@ -52,6 +54,7 @@ const ARGUMENTS: [&str; 11] = [
 /// The names of the authors of messages.
 const AUTHORS: [&str; 4] = ["alice", "Jane Doe", "Jörg", "日本"];
 
+/// The media types.
 const MEDIA: [&str; 16] = [
     "image/png",
     "image/jpeg",
@@ -85,9 +88,10 @@ const ISSUERS: [(&str, &[Option<&str>]); 7] = [
     ("ollama", &[Some("ollama"), Some("localhost:11434")]),
 ];
 
-/// Generates a conversation of a few turns, which ends with a user message. Each text of the user
-/// and of the model contains a token `t1`, `t2` and so on. Each call contains a token `c1` in its
-/// arguments, and its result contains `r1`.
+/// Generates a conversation of a few turns, which ends with a user message. Each text of the user and of
+/// the model that is not blank contains a token `t1`, `t2` and so on. Each call that the provider did
+/// not execute has a token `c1.`, `c2.` and so on in its arguments, and its result has the token `r1.`,
+/// `r2.` and so on with the same number.
 pub fn history(rng: &mut Rng) -> Vec<Message> {
     let mut making = Making { rng, texts: 0, calls: 0 };
     let mut messages = Vec::new();
@@ -136,7 +140,9 @@ pub fn definitions(rng: &mut Rng) -> Vec<ToolDefinition> {
 
 struct Making<'r> {
     rng: &'r mut Rng,
+    /// The number of texts with a token so far.
     texts: usize,
+    /// The number of calls with a token so far.
     calls: usize,
 }
 

@@ -29,7 +29,7 @@ pub enum Api {
     Other,
 }
 
-/// Suffixes of URLs.
+/// The APIs of requests, by the suffix of the URL without its query.
 const ENDS: [(&str, Api); 16] = [
     ("/chat/completions", Api::ChatCompletions),
     ("/responses", Api::Responses),
@@ -71,6 +71,8 @@ impl Api {
         self != Self::Other
     }
 
+    /// Returns the API of a request. Fails if the request contains a conversation and no API has its
+    /// URL.
     pub(super) fn of(exchange: &Exchange) -> Result<Self, RecordingError> {
         let path = exchange.path();
         if exchange.method != "POST" {

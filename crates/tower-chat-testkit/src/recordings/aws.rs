@@ -8,10 +8,13 @@ use serde_json::Value;
 
 use super::events::StreamEvent;
 
+/// The number of bytes of the two lengths at the beginning of a message.
 const PRELUDE: usize = 8;
+/// The number of bytes of a checksum.
 const CHECKSUM: usize = 4;
 
-/// Returns whether bytes begin with a message of such a stream, by the checksum of its lengths.
+/// Returns whether bytes begin with a message of such a stream: the checksum of its lengths must be
+/// valid.
 pub(super) fn is_event_stream(bytes: &[u8]) -> bool {
     bytes.get(..PRELUDE).is_some_and(|prelude| word(bytes, PRELUDE) == Some(checksum(prelude)))
 }
@@ -35,6 +38,7 @@ pub(super) fn events(bytes: &[u8]) -> Result<Vec<StreamEvent>, String> {
     Ok(events)
 }
 
+/// Parses a message. `None` if it is damaged.
 fn event(message: &[u8]) -> Option<StreamEvent> {
     let (checked, sum) = message.split_last_chunk::<CHECKSUM>()?;
     if !is_event_stream(message) || checksum(checked) != u32::from_be_bytes(*sum) {

@@ -111,8 +111,8 @@ fn status(response: &Value) -> Result<u16, String> {
     number.or_else(named).ok_or_else(|| format!("{found} is no status"))
 }
 
-/// Returns headers in lower case, from a mapping to texts or lists of texts, or from a list of
-/// `{name, value}`.
+/// Returns the headers, with names in lower case. They are recorded as a mapping to texts or lists of
+/// texts, or as a list of `{name, value}`.
 fn headers(of: &Value) -> Result<BTreeMap<String, String>, String> {
     let mut headers = BTreeMap::new();
     let mut add = |name: &str, value: &Value| {

@@ -208,7 +208,7 @@ fn cassettes(folder: &Path) -> Result<Vec<Cassette>, RecordingError> {
         for path in entries(&folder)? {
             match path.extension().and_then(|kind| kind.to_str()) {
                 Some("yaml" | "yml") => cassettes.push(Cassette::read(&name, &path)?),
-                // The file names the source of the others.
+                // This file names the source of the other files in the folder.
                 None if file_name(&path) == "SOURCE" => {}
                 _ => {
                     let source = path.display().to_string();

@@ -40,8 +40,8 @@ impl Framing {
         let is_field = |line: &str| {
             ["data:", "event:", "id:", "retry:", ":"].iter().any(|field| line.starts_with(field))
         };
-        // The request is not conclusive: an error may be one body although the client requested a
-        // stream, and with the media type of the stream.
+        // The body decides, not the request or the media type: if the client requested a stream, an
+        // error may still be one body, even with the media type of the stream.
         if is_field(text) {
             return Self::Sse;
         }
@@ -93,8 +93,8 @@ pub(super) fn events(exchange: &Exchange) -> Result<Vec<StreamEvent>, RecordingE
     }
 }
 
-/// Parses server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
-/// The last event need not be followed by a blank line.
+/// Parses server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>). The
+/// final event need not be followed by a blank line.
 fn sse(text: &str) -> Vec<StreamEvent> {
     let mut events = Vec::new();
     let (mut event, mut data): (Option<String>, Option<String>) = (None, None);

@@ -141,7 +141,8 @@ impl Exchange {
         RecordingError::new(&self.source, problem)
     }
 
-    /// Parses the request. Fails if the response cannot be parsed.
+    /// Sets `request` to the JSON of the request's body. Fails if a body with the media type of JSON is
+    /// not JSON, if the API is not known, or if the response cannot be parsed.
     pub(super) fn with_request_json(mut self) -> Result<Self, RecordingError> {
         let media_type = self.request_headers.get("content-type");
         let is_json = media_type.is_some_and(|kind| kind.contains("json"));

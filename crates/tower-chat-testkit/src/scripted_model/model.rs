@@ -20,13 +20,13 @@ use crate::Gate;
 /// A model client that answers each call with the next [`Step`] of a script, and records every
 /// request.
 ///
-/// Clones share script and requests. It is as strict as a real model client: it refuses a request
-/// with the sentinel, and a call on a clone that was not polled to readiness; neither consumes a
-/// step. A call beyond the script fails with [`ScriptError::Exhausted`].
+/// Clones share script and requests. Like a real model client, it refuses a request with the sentinel,
+/// and a call on a clone that was not polled to readiness. Neither consumes a step. A call for which the
+/// script has no step fails with [`ScriptError::Exhausted`].
 ///
-/// An answer is whole or a stream, as the request's options require, unless its step forces one of
-/// them. An interrupted answer is always a stream. A stream has the deltas and the message for each
-/// message, then the finish.
+/// An answer is whole or a stream, as the request's options require, unless its step forces one of them.
+/// An interrupted answer is always a stream. A stream has each message after its deltas, and then the
+/// finish.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -91,7 +91,8 @@ impl ScriptedModel {
         self.shared.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records the request and removes the next step.
+    /// Records the request, and removes the next step from the script. A call that is refused removes no
+    /// step.
     fn take_step(&self, request: &ChatRequest, was_ready: bool) -> Result<Step, BoxError> {
         let mut script = self.script();
         script.requests.push(request.clone());

@@ -26,6 +26,7 @@ pub struct Step {
     pub(super) reply: Reply,
     pub(super) streamed: Option<bool>,
     pub(super) gate: Option<Gate>,
+    /// The interruption, and the number of updates before it.
     pub(super) interruption: Option<(usize, Interruption)>,
 }
 
@@ -52,7 +53,7 @@ impl Step {
         Self { reply, streamed: None, gate: None, interruption: None }
     }
 
-    /// Answers with messages and an end.
+    /// Answers with messages and a finish.
     pub fn answer(messages: impl IntoIterator<Item = Message>, finish: Finish) -> Self {
         Self::new(Reply::Answer(messages.into_iter().collect(), Box::new(finish)))
     }

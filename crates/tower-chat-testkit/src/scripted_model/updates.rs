@@ -5,8 +5,8 @@ use tower_chat_core::{BoxError, ChatUpdate, Finish, Message, Part, Role, ToolCal
 
 use super::step::Interruption;
 
-/// Returns the updates of an answer: for each message of the model its deltas, with texts and
-/// arguments in two halves, then the message; then the finish.
+/// Returns the updates of an answer: each message, and then the finish. A message of the model follows
+/// its deltas, which divide texts and arguments into two halves.
 pub(super) fn of_answer(messages: Vec<Message>, finish: Finish) -> Vec<ChatUpdate> {
     let mut updates = Vec::new();
     for message in messages {

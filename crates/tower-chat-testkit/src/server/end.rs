@@ -35,7 +35,7 @@ impl AtTheEnd {
 impl Drop for AtTheEnd {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        // The script returns nothing of interest, and a panic must not hide another.
+        // The status of the script is ignored, because a panic here could hide another panic.
         drop(self.0.wait());
     }
 }

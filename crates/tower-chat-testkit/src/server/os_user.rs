@@ -38,7 +38,7 @@ impl OsUser {
         command
     }
 
-    /// Makes it the owner of a file or folder.
+    /// Makes this user the owner of a file or folder.
     ///
     /// # Panics
     ///

@@ -12,6 +12,7 @@ use tower_chat_core::{
 };
 
 const SCOPE: &str = "outages";
+/// The number of writers, each with its own conversation.
 const WRITERS: usize = 12;
 /// The number of writes of all writers together between two outages.
 const BETWEEN_OUTAGES: usize = 120;
@@ -19,9 +20,9 @@ const BETWEEN_OUTAGES: usize = 120;
 /// Writes to `store` continuously, from several writers with their own conversations, during a
 /// sequence of outages. Then checks that every write is stored once and in order.
 ///
-/// An outage stops the server and restarts it. The writers continue until the last outage has
-/// ended, however fast they and the server are. The store's retries must last longer than every
-/// outage.
+/// Each outage is a function that stops the server and restarts it. The writers continue until the final
+/// outage has ended and they have stored more writes after it. The store's retries must last longer than
+/// every outage.
 ///
 /// # Panics
 ///
@@ -66,7 +67,7 @@ fn texts(number: usize) -> [String; 2] {
     [number.to_string(), "second".to_owned()]
 }
 
-/// Returns the number of writes that were stored when the outages had ended.
+/// Stores writes until `is_over` is set, and returns their number.
 async fn write_until(
     is_over: Arc<AtomicBool>,
     store: impl HistoryStore,
@@ -87,6 +88,7 @@ async fn write_until(
     writes
 }
 
+/// Waits until all writers together have stored [`BETWEEN_OUTAGES`] more writes.
 async fn some_writes(progress: &mut watch::Receiver<usize>) {
     let enough = *progress.borrow() + BETWEEN_OUTAGES;
     progress.wait_for(|count| *count >= enough).await.expect("writers");

@@ -119,7 +119,8 @@ impl PgBouncer {
         )
     }
 
-    /// Waits until it accepts connections, and returns whether it does.
+    /// Waits until the pooler accepts connections, and returns whether it does. Kills a pooler that does
+    /// not.
     fn is_running(&mut self, mut process: Child) -> bool {
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {

@@ -29,8 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A PostgreSQL server for this process only. Every client on the loopback interface is accepted as
 /// any user.
 ///
-/// By default it does not sync to the disk. It is therefore fast, survives the end of its own
-/// processes, and would not survive a power loss.
+/// By default it does not sync to the disk. It is therefore fast, and its data survive the end of its
+/// processes, but not a power loss.
 ///
 /// ```no_run
 /// use tower_chat_testkit::server::{PostgresServer, required};
@@ -117,8 +117,7 @@ impl PostgresServer {
         stopped.expect("PostgreSQL is stopped");
     }
 
-    /// Stops the server in order, without waiting for its clients, whose transactions are rolled
-    /// back.
+    /// Shuts the server down without waiting for its clients. Their transactions are rolled back.
     ///
     /// # Panics
     ///
@@ -127,7 +126,8 @@ impl PostgresServer {
         self.control(&["stop", "--mode=fast"]).expect("PostgreSQL is stopped");
     }
 
-    /// Kills the server's main process, which cannot notify the others. They notice it and end.
+    /// Kills the server's main process. It cannot notify the server's other processes, which detect its
+    /// end and then end too.
     ///
     /// # Panics
     ///
@@ -283,7 +283,8 @@ impl TlsFiles {
 
 /// Runs a command in a folder to which its user has access.
 pub(super) fn run(command: &mut Command, folder: &Path) -> Result<(), String> {
-    // A pipe would stay open as long as the server that the command starts.
+    // The output is written to a file, because a pipe would stay open as long as the server that the
+    // command starts.
     let printed = folder.join("printed");
     let file = fs::File::create(&printed).map_err(|error| error.to_string())?;
     let other = file.try_clone().map_err(|error| error.to_string())?;

@@ -31,8 +31,8 @@ impl PostgresServer {
         self.control(&["promote"]).expect("the replica is promoted");
     }
 
-    /// Restarts a stopped server as a replica of another server. If their histories differ, it does
-    /// not replicate, and still refuses changes.
+    /// Restarts a stopped server as a replica of another server. If the histories of the two servers
+    /// differ, the restarted server does not replicate, and still refuses changes.
     ///
     /// # Panics
     ///

@@ -52,7 +52,8 @@ impl Programs {
     }
 }
 
-/// Returns the folders that match a pattern, the highest version first.
+/// Returns the folders that match a pattern, in descending byte order of their paths. Version 16
+/// precedes version 15, but version 9 precedes both.
 fn matching(pattern: &str) -> Vec<PathBuf> {
     let Some((before, after)) = pattern.split_once("/*/") else { return vec![pattern.into()] };
     let entries = fs::read_dir(Path::new(before)).into_iter().flatten().flatten();

@@ -169,7 +169,8 @@ impl RedisServer {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// Runs the server until it replies, and returns whether it does.
+    /// Starts the server and waits until it replies. Returns whether it does, and kills a server that
+    /// does not.
     fn run(&mut self) -> bool {
         let folder = self.folder.path().to_string_lossy().into_owned();
         let port = self.port.to_string();

@@ -13,7 +13,7 @@ use super::{Missing, RedisServer, free_port};
 /// The number of slots of a cluster.
 const SLOTS: usize = 16_384;
 
-/// How long the servers may take to know each other.
+/// How long the servers may take to reach a state that [`RedisCluster::until`] waits for.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A cluster of Redis servers, each of which has a part of the slots.
@@ -164,7 +164,7 @@ impl RedisCluster {
         &mut self.servers
     }
 
-    /// Returns whether a server considers all slots reachable.
+    /// Returns whether a server knows all servers of the cluster, and considers all slots reachable.
     ///
     /// # Panics
     ///
