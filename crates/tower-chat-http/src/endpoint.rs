@@ -122,8 +122,8 @@ impl ChatEndpoint {
         self
     }
 
-    /// Adds the routes of runs that continue when their client disconnects. The stack must contain the
-    /// same layer.
+    /// Adds the routes of runs that continue when their client disconnects. The stack must contain
+    /// `runs` as a layer.
     ///
     /// ```
     /// use tower::Layer;

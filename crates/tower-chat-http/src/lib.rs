@@ -77,7 +77,8 @@
 //!   the [`RequestLimits`]; 422 if it reuses the id of another run, or approves a call whose arguments
 //!   were not stored;
 //! - the request conflicts with the stored conversation, or with another run or decision: 409;
-//! - the server is overloaded: 503; a deadline or a timeout has passed: 504;
+//! - the server is overloaded, or a run that continues without its client was interrupted: 503; a
+//!   deadline or a timeout has passed: 504;
 //! - the store failed: 500, or 503 if a retry may succeed;
 //! - the model's service failed: 502, or the status from [`ChatEndpoint::with_upstream`], such as 429
 //!   with `retry-after`.
@@ -86,25 +87,26 @@
 //!
 //! # Disconnects and shutdown
 //!
-//! When a client disconnects, its run is dropped, unless the endpoint has
-//! [runs](ChatEndpoint::with_runs) that continue. The stack's persistence mode determines what is
-//! stored. To shut down, pass a signal to axum's `with_graceful_shutdown`: in-flight runs finish before
-//! the server ends. Then close the store. A client that sends half a request, or does not read its
-//! response, keeps the server from ending, so the host should limit the time of the shutdown.
+//! When a client disconnects, its run is dropped, and the stack's persistence mode determines what is
+//! stored. With [`ChatEndpoint::with_runs`], the run continues instead. To shut down, pass a signal to
+//! axum's `with_graceful_shutdown`: in-flight runs finish before the server ends. Then close the store.
+//! A client that sends half a request, or does not read its response, keeps the server from ending, so
+//! the host should limit the time of the shutdown.
 //!
 //! # Runs that continue without their client
 //!
 //! With [`ChatEndpoint::with_runs`], a run continues when its client disconnects. The response of a
-//! completion has the run id in the header `x-run-id`. The paths below name the conversation and the run;
-//! the scope is that of the request, so that a client reaches only runs of its own scope.
+//! completion has the run id in the header `x-run-id`. The paths below name the conversation and the
+//! run. The scope is that of the request, so a client reaches only runs of its own scope.
 //!
 //! - `GET /v1/conversations/{conversation}/runs/{run}/events` streams the run from its beginning, as
-//!   server-sent events. `text` has the next text of the message (`{"text": ...}`). `message` has the
-//!   complete text of a message, in place of its deltas (`{"index": ..., "text": ...}`); it replaces all
-//!   messages with the same or a later index. After `restarted`, the text of the unfinished message begins
-//!   anew. `end` is the last event (`{"end": "completed" | "failed" | "interrupted"}`). Each event before it
-//!   has an id. A request with the header `Last-Event-ID`, which a browser's `EventSource` sends when it
-//!   reconnects, or with the query `after`, continues after that event.
+//!   server-sent events. `text` has the next part of a message's text (`{"text": ...}`). `message` has
+//!   the complete text of a message, in place of its deltas (`{"index": ..., "text": ...}`); it replaces
+//!   all messages with the same or a later index. After `restarted`, the text of the unfinished message
+//!   begins anew. `end` is the final event (`{"end": "completed" | "failed" | "interrupted"}`). Every
+//!   other event has an id. A request with the header `Last-Event-ID`, which a browser's `EventSource`
+//!   sends when it reconnects, or with the query `after`, receives the events that follow the event with
+//!   this id.
 //! - `POST /v1/conversations/{conversation}/runs/{run}/stop` stops the run; the answer so far is stored.
 //! - `GET /v1/conversations/{conversation}/runs/{run}` returns the `state` of the run: `in_progress`,
 //!   `stopping`, or its end.

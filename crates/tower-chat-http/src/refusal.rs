@@ -219,8 +219,8 @@ impl Refusal {
         None
     }
 
-    /// Converts an error of a run in a task of its own. Returns `None` for the error of the run itself,
-    /// which is the source, and for an unknown run.
+    /// Converts an error of a detached run. Returns `None` for an unknown run, and for an error of the
+    /// run itself, which is the source of the error.
     pub(crate) fn of_delivery(error: &DeliveryError) -> Option<Self> {
         match error {
             DeliveryError::TooManyRuns { .. } => {

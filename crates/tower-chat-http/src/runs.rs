@@ -65,7 +65,7 @@ pub(crate) async fn stop(
     state_response(&run, &state)
 }
 
-/// Adds the id of a run to a response.
+/// Adds the id of a run to the headers of a response.
 pub(crate) fn with_run(mut response: Response, run: Option<RunId>) -> Response {
     if let Some(id) = run.and_then(|run| HeaderValue::from_str(&run.to_string()).ok()) {
         response.headers_mut().insert(RUN_HEADER, id);
@@ -73,7 +73,8 @@ pub(crate) fn with_run(mut response: Response, run: Option<RunId>) -> Response {
     response
 }
 
-/// Returns the run of a request, in the scope of the request.
+/// Returns the run that the path of a request names, in the scope of the request. Fails if the path
+/// names no run, or if the endpoint has no runs that continue.
 fn run_of<'e>(
     endpoint: &'e ChatEndpoint,
     (conversation, run): &(String, String),
@@ -90,8 +91,9 @@ fn run_of<'e>(
     Ok((runs, RunKey::new(key, run)))
 }
 
-/// Returns the position of the last event that the client has received: from the header that browsers
-/// send when they reconnect, or else from the query.
+/// Returns the position of the most recent event that the client has received: from the header that
+/// browsers send when they reconnect, or else from the query. If there is neither, returns the
+/// beginning.
 fn after(request: &Request) -> Result<UpdatePosition, Refusal> {
     let header = single_header(request.headers(), "last-event-id")?;
     let mut query = request.uri().query().unwrap_or_default().split('&');
@@ -104,9 +106,10 @@ fn after(request: &Request) -> Result<UpdatePosition, Refusal> {
     }
 }
 
-/// Returns the next event for the client. `Some(None)` is an event that clients do not receive.
+/// Reads the next event of a run; `None` at the end of the stream. The event in the result is `None` if
+/// clients do not receive it.
 async fn next(mut reader: RunReader) -> Option<(Option<Event>, RunReader)> {
-    // After an error the stream ends without an end of the run, and the client reconnects.
+    // After an error the stream ends without the event `end`, so the client reconnects.
     let event = reader.next().await?.ok()?;
     let event = match event {
         RunEvent::Update { position, update } => {
@@ -128,8 +131,9 @@ fn positioned(name: &str, position: UpdatePosition, data: &Value) -> Event {
     Event::default().event(name).id(position.to_string()).data(data.to_string())
 }
 
-/// Returns the name and the data of an update. Clients receive the text of the model, and neither its
-/// reasoning nor the calls and results of tools.
+/// Returns the name and the data of the event for an update; `None` for an update that clients do not
+/// receive. Clients receive the text of the model, but not its reasoning, and no calls and results of
+/// tools.
 fn data_of(update: &ChatUpdate) -> Option<(&'static str, Value)> {
     match update {
         ChatUpdate::TextDelta(text) => Some(("text", json!({"text": text}))),
