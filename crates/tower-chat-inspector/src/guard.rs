@@ -24,9 +24,11 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; c
 /// The prefix of the name of the cookie with the token.
 const TOKEN: &str = "tower_chat_inspector";
 
-/// The header in which a browser sends where a request comes from.
+/// The header in which a browser sends whether a page of the same origin caused the request.
 const SITE: &str = "sec-fetch-site";
 
+/// Passes an admitted request on, and returns an error page for others. Adds the headers that restrict
+/// the rights of the page in the browser.
 pub(crate) async fn guard(
     State(inspector): State<Arc<Inspector>>,
     request: Request,
@@ -56,8 +58,8 @@ pub(crate) async fn guard(
 
 enum Admission {
     Granted,
-    /// The address contained the token. The response sets it in a cookie and redirects to the address
-    /// without it.
+    /// The address contained the token. The response sets a cookie for the token, and redirects to the
+    /// address without the token.
     Remembered(Response),
     Refused(StatusCode, &'static str),
 }
@@ -188,8 +190,8 @@ fn presented<'h>(token: &[u8; 32], headers: &'h HeaderMap, uri: &Uri) -> Present
     of_us.map_or(Presented::Nothing, Presented::Cookie)
 }
 
-/// Decodes the bytes of a parameter. A plus sign is not decoded as a space, because the inspector's own
-/// links encode spaces otherwise.
+/// Decodes the bytes of a parameter. A plus sign is not decoded as a space, because it may be part of a
+/// token, and the inspector's own links encode a space as `%20`.
 fn percent_decoded(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -221,9 +223,10 @@ fn remembered(inspector: &Inspector, token: &[u8; 32], rest: &str) -> Admission 
     Admission::Remembered(response)
 }
 
-/// Returns whether a browser reports that a page of the same origin has sent the request. A request
-/// that changes nothing may also come from the user directly. Requests without both headers come
-/// from programs that are not browsers, because browsers always send one of them.
+/// Returns whether a request comes from a page of the same origin, according to the headers of the
+/// browser. A request that changes nothing may also come from the user directly. A request with neither
+/// header is accepted: it comes from a program that is not a browser, because browsers always send one
+/// of them.
 fn is_of_own_page(headers: &HeaderMap, changes: bool) -> bool {
     let (Ok(site), Ok(origin), Ok(host)) =
         (single(headers, SITE), single(headers, ORIGIN), single(headers, HOST))

@@ -67,7 +67,7 @@ pub enum ServeError {
         /// The address.
         address: SocketAddr,
     },
-    /// The server failed.
+    /// The address of the listener cannot be read.
     #[error("serving the pages failed")]
     Io(#[from] io::Error),
 }
@@ -120,7 +120,7 @@ impl Inspector {
     }
 
     /// Sets whether open runs can be ended in the pages, and, if there is an [agent](Self::with_agent),
-    /// whether calls can be approved. The default is `false`.
+    /// whether calls can be approved or rejected. The default is `false`.
     #[must_use]
     pub fn with_writes(mut self, allowed: bool) -> Self {
         self.allows_writes = allowed;
@@ -148,8 +148,8 @@ impl Inspector {
         self
     }
 
-    /// Adds a replay policy under a name, for the page with the messages that a model is sent next. The
-    /// first policy that is added replaces the default policy.
+    /// Adds a replay policy under a name, for the page with the messages that a model is sent next.
+    /// Removes the policy with the name `default`, such as the one that [`new`](Self::new) adds.
     #[must_use]
     pub fn with_policy(mut self, name: impl Into<String>, policy: ReplayPolicy) -> Self {
         self.policies.retain(|(name, _)| name != "default");

@@ -44,8 +44,9 @@ const MOST_OF_ADDRESS: usize = 16;
 /// The longest duration of one event stream. The browser then reconnects automatically.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Sends an event `changed` at once and after each change. The stream ends after some minutes, if the
-/// store fails, if the conversation is deleted, and when the server shuts down.
+/// Returns a stream with an event `changed` at once and after each change of the [state](state_of). The
+/// stream ends after 5 minutes, if the store fails, if the conversation is deleted, and when the server
+/// shuts down.
 pub(crate) async fn changes(
     State(inspector): State<Arc<Inspector>>,
     Query(asked): Query<Asked>,
@@ -66,7 +67,9 @@ fn is_absent(head: &Head) -> bool {
     head.revision == Revision::ABSENT && head.open_run.is_none()
 }
 
-/// Returns a text that differs after each write to the conversation.
+/// Returns the state of a conversation as a text. It changes when messages are added or deleted, when an
+/// attempt at a run begins, when a run ends, and when the number of batches that wait for approval
+/// changes. A write that only changes rows of the record does not change it.
 pub(crate) fn state_of(head: &Head) -> String {
     let Revision { incarnation, sequence, .. } = head.revision;
     let open = head.open_run.as_ref();
@@ -85,7 +88,7 @@ impl Followers {
         Self { permits: Arc::new(Semaphore::new(MOST_FOLLOWERS)), of_address: Mutex::default() }
     }
 
-    /// Ends all event streams, and admits no more.
+    /// Makes all event streams end at their next read of the head, and admits no more.
     pub(crate) fn close(&self) {
         self.permits.close();
     }
@@ -143,10 +146,13 @@ impl Drop for FollowerPermit {
     }
 }
 
+/// The state of one event stream.
 struct Follower {
     inspector: Arc<Inspector>,
     key: ConversationKey,
+    /// The state of the conversation in the previous event.
     seen: Option<String>,
+    /// When the stream ends at the latest.
     until: Instant,
     _permit: FollowerPermit,
 }
@@ -162,7 +168,8 @@ impl Follower {
         })
     }
 
-    /// Waits until the conversation changes, and returns its new state; `None` at the end.
+    /// Waits until the state of the conversation changes, and returns the new state; `None` if the
+    /// conversation is deleted or the server shuts down.
     async fn changed(&self) -> Result<Option<String>, StoreError> {
         while !self.inspector.followers.permits.is_closed() {
             let head = self.inspector.store.head(&self.key).await?;

@@ -33,10 +33,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// batch, because a decision about calls that are not shown entirely would be uninformed.
 const LARGEST: usize = 256 << 10;
 
-/// The number of calls of a larger batch whose beginnings a page shows.
+/// The number of calls that a page shows of a larger batch, each with the beginning of its arguments.
 const BRIEF: usize = 20;
 
-/// Calls of one answer, about which the reader decides together.
+/// The calls of one answer that wait for approval. The reader decides about all of them in one form.
 pub(super) struct Batch {
     /// The page of the conversation.
     pub(super) link: Link,
@@ -44,7 +44,7 @@ pub(super) struct Batch {
     pub(super) decide: Link,
     pub(super) id: String,
     pub(super) calls: Vec<WaitingCall>,
-    /// The numbers of calls and bytes, if the batch is too large for a decision in a page.
+    /// The numbers of all calls and of their bytes, if the batch is too large for a decision in a page.
     pub(super) too_large: Option<(usize, usize)>,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct WaitingCall {
     pub(super) arguments: Excerpt,
 }
 
-/// Returns how many bytes of a batch a page has to show.
+/// Returns the approximate number of bytes that a page with a whole batch needs for its calls.
 pub(super) fn size_of(batch: &[ApprovalRequest]) -> usize {
     /// The size of the other text of a call, besides its name and its arguments.
     const AROUND: usize = 64;
@@ -96,9 +96,9 @@ impl Batch {
     }
 }
 
-/// Returns the name of the form's field for a call: a digest of everything that the page shows of the
-/// call. The decision therefore applies only to the call that the reader saw, even if another call waits
-/// with the same id by then.
+/// Returns the name of the form's field for a call: a digest of the id of the request, the name of the
+/// tool, and the arguments. The decision therefore applies only to the call that the reader saw, even if
+/// another call waits with the same id when the form is sent.
 fn field_of(request: &ApprovalRequest) -> String {
     let mut digest = Sha256::new();
     for text in [&request.id, &request.call.name, &request.call.arguments] {

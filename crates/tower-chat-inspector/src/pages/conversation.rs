@@ -19,9 +19,10 @@ use crate::{
 /// The largest number of messages in a page.
 const PAGE: usize = 50;
 
-/// The number of messages that are read at once, and the number of bytes after which a page reads no
-/// more.
+/// The number of messages that are read at once.
 const AT_ONCE: usize = 10;
+
+/// The approximate size of the read messages, in bytes, from which on a page reads no more.
 const FULL: usize = 8 << 20;
 
 #[derive(Debug, Deserialize)]
@@ -81,7 +82,7 @@ pub(crate) async fn conversation(
     let head = store.head(&key).await?;
     let state = live::state_of(&head);
     let is_latest = before.is_none() && only.is_none();
-    // The results of a message's calls are in later messages.
+    // A page with one message also reads the following ones, which contain the results of its calls.
     let before = only.map(|only| only.saturating_add(AT_ONCE as u64)).or(before);
     let PageMessages { messages, staged_from, earlier, partial_text, damage } =
         shown(&inspector, &key, &head, before, only).await?;
@@ -125,16 +126,18 @@ pub(crate) async fn conversation(
 /// The messages of a page.
 struct PageMessages {
     messages: Vec<(u64, Arc<Message>)>,
+    /// The number of the first staged message.
     staged_from: Option<u64>,
-    /// The page shows no messages before this one, but there are some.
+    /// If there are earlier messages, the number before which they are.
     earlier: Option<u64>,
     partial_text: Option<Excerpt>,
     /// Why the staged messages are not shown.
     damage: Option<String>,
 }
 
-/// Reads the last messages before `before`, or the last messages of the conversation. The messages of an
-/// open run follow the others.
+/// Reads the last messages before the number `before`, or the last messages of the conversation. The
+/// messages of an open run follow the others. Reads at most [`PAGE`] messages, and no more from the size
+/// [`FULL`] on, but at least up to the message `only`.
 async fn shown(
     inspector: &Inspector,
     key: &ConversationKey,
@@ -150,7 +153,7 @@ async fn shown(
         damage: None,
     };
     let mut before = before;
-    // If all messages of the page are before the open run, the run is not read.
+    // The open run is read only if the page may contain messages of it.
     let is_of_run =
         |open: &OpenRun| before.is_none_or(|before| before > open.visible.saturating_add(1));
     let content = match head.open_run.as_ref().is_some_and(is_of_run) {
@@ -241,7 +244,7 @@ async fn runs_of(
     ids.sort_unstable();
     ids.dedup();
     let Some(newest) = ids.last() else { return Ok(Vec::new()) };
-    // The store returns runs in descending order of their ids, after a given id.
+    // The store returns runs in descending order of their ids, from the first one less than `after` on.
     let above = u128::from_be_bytes(newest.to_bytes()).checked_add(1).map(u128::to_be_bytes);
     let after = above.map(RunId::from_bytes);
     Ok(inspector.store.runs(key, after, ids.len()).await?)

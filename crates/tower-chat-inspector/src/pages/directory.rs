@@ -115,7 +115,8 @@ struct Found {
     note: Option<String>,
 }
 
-/// Returns the conversations that match the query and have the text in their id or title.
+/// Returns up to [`PAGE`] conversations that match the query and have the text in their id or title.
+/// Stops after about [`SEARCHED`] conversations, with a note for the reader.
 async fn found(
     inspector: &Inspector,
     mut query: ConversationQuery,
@@ -190,7 +191,7 @@ impl Row {
     }
 }
 
-/// The page with the list of scopes.
+/// Returns the page with the list of scopes.
 async fn scopes(inspector: &Inspector, after: Option<&str>) -> Answer {
     let after = after.filter(|after| !after.is_empty());
     let scopes = inspector.store.scopes(after, PAGE).await?;

@@ -1,4 +1,4 @@
-//! The page with the form in which a model is sent each stored message.
+//! The page that shows for each stored message the form in which a model is sent it next.
 
 use std::time::SystemTime;
 
@@ -137,7 +137,8 @@ impl Row {
     }
 }
 
-/// Returns the beginning of the message's text, or a list of its calls and results.
+/// Returns the beginning of a text with one entry for each part of the message: a text, a call, a result,
+/// or the kind of the part.
 fn brief(message: &Message) -> Excerpt {
     let (mut text, mut size) = (String::new(), 0);
     let mut add = |piece: &str| {

@@ -194,13 +194,13 @@ fn link(inspector: &Inspector, key: &ConversationKey) -> Link {
     Link::new(&inspector.path, "conversation").with("scope", key.scope()).with("id", key.id())
 }
 
-/// The form's data: the run to end.
+/// The parameter of the form's address: the run to end.
 #[derive(Debug, Deserialize)]
 pub(crate) struct EndedRun {
     run: String,
 }
 
-/// The form's data: how the run ends.
+/// The form's data: `commit` or `discard`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Ending {
     end: String,

@@ -10,7 +10,8 @@ use tower_chat_layers::store::{DayTotals, InvocationQuery, ToolTotals, UtcDay};
 use super::{Answer, Failure, Frame, State, html};
 use crate::view::{Excerpt, counted, duration};
 
-/// The number of days for which calls are counted by day.
+/// The number of days, including today, for which calls are counted by day. A call in this time is
+/// recent.
 const DAYS: u64 = 30;
 
 /// The largest number of tools in a page. A model can call tools that do not exist, so the number of
@@ -39,8 +40,11 @@ struct Totals {
     name: String,
     calls: u64,
     errors: u64,
+    /// The percentage of errors among the calls that are not open.
     error_rate: String,
+    /// The number of calls that have not ended.
     open: u64,
+    /// The mean duration of the calls that are not open.
     mean: String,
 }
 
@@ -57,12 +61,15 @@ struct Recent {
 struct Column {
     label: String,
     calls: u64,
+    /// The horizontal position of the column in the chart.
     left: usize,
+    /// The height of the calls without an error.
     good: u64,
+    /// The height of the calls with an error.
     bad: u64,
 }
 
-/// The store computes the statistics; no call is read.
+/// Returns the page. The store computes the statistics, and no call is read.
 pub(crate) async fn tools(inspector: State, Query(wanted): Query<Wanted>) -> Answer {
     let scope = inspector.scope(wanted.scope.as_deref())?.ok_or_else(Failure::no_scope)?;
     let totals = inspector.store.tool_totals(&InvocationQuery::in_scope(scope.as_str())).await?;
@@ -113,7 +120,8 @@ impl Recent {
     }
 }
 
-/// Returns the calls of all tools by day.
+/// Returns a column for each of the [`DAYS`] days, with the calls of all tools. `first` is the number of
+/// the first day since 1970-01-01.
 fn days(totals: &[ToolTotals], first: i64) -> Vec<Column> {
     let of_day = |day: UtcDay| {
         let of_tools = totals.iter().filter_map(|tool| tool.days.get(&day));

@@ -10,9 +10,11 @@ use tower_chat_layers::store::{UsageGroup, UsageGrouping, UsageQuery, UsageTotal
 use super::{Answer, Failure, Frame, State, html};
 use crate::view::{Excerpt, counted, figures};
 
-/// The largest number of models in the page, and in the line of a day. Services choose the names of
-/// models, so the number of names is not limited.
+/// The largest number of models in the page. Services choose the names of models, so the number of names
+/// is not limited.
 const MODELS: usize = 100;
+
+/// The largest number of models in the line of a day.
 const OF_DAY: usize = 20;
 
 /// The number of days for which usage is shown by day.
@@ -38,7 +40,7 @@ struct Totals {
     figures: String,
 }
 
-/// The usage of a day, as a bar of a chart with the width 1000.
+/// The usage of a day, as a bar of a chart with the width 1000. `tokens` are input and output tokens.
 struct Day {
     day: String,
     tokens: u64,

@@ -15,7 +15,7 @@ pub(crate) struct Excerpt {
     pub(crate) whole: Option<usize>,
 }
 
-/// The total number of bytes of texts in a page, after which texts are shown shortened to [`LEAST`].
+/// The total size of the texts in a page, in bytes, after which each text is shortened to [`LEAST`].
 const OF_PAGE: usize = 1 << 20;
 
 /// The number of bytes of a text that a page shows after it has used up its budget.
@@ -36,14 +36,14 @@ impl PageBudget {
         Self { bytes: OF_PAGE, items: ITEMS }
     }
 
-    /// Returns the beginning of a text, as far as the budget allows.
+    /// Returns the beginning of a text, as far as the budget allows, but at least [`LEAST`] bytes.
     pub(crate) fn excerpt(&mut self, text: &str) -> Excerpt {
         let excerpt = Excerpt::within(text, SHOWN.min(self.bytes.max(LEAST)));
         self.bytes = self.bytes.saturating_sub(excerpt.text.len());
         excerpt
     }
 
-    /// Returns how many of the items the page shows: at least one.
+    /// Returns how many of the `wanted` items the page shows: at least one, if there are any.
     pub(crate) fn items(&mut self, wanted: usize) -> usize {
         let shown = wanted.min(self.items.max(1));
         self.items = self.items.saturating_sub(shown);

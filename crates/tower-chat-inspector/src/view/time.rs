@@ -12,7 +12,7 @@ pub(crate) fn moment(time: SystemTime) -> String {
     }
 }
 
-/// Formats a duration with two or three digits, such as `120 ms`, `1.4 s` or `3 min 20 s`.
+/// Formats a duration in one or two units, such as `120 ms`, `1.4 s`, `3 min 20 s` or `2 h 5 min`.
 pub(crate) fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {

@@ -62,7 +62,7 @@ pub(crate) struct Row {
     pub(crate) author: Option<String>,
     pub(crate) parts: Vec<PartView>,
     pub(crate) calls: Vec<CallView>,
-    /// The number of results that are shown beside their calls instead.
+    /// The number of results in the message, which are shown beside their calls instead.
     pub(crate) results: usize,
     /// The calls that ran, as bars of a chart.
     pub(crate) bars: Vec<Bar>,
@@ -91,12 +91,15 @@ pub(crate) struct CallView {
     pub(crate) waits: bool,
 }
 
-/// The time in which a call ran, in thousandths of the time of all calls of the message.
+/// The time in which a call ran, as a bar of a chart.
 pub(crate) struct Bar {
     pub(crate) label: String,
     pub(crate) status: &'static str,
+    /// The beginning, in thousandths of the time of all shown calls of the message.
     pub(crate) start: u128,
+    /// The duration in the same unit, at least 4.
     pub(crate) width: u128,
+    /// The vertical position of the bar in the chart.
     pub(crate) top: usize,
 }
 
@@ -113,8 +116,8 @@ pub(crate) fn timeline(
     }
     let mut budget = PageBudget::of_page();
     let mut rows = Vec::new();
-    // The results between a message and the next message with calls, by the ids of their calls. The loop
-    // goes backwards, so that each result is visited once.
+    // When the loop reaches a message: the results in the messages that follow it, up to the next message
+    // with calls, by the ids of their calls. The loop goes backwards to visit each result once.
     let mut behind: HashMap<&str, &ToolResult> = HashMap::new();
     for (number, message) in page.messages.iter().rev() {
         if page.only.is_none_or(|only| only == *number) {
@@ -391,7 +394,8 @@ fn elapsed(from: Option<SystemTime>, to: Option<SystemTime>) -> Option<String> {
     to?.duration_since(from?).ok().map(duration)
 }
 
-/// Returns the bars of the calls that have run. There are none for fewer than two calls.
+/// Returns the bars of the calls that have started and finished; none if there are fewer than two of
+/// them.
 fn bars(recorded: &[&ToolInvocation]) -> Vec<Bar> {
     let timed = recorded.iter().filter_map(|record| {
         let (start, end) = (record.started_at?, record.finished_at?);
