@@ -19,14 +19,15 @@ pub(crate) struct GeminiAccumulator {
     /// The fields of the content without its parts.
     content: Object,
     parts: Vec<Part>,
+    /// The number of calls so far.
     calls: usize,
 }
 
 #[derive(Debug)]
 enum Part {
-    /// A part with only a text, which the next part of the same kind continues.
+    /// A part with only a text. The text of the next part of the same kind is appended.
     Plain { text: String, is_thought: bool },
-    /// A call whose arguments arrive in pieces, and its index among the calls.
+    /// A call with arguments that arrive in pieces. `index` is the index of the call among all calls.
     Call { call: StreamedCall, index: usize },
     /// Any other part. A part with a thought signature is not changed, because the service expects the
     /// signature in the same part (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
@@ -133,7 +134,7 @@ impl GeminiAccumulator {
         }
     }
 
-    /// Adds a part that is a call or a piece of a call. Any other part results in no update.
+    /// Adds a part without a text: a call, a piece of a call, or any other part, which results in no update.
     fn push_call(&mut self, part: RawJson, mut fields: Object) -> Option<ChatUpdate> {
         let call = fields.get("functionCall").and_then(|call| call.parse::<Object>().ok());
         let Some(piece) = call else {

@@ -27,7 +27,7 @@ pub(crate) fn parse_whole(body: &str) -> Result<Answer, AnswerError> {
     accumulator.finish()
 }
 
-/// The field of arguments in pieces.
+/// The name of the field with arguments in pieces, as JSON.
 const PIECES: &str = "\"partialArgs\"";
 
 /// Reads the body of a whole answer in which all arguments are whole.
@@ -65,7 +65,7 @@ pub(super) fn error_in(fields: &Object, body: &str) -> Option<AnswerError> {
     Some(AnswerError::Refused {
         status: None,
         message: format!("the prompt was blocked: {feedback}"),
-        // The prefix makes the code one that blames the request; the service's own code does not.
+        // With this prefix, the error is not retryable: the service would block the same prompt again.
         code: Some(format!("PROHIBITED_PROMPT_{code}")),
         retry_after: None,
         body: body.to_owned(),
@@ -108,7 +108,7 @@ fn reason(text: String) -> FinishReason {
     }
 }
 
-/// Gemini has no finish reason for an answer that ends with calls.
+/// Returns the text for a finish reason. Gemini has no separate one for an answer that ends with calls.
 fn spell(reason: &FinishReason) -> &str {
     match reason {
         FinishReason::Length => "MAX_TOKENS",
@@ -118,7 +118,8 @@ fn spell(reason: &FinishReason) -> &str {
     }
 }
 
-/// Gemini counts tokens of thoughts, and tokens of its own tools' input, separately.
+/// Reads the usage. Gemini counts the tokens of thoughts separately from the output, and the input tokens of
+/// its own tools separately from the prompt. They are added to the output and to the input.
 pub(crate) fn usage(json: &Value) -> Usage {
     let count = |name| json.get(name).and_then(Value::as_u64).unwrap_or_default();
     let thought = count("thoughtsTokenCount");

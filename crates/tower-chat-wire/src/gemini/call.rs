@@ -8,7 +8,7 @@ use super::{
 };
 use crate::fields::{Fields, raw};
 
-/// Reads the call in a part's field `key`. `None` if it has no name.
+/// Reads the call in a part's field `key`. `None` if the field is not an object with a name.
 pub(super) fn parse(mut fields: Fields, key: &str) -> Option<ToolCall> {
     let mut inner: Fields = fields.take(key)?.parse().ok()?;
     let mut call = ToolCall::without_id(inner.take_text("name")?, "");
@@ -45,8 +45,8 @@ pub(super) fn render(call: &ToolCall) -> Fields {
     fields
 }
 
-/// Removes and returns the id. An empty id is not removed: it means the same as no id, but is written
-/// again.
+/// Removes and returns the id. An empty id is returned but not removed, so that it is written again. It means
+/// the same as no id.
 pub(super) fn take_id(inner: &mut Fields) -> Option<String> {
     let id = inner.text("id")?;
     if !id.is_empty() {
@@ -64,7 +64,9 @@ pub(super) fn is_object(value: &RawJson) -> bool {
     value.get().starts_with('{')
 }
 
-/// Returns the fields of a part's native item, and the fields of the object with this name in it.
+/// Returns the fields of a part's native item, the spelling in which they contain the field `name`, and the
+/// fields of the object in that field. Without such a field, the spelling is the first one and the object is
+/// empty.
 pub(super) fn open_native(
     native: Option<&tower_chat_core::Native>,
     name: super::part::Name,

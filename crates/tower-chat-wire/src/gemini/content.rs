@@ -28,7 +28,7 @@ pub(super) fn parse(item: &RawJson) -> Result<Message, WireError> {
     Ok(Message::new(role, parts))
 }
 
-/// Reads the content of an answer, whose role may be missing.
+/// Reads the content of an answer. The role may be missing.
 pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
     let mut fields = Fields::parse(item.get(), "the content of an answer")?;
     if !fields.contains("role") || fields.is_null("role") {
@@ -41,7 +41,7 @@ pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
     parse(&raw(&fields))
 }
 
-/// Reads the system instruction, whose role has no meaning.
+/// Reads the system instruction. Its role has no meaning.
 pub(super) fn parse_system(item: &RawJson) -> Result<Message, WireError> {
     let mut fields = Fields::parse(item.get(), "the system instruction")?;
     let (mut parts, form) = parse_parts(&mut fields, Speaker::System)?;
@@ -51,7 +51,8 @@ pub(super) fn parse_system(item: &RawJson) -> Result<Message, WireError> {
     Ok(Message::new(Role::System, parts))
 }
 
-/// Adds an envelope to a message of results, so that it is not joined with the message before it.
+/// Adds an envelope to a message of results that has none. The envelope prevents the writer from joining the
+/// message with the previous one.
 pub(super) fn keep_apart(message: &mut Message) {
     if envelope_of(message).is_none() {
         let mut fields = Fields::default();
@@ -60,8 +61,8 @@ pub(super) fn keep_apart(message: &mut Message) {
     }
 }
 
-/// Returns the fields of the content in a message's native item. Its field `parts` shows how the parts
-/// are written.
+/// Returns the fields of the content in a message's native item. The field `parts` is `{}` if the parts are
+/// written as a single part, and `null` if they are written as a list.
 pub(super) fn envelope_of(message: &Message) -> Option<Fields> {
     message.parts.iter().find_map(|part| match part {
         Part::Native(native) if is_envelope(native) => Fields::of_native(Some(native), WIRE),
@@ -69,8 +70,8 @@ pub(super) fn envelope_of(message: &Message) -> Option<Fields> {
     })
 }
 
-/// Returns whether a native item belongs to a whole content. Only such an item has a field `parts`
-/// that is empty.
+/// Returns whether a native item contains the fields of a content. In such an item, `parts` is `null` or
+/// `{}`.
 pub(super) fn is_envelope(native: &Native) -> bool {
     Fields::of_native(Some(native), WIRE)
         .and_then(|mut fields| fields.take("parts"))

@@ -12,11 +12,12 @@ const TYPE: Name = ["mimeType", "mime_type"];
 const ADDRESS: Name = ["fileUri", "file_uri"];
 const UNKNOWN: &str = "application/octet-stream";
 
-/// The addresses of files that were uploaded to Gemini; no other provider can read them.
+/// The beginning of the addresses of files that were uploaded to Gemini. No other provider can read these
+/// files.
 const UPLOADED: &str = "https://generativelanguage.googleapis.com/";
 
-/// Reads the media of a part. `None` if the part is in a form that cannot be divided into media and
-/// native item.
+/// Reads the media of a part. `None` if the part is not media, or could not be written again from the media
+/// and a native item.
 pub(super) fn parse(part: &Fields) -> Option<Media> {
     let mut rest = part.clone();
     let inline = spelling(part, INLINE);
@@ -41,7 +42,7 @@ pub(super) fn parse(part: &Fields) -> Option<Media> {
     Some(media)
 }
 
-/// Writes the part of media. `None` for a file that is stored at another provider.
+/// Writes the part of media. `None` for a file that is stored at another provider: its id is not an address.
 pub(super) fn render(media: &Media) -> Option<Fields> {
     Fields::of_native(media.native.as_ref(), WIRE)
         .and_then(|native| render_as(native, media))
@@ -66,7 +67,8 @@ fn render_plain(media: &Media) -> Option<Fields> {
     Some(fields)
 }
 
-/// Writes the media into the kind of part from which they were read. `None` if they no longer fit.
+/// Writes the media into the part from which they were read. `None` if that part is not for media of this
+/// source.
 fn render_as(mut fields: Fields, media: &Media) -> Option<Fields> {
     let name = if matches!(media.source, MediaSource::Base64(_)) { INLINE } else { FILE };
     let key = spelling(&fields, name)?;
@@ -95,8 +97,7 @@ fn file(address: &str, media: &Media) -> Fields {
     inner
 }
 
-/// Returns whether only one spelling of the field is present, and a `null` can take the place of
-/// its text.
+/// Returns whether the field is missing, or is present in only one spelling and is a string.
 fn is_clear(inner: &Fields, name: Name) -> bool {
     let present: Vec<&str> = name.into_iter().filter(|name| inner.contains(name)).collect();
     match present.as_slice() {
@@ -106,7 +107,7 @@ fn is_clear(inner: &Fields, name: Name) -> bool {
     }
 }
 
-/// Removes and returns a string, and leaves a `null` in the spelling that the field has.
+/// Returns the string in a field, and sets the field to `null`, in the spelling in which it is present.
 fn take_spelled(inner: &mut Fields, name: Name) -> Option<String> {
     let key = spelling(inner, name)?;
     let text = inner.take_text(key)?;

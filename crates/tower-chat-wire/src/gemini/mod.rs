@@ -34,12 +34,12 @@
 //!
 //! # Thought signatures
 //!
-//! A signature is sent back in the part with which it arrived, as Gemini's document [Thought
-//! signatures](https://ai.google.dev/gemini-api/docs/thought-signatures) requires. Of parallel calls
-//! only the first has a signature. If that call is removed from the history, its signature is removed
-//! too, and is not moved to the next call. Gemini 3 refuses a step of the current turn whose first call
-//! has no signature. [`Unsigned::StandIn`] adds the value that the same document defines for calls that
-//! Gemini did not make.
+//! A signature is sent back in the part in which it arrived, as Gemini's document [Thought
+//! signatures](https://ai.google.dev/gemini-api/docs/thought-signatures) requires. Of parallel calls only the
+//! first has a signature. If that call is removed from the history, its signature is removed too, and is not
+//! moved to the next call. Gemini 3 refuses a step of the current turn if the first call of the step has no
+//! signature. [`Unsigned::StandIn`] adds the value that the same document defines for calls that Gemini did
+//! not make.
 //!
 //! ```
 //! use serde_json::{Value, json};

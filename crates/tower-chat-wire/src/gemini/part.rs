@@ -17,7 +17,7 @@ pub(super) const RESULT: Name = ["functionResponse", "function_response"];
 pub(super) const INLINE: Name = ["inlineData", "inline_data"];
 pub(super) const FILE: Name = ["fileData", "file_data"];
 
-/// The fields that determine the kind of a part; each part has one of them.
+/// The fields that determine the kind of a part. Each part has one of these fields.
 const KINDS: [Name; 7] = [
     TEXT,
     CALL,
@@ -36,11 +36,13 @@ pub(super) enum Speaker {
     Model,
 }
 
-/// Returns the spelling in which the field is present and not `null`.
+/// Returns the spelling in which the field is present and not `null`. `None` if there is none.
 pub(super) fn spelling(fields: &Fields, name: Name) -> Option<&'static str> {
     name.into_iter().find(|name| fields.contains(name) && !fields.is_null(name))
 }
 
+/// Reads a part. A part of an unknown kind, or of a kind that is not allowed for the speaker, becomes a
+/// native part.
 pub(super) fn parse(item: &RawJson, speaker: Speaker) -> Result<Part, WireError> {
     let native = Native::new(WIRE, item.clone());
     let Ok(fields) = Fields::parse(item.get(), "a part") else { return Ok(native.into()) };
@@ -99,6 +101,8 @@ fn parse_text(mut fields: Fields) -> Option<Part> {
     Some(text.into())
 }
 
+/// Returns the field that determines the kind of a part, and its spelling. `None` if there is none or more
+/// than one.
 fn only_kind(fields: &Fields) -> Option<(Name, &'static str)> {
     let mut found = KINDS.into_iter().filter_map(|name| Some((name, spelling(fields, name)?)));
     let first = found.next()?;

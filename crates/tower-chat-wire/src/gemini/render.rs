@@ -28,8 +28,10 @@ pub struct RequestContents {
     pub contents: Vec<RawJson>,
 }
 
-/// What to write if the first call of a content has no thought signature: another provider or an older
-/// model made it, or the call with the signature is no longer in the history.
+/// What to write if the first call of a content has no thought signature.
+///
+/// This is the case if another provider or an older model made the call, or if the call with the signature is
+/// no longer in the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Unsigned {
     /// The call is written without a signature.
@@ -58,11 +60,15 @@ pub fn render_messages<'a>(
 #[derive(Debug)]
 struct Writer<'a> {
     unsigned: Unsigned,
+    /// The fields of the system instruction besides its parts.
     system: Fields,
     system_parts: Vec<RawJson>,
     contents: Vec<Content>,
+    /// The calls of the current turn of the model that have no result yet.
     calls: OpenCalls<'a>,
+    /// Whether a content of the user was written.
     user_spoke: bool,
+    /// Whether the model called a tool before the first content of the user.
     begins_with_call: bool,
 }
 
@@ -132,6 +138,8 @@ impl<'a> Writer<'a> {
         self.contents.push(Content::model(envelope, parts));
     }
 
+    /// Adds a content of the user with these results and other parts, or joins it with the previous content.
+    /// Adds nothing if there are no parts.
     fn push_user(
         &mut self,
         mut content: Content,

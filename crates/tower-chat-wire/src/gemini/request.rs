@@ -32,8 +32,9 @@ pub fn render_request(request: &ChatRequest, model: &str) -> Object {
     render(&fitted(request, rules), Some(model))
 }
 
-/// Returns the fields of a request. Without a model, only the fields that the request itself sets, so
-/// that a request which was read is written unchanged.
+/// Returns the fields of a request. With a model, the schema of a tool that was not read from this wire is
+/// written in full JSON Schema, and `generation_config` in `extra` is accepted too. Without a model, a
+/// request that was read is written unchanged.
 pub(crate) fn render(request: &ChatRequest, model: Option<&str>) -> Object {
     let options = &*request.options;
     let mut fields = Map::new();

@@ -41,14 +41,15 @@ pub(super) fn parse(mut fields: Fields, key: &str) -> Option<ToolResult> {
     Some(result)
 }
 
-/// The part of a result, and the parts that must be written after all results.
+/// The part of a result, and the parts with its media, which must be written after all results.
 #[derive(Debug)]
 pub(super) struct Rendered {
     pub(super) response: RawJson,
     pub(super) media: Vec<RawJson>,
 }
 
-/// Writes a result of `call`, if the call is known.
+/// Writes a result. `call` is the call that the result answers, if the call is known. The result gets the id
+/// of the call, and its name if the result was not read from this wire.
 pub(super) fn render(result: &ToolResult, call: Option<&ToolCall>) -> Rendered {
     let (mut fields, key, mut inner) = open_native(result.native.as_ref(), RESULT);
     if result.native.as_ref().is_none_or(|native| &*native.wire != WIRE) {
@@ -71,7 +72,9 @@ pub(super) fn render(result: &ToolResult, call: Option<&ToolCall>) -> Rendered {
     Rendered { response: raw(&fields), media }
 }
 
-/// Returns the text of a response. The data that the text does not express are left in `inner`.
+/// Returns the text of a response: the text in its only field, or the JSON of the whole response. Sets
+/// `response` in `inner` if the text alone does not determine the response: to `null` if the text is the
+/// whole JSON, or to an object with the name of the field.
 fn parse_response(response: RawJson, inner: &mut Fields) -> String {
     if let Some((key, text)) = only_text(&response) {
         if plain_key(&response).is_none() {
@@ -83,6 +86,8 @@ fn parse_response(response: RawJson, inner: &mut Fields) -> String {
     response.get().to_owned()
 }
 
+/// Returns the response with the text of a result, in the form that `response` in `inner` determines. `None`
+/// if the result was read without a response and still has no text.
 fn render_response(result: &ToolResult, inner: &Fields) -> Option<RawJson> {
     let text = result.text();
     let form = inner.get("response");
@@ -105,7 +110,8 @@ fn render_response(result: &ToolResult, inner: &Fields) -> Option<RawJson> {
     Some(raw(&object(key, raw(&text))))
 }
 
-/// Removes and reads the media inside a response, which newer models support.
+/// Adds the media inside a response, which newer models support, to the content, and sets `parts` to `null`.
+/// Changes nothing if an item cannot be read as media or as another native item.
 fn parse_parts(inner: &mut Fields, content: &mut Vec<Part>) {
     let Some(list) = inner.get("parts") else { return };
     let Ok(items) = list.parse::<Vec<RawJson>>() else { return };
@@ -133,12 +139,14 @@ fn render_part(part: &Part) -> Option<RawJson> {
     }
 }
 
-/// Returns the field of a response that needs no native item.
+/// Returns the name of the only field of a response if it is `output` or `error` and has a text. Such a
+/// response needs no native item.
 fn plain_key(response: &RawJson) -> Option<&'static str> {
     only_text(response).map(|(key, _)| key).filter(|key| matches!(*key, OUTPUT | ERROR))
 }
 
-/// Returns the text of a response that has only one field.
+/// Returns the name and the text of the only field of a response. `None` if there are more fields, or if the
+/// field is not one of [`KEYS`] with a string.
 fn only_text(response: &RawJson) -> Option<(&'static str, String)> {
     let fields: Fields = response.parse().ok()?;
     let key = KEYS.into_iter().find(|key| fields.len() == 1 && fields.contains(key))?;

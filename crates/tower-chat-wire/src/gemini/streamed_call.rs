@@ -8,7 +8,7 @@ use crate::object::{Object, overlay, raw, take, text, to_value};
 /// A call whose arguments arrive as values with their paths.
 ///
 /// Vertex AI sends this form if `streamFunctionCallArguments` is set. The first piece has the name, each
-/// piece has `partialArgs`, and the last piece has no `willContinue`
+/// piece has `partialArgs`, and the final piece has no `willContinue`
 /// (<https://googleapis.github.io/js-genai/release_docs/interfaces/types.FunctionCall.html>).
 #[derive(Debug, Default)]
 pub(super) struct StreamedCall {
@@ -58,7 +58,8 @@ impl StreamedCall {
         overlay(&mut self.part, part);
     }
 
-    /// Returns the text of the arguments. If the last piece has not arrived, the text is not valid JSON.
+    /// Returns the text of the arguments. If the final piece has not arrived, the text has no closing
+    /// brackets and quotation marks at its end, and is not valid JSON.
     pub(super) fn arguments(&self) -> String {
         let arguments = match &self.arguments {
             Value::Null => Value::Object(Map::new()),
@@ -71,7 +72,7 @@ impl StreamedCall {
         }
     }
 
-    /// Returns the part of the whole call.
+    /// Returns the part with the whole call.
     pub(super) fn into_json(self) -> RawJson {
         let Self { mut part, mut call, arguments, .. } = self;
         let arguments = if arguments.is_null() { Value::Object(Map::new()) } else { arguments };
@@ -85,7 +86,7 @@ fn continues(call: &Object) -> bool {
     call.get("willContinue").is_some_and(|it| it.get() == "true")
 }
 
-/// Returns the value of a piece.
+/// Returns the value of a piece. `None` if the piece has no value.
 fn value(piece: &Object) -> Option<Value> {
     let of = |name: &str| piece.get(name).map(to_value);
     of("stringValue")
@@ -146,10 +147,11 @@ fn quoted(text: &str, quote: char) -> Option<(Step, &str)> {
     None
 }
 
-/// The largest length to which a path extends a list, because a path may have any index.
+/// The maximum length of a list. A value whose path has a larger index is ignored, because the service could
+/// send any index.
 const MOST_ITEMS: usize = 100_000;
 
-/// Sets the value at a path. If there is already a string, the new string is appended to it.
+/// Sets the value at a path. A string is appended to a string that is already at the path.
 fn put(target: &mut Value, path: &[Step], value: Value) {
     let Some((step, rest)) = path.split_first() else {
         match (target, value) {

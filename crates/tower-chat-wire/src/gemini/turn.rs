@@ -34,7 +34,7 @@ impl Content {
         Self { envelope, is_user: true, may_join: false, results: Vec::new(), others: Vec::new() }
     }
 
-    /// Creates a content of results, which is joined with the results before it.
+    /// Creates a content of results. It is joined with the previous content if that also has only results.
     pub(super) fn results() -> Self {
         Self { may_join: true, ..Self::user(None) }
     }
@@ -72,7 +72,8 @@ impl Content {
     }
 }
 
-/// In the last turn of the user, moves everything before a result to the position after the last result.
+/// In the contents of the user at the end of the list, moves all parts that are not results, and that are
+/// before the final result, to the position after it.
 pub(super) fn put_results_first(contents: &mut [Content]) {
     let length = contents.iter().rev().take_while(|content| content.is_user).count();
     let begin = contents.len() - length;
@@ -87,17 +88,21 @@ pub(super) fn put_results_first(contents: &mut [Content]) {
     last.others = others;
 }
 
-/// The calls of a model's turn that have no result yet, by id and by name, because a result may have
-/// either.
+/// The calls of a model's turn that have no result yet. A result may have the id of its call, its name, or
+/// both.
 #[derive(Debug, Default)]
 pub(super) struct OpenCalls<'a> {
+    /// All calls of the turn, with and without results. Positions count these calls.
     calls: Vec<&'a ToolCall>,
+    /// The id and the position of each open call with an id.
     by_id: BTreeSet<(&'a str, usize)>,
+    /// All open calls.
     all: OfTools<'a>,
+    /// The open calls without an id.
     without_id: OfTools<'a>,
 }
 
-/// The positions of calls: all of them, and those of each tool.
+/// The positions of calls, and the same positions by the name of the tool.
 #[derive(Debug, Default)]
 struct OfTools<'a> {
     all: BTreeSet<usize>,
@@ -117,8 +122,9 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// Returns the first call without a result that has the result's id, or, if either has no id, the
-    /// result's name.
+    /// Removes and returns the open call that a result answers: the first one with the result's id, or else
+    /// the first one without an id, or else, if the result has no id, the first one. If the result has a
+    /// name, a call that is not found by its id must have the same name.
     pub(super) fn answer(&mut self, result: &ToolResult) -> Option<&'a ToolCall> {
         let name = result.name.as_deref().filter(|name| !name.is_empty());
         let position = match some_id(result.call_id.as_deref()) {
@@ -146,6 +152,7 @@ impl<'a> OfTools<'a> {
         self.by_name.remove(&(call.name.as_str(), position));
     }
 
+    /// Returns the position of the first call of the tool `name`, or of the first call if there is no name.
     fn first(&self, name: Option<&str>) -> Option<usize> {
         match name {
             Some(name) => first_named(&self.by_name, name),
