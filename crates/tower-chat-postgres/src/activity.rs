@@ -18,8 +18,8 @@ pub(crate) struct Activity {
     /// The time of the write in milliseconds since 1970, like all times here; `None` for a write
     /// that belongs to no run.
     pub(crate) at: Option<i64>,
-    /// The start of the run, and the creation time of the conversation, if this is the first write
-    /// of either.
+    /// The start of the run. It is also the creation time of the conversation, if this write
+    /// creates the conversation.
     pub(crate) made: i64,
     pub(crate) mode: Option<&'static str>,
     /// One row per model; without usage, one row without a model.
@@ -34,6 +34,7 @@ pub(crate) struct UsageRow {
     pub(crate) long_model: Option<Vec<u8>>,
     /// Service calls, tool calls, and tokens: input, cached input, output and reasoning.
     pub(crate) counts: [i64; 6],
+    /// The cost in billionths of a currency; `None` if it is unknown.
     pub(crate) cost_nanos: Option<i64>,
 }
 
@@ -95,8 +96,9 @@ impl UsageRow {
     }
 }
 
-/// Returns the assignments of an `UPDATE` of a conversation's row, as `c`, for a write with this
-/// activity. `at` is null without an activity.
+/// Returns the assignments of an `UPDATE` of a conversation's row, as `c`, for a write. The
+/// arguments are the SQL expressions of the parameters. The value of `at` is null if the write has
+/// no activity.
 pub(crate) fn counted(at: &str, run: &str, mode: &str) -> String {
     format!(
         "last_active = greatest(c.last_active, {at}), mode = coalesce({mode}, c.mode),
@@ -106,12 +108,13 @@ pub(crate) fn counted(at: &str, run: &str, mode: &str) -> String {
     )
 }
 
-/// Returns the number of runs after a write, which is incremented if the write's run differs from
-/// that of the write before.
+/// Returns the SQL expression for the number of runs after a write. The number is incremented if
+/// the write's run differs from that of the previous write.
 pub(crate) fn runs(at: &str, run: &str) -> String {
     format!("c.runs + CASE WHEN {at} IS NULL OR c.last_run = {run} THEN 0 ELSE 1 END")
 }
 
+/// Returns the SQL expression for the run of the newest write with an activity.
 pub(crate) fn last_run(at: &str, run: &str) -> String {
     format!("CASE WHEN {at} IS NULL THEN c.last_run ELSE {run} END")
 }

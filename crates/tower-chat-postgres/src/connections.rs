@@ -91,7 +91,7 @@ impl Connections {
         })
     }
 
-    /// Admits a change or refuses it, because the store contains sealed data.
+    /// Admits a change. Refuses a plain change if the store contains sealed data.
     pub(crate) async fn admit(&self, change: SealedChange) -> Result<(), StoreError> {
         let read = async {
             let question = Question { sql: &self.statements.holds_sealed, values: &[] };
@@ -105,7 +105,7 @@ impl Connections {
         self.seal_mark.admit(change, read, set).await
     }
 
-    /// Returns a connection that is not known to be broken.
+    /// Returns a connection of the pool that is not known to be broken, or opens one.
     pub(crate) async fn get(&self) -> Result<Object, Failure> {
         let client = self.pool.get().await.map_err(Failure::of_pool);
         self.count();

@@ -215,7 +215,8 @@ pub(crate) fn counts(row: &Row, first: usize) -> Result<UsageSum, String> {
     Ok(UsageSum::of_calls(count(0)?, count(1)?).with_tokens(tokens).with_cost_nanos(cost))
 }
 
-/// Returns the last visible messages before a sequence number, without reading others.
+/// Returns up to `limit` visible messages: those directly before a sequence number, or the newest
+/// ones without such a number. No other messages are read.
 pub(crate) async fn messages_before(
     connections: &Connections,
     key: &ConversationKey,

@@ -15,13 +15,14 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct DirectoryStatements {
     pub(crate) summary: String,
-    /// A page of one scope, and of all scopes.
+    /// A page of the conversations of one scope.
     pub(crate) list: String,
+    /// A page of the conversations of all scopes.
     pub(crate) list_all: String,
     pub(crate) runs: String,
     pub(crate) last_messages: String,
     pub(crate) describe: String,
-    /// The columns of the directory that a copy gets.
+    /// The columns of the directory that a copy gets from its original.
     pub(crate) described: String,
     layout: Layout,
 }
@@ -175,9 +176,9 @@ impl DirectoryStatements {
         }
     }
 
-    /// Returns the statement that sums up usage in a range of time, whose end may be null. The
-    /// columns of a group are scope, id, run, model and day; those that do not identify the group
-    /// are null. The number of runs and the counts follow.
+    /// Returns the statement that sums up usage in a range of time, from the third parameter to the
+    /// fourth, which may be null. The columns of a group are scope, id, run, model and day; those
+    /// that do not identify the group are null. The number of runs and the counts follow.
     pub(crate) fn usage(&self, reach: Reach, grouping: Grouping) -> String {
         let mut columns =
             ["NULL::bytea", "NULL::bytea", "NULL::bytea", "NULL::bytea", "NULL::bigint"];

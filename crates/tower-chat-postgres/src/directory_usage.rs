@@ -21,7 +21,7 @@ use crate::{
     stored_key::StoredKey,
 };
 
-/// Returns the usage of runs, which the server sums up.
+/// Returns the usage of runs. The server sums it up.
 pub(crate) async fn usage(
     connections: &Connections,
     query: &UsageQuery,
@@ -102,7 +102,8 @@ pub(crate) async fn runs(
     Ok(runs)
 }
 
-/// Adds the usage of a model to the last run of the list, or to a new one.
+/// Adds a row, which is the usage of one model by one run. It is added to the final run of the list
+/// if it belongs to that run, and else to a new run.
 fn see(row: &Row, runs: &mut Vec<RunSummary>) -> Result<(), String> {
     let run = run(row, 0)?;
     let (began, last) = (time(row, 2)?, time(row, 3)?);

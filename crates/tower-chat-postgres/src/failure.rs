@@ -118,7 +118,7 @@ impl Failure {
         OpenError::Connect { source: self.classified() }
     }
 
-    /// The failure as the cause of an [`OpenError`].
+    /// Returns the failure as the cause of an [`OpenError`].
     pub(crate) fn classified(self) -> Classified {
         let is_retryable = self.meaning == Meaning::NotApplied;
         Classified::new(Retryability::from_retryable(is_retryable), self)

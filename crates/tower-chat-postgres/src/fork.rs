@@ -27,7 +27,8 @@ use crate::{
 
 const ACTION: &str = "copy a conversation";
 
-/// The maximum number of messages, and of their bytes, that one statement writes.
+/// The maximum number of messages or rows that one statement writes, and the maximum number of
+/// bytes of its messages.
 const MOST_ROWS: usize = 10_000;
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 

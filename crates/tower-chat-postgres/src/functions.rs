@@ -9,12 +9,13 @@ pub(crate) const NAME_SCOPE: &str =
 
 /// Stores a write, or returns why not.
 ///
-/// Most writes append messages after the last one. They are tried first, by one statement that
-/// updates the conversation's row if it is at the expected revision.
+/// Most writes append messages after the last one, outside of an open run and without claims. For
+/// such a write the function first tries one statement that updates the conversation's row if it is
+/// at the expected revision.
 ///
-/// For all other writes the function first locks the conversation's row. The writes of one
-/// conversation are therefore serialized, and each sees the result of the one before. Nothing is
-/// written before all checks have passed.
+/// For all other writes, and if that statement finds no row, the function locks the conversation's
+/// row. The writes of one conversation are therefore serialized, and each sees the result of the
+/// previous one. Nothing is written before all checks have passed.
 const APPEND: &str = "
 CREATE OR REPLACE FUNCTION {schema}.append(
     p_scope bytea, p_conversation bytea, p_long_scope bytea, p_long_conversation bytea,
@@ -234,7 +235,7 @@ $append$;
 /// Returns the function that stores a write.
 ///
 /// A process of an older release calls the function of that release, which has fewer parameters and
-/// stays beside this one.
+/// remains in the database.
 pub(crate) fn append() -> String {
     APPEND
         .replace("{counted}", &activity::counted("p_at", "p_run", "p_mode"))

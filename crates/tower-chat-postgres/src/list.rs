@@ -28,7 +28,7 @@ pub(crate) async fn conversations(
             return keys(scope, &rows);
         }
     }
-    // This statement sorts the scope, which saves an index.
+    // This statement sorts all full ids of the scope, so that they need no index.
     let sql = if after.is_some() { &statements.list_long_after } else { &statements.list_long };
     keys(scope, &page(connections, sql, scope, start, limit).await?)
 }

@@ -15,7 +15,7 @@ pub(crate) struct MaintenanceStatements {
     pub(crate) remove_tool: String,
     pub(crate) set_incarnation: String,
     pub(crate) recount_runs: String,
-    /// Makes all counts of usage numbers.
+    /// Replaces negative counts of usage with 0.
     pub(crate) recount_usage: String,
     pub(crate) recount_tool_calls: String,
 }

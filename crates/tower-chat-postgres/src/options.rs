@@ -79,12 +79,12 @@ impl PostgresOptions {
         self
     }
 
-    /// Sets the server's timeout of one statement, at least a millisecond. The server then cancels
-    /// the statement, and the error is retryable. It must be long enough to load the longest
-    /// conversation.
+    /// Sets the server's timeout of one statement, at least a millisecond. After this time the
+    /// server cancels the statement, and the error is retryable. The timeout must be long enough to
+    /// load the longest conversation.
     ///
-    /// The connection sets it in the startup parameter `options`. A pooler may refuse or ignore
-    /// this parameter. In that case use `ALTER ROLE chat SET statement_timeout = '30s'`.
+    /// The connection sets the timeout in the startup parameter `options`. A pooler may refuse or
+    /// ignore this parameter. In that case use `ALTER ROLE chat SET statement_timeout = '30s'`.
     #[must_use]
     pub fn with_statement_timeout(mut self, timeout: Duration) -> Self {
         self.statement_timeout = timeout;
@@ -93,9 +93,9 @@ impl PostgresOptions {
 
     /// Sets how long requests are repeated, with growing pauses, while the server is unreachable.
     /// The time begins with the first failure. [`Duration::ZERO`] means no retries,
-    /// [`Duration::MAX`] no limit. A server that does not answer has failed five seconds after the
-    /// [`with_statement_timeout`](Self::with_statement_timeout). Later writes of the conversation
-    /// wait meanwhile.
+    /// [`Duration::MAX`] no limit. An attempt without an answer counts as failed five seconds after
+    /// the [statement timeout](Self::with_statement_timeout). Later writes of the conversation wait
+    /// meanwhile.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -112,10 +112,10 @@ impl PostgresOptions {
 
     /// Makes the server itself isolate scopes, against mistakes and against other users of the
     /// database. A transaction sees only the rows of the scope in the setting `tower_chat.scope`,
-    /// as bytes (`\x616c696365` for `alice`), and no rows without the setting, also if it names a
-    /// partition. A transaction that sets `tower_chat.all_scopes` to `on` can read all rows except
-    /// messages, and change none. The store does so for queries of the directory over all scopes.
-    /// Superusers, and roles with `BYPASSRLS`, see all rows.
+    /// as bytes (`\x616c696365` for `alice`), and no rows without the setting. This also applies to
+    /// a query that names a partition. A transaction that sets `tower_chat.all_scopes` to `on` can
+    /// read all rows except messages, and change none. The store does so for queries of the
+    /// directory over all scopes. Superusers, and roles with `BYPASSRLS`, see all rows.
     ///
     /// The option takes effect when the tables are created, and is ignored afterwards.
     #[must_use]

@@ -30,8 +30,9 @@ const MOST_MESSAGES: usize = 4;
 const MOST_TOOLS: usize = 8;
 
 /// The number of parameters before those of the rows: scope, id, incarnation, the last sequence
-/// number before and after, run, the first message's index in the run, and the activity: time,
-/// mode, the model in two columns, seven counts, and the start of the run.
+/// number before and after the write, run, the first message's index in the run, and the activity.
+/// The activity consists of the time, the mode, the model in two columns, six counts, the cost, and
+/// the start of the run.
 const BEFORE_ROWS: usize = 19;
 
 /// The columns of a row of the record after its key, in the order of [`ToolRow::values`], with
@@ -91,10 +92,12 @@ impl PlainAppends {
         Self(shapes.map(|(messages, tools)| PlainAppend::new(layout, messages, tools)).collect())
     }
 
-    /// Returns the statement for a write, if there is one and a write of this shape was made
+    /// Returns the statement for a plain write. Returns `None` if no write of this shape was made
     /// before: preparing a statement takes a round trip, which does not pay off for a single use.
     ///
-    /// The write must have an activity with at most one model.
+    /// Also returns `None` for a write that is not plain. A plain write appends to an existing
+    /// conversation, has an activity with at most one model, and has neither claims nor a change of
+    /// the service id or of an open run.
     pub(crate) fn find(&self, write: &Write, tools: &[ToolRow<'_>]) -> Option<&PlainAppend> {
         let (expected, result) = (write.expected(), write.result());
         let is_plain = write.as_staged().is_none()

@@ -74,7 +74,7 @@ pub(crate) fn check_whole(
     Ok(())
 }
 
-/// Reads a conversation's open run with everything that is staged of it, from one snapshot.
+/// Reads a conversation's open run with its staged messages and rows, from one snapshot.
 pub(crate) async fn open_run(
     connections: &Connections,
     key: &ConversationKey,
@@ -128,7 +128,7 @@ pub(crate) fn sequence(row: &Row, index: usize) -> Result<u64, StoreError> {
     conversation::unsigned(row, index).map_err(|reason| corrupt(&reason))
 }
 
-/// Returns the requests of the calls that wait in visible messages, grouped by answer.
+/// Returns the approval requests that wait in visible messages, grouped by answer.
 fn pending_approvals(
     key: &ConversationKey,
     rows: &[Row],

@@ -5,8 +5,8 @@ use tokio_postgres::{Client, Error, IsolationLevel, types::Type};
 
 use crate::{connections::Connections, directory_migration, failure::Failure, functions};
 
-/// The migrations. Each one migrates the version of its index to the next version. A released
-/// migration is never changed.
+/// The migrations. The migration at an index migrates the version with that number to the next
+/// version. A released migration is never changed.
 const MIGRATIONS: &[fn(&Layout) -> String] =
     &[first, pruned, partition_policies, unchanged, directory, activity_index, marks];
 
@@ -207,7 +207,8 @@ fn activity_index(layout: &Layout) -> String {
 ///
 /// Policies also apply to the owner of the tables and are disabled temporarily.
 ///
-/// `append` is created again: a run begins when its first request arrives, before its first write.
+/// `append` is created again, because it now records when the first request of a run arrived as the
+/// start of the run, instead of the first write.
 fn marks(layout: &Layout) -> String {
     let force = |word: &str| {
         if !layout.row_level_security {

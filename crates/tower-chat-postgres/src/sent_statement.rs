@@ -67,8 +67,8 @@ impl SentStatement<'_> {
 }
 
 impl Connections {
-    /// Prepares a statement, if statements are prepared and its connection has not done so. If that
-    /// fails, nothing was executed.
+    /// Returns a statement that can be sent. Prepares it first, if the options require this and the
+    /// connection has not done so yet. If that fails, nothing was executed.
     pub(crate) async fn statement<'sql>(
         &self,
         over: Over<'_>,
@@ -93,8 +93,8 @@ impl Connections {
         self.before(statement.rows(over, values)).await
     }
 
-    /// Executes a statement without rows in such a transaction. Returns the number of affected
-    /// rows.
+    /// Executes a statement without rows in a transaction that is not committed yet. Returns the
+    /// number of affected rows.
     pub(crate) async fn execute_within(
         &self,
         transaction: &Transaction<'_>,

@@ -30,7 +30,7 @@ pub(crate) struct ToolRow<'a> {
     finished: Option<i64>,
 }
 
-/// Any number of rows as parameters of a statement: one list per column.
+/// The rows as parameters of a statement: one list per column.
 #[derive(Debug, Default)]
 pub(crate) struct ToolRows<'a> {
     pub(crate) sequences: Vec<i64>,
