@@ -30,7 +30,7 @@ pub(crate) enum DirectoryProblem {
 pub(crate) struct Counts {
     /// The number of runs. An open run without messages is included.
     pub(crate) runs: u64,
-    /// The number of tool calls and the number of answers of the model, by run.
+    /// For each run with messages, the number of tool calls and the number of answers of the model.
     pub(crate) of_runs: HashMap<RunId, (u64, u64)>,
 }
 
@@ -46,7 +46,8 @@ impl DirectoryProblem {
     }
 }
 
-/// Returns the problem of the directory entry of a conversation whose rows are `rows`.
+/// Returns the problem of the directory entry of a conversation, or `None` if it has none, if the store
+/// has no directory, or if the conversation was changed after `rows` were read.
 pub(crate) async fn directory_problem(
     target: &Target,
     key: &ConversationKey,
@@ -77,14 +78,13 @@ pub(crate) async fn directory_problem(
             break;
         }
     }
-    // If another process has written to the conversation, the entry and the rows are of different
-    // revisions.
+    // If another process has written to the conversation since, its entry may not match the rows.
     let is_same =
         target.history().head(key).await.is_ok_and(|head| head.revision == rows.head.revision);
     Ok(differing(&summary, rows, &listed).filter(|_| is_same))
 }
 
-/// Counts the runs, calls and answers of the messages that were not pruned. Returns `None` if one of these
+/// Counts the runs, calls and answers in the messages that were not pruned. Returns `None` if one of these
 /// messages is missing or cannot be read.
 pub(crate) fn counts(rows: &ConversationRows) -> Option<Counts> {
     let messages = whole(rows)?;
@@ -146,7 +146,7 @@ fn counted_calls(run: &RunSummary) -> u64 {
 /// Returns whether the count of tool calls of a run contradicts the number of calls in its messages.
 fn has_other_calls(run: &RunSummary, calls: u64, answers: u64) -> bool {
     match run.usage.iter().map(|usage| usage.sum.service_calls).sum::<u64>() {
-        // Only the messages of the run were counted.
+        // Without a service call, the store counted the calls in the messages of each write.
         0 => counted_calls(run) != calls,
         asked => asked >= answers && counted_calls(run) < calls,
     }

@@ -11,7 +11,8 @@ use tower_chat_core::{
 use tower_chat_layers::replay::Turns;
 
 /// Returns the record of the tool calls in consecutive messages of a conversation. `first` is the number of
-/// the first message in the conversation, and `round_index` is the number of the first round.
+/// the first message in the conversation, from 1. `round_index` is the index of the first round in its
+/// turn, from 0.
 ///
 /// ```
 /// use tower_chat::{Message, Messages, ToolCall, ToolResult, ToolStatus, repair::extract};
@@ -43,10 +44,12 @@ pub fn extract(messages: &Messages, first: u64, round_index: u32) -> Vec<ToolRec
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Extraction {
     turns: Turns,
+    /// Whether a turn has begun since the extraction was created.
     is_continued: bool,
+    /// The index of the next round in its turn.
     next_round: u32,
     log: CallLog,
-    /// The number of the round of each call of the log, within its turn.
+    /// For each call of the log, the index of its round in its turn.
     rounds: Vec<u32>,
 }
 
@@ -56,15 +59,15 @@ impl Extraction {
         Self::default()
     }
 
-    /// Creates an extraction whose first message is in the middle of a turn. The next round has the number
-    /// `round_index`.
+    /// Creates an extraction whose first message may be in the middle of a turn. The first round has the
+    /// index `round_index`.
     pub(crate) fn from_round(round_index: u32) -> Self {
         Self { next_round: round_index, ..Self::default() }
     }
 
     /// Adds the next message. `sequence` is its number in the conversation, from 1.
     pub(crate) fn push(&mut self, sequence: u64, message: &Message) {
-        // The first message may be in the middle of a turn.
+        // The first turn keeps the index that the extraction was created with.
         let begins_turn = self.turns.begins_with(message);
         if begins_turn && std::mem::replace(&mut self.is_continued, true) {
             self.next_round = 0;

@@ -83,8 +83,8 @@ pub(super) fn apply(rewrite: &Rewrite, rows: &mut ConversationRows) {
     }
 }
 
-/// Returns the results of dangling calls that are in a message, but can only be matched by the record of
-/// tool calls.
+/// Returns the results that answer no call by their id or order, by the call that a row of the record of
+/// tool calls assigns to them.
 fn recorded_results(
     rows: &ConversationRows,
     found: &[Mismatch],
@@ -121,6 +121,7 @@ fn repair_of(mismatch: &Mismatch, recorded: &HashMap<SequencePosition, ToolResul
     Problem::new(mismatch.sequence(), format!("{mismatch}: {done}"))
 }
 
+/// Returns the messages that a repair has changed, with their numbers.
 fn changed(first: u64, stored: &Messages, after: &Messages) -> Vec<(u64, Message)> {
     let pairs = (first..).zip(stored.iter().zip(after.iter()));
     pairs

@@ -77,7 +77,7 @@ fn missing(first: u64, last: u64) -> Problem {
     }
 }
 
-/// Returns the number of the last message that is visible to readers.
+/// Returns the number of the final message that is visible to readers, which excludes staged messages.
 fn last_seen(rows: &ConversationRows) -> u64 {
     rows.head.open_run.as_ref().map_or(rows.head.revision.sequence, |open| open.visible)
 }

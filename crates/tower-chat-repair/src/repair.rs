@@ -14,7 +14,7 @@ use crate::{
     target::StoreFile,
 };
 
-/// The number of attempts to repair a conversation while other processes write to it.
+/// The maximum number of attempts to repair a conversation while other processes write to it.
 const ATTEMPTS: usize = 5;
 
 /// The outcome of a repair of one problem.
@@ -41,12 +41,14 @@ pub struct Repaired {
 ///
 /// The repair adds missing results of calls and moves results without calls to the metadata of their
 /// messages. It corrects or removes rows of the record, removes unreadable descriptions, and recomputes
-/// wrong counts in the directory. It does not change a conversation that has an open run or an unreadable
-/// message. It also does not change a damaged file, because writing to the file may damage more data.
+/// wrong counts in the directory. If a conversation has an open run or an unreadable message, its messages,
+/// rows and counts are not changed. A damaged file is not changed at all, because writing to the file may
+/// damage more data.
 ///
 /// # Errors
 ///
-/// Fails for the same reasons as [`verify`](crate::verify()), and if the store cannot be written.
+/// Fails for the same reasons as [`verify`](crate::verify()), if the store cannot be written, and if other
+/// processes keep writing to a conversation that is being repaired.
 pub async fn repair(
     target: &Target,
     report: &mut (dyn FnMut(Repair) + Send),
@@ -132,7 +134,7 @@ async fn repair_conversation(
         };
         let Plan { rewrite, repairs: planned } = Plan::new(key, &rows);
         if let Some(open) = rows.head.open_run.as_ref().filter(|_| !rewrite.is_empty()) {
-            // The attempt that continues the run may have loaded these messages already.
+            // A process that continues the run may have loaded the messages in their present form.
             let what = format!("not repaired while run {} is open", open.run);
             repairs.problems_left(key, &problems(&rows));
             repairs.left(Finding::of_conversation(key, what));
@@ -159,8 +161,9 @@ async fn repair_conversation(
     }
 }
 
-/// Recomputes the directory entry of a conversation. A description that cannot be read is removed, because
-/// it is stored nowhere else. The counts become those of the messages, unless a run is open.
+/// Recomputes the directory entry of a conversation. Removes a description that cannot be read, because it
+/// is stored nowhere else and cannot be restored. Sets the counts to those of the messages, unless a run is
+/// open or a message cannot be read.
 async fn repair_directory(
     target: &Target,
     key: &ConversationKey,
@@ -228,7 +231,8 @@ enum Accepted {
     Done,
 }
 
-/// Accepts that the first messages of an encrypted conversation were pruned without its keys.
+/// Marks the beginning of an encrypted conversation as pruned, if the conversation cannot be read because
+/// its first messages were removed without its keys.
 async fn accept_missing_beginning(
     target: &Target,
     key: &ConversationKey,

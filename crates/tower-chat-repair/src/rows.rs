@@ -36,6 +36,7 @@ pub(crate) struct Keys {
     pub(crate) damage: Option<Finding>,
 }
 
+/// Lists all conversations, ordered by id and then by scope; none if the list is damaged.
 pub(crate) async fn keys_of(target: &Target) -> Result<Keys, RepairError> {
     match listed(target, Listed::All).await {
         Ok(mut keys) => {
@@ -89,8 +90,8 @@ async fn scopes(target: &Target) -> Result<Vec<String>, RepairError> {
     }
 }
 
-/// Returns the rows of a conversation, or a finding if they are damaged. Encrypted rows whose key is
-/// missing are an error and not damage.
+/// Returns the rows of a conversation, `None` if there is no conversation, or a finding if the rows are
+/// damaged. If the target has no key for encrypted rows, this is an error and not damage.
 pub(crate) async fn rows_of(
     target: &Target,
     key: &ConversationKey,
@@ -114,7 +115,7 @@ pub(crate) async fn damaged_open_runs(target: &Target) -> Result<Vec<Finding>, R
     let mut found = Vec::new();
     let runs = match listed(target, Listed::WithOpenRun).await {
         Ok(runs) => runs,
-        // A failure of this listing is reported.
+        // `keys_of` does not list open runs, so this damage is reported here.
         Err(RepairError::List { scope, source }) if source.is_damage() => {
             let what =
                 format!("the open runs of scope {scope} cannot be listed: {}", chain(&source));
@@ -148,13 +149,14 @@ pub(crate) async fn damaged_open_runs(target: &Target) -> Result<Vec<Finding>, R
     Ok(found)
 }
 
-/// Returns the problem of the first damaged row of the record for the staged messages of a run.
+/// Returns the problem of the first damaged row of the record for the calls in a run's staged messages.
 fn damage_of_run(content: &OpenRunContent) -> Option<String> {
     let staged = |sequence: u64| {
         let position = sequence.checked_sub(content.open.visible)?.checked_sub(1)?;
         content.messages.get(usize::try_from(position).ok()?).cloned()
     };
-    // The record of a visible call may refer to a staged message with its result.
+    // A row is not checked if its call or its result is in a visible message, because visible messages were
+    // not read here.
     let is_staged = |sequence: u64| sequence > content.open.visible;
     content.tools.iter().find_map(|row| {
         let concerns = match &row.result {

@@ -1,12 +1,13 @@
-//! Detects encrypted conversations, and accepts that the beginning of one is missing.
+//! Detects encrypted conversations, and marks a missing beginning of one as pruned.
 
 use tower_chat_core::store::{ConversationRows, StoreError};
 
 /// The reason why the rows of a conversation cannot be decrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unopened {
-    /// A key is missing. Without it, damage cannot be detected.
+    /// A key is missing. Without the key, damage cannot be detected.
     NoKey,
+    /// The rows are damaged.
     Damaged,
 }
 

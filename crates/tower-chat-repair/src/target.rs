@@ -82,13 +82,13 @@ pub(crate) trait StoreFile: Send + Sync {
     async fn remove_stray_tools(&self) -> Result<(), StoreError>;
 }
 
-/// Accepts that the beginnings of encrypted conversations are missing because another process pruned them
-/// without the keys.
+/// An encrypting store that can mark the beginning of a conversation as pruned. A process without the keys
+/// may have removed it.
 #[async_trait]
 pub(crate) trait SealedBeginning: Send + Sync {
     /// Returns the number of missing messages if they are the reason why the conversation cannot be read.
     async fn missing(&self, key: &ConversationKey) -> Option<u64>;
 
-    /// Accepts that the messages are missing. Returns `false` if no messages are missing.
+    /// Marks the missing messages as pruned. Returns `false` if no messages are missing.
     async fn accept(&self, key: &ConversationKey) -> Result<bool, StoreError>;
 }

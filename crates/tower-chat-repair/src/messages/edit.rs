@@ -1,4 +1,4 @@
-//! Removes results from a message, and inserts others.
+//! Removes results from the parts of a message, and inserts others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,9 +10,10 @@ use super::REMOVED_RESULTS;
 /// The changes to the results of one message.
 #[derive(Debug, Default)]
 pub(super) struct Edit {
-    /// The positions of the removed results among the results of the message.
+    /// The indices of the removed results among the results of the message.
     removed: BTreeSet<u32>,
-    /// The inserted results, by the index of the part that follows them.
+    /// The inserted results, by the index of the stored part before which they are inserted. The number of
+    /// parts stands for the end.
     inserted: BTreeMap<usize, Vec<ToolResult>>,
 }
 
@@ -48,8 +49,8 @@ impl Edit {
         let mut edited = message.with_parts(parts);
         keep(&mut edited, &removed);
         if edited.parts.is_empty() && edited.role != Role::Assistant {
-            // The message contained only results. With another role, a provider would receive a message
-            // without content.
+            // The message contained only results, and all of them were removed. Replay leaves out an empty
+            // message of a tool; with another role, a provider would receive a message without content.
             edited.role = Role::Tool;
         }
         edited

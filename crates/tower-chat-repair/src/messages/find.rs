@@ -14,7 +14,7 @@ use crate::extract::Extraction;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Mismatch {
-    /// A call has no result, and does not need approval.
+    /// A call has no result, and was not stored as a request for approval.
     #[error("the call of tool {tool:?} (id {call_id:?}) has no result")]
     DanglingCall {
         /// The position of the call.
@@ -55,7 +55,7 @@ impl Mismatch {
 }
 
 /// Returns the calls and results of a conversation that do not match, in the order of the messages. The
-/// calls of a message are before its results. Calls and results are paired as in a replay. `first` is the
+/// calls of a message precede its results. Calls and results are paired as in a replay. `first` is the
 /// number of the first message, which is greater than 1 if earlier messages were pruned.
 ///
 /// ```
@@ -71,8 +71,9 @@ pub fn mismatches(messages: &Messages, first: u64) -> Vec<Mismatch> {
     mismatches_of_readable((first..).zip(messages.iter().map(Some)))
 }
 
-/// Returns the mismatches of a conversation in which some messages cannot be read. A message that cannot be
-/// read is `None`. The calls and results that it may match are not reported.
+/// Returns the mismatches of a conversation in which some messages cannot be read. Each message has its
+/// number; one that cannot be read is `None`. Calls and results of other messages are not reported if the
+/// unreadable message may contain what they match.
 pub fn mismatches_of_readable<'a>(
     messages: impl IntoIterator<Item = (u64, Option<&'a Arc<Message>>)>,
 ) -> Vec<Mismatch> {
@@ -133,13 +134,16 @@ pub fn mismatches_of_readable<'a>(
     found
 }
 
-/// The messages whose calls or results may match those of a message that cannot be read.
+/// Collects the messages with calls or results that may match those of a message that cannot be read.
 #[derive(Debug, Default)]
 struct Uncertain {
+    /// The numbers of messages with calls that an unreadable message may answer.
     calls: HashSet<u64>,
+    /// The numbers of messages with results that may answer calls of an unreadable message.
     results: HashSet<u64>,
     /// The message that began the current round, if the round can still receive results.
     open: Option<u64>,
+    /// Whether only messages of tools follow the most recent unreadable message.
     after_unreadable: bool,
 }
 

@@ -1,12 +1,12 @@
 //! Repairs messages.
 //!
-//! - A dangling call gets its result from another message. If no message contains the result, the call gets
-//!   [`INTERRUPTED`]. A call whose result no service call has sent is not dangling, because only the record
-//!   contains this result. A call that waits for approval is not dangling either, even if it was approved,
-//!   because it can still get a result.
+//! - A dangling call gets the result that the record of tool calls assigns to it, if a message contains
+//!   this result. Otherwise it gets the result [`INTERRUPTED`]. The call is not repaired if only the record
+//!   contains its result, because a run adds this result to the messages later. A call that waits for
+//!   approval is not dangling, even if it was approved, because it can still get a result.
 //! - A result that answers no call, or answers a call that has a result, is moved from the parts of its
-//!   message to the metadata. The key is [`REMOVED_RESULTS`], and the value is the stored JSON text of the
-//!   result.
+//!   message to the metadata. The key is [`REMOVED_RESULTS`], and the value is a list with the stored JSON
+//!   text of each result.
 
 mod edit;
 mod find;
@@ -46,10 +46,12 @@ pub enum Filling {
     Leave,
 }
 
-/// Returns the messages with all mismatches repaired that [`mismatches`] finds, except for calls in
-/// messages of roles other than the assistant. Messages without mismatches are shared with the input.
+/// Returns the messages without the mismatches that [`mismatches`] finds in them. Dangling calls remain if
+/// `filling` returns [`Filling::Leave`], or if their message is not one of the assistant. Messages that are
+/// not changed are shared with the input.
 ///
-/// `first` is the number of the first message. `filling` returns the repair of each dangling call.
+/// `first` is the number of the first message. `filling` returns the repair of the dangling call at a
+/// position.
 ///
 /// ```
 /// use tower_chat::{Message, Messages, ToolCall, repair::{Filling, mismatches, repaired}};
@@ -102,9 +104,10 @@ pub fn repaired(
 /// Returns the rows of the record of tool calls that must be written after a repair of messages, and the
 /// calls whose rows must be removed.
 ///
-/// A row is written if a repair added the result of its call to a message, or changed the position of the
-/// result. A row is removed if its call is not in the messages. Rows that are correct are in neither list.
-/// `first` is the number of the first message.
+/// A row is written if a repair added the result of its call to a message, or if the position of the result
+/// differs from that in the repaired messages. Its status becomes `Interrupted` if it was `Pending` and the
+/// added result is [`INTERRUPTED`]. A row is removed if its call is not in the messages. Rows that are
+/// correct are in neither list. `first` is the number of the first message.
 pub fn repaired_records(
     records: &[ToolRecord],
     first: u64,
@@ -149,9 +152,10 @@ fn result_at(messages: &Messages, first: u64, position: SequencePosition) -> Opt
     messages.get(index)?.results().nth(position.index as usize).cloned()
 }
 
-/// Returns the position for the inserted result of a call, as the number of a message and an index among
-/// its parts. The position is after all other results of the round, because an inserted result before them
-/// would change which calls they answer.
+/// Returns the position for the inserted result of a call: the number of a message, and the index of the
+/// part before which the result is inserted. The position follows all other results of the round, because a
+/// result that precedes them could change which calls they answer. Returns `None` if the call is not in a
+/// message of the assistant.
 fn position_for_result(
     messages: &Messages,
     first: u64,
@@ -170,7 +174,7 @@ fn position_for_result(
         calls_before <= call.index as usize
     });
     pieces.next()?;
-    // The message contains the results of this round and the pieces of a later one.
+    // The message itself contains the results of this round, followed by pieces of a later round.
     if let (Some(Piece { parts, .. }), Some(_)) = (pieces.next(), pieces.next()) {
         return Some((call.sequence, parts.end));
     }
