@@ -18,16 +18,17 @@ pub(crate) struct BedrockAccumulator {
     fields: Object,
     blocks: Indexed<Block>,
     calls: usize,
-    /// Whether the usage was received, which is the last event.
+    /// Whether the final event, which has the usage, was received.
     has_ended: bool,
 }
 
 #[derive(Debug, Default)]
 struct Block {
     text: Option<String>,
-    /// A call without its input, and its index among the client's calls; the index is `None` if the
-    /// service runs the tool itself.
+    /// A call without its input, after the index of the call among the calls of the client's tools. The index
+    /// is `None` if the service runs the tool itself.
     call: Option<(Option<usize>, Object)>,
+    /// The accumulated text of the call's input.
     input: String,
     /// The result of a tool that the service ran, without its content.
     result: Option<Object>,
@@ -35,14 +36,14 @@ struct Block {
     reasoning: Option<String>,
     signature: Option<String>,
     redacted: Option<String>,
-    /// Unknown fields.
+    /// The other fields of the block.
     rest: Object,
 }
 
 impl ResponseAccumulator for BedrockAccumulator {
     fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, AnswerError> {
         let mut fields = object::of_frame(frame)?;
-        // A field with padding.
+        // The field `p` contains only padding.
         fields.remove("p");
         let update = match frame.event.as_deref().unwrap_or_default() {
             "error" => return Err(refusal::parse(None, &frame.data, CodeFields::Others)),
@@ -87,7 +88,7 @@ impl ResponseAccumulator for BedrockAccumulator {
         fields.insert("output".to_owned(), raw(&output));
         let mut answer = answer::parse(raw(&fields).get())?;
         let message = answer.messages.first_mut().map(Arc::make_mut);
-        // Each block became one part.
+        // The parts of the message are in the order of the blocks, one for each block.
         for (part, input) in message.into_iter().flat_map(|it| &mut it.parts).zip(inputs) {
             if let (Part::ToolCall(call), Some(input)) = (part, input) {
                 call.arguments = input;
@@ -98,7 +99,8 @@ impl ResponseAccumulator for BedrockAccumulator {
 }
 
 impl BedrockAccumulator {
-    /// Adds a piece to its block. The first piece begins the block. Only calls result in an update.
+    /// Adds a piece to its block. The first piece begins the block. Text, reasoning and calls of the client's
+    /// tools result in an update.
     fn block(&mut self, fields: &mut Object, piece: Object) -> Option<ChatUpdate> {
         let index = take(fields, "contentBlockIndex");
         let index = index.as_ref();
@@ -151,7 +153,7 @@ impl Block {
         update
     }
 
-    /// Adds to a result: an object is the beginning of the result, and a list has pieces of its content.
+    /// Adds a piece of a result: an object with fields of the result, or a list with pieces of its content.
     fn push_result(&mut self, result: &RawJson) {
         let Ok(pieces) = result.parse::<Vec<RawJson>>() else {
             if let Ok(fields) = result.parse::<Object>() {
@@ -169,7 +171,8 @@ impl Block {
         }
     }
 
-    /// Returns the input if it is not valid JSON, because the answer ended inside it.
+    /// Returns the accumulated input if it is not valid JSON: the answer ended inside it. `None` if it is
+    /// valid or empty.
     fn cut_off_input(&self) -> Option<String> {
         let is_json = self.input.is_empty() || self.input.parse::<RawJson>().is_ok();
         (!is_json).then(|| self.input.clone())
@@ -208,7 +211,7 @@ impl Block {
     }
 }
 
-/// Joins two pieces of content if both have only a text.
+/// Joins two pieces of content. `None` unless both have only a text.
 fn joined(first: &RawJson, second: &RawJson) -> Option<RawJson> {
     let only_text = |piece: &RawJson| {
         let fields: Object = piece.parse().ok()?;

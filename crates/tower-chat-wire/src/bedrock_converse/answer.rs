@@ -66,7 +66,8 @@ fn spell(reason: &FinishReason) -> &str {
     }
 }
 
-/// Bedrock counts tokens that it read from the cache, and tokens that it wrote to it, separately.
+/// Reads the usage. The `inputTokens` of Bedrock do not include the tokens that the service read from its
+/// cache or wrote to it. These tokens are added.
 pub(crate) fn usage(json: &Value) -> Usage {
     let count = |name| json.get(name).and_then(Value::as_u64).unwrap_or_default();
     let cached = count("cacheReadInputTokens");

@@ -77,9 +77,9 @@ fn parse_media(fields: &Object) -> Option<Media> {
     Some(Media::new(media_type, MediaSource::Base64(data)))
 }
 
-/// Writes the block of a part. Only an assistant's message has reasoning, and only other messages have
-/// media. `None` for blank texts, which the service refuses, and for parts for which the wire has no
-/// block.
+/// Writes the block of a part. Only an assistant's message has reasoning, and only other messages have media.
+/// `None` for a blank text, which the service refuses, and for a part for which the wire has no block. Calls
+/// and results are written by other functions.
 pub(super) fn render_part(part: &Part, role: Role) -> Option<RawJson> {
     match part {
         Part::Text(text) if text.text.trim().is_empty() => None,
@@ -103,7 +103,7 @@ fn render_reasoning(reasoning: &Reasoning) -> Option<RawJson> {
     Some(raw(&Object::from([(REASONING.to_owned(), raw(&content))])))
 }
 
-/// Writes the block of a call with this id, to which its result refers.
+/// Writes the block of a call. `id` is the id that its result has too.
 pub(super) fn render_call(call: &ToolCall, id: &str) -> RawJson {
     let mut fields = fields_of(call.native.as_ref(), WIRE).unwrap_or_default();
     fields.insert("name".to_owned(), raw(&call.name));

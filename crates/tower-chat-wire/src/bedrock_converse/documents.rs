@@ -1,4 +1,4 @@
-//! Gives documents different names, because the service accepts each name only once in a request.
+//! Renames documents with equal names, because the service accepts each name only once in a request.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,17 +8,17 @@ use crate::object::{Object, as_text, raw};
 
 const DOCUMENT: &str = "document";
 
-/// The names of the documents so far. The name of a document depends only on earlier documents, so it
-/// does not change in later requests.
+/// The names of the documents so far. The new name of a document depends only on the document and on earlier
+/// ones, so it is the same in later requests.
 #[derive(Debug, Default)]
 pub(super) struct DocumentNames {
     taken: HashSet<String>,
-    /// The next number to try for each name.
+    /// The next number to append to each name.
     next: HashMap<String, usize>,
 }
 
 impl DocumentNames {
-    /// Returns the message with documents renamed whose names an earlier document has.
+    /// Returns the message. Renames each document that has the name of an earlier document.
     pub(super) fn in_message(&mut self, message: RawJson) -> RawJson {
         if !message.get().contains("\"document\"") {
             return message;
@@ -26,7 +26,7 @@ impl DocumentNames {
         self.in_list(&message, "content").unwrap_or(message)
     }
 
-    /// Renames documents in the list of blocks in the field `name`. `None` if none needs another name.
+    /// Renames documents in the list of blocks in the field `name`. `None` if no document needs another name.
     fn in_list(&mut self, object: &RawJson, name: &str) -> Option<RawJson> {
         let mut fields: Object = object.parse().ok()?;
         let mut blocks: Vec<RawJson> = fields.get(name)?.parse().ok()?;

@@ -60,7 +60,7 @@ pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
     Ok(messages)
 }
 
-/// Reads the message of an answer. Its role is the assistant's, whatever role the JSON has.
+/// Reads the message of an answer. The role in the JSON is ignored: the message is always of the assistant.
 pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
     let mut fields = fields(item)?;
     fields.remove("role");
@@ -68,7 +68,8 @@ pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
     Ok(if parse(item).is_ok() { marked(message, item) } else { message })
 }
 
-/// Returns the message, with a mark if it would be written in another form than it was read.
+/// Adds a mark with the JSON `item` to the message, if the message would be written in another form than
+/// this.
 fn marked(mut message: Message, item: &RawJson) -> Message {
     let mut conversation = Conversation::default();
     conversation.push_usual(&message);

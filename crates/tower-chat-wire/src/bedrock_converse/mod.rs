@@ -11,13 +11,13 @@
 //! an object) begins with a native part that contains the JSON of the message. As long as the message is
 //! not changed, this JSON is written.
 //!
-//! Messages of other wires are written in the closest form of this wire. The service requires that user
-//! and assistant alternate, so consecutive messages of one role are joined, with results before all
-//! other blocks. The following is left out: blank texts, which the service refuses; reasoning and native
-//! items of other wires; calls that other providers ran, and their results; approvals and errors; media
-//! other than images and documents in base64. Documents are named `document`, `document 2` and so on.
-//! Call ids consist of letters, digits, `_` and `-`, and any other character is replaced by `_`. Calls
-//! in one turn have different ids, and calls without an id get one.
+//! Messages of other wires are written in the closest form of this wire. The service requires that user and
+//! assistant alternate, so consecutive messages of one role are joined, with results before all other blocks.
+//! The following is left out: blank texts, which the service refuses; reasoning and native items of other
+//! wires; calls that other providers ran, and their results; approvals and errors; media other than images
+//! and documents in base64. Documents are named `document`, `document 2` and so on. Call ids are written with
+//! letters, digits, `_` and `-`; `_` replaces any other character. Calls in one turn are written with
+//! different ids, and a call without an id gets one.
 
 mod accumulator;
 mod answer;

@@ -16,11 +16,12 @@ const CONFIG: &str = "inferenceConfig";
 const MODEL_FIELDS: &str = "additionalModelRequestFields";
 const TOOLS: &str = "toolConfig";
 
-/// Reads the body of a request. The address has the model, and whether the answer is streamed.
+/// Reads the body of a request. The model, and whether the answer is streamed, are in the address and are not
+/// read.
 pub(crate) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
     let read: Messages = parse_body(body)?.into_iter().collect();
     let mut fields = Fields::of_body(body, &["messages"])?;
-    // An empty list makes no message.
+    // A list with blocks was read as a message. An empty list remains in the options.
     fields.take_as("system", |system| system.as_array().filter(|list| !list.is_empty()).map(drop));
     let mut options = ChatOptions::default();
     if let Some(config) = fields.take_as(CONFIG, nonempty) {
@@ -104,7 +105,8 @@ pub(crate) fn render(request: &ChatRequest) -> Result<Object, BodyError> {
     Ok(body)
 }
 
-/// Adds an object to the body, with the fields that `extra` has for it.
+/// Adds the object `inner` to the body, together with the fields of the object with the same name in `extra`,
+/// which is removed from `extra`. Adds nothing if `inner` is empty and `extra` has no such object.
 fn put(
     fields: &mut Map<String, Value>,
     extra: &mut Map<String, Value>,

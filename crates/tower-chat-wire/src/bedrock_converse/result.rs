@@ -50,11 +50,11 @@ fn parse_content(block: RawJson) -> Part {
     }
 }
 
-/// Writes the block of a result with this call id. Calls, results and reasoning in the result are left
-/// out, because the wire does not allow them there.
+/// Writes the block of a result with this call id. Calls, results and reasoning in the content are left out,
+/// because the wire does not allow them in a result.
 pub(super) fn render(result: &ToolResult, id: &str) -> RawJson {
     let content: Vec<RawJson> = result.content.iter().filter_map(render_content).collect();
-    // The content must not be empty.
+    // The service refuses an empty content.
     let content = if content.is_empty() { vec![raw(&json!({"text": "-"}))] } else { content };
     let mut fields = fields_of(result.native.as_ref(), WIRE).unwrap_or_default();
     fields.insert("toolUseId".to_owned(), raw(id));

@@ -9,7 +9,8 @@ use crate::{body::BodyError, object::raw};
 const SPEC: &str = "toolSpec";
 const SCHEMA: &str = "inputSchema";
 
-/// Reads the definition of a tool. An entry of another kind, such as a cache point, has no parameters.
+/// Reads the definition of a tool. An entry of another kind, such as a cache point, becomes a definition
+/// without parameters, with the entry as its native item.
 pub(super) fn parse(tool: Value) -> ToolDefinition {
     let known = tool.as_object().filter(|fields| fields.len() == 1);
     let spec = known.and_then(|fields| fields.get(SPEC)?.as_object().cloned());
@@ -60,7 +61,7 @@ pub(crate) fn render(definition: &ToolDefinition) -> Option<Value> {
     Some(json!({SPEC: spec}))
 }
 
-/// Reads the value of `toolChoice`. `None` if it has other fields.
+/// Reads the value of `toolChoice`. `None` if the choice is unknown or has other fields.
 pub(super) fn parse_choice(choice: &Value) -> Option<ToolChoice> {
     let fields = choice.as_object().filter(|fields| fields.len() == 1)?;
     let (kind, inner) = fields.iter().next()?;
@@ -76,8 +77,8 @@ pub(super) fn parse_choice(choice: &Value) -> Option<ToolChoice> {
 /// Writes the value of `toolChoice`.
 pub(super) fn render_choice(choice: &ToolChoice) -> Result<Value, BodyError> {
     match choice {
-        // Converse has no value for "none". The rules of the service remove the tools of such a request
-        // before.
+        // Converse has no value for "none". If the request is fitted to the rules of the service, its tools
+        // are already removed.
         ToolChoice::None => {
             Err(BodyError::Unsupported { what: "way to offer tools and allow none" })
         }

@@ -21,15 +21,15 @@ use crate::{
 pub(super) struct Conversation {
     pub(super) system: Vec<RawJson>,
     turns: Vec<Turn>,
-    /// The calls of the newest assistant turn.
+    /// The call ids of the newest turn of the assistant.
     round: Round,
 }
 
 #[derive(Debug)]
 enum Turn {
     Usual(UsualTurn),
-    /// One message that is written as it was read. Its usual form is needed if another message is joined
-    /// with it.
+    /// One message that is written as it was read. `usual` is its usual form, which replaces the JSON if
+    /// another message is joined with it.
     AsRead {
         json: RawJson,
         is_assistant: bool,
@@ -40,7 +40,7 @@ enum Turn {
 #[derive(Debug)]
 struct UsualTurn {
     is_assistant: bool,
-    /// The other fields of the message.
+    /// The fields of the message besides its role and content.
     fields: Object,
     results: Vec<RawJson>,
     blocks: Vec<RawJson>,
@@ -51,8 +51,9 @@ impl Conversation {
     /// other providers ran and their results, approvals, errors, and media that the service does not
     /// accept.
     ///
-    /// A message with a mark is written as it was read, unless the turn before it has the same role. The
-    /// two are then joined, and a joined turn is written in the usual form.
+    /// A message with a mark is written as it was read, unless it has a blank text or the previous turn has
+    /// the same role. A message is joined with a previous turn of its role, and a joined turn is written in
+    /// the usual form.
     pub(super) fn push(&mut self, message: &Message) {
         let is_assistant = message.role == Role::Assistant;
         let joins = self.turns.last().is_some_and(|turn| turn.is_assistant() == is_assistant);
@@ -110,7 +111,7 @@ impl Conversation {
         self.turns.into_iter().map(|turn| names.in_message(turn.into_json())).collect()
     }
 
-    /// Returns the last turn if it has this role, or begins a turn.
+    /// Returns the newest turn, in the usual form, if it has this role. Otherwise begins a turn.
     fn turn(&mut self, is_assistant: bool) -> &mut UsualTurn {
         if let Some(Turn::AsRead { .. }) =
             self.turns.last().filter(|turn| turn.is_assistant() == is_assistant)
@@ -157,10 +158,11 @@ impl Turn {
     }
 }
 
-/// The field that distinguishes a native item with the fields of a message from that of a block.
+/// The field that marks a native item with the fields of a message, as opposed to a block. Its value is
+/// `null`.
 pub(super) const ENVELOPE: &str = "role";
 
-/// Returns whether the native item has the fields of a message, and is not a block.
+/// Returns whether the native item contains the fields of a message, and is not a block.
 pub(super) fn is_envelope(native: &Native) -> bool {
     let role = fields_of(Some(native), WIRE).and_then(|mut fields| fields.remove(ENVELOPE));
     role.is_some_and(|role| role.get() == "null")

@@ -15,18 +15,21 @@ use crate::{
 pub(crate) struct CohereAccumulator {
     fields: Object,
     message: Object,
+    /// The accumulated `tool_plan`.
     plan: String,
     blocks: Indexed<Block>,
     calls: Indexed<Call>,
     citations: Vec<RawJson>,
+    /// Whether `message-end` has arrived.
     has_ended: bool,
 }
 
 #[derive(Debug, Default)]
 struct Block {
     fields: Object,
-    /// The field that arrives in deltas, `text` or `thinking`, and its text so far.
+    /// The name of the field that arrives in deltas: `text` or `thinking`. Empty before the first delta.
     name: &'static str,
+    /// The text of this field so far.
     text: String,
 }
 

@@ -10,8 +10,8 @@ use crate::{
     text_parts::{fields_of, native},
 };
 
-/// Reads a block. A block of an unknown type becomes a native part. A block without a type is refused,
-/// because its native part would be read as fields of the message.
+/// Reads a block. A block of an unknown type becomes a native part. A block without a type is an error,
+/// because its native part could not be distinguished from the fields of the message.
 pub(super) fn parse(block: Object) -> Result<Part, WireError> {
     if !block.contains_key("type") {
         let expected = "one of a block";
@@ -41,9 +41,9 @@ fn parse_thinking(mut block: Object) -> Option<Part> {
     Some(Part::Reasoning(reasoning))
 }
 
-/// Reads a document in a tool's result. The document's data become the text of the part, and the block
-/// without them becomes its native item. In the native item, an empty string in the place of the data
-/// means that they are a string; `null` means another JSON value.
+/// Reads a document in a tool's result. The data of the document become the text of the part, and the block
+/// becomes its native item. In the native item, the data are replaced: by an empty string if they are a
+/// string, and by `null` if they are another JSON value.
 fn parse_document(mut block: Object) -> Option<Part> {
     let mut document = take_object(&mut block, "document")?;
     let data = take(&mut document, "data")?;
@@ -58,7 +58,7 @@ fn parse_document(mut block: Object) -> Option<Part> {
     Some(Part::Text(text))
 }
 
-/// Reads an image that has only an address or its bytes.
+/// Reads an image. `None` if the block has other fields than the address, which may contain the bytes.
 fn parse_image(block: Object) -> Option<Part> {
     let mut image: Object = block.get("image_url")?.parse().ok()?;
     let url = take_text(&mut image, "url").filter(|_| image.is_empty() && block.len() == 2)?;
@@ -109,7 +109,7 @@ fn render_image(media: &Media) -> Option<RawJson> {
     Some(raw(&json!({"type": "image_url", "image_url": {"url": url}})))
 }
 
-/// Returns the text of a block that has only a text.
+/// Returns the text of a block as JSON. `None` unless the block has only a type and a text.
 pub(super) fn plain_text(block: &RawJson) -> Option<RawJson> {
     let mut fields: Object = block.parse().ok()?;
     let is_text = text(&fields, "type").is_some_and(|kind| kind == "text");

@@ -30,13 +30,14 @@ pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
     Ok(messages)
 }
 
-/// Reads the message of an answer. Its role is the assistant's, whatever role the JSON has.
+/// Reads the message of an answer. The role in the JSON is ignored: the message is always of the assistant.
 pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
     let message = parse_assistant(fields(item)?)?;
     Ok(if parse(item).is_ok() { marked(message, item) } else { message })
 }
 
-/// Returns the message, with a mark if it would be written in another form than it was read.
+/// Adds a mark with the JSON `item` to the message, if the message would be written in another form than
+/// this.
 fn marked(mut message: Message, item: &RawJson) -> Message {
     if !matches!(render_usual(&message, &mut Round::of_any_ids()).as_slice(), [one] if as_read::same(one, item))
     {
@@ -91,7 +92,7 @@ fn parse_assistant(mut fields: Object) -> Result<Message, WireError> {
     Ok(Message::new(Role::Assistant, parts))
 }
 
-/// Removes and reads the content, which is a string or a list of blocks. An empty string makes no part.
+/// Removes and reads the content, which is a string or a list of blocks. An empty string has no part.
 fn take_content(fields: &mut Object) -> Result<Vec<Part>, WireError> {
     if let Some(text) = take_text(fields, "content") {
         return Ok(Some(text)
@@ -143,7 +144,7 @@ fn render_message(message: &Message, round: &mut Round) -> Vec<RawJson> {
     let usual = render_usual(message, round);
     let Some(json) = as_read::unchanged(message, WIRE, parse) else { return usual };
     if round.has_renamed() {
-        // The ids are those that were read, too.
+        // The JSON contains the ids as they were read. A new round makes its results keep their ids as well.
         *round = Round::of_any_ids();
     }
     vec![json]
@@ -206,7 +207,8 @@ fn render_usual(message: &Message, round: &mut Round) -> Vec<RawJson> {
     written
 }
 
-/// Writes the field `content`. A single text is written as a string if that is the usual form.
+/// Returns the value of `content`. `None` if there are no blocks. A single plain text is written as a string
+/// if `is_text_usual`.
 fn content(blocks: Vec<RawJson>, is_text_usual: bool) -> Option<RawJson> {
     match blocks.as_slice() {
         [] => None,
@@ -215,16 +217,17 @@ fn content(blocks: Vec<RawJson>, is_text_usual: bool) -> Option<RawJson> {
     }
 }
 
-/// Returns whether a native item has the fields of a message. A block has a type, and a mark is
-/// neither.
+/// Returns whether a native item contains the fields of a message: it has no `type`, which every block has,
+/// and is not a mark.
 fn is_envelope(item: &Native) -> bool {
     let has_type = |fields: Object| fields.contains_key("type");
     fields_of(Some(item), WIRE).is_some_and(|fields| !has_type(fields))
         && !as_read::is_mark(item, WIRE)
 }
 
-/// Returns the native item with the fields of a message if it has a type, as a block has. Such a message
-/// is not in the usual form, so it has a mark with the JSON of the message, which has these fields.
+/// Returns the native item with the fields of a message, if these fields include `type` and therefore look
+/// like a block. Such a message is not in the usual form, so it has a mark. The JSON in the mark contains all
+/// fields of the native item.
 fn typed_envelope(message: &Message) -> Option<&Native> {
     let original: Object = as_read::original(message, WIRE)?.parse().ok()?;
     let is_in_original = |(name, value): (&String, &RawJson)| {
@@ -234,7 +237,8 @@ fn typed_envelope(message: &Message) -> Option<&Native> {
         Part::Native(item) => Some(item),
         _ => None,
     });
-    // The fields are before the blocks of the content, one of which may be equal to them.
+    // The first match is used: the native item with the fields is before the blocks of the content, and a
+    // block may be equal to it.
     natives.find(|item| {
         let fields = fields_of(Some(item), WIRE).filter(|fields| fields.contains_key("type"));
         fields.is_some_and(|fields| fields.iter().all(is_in_original))
@@ -245,7 +249,7 @@ fn render_result(result: &ToolResult, id: &str) -> RawJson {
     let mut fields = fields_of(result.native.as_ref(), WIRE).unwrap_or_default();
     fields.insert("role".to_owned(), raw("tool"));
     fields.insert("tool_call_id".to_owned(), raw(id));
-    // A list is used only where a string could not express the content.
+    // The content is a list only if a string could not express it.
     let is_text = |part: &Part| {
         !matches!(part, Part::Native(_) | Part::Text(_))
             || matches!(part, Part::Text(text) if text.native.is_none())

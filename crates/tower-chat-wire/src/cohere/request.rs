@@ -86,7 +86,7 @@ pub(crate) fn render(request: &ChatRequest, model: &str) -> Object {
     }
     merge(&mut fields, &asked.extra);
     set(&mut fields, "model", Some(model));
-    // A `null` in `extra` marks a request that was read without the field.
+    // A `null` in `extra` marks a request that was read without the field `stream`.
     let is_unnamed = !asked.stream && asked.extra.get("stream").is_some_and(Value::is_null);
     set(&mut fields, "stream", (!is_unnamed).then_some(asked.stream));
     let messages: Vec<_> = messages(request).collect();

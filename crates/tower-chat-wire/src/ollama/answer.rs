@@ -51,7 +51,7 @@ fn reason(text: String) -> FinishReason {
     }
 }
 
-/// Ollama has no finish reason for an answer that ends with calls.
+/// Returns the text for a finish reason. Ollama has no separate one for an answer that ends with calls.
 fn spell(reason: &FinishReason) -> &str {
     match reason {
         FinishReason::Length => "length",

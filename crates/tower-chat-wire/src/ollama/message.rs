@@ -33,7 +33,7 @@ pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
     Ok(messages)
 }
 
-/// Reads the message of an answer. Its role is the assistant's, whatever role the JSON has.
+/// Reads the message of an answer. The role in the JSON is ignored: the message is always of the assistant.
 pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
     let mut message = parse_assistant(fields(item)?)?;
     let written = render_usual(&message, &mut OpenCalls::default());
@@ -126,8 +126,8 @@ fn take_images(fields: &mut Object) -> Vec<Part> {
     images.into_iter().flatten().map(|data| Part::Media(media(data))).collect()
 }
 
-/// Returns the media type of an image from its first bytes in base64, because the wire does not have the
-/// type.
+/// Returns the media type of an image, which its first bytes in base64 determine, because the wire does not
+/// send the type. Returns `image/png` for unknown bytes.
 fn media_type(data: &str) -> &'static str {
     let types = [("/9j/", "image/jpeg"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp")];
     let known = types.into_iter().find(|(beginning, _)| data.starts_with(beginning));
@@ -160,7 +160,7 @@ fn render_message(message: &Message, open: &mut OpenCalls) -> Vec<RawJson> {
     as_read::unchanged(message, WIRE, parse).map_or(usual, |json| vec![json])
 }
 
-/// The written parts of one message, without its results.
+/// The fields of a message under construction, which contain its parts without its results.
 #[derive(Debug, Default)]
 struct Written {
     fields: Object,
@@ -211,7 +211,7 @@ impl Written {
         }
     }
 
-    /// Returns the message; `None` if it is empty.
+    /// Returns the JSON of the message. `None` if the message is empty.
     fn into_json(self, role: &str) -> Option<RawJson> {
         let Self { mut fields, text, images, calls } = self;
         if text.is_empty() && images.is_empty() && calls.is_empty() && fields.is_empty() {

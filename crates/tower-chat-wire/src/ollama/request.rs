@@ -104,7 +104,8 @@ pub(crate) fn render(request: &ChatRequest, model: &str) -> Result<Object, BodyE
     set(&mut fields, OPTIONS, has_options.then_some(options));
     merge(&mut fields, &extra);
     set(&mut fields, "model", Some(model));
-    // Ollama streams by default. A `null` in `extra` marks a request that was read without the field.
+    // Ollama streams by default. A `null` in `extra` marks a request that was read without the field
+    // `stream`.
     let is_unnamed = asked.stream && asked.extra.get("stream").is_some_and(Value::is_null);
     set(&mut fields, "stream", (!is_unnamed).then_some(asked.stream));
     let messages: Vec<_> = messages(request).collect();
