@@ -7,10 +7,10 @@ use tower_chat_core::{ConversationKey, store::StoreError};
 #[derive(Debug)]
 pub(crate) struct Answer(std::vec::IntoIter<Value>);
 
-/// Names, each with its bytes, or `None` if there are none.
+/// Names, each with the bytes of its value, or `None` if it has no value.
 pub(crate) type Pairs = Vec<(String, Option<Vec<u8>>)>;
 
-/// Names that may not be text, each with its bytes.
+/// Names that may not be text, each with the bytes of its value.
 pub(crate) type BytePairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl Answer {
@@ -43,7 +43,7 @@ impl Answer {
         self.list()?.into_iter().map(bytes).collect()
     }
 
-    /// Reads a list of names, each with its bytes.
+    /// Reads a list in which each name is followed by its value.
     pub(crate) fn pairs(&mut self) -> Result<Pairs, StoreError> {
         let mut items = self.list()?.into_iter();
         let mut pairs = Vec::with_capacity(items.len() / 2);
@@ -53,7 +53,8 @@ impl Answer {
         Ok(pairs)
     }
 
-    /// Like [`pairs`](Self::pairs), for names that may not be text and bytes that must exist.
+    /// Like [`pairs`](Self::pairs), for names that may not be text. A name or a value that does not
+    /// exist is read as empty.
     pub(crate) fn byte_pairs(&mut self) -> Result<BytePairs, StoreError> {
         let mut items = self.list()?.into_iter();
         let mut pairs = Vec::with_capacity(items.len() / 2);
@@ -94,7 +95,8 @@ pub(crate) fn number(text: &str) -> Result<u64, StoreError> {
     text.parse().map_err(|_| unexpected("no number"))
 }
 
-/// Returns the error for a conversation whose numbers are invalid. The script has changed nothing.
+/// Returns the error for a conversation with numbers that are out of range or do not match its
+/// messages. The script that found them has changed nothing.
 pub(crate) fn damaged(key: &ConversationKey) -> StoreError {
     corrupt(&format!(
         "conversation {key}: its numbers are out of range, or it has not as many messages as they say"

@@ -161,7 +161,7 @@ fn service_id(change: Option<&ServiceIdChange>) -> String {
 /// The outcome of a write.
 enum Outcome {
     Done(Result<Revision, StoreError>),
-    /// The conversation must be added to the list again.
+    /// The conversation was not created before the deadline, and must be added to the list again.
     Late,
     /// The conversation needs an entry in the directory first.
     Undescribed,

@@ -119,7 +119,7 @@ impl Connections {
         }
     }
 
-    /// Returns whether acknowledged writes need more than the server's own settings provide.
+    /// Returns whether writes wait for replicas or disks before they are acknowledged.
     pub(crate) fn waits(&self) -> bool {
         self.durability != Durability::Server
     }
@@ -259,7 +259,7 @@ impl Connections {
         self.once(self.next_index(), command, false).await
     }
 
-    /// Slots of the pool are used round-robin.
+    /// Returns the index of the next slot of the pool, round-robin.
     fn next_index(&self) -> usize {
         self.next.fetch_add(1, Ordering::Relaxed) % self.pool.len().max(1)
     }
@@ -281,8 +281,8 @@ impl Connections {
         answer
     }
 
-    /// Sends a write together with those that were submitted meanwhile, or leaves it to the task
-    /// that sends them.
+    /// Sends a write together with all others that were submitted to its connection. If another
+    /// task locks the connection first, that task sends this write too.
     async fn together(&self, index: usize, command: &Cmd) -> Result<Value, Failure> {
         let Some(group) = self.groups.get(index) else { return Err(Failure::no_answer()) };
         let outcome = group.submit(command);

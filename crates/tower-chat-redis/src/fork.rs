@@ -115,6 +115,7 @@ async fn original(
 struct Copy<'a> {
     settings: &'a Settings,
     to: &'a ConversationKey,
+    /// A random name for the temporary keys, which also identifies the copy.
     name: String,
     revision: Revision,
 }

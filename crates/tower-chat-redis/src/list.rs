@@ -6,9 +6,10 @@
 //! never too few, and readers see the correct result.
 //!
 //! An id is removed when its conversation no longer exists and no process may be about to create
-//! it. A process that is about to create a conversation is noted beside the list, for twice the
-//! time that creating it may take. The script that creates a conversation checks this time by the
-//! server's clock. The clocks of a cluster may therefore differ by up to [`WINDOW`].
+//! it. A process that is about to create a conversation stores a token beside the list. The token
+//! expires after twice the time that creating the conversation may take. The script that creates a
+//! conversation checks the deadline for it by the server's clock. The clocks of a cluster may
+//! therefore differ by up to [`WINDOW`].
 
 use std::time::Duration;
 
@@ -26,8 +27,8 @@ use crate::{
 /// The time within which a conversation must be created after it was added to the list.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// The maximum number of times that a conversation is added to the list because it was not created
-/// in time.
+/// The maximum number of times that a conversation is added to the list. It is added again if it
+/// was not created in time.
 pub(crate) const ATTEMPTS: usize = 3;
 
 /// The number of ids that are verified concurrently.
@@ -140,6 +141,7 @@ pub(crate) async fn open_runs(
 pub(crate) struct Listed<'a> {
     settings: &'a Settings,
     scope: std::sync::Arc<str>,
+    /// The lower bound of the next page, in the form of `ZRANGEBYLEX`.
     from: Vec<u8>,
     is_at_end: bool,
 }
@@ -150,7 +152,7 @@ impl<'a> Listed<'a> {
         Self { settings, scope: scope.into(), from, is_at_end: false }
     }
 
-    /// Returns the next ids, at most `most` and at most a page; `None` at the end.
+    /// Returns the next conversations, at most `most` and at most [`PAGE`]; `None` at the end.
     pub(crate) async fn next(
         &mut self,
         most: usize,

@@ -59,7 +59,7 @@ pub(crate) async fn rows(
     Err(restless(READ))
 }
 
-/// The names of a conversation's fields.
+/// The fields of a conversation's head, and the names of its messages and calls.
 struct Found {
     fields: Fields,
     writes: String,

@@ -1,8 +1,8 @@
 //! Pruning: deleting the oldest runs of a conversation.
 //!
 //! The conversation is read in pages, and cut by one script if it was not written meanwhile. The
-//! cut changes the conversation's life, by which a repetition is recognised. Concurrent readers
-//! notice the change and begin again.
+//! cut changes the conversation's life. If the request is repeated, the script recognises the new
+//! life. Concurrent readers notice the change and begin again.
 
 use tower_chat_core::{
     ConversationKey, RunId, ToolStatus,
@@ -111,6 +111,7 @@ async fn look(
 pub(crate) struct Page {
     /// The fields of the conversation, on the first page.
     pub(crate) fields: Fields,
+    /// The name of each call of the record, and the beginning of its row. Only on the first page.
     rows: Vec<(String, String)>,
     /// The run of each message.
     pub(crate) runs: Vec<Vec<u8>>,

@@ -22,8 +22,8 @@ use crate::{
     tool_row,
 };
 
-/// The number of bytes of messages in one request. The server handles no other request while it
-/// collects them.
+/// The number of bytes of messages after which a script ends a page. The server handles no other
+/// request while the script collects them.
 pub(crate) const PAGE_BYTES: usize = 1024 * 1024;
 
 const BACKWARDS: &str = "read messages from the end backwards";
@@ -166,9 +166,9 @@ pub(crate) fn restless(action: &'static str) -> StoreError {
 enum Range<'a> {
     /// All visible messages.
     All,
-    /// The last messages before a sequence number, and their maximum number.
+    /// The messages directly before a sequence number, and their maximum number.
     Before(u64, u64),
-    /// The messages of a life, from one sequence number to another.
+    /// The messages of a life, from one sequence number to another, both included.
     Of(&'a str, u64, u64),
 }
 
@@ -213,7 +213,7 @@ async fn page(
     }
 }
 
-/// Reads a conversation's open run with everything that is staged of it, as of one moment.
+/// Reads a conversation's open run with its staged messages and rows, as of one moment.
 pub(crate) async fn open_run(
     settings: &Settings,
     key: &ConversationKey,

@@ -28,11 +28,11 @@ const SEAL_MARK: &str = "use the mark of sealed data";
 /// The mark of a store that contains sealed data.
 const SEALED: &[u8] = b"1";
 
-/// The mark of a store in which none were found.
+/// The mark of a store in which no sealed data were found.
 const PLAIN: &[u8] = b"0";
 
 impl Settings {
-    /// Admits a change or refuses it, because the store contains sealed data.
+    /// Admits a change. Refuses a plain change if the store contains sealed data.
     pub(crate) async fn admit(&self, change: SealedChange) -> Result<(), StoreError> {
         let read = async {
             let mut get = cmd("GET");
@@ -67,7 +67,7 @@ impl Settings {
     }
 }
 
-/// Returns sixteen random digits.
+/// Returns sixteen random hexadecimal digits.
 pub(crate) fn random() -> String {
     format!("{:016x}", RunId::new().random_half())
 }

@@ -323,7 +323,7 @@ impl HistoryStore for RedisStore {
     }
 }
 
-/// Admits a change other than a write, or refuses it, because the store contains sealed data. A
+/// Admits a change other than a write. Refuses a plain change if the store contains sealed data. A
 /// conversation that was sealed by a release before the mark is recognised by its head.
 async fn admit(
     settings: &Settings,

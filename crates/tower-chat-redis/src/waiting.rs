@@ -2,8 +2,8 @@
 //!
 //! The server handles no other request of a connection while a command on it waits. These writes
 //! therefore have connections of their own. Writes that arrive at a connection while others wait
-//! are sent together afterwards, and wait once. The number of writes does not make any of them wait
-//! longer.
+//! are sent together afterwards, and wait once. A write therefore waits for at most one other
+//! group, whatever the number of writes.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl Group {
         Self { submit, line: Mutex::new(Line { submitted, connection: Connection::default() }) }
     }
 
-    /// Leaves a write to the next owner of the lock.
+    /// Adds a write to the queue. The next owner of the lock sends it.
     pub(crate) fn submit(&self, command: &Cmd) -> oneshot::Receiver<Result<Value, Failure>> {
         let (reply, outcome) = oneshot::channel();
         // The receiver is part of `self`, so that sending cannot fail.

@@ -1,5 +1,5 @@
-//! Directory entries of conversations of an older release without a directory. They are derived
-//! from the messages.
+//! Derives directory entries from messages, for conversations that an older release without a
+//! directory has created.
 
 use std::{collections::BTreeSet, time::SystemTime};
 
@@ -26,8 +26,9 @@ const ACTION: &str = "describe a conversation of an older release";
 /// A directory entry that was derived from the messages of a conversation.
 pub(super) struct Derived {
     pub(super) entry: BytePairs,
-    /// The life of the conversation, and its number of writes.
+    /// The life of the conversation when the entry was derived.
     life: String,
+    /// The number of writes of the conversation at that moment.
     writes: String,
 }
 
@@ -111,7 +112,7 @@ pub(super) async fn derive(
 struct Runs {
     count: u64,
     last: Option<RunId>,
-    /// The count and the last run before the open run.
+    /// The number of runs and the newest run before the open run.
     before: Option<(u64, Option<RunId>)>,
     seen: BTreeSet<RunId>,
 }

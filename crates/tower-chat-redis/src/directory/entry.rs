@@ -10,8 +10,8 @@ use tower_chat_core::{
 use super::{run_row::RunRow, time, unreadable};
 use crate::{answer::BytePairs, conversation::Fields};
 
-/// The length of a run id, with which the fields of runs begin. The names of all other fields are
-/// shorter.
+/// The number of bytes of a run id. The name of the field of a run begins with its id. The names of
+/// all other fields are shorter.
 const RUN: usize = 16;
 
 /// The fields of an entry, with those of runs if they were requested.
@@ -111,8 +111,8 @@ impl Entry {
         summary
     }
 
-    /// Returns the number of runs of a conversation, without the open run if `is_open`, and the
-    /// last of them.
+    /// Returns the number of runs of a conversation, without the open run if `is_open`, and the id
+    /// of the newest of them.
     pub(crate) fn visible_runs(&self, is_open: bool) -> (u64, &[u8]) {
         match &self.without_open_run {
             Some((runs, last)) if is_open => (*runs, last),

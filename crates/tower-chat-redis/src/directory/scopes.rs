@@ -1,5 +1,5 @@
-//! Lists of the scopes of a store. The store has no list of scopes: it finds their lists among the
-//! names of all keys.
+//! Lists the scopes of a store. There is no list of scopes: the store finds the list of
+//! conversations of each scope among the names of all keys.
 
 use std::{collections::BTreeSet, ops::Bound};
 
@@ -38,7 +38,7 @@ pub(crate) async fn scopes_after(
     Ok(found)
 }
 
-/// Returns the scopes of all lists on all servers.
+/// Returns the scopes of all lists of conversations, on all servers.
 pub(crate) async fn all(settings: &Settings) -> Result<BTreeSet<String>, StoreError> {
     let mut scopes = BTreeSet::new();
     for server in settings.connections.primaries().await? {
@@ -63,8 +63,9 @@ pub(crate) async fn all(settings: &Settings) -> Result<BTreeSet<String>, StoreEr
     Ok(scopes)
 }
 
-/// Returns the scope of a list. The name of a list contains only the beginning of a long scope; its
-/// conversations contain all of it. Returns `None` if no conversation of the list exists.
+/// Returns the scope of a list. The name of a list contains only the beginning of a long scope. The
+/// heads of its conversations contain the whole scope. Returns `None` if no conversation of the
+/// list exists.
 async fn scope(
     settings: &Settings,
     name: &str,
