@@ -74,8 +74,8 @@
 //! Bodies have OpenAI's form `{"error": {…}}`. The statuses are:
 //!
 //! - the request is wrong: 400; 401 without a scope; 404 for an unknown model; 413 if it exceeds one of
-//!   the [`RequestLimits`]; 422 if it reuses the id of another run, or approves a call whose arguments
-//!   were not stored;
+//!   the [`RequestLimits`]; 422 if it reuses the id of a run for another input, or approves calls whose
+//!   original arguments are not stored;
 //! - the request conflicts with the stored conversation, or with another run or decision: 409;
 //! - the server is overloaded, or a run that continues without its client was interrupted: 503; a
 //!   deadline or a timeout has passed: 504;

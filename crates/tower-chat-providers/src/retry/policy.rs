@@ -119,7 +119,7 @@ impl RetryPolicy {
         let is_late = self.deadline.is_some_and(|deadline| {
             now.saturating_duration_since(began).saturating_add(wait) >= deadline
         });
-        // The budget is checked last, because a withdrawal cannot be returned.
+        // The budget is checked after all other conditions, because a withdrawal cannot be returned.
         (!is_late && self.budget.withdraw()).then_some(wait)
     }
 

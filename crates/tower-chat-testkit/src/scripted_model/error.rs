@@ -10,7 +10,7 @@ pub enum ScriptError {
         /// The number of the call, from 1.
         call: usize,
     },
-    /// `poll_ready` was not polled to readiness on this clone since its last call.
+    /// `poll_ready` was not polled to readiness on this clone since its previous call.
     #[error(
         "service call {call} was made on a model client that was not ready: poll_ready comes first"
     )]

@@ -16,7 +16,8 @@ const SLOTS: usize = 16_384;
 /// How long the servers may take to reach a state that [`RedisCluster::until`] waits for.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A cluster of Redis servers, each of which has a part of the slots.
+/// A cluster of Redis servers: primary servers that each have a part of the slots, with or without
+/// replicas.
 #[derive(Debug)]
 pub struct RedisCluster {
     servers: Vec<RedisServer>,

@@ -174,8 +174,8 @@ struct Turns<'a> {
 }
 
 impl<'a> Turns<'a> {
-    /// Begins a turn, unless the speaker has not changed. A turn of the model ends the comparison of the
-    /// previous calls and their responses.
+    /// Begins a turn, if the speaker has changed. Before a turn of the model, checks the responses to
+    /// the calls of its previous turn.
     fn begin(&mut self, speaker: Speaker, report: &mut Report) {
         if self.speaker == Some(speaker) {
             return;

@@ -154,7 +154,7 @@ fn gives_an_id(message: &Value) -> bool {
         || list(message, "tool_calls").iter().any(|call| is_id(text(call, "id")))
 }
 
-/// Returns whether an assistant message has a content. A refusal, a sound or reasoning, which have their
+/// Returns whether an assistant message has content. A refusal, a sound or reasoning, which have their
 /// own fields, count too: servers of reasoning models accept a message with only reasoning.
 fn has_content(message: &Value) -> bool {
     ["content", "refusal", "audio", "reasoning", "reasoning_content", "reasoning_details"]
