@@ -1,5 +1,6 @@
 //! Explains the changes that the fold makes to stored messages, and the content that a hook removed before
-//! a write.
+//! a write. The fold is the part of a replay that always runs: it pairs calls with results, and leaves out
+//! what no provider accepts.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -15,7 +16,7 @@ use crate::{
     tags::{Sent, tag, tagged_parts},
 };
 
-/// A replay of messages that carry marks.
+/// A fold of messages with marks, by which the positions of the stored messages are found in its output.
 pub(crate) struct Folded {
     pub(crate) replay: Replay,
 }
@@ -83,8 +84,8 @@ impl Folded {
     }
 }
 
-/// Returns the reason of a call that is sent with a result that the messages do not contain, and `None` for
-/// other parts.
+/// Returns the reason for a call that is sent with a result from outside of the messages; `None` for other
+/// parts. `is_interrupted` is the value in [`Sent::completed`].
 fn completed_as(part: &Part, is_interrupted: Option<bool>) -> Option<ReasonKind> {
     asked_call(part)?;
     is_interrupted.map(|is_interrupted| match is_interrupted {
@@ -120,7 +121,8 @@ fn is_misplaced(role: Role, part: &Part) -> bool {
     role != Role::Assistant && matches!(part, Part::ToolCall(_) | Part::ApprovalRequest(_))
 }
 
-/// Returns whether the results after a call have a mark that a hook did not let its result be stored.
+/// Returns whether one of the messages with results that follow the answer with a call has the mark that a
+/// hook prevented the storage of the call's result. `id` is the id of the call.
 fn is_forgotten(stored: &Messages, position: usize, id: Option<&str>) -> bool {
     let Some(id) = id else { return false };
     let following = stored.iter_from(position).skip_while(|it| it.role == Role::Assistant);
@@ -130,8 +132,8 @@ fn is_forgotten(stored: &Messages, position: usize, id: Option<&str>) -> bool {
     })
 }
 
-/// Returns the positions of results whose call already has a result: the position of the message, and the
-/// position among its results.
+/// Returns the results whose call already has a result, each as the index of the message and the index among
+/// its results.
 fn repeated_results(stored: &Messages) -> HashSet<(usize, usize)> {
     let found = mismatches(stored, 0).into_iter();
     found
@@ -144,7 +146,7 @@ fn repeated_results(stored: &Messages) -> HashSet<(usize, usize)> {
         .collect()
 }
 
-/// Returns the position of a message, and the position of a result among the results of the message.
+/// Converts the position of a result to the index of the message and the index among its results.
 fn result_position(message: &Message, (position, part): (usize, usize)) -> (usize, usize) {
     let before = message.parts.iter().take(part);
     (position, before.filter(|part| part.as_tool_result().is_some()).count())

@@ -43,7 +43,7 @@ impl Explained {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct Reason {
-    /// The part of the stored message, from 0; `None` for the message as a whole.
+    /// The index of the part in the stored message, from 0; `None` for the message as a whole.
     pub part: Option<usize>,
     /// The reason.
     pub kind: ReasonKind,
@@ -66,7 +66,7 @@ pub enum ReasonKind {
     /// A hook changed the arguments of a call before they were stored
     /// ([`Tool::persist`](tower_chat_layers::Tool::persist)).
     Redacted,
-    /// A hook prevented that a call or its result was stored.
+    /// A hook prevented the storage of a call or of a result.
     NotStored,
     /// A call is in a message that is not from the model.
     Misplaced,
@@ -155,7 +155,7 @@ impl fmt::Display for ReasonKind {
     }
 }
 
-/// The reasons that were found, by the position of the message.
+/// The reasons that were found, by the index of the message in the stored messages.
 #[derive(Debug)]
 pub(crate) struct Reasons(Vec<Vec<Reason>>);
 
@@ -164,7 +164,7 @@ impl Reasons {
         Self(vec![Vec::new(); messages])
     }
 
-    /// Adds a reason for the message at a position.
+    /// Adds a reason for the message with this index, unless it has the reason already.
     pub(crate) fn add(&mut self, position: usize, kind: ReasonKind, part: Option<usize>) {
         let reason = Reason::new(kind, part);
         if let Some(reasons) = self.0.get_mut(position).filter(|known| !known.contains(&reason)) {
@@ -176,6 +176,7 @@ impl Reasons {
         self.0.get(position).is_some_and(|reasons| !reasons.is_empty())
     }
 
+    /// Returns the explanation of each message. `is_sent` returns whether the message with an index is sent.
     pub(crate) fn into_explained(self, is_sent: impl Fn(usize) -> bool) -> Vec<Explained> {
         let explained = |(position, mut reasons): (usize, Vec<Reason>)| {
             reasons.sort_unstable();

@@ -1,4 +1,4 @@
-//! Explains the changes of the steps of a policy after the fold.
+//! Explains the changes that the steps of a policy make to the output of the fold.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -41,6 +41,7 @@ struct Steps<'a, 'r> {
     context: &'a ReplayContext<'a>,
     reasons: &'r mut Reasons,
     replay: &'r mut Replay,
+    /// The messages and parts that are sent after the steps that were taken.
     sent: Sent,
 }
 
@@ -52,8 +53,8 @@ impl Steps<'_, '_> {
             self.take(&fresh, ReasonKind::Stale);
         }
         if policy.outdated_calls != OutdatedCalls::keep() {
-            // The two settings together decide which calls of an open round are removed, and must be
-            // applied in one edit.
+            // The two settings together decide which calls of an open round are removed. They are therefore
+            // applied in one edit, and the edit above only finds the parts that are too old.
             *self.replay = before;
             let both = fresh.with_outdated_calls(policy.outdated_calls);
             self.take(&both, ReasonKind::Outdated);
@@ -64,6 +65,7 @@ impl Steps<'_, '_> {
         }
     }
 
+    /// Applies a policy, and adds a reason of this kind for each part and message that is no longer sent.
     fn take(&mut self, policy: &ReplayPolicy, kind: ReasonKind) {
         policy.edit(self.replay, self.context);
         let sent = Sent::of(&self.replay.view());

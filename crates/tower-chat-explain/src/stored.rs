@@ -68,7 +68,8 @@ async fn completed(
     })
 }
 
-/// Folds the messages of a history and the messages with recorded results between them.
+/// Folds the messages of `completed`: those of a history, and between them messages with results from the
+/// record. Only the former get marks.
 fn fold(history: &History, completed: &Messages, dangling_calls: DanglingCalls) -> Folded {
     let mut folded = Folded::of(&Messages::new(), dangling_calls);
     let mut stored = history.messages.iter().enumerate().peekable();
@@ -81,8 +82,8 @@ fn fold(history: &History, completed: &Messages, dangling_calls: DanglingCalls) 
     folded
 }
 
-/// Returns whether a message is the stored one. The completed message may have an additional mark in its
-/// metadata.
+/// Returns whether a completed message is this stored message. It may be a copy with a further mark in its
+/// metadata, and then has the same id.
 fn is_same(stored: &Arc<Message>, message: &Arc<Message>) -> bool {
     Arc::ptr_eq(stored, message) || (stored.id.is_some() && stored.id == message.id)
 }

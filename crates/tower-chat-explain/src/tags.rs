@@ -12,11 +12,11 @@ use tower_chat_layers::replay::INTERRUPTED;
 /// The key of a mark in metadata, and the wire of a native item that is a mark.
 const TAG: &str = "tower-chat.explained";
 
-/// The position of a message, and the position of a part in it.
+/// The index of a message in the stored messages, and the index of a part in the message.
 pub(crate) type Position = (usize, usize);
 
-/// Returns the message with marks on its calls and results. The marks are native items, which a replay does
-/// not read.
+/// Returns a message with marks on its calls and results. A mark is a native item in place of the part's
+/// own, because a replay does not read native items.
 pub(crate) fn tagged_parts(message: &Message, position: usize) -> Message {
     let mut tagged = message.clone();
     for (index, part) in tagged.parts.iter_mut().enumerate() {
@@ -46,8 +46,9 @@ pub(crate) fn untagged(message: &Message, stored: &Messages) -> Message {
     message
 }
 
-/// Restores the marks after a step that may change the messages and parts, but does not add or remove any.
-/// Returns the marked messages and the positions of the changed parts.
+/// Restores the marks after a step that may change messages and parts, but does not add or remove any.
+/// Returns the messages `after` the step with the marks of those `before`, and the stored positions of the
+/// changed parts.
 pub(crate) fn tagged_like(before: &Messages, after: &Messages) -> (Messages, Vec<Position>) {
     let mut changed = Vec::new();
     let messages = before.iter().zip(after.iter()).map(|(before, after)| {
@@ -75,11 +76,13 @@ pub(crate) struct Sent {
     /// The calls that are sent with a result from outside of the messages. The value is `true` if the
     /// result reports an interruption.
     pub(crate) completed: BTreeMap<Position, bool>,
-    /// The messages and parts that are sent at another position than they are stored at.
+    /// The messages and parts that are sent in another order than they are stored in: the index of the
+    /// message, and the index of the part; `None` for the message itself.
     pub(crate) moved: BTreeSet<(usize, Option<usize>)>,
 }
 
 impl Sent {
+    /// Finds the marks in the messages that a replay sends.
     pub(crate) fn of(view: &Messages) -> Self {
         let mut sent = Self::default();
         let mut open: HashMap<&str, Position> = HashMap::new();
@@ -125,9 +128,9 @@ impl Sent {
     }
 }
 
-/// Returns the messages and parts that are sent at another position. `order` has the sent messages, and the
-/// parts that are sent in a different message than their own, in the order in which they are sent. If a
-/// part and a message have changed their order, the part has moved.
+/// Returns the messages and parts that are sent in another order than they are stored in. `order` lists the
+/// sent messages, and the parts that are sent in another message than their own, in the order in which they
+/// are sent. If a part and a message have changed their order, the part has moved, not the message.
 fn moved(order: &[(usize, Option<usize>)]) -> BTreeSet<(usize, Option<usize>)> {
     let mut moved = BTreeSet::new();
     let mut greatest = 0;
