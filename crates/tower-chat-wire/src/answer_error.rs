@@ -6,7 +6,7 @@ use tower_chat_core::{BoxError, Classified, Retryability, is_retryable};
 
 use crate::{WireError, stream::LimitExceeded};
 
-/// Why the JSON that a service sent is not an answer, or not a complete one.
+/// The error of a response that is a refusal, cannot be read as an answer, or is an incomplete answer.
 ///
 /// A client that reads answers wraps this error in its own error type, which also has the errors of the
 /// connection and of the configuration.

@@ -4,7 +4,7 @@ use std::{error::Error, fmt};
 
 use tower_chat_core::Retryability;
 
-/// A JSON text is not a message of the wire as which it was read.
+/// The error of a JSON text that is not a message of the wire.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WireError {

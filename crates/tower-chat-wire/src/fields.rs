@@ -1,4 +1,4 @@
-//! A JSON object whose values are kept as JSON text.
+//! A JSON object with its values as JSON text.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,7 +7,7 @@ use tower_chat_core::{Native, RawJson};
 
 use crate::WireError;
 
-/// The fields of a JSON object. If a name occurs twice, the last value is used.
+/// The fields of a JSON object. If a name occurs twice, the later value is used.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Fields(BTreeMap<String, RawJson>);

@@ -67,9 +67,9 @@ fn may_cut_off(finish: &Finish) -> bool {
     }
 }
 
-/// Marks a call at the end of an answer as cut off, if the finish reason says that the answer may be
-/// incomplete. On wires whose arguments are an object, the arguments of an incomplete call can look complete:
-/// the object is empty, or the service has closed it
+/// Marks a call at the end of an answer as cut off, if an answer with this finish reason may end with an
+/// incomplete call. If arguments are an object on a wire, those of an incomplete call can look complete: the
+/// object is empty, or the service has closed it
 /// (<https://docs.claude.com/en/docs/build-with-claude/handling-stop-reasons>).
 pub(crate) fn note_cut_off_call(message: &mut Message, finish: &Finish) {
     if may_cut_off(finish)
@@ -79,9 +79,9 @@ pub(crate) fn note_cut_off_call(message: &mut Message, finish: &Finish) {
     }
 }
 
-/// Marks a call without arguments at the end of an answer as cut off, if the finish reason says that the
-/// answer may be incomplete. On wires that send a call as a whole, the service may replace the arguments of
-/// an incomplete call by an empty object.
+/// Marks a call without arguments at the end of an answer as cut off, if an answer with this finish reason
+/// may end with an incomplete call. On wires that send a call as a whole, the service may replace the
+/// arguments of an incomplete call by an empty object.
 pub(crate) fn note_empty_call(message: &mut Message, finish: &Finish) {
     if may_cut_off(finish)
         && let Some(call) = last_call(message)

@@ -1,4 +1,4 @@
-//! JSON objects whose values are kept as JSON text.
+//! Functions for JSON objects with their values as JSON text.
 
 use serde_json::{Map, Value};
 use tower_chat_core::{ChatOptions, Classified, RawJson};

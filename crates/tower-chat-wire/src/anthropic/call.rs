@@ -1,4 +1,4 @@
-//! Tool calls: `tool_use` blocks, and the blocks of tools that the service runs itself.
+//! Reads and writes tool calls: `tool_use` blocks, and the blocks of provider-executed calls.
 
 use serde_json::{Map, Value};
 use tower_chat_core::{RawJson, ToolCall};
@@ -11,7 +11,7 @@ use crate::{
 
 pub(super) const CALL: &str = "tool_use";
 
-/// Returns whether a block of this type is a call that the service runs itself.
+/// Returns whether a block of this type is a provider-executed call.
 pub(super) fn is_of_provider(kind: &str) -> bool {
     kind.ends_with("_tool_use")
 }
@@ -29,7 +29,7 @@ pub(super) fn parse(mut fields: Fields) -> Result<ToolCall, WireError> {
     Ok(call)
 }
 
-/// Reads the call in a block of a tool that the service runs. `None` if the block has no name.
+/// Reads the provider-executed call in a block. `None` if the block has no name.
 pub(super) fn parse_of_provider(block: &Fields) -> Option<ToolCall> {
     let mut fields = block.clone();
     let mut call = take_call(&mut fields)?;
@@ -47,7 +47,7 @@ pub(super) fn render(call: &ToolCall, id: &str) -> RawJson {
     raw(&with_call(fields, call))
 }
 
-/// Writes the block of a call that the service ran. `None` if another service ran it.
+/// Writes the block of a provider-executed call. `None` for a call of another wire.
 pub(super) fn render_of_provider(call: &ToolCall) -> Option<RawJson> {
     let mut fields = Fields::of_native(call.native.as_ref(), WIRE)?;
     if !is_of_provider(&fields.text("type")?) {

@@ -132,8 +132,7 @@ fn parse_text(block: &Fields, is_alone: bool, context: BlockContext) -> Option<T
     Some(text)
 }
 
-/// Returns whether the result answers one of these calls, which the service ran and which are before the
-/// result.
+/// Returns whether the result answers one of these provider-executed calls, which are before the result.
 fn has_call(run_by_provider: &HashSet<String>, result: &Fields) -> bool {
     result.text("tool_use_id").is_some_and(|id| run_by_provider.contains(&id))
 }

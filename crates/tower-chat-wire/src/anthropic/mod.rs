@@ -41,8 +41,8 @@
 //!   object, any other text as the field `arguments` of an object;
 //! - the following is left out: reasoning of other wires; reasoning of Claude without a signature; reasoning
 //!   at the end of a turn; blank texts; messages that are then empty; approvals and errors; native items of
-//!   other wires; calls that another provider ran, and their results; media outside of user messages and
-//!   results; media other than images, PDF documents and files of the service.
+//!   other wires; provider-executed calls of other wires, and their results; media outside of user messages
+//!   and results; media other than images, PDF documents and files of the service.
 //!
 //! Calls without results and results without calls are written unchanged; replay removes them. With
 //! `thinking` enabled, the service continues a round only if the round begins with a thinking block. A round

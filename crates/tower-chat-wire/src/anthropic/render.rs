@@ -68,7 +68,7 @@ fn keeps_open_calls(later: &[&Message]) -> bool {
     next.is_none_or(|next| next.results().next().is_some())
 }
 
-/// The state while the messages of a conversation are written.
+/// The conversation under construction.
 #[derive(Debug, Default)]
 struct Writing {
     /// The blocks of the field `system`.

@@ -1,4 +1,4 @@
-//! Tool results: `tool_result` blocks, and the blocks of results of tools that the service ran.
+//! Reads and writes tool results: `tool_result` blocks, and the blocks of results of provider-executed calls.
 
 use tower_chat_core::{Native, Part, RawJson, ToolResult};
 
@@ -14,7 +14,7 @@ use crate::{
 pub(super) const RESULT: &str = "tool_result";
 const ERROR: &str = "is_error";
 
-/// Returns whether a block of this type is a result of a tool that the service ran itself.
+/// Returns whether a block of this type is the result of a provider-executed call.
 pub(super) fn is_of_provider(kind: &str) -> bool {
     kind.ends_with("_tool_result")
 }
@@ -36,8 +36,8 @@ pub(super) fn parse(mut fields: Fields) -> Result<ToolResult, WireError> {
     Ok(result)
 }
 
-/// Writes the block of a result with this id. `None` for a result of a tool that the service ran:
-/// [`render_of_provider`] writes it, together with its call.
+/// Writes the block of a result with this id. `None` for the result of a provider-executed call, which
+/// [`render_of_provider`] writes.
 pub(super) fn render(result: &ToolResult, id: &str) -> Option<RawJson> {
     let mut fields = Fields::of_native(result.native.as_ref(), WIRE).unwrap_or_default();
     if fields.text("type").is_some_and(|kind| is_of_provider(&kind)) {
@@ -48,7 +48,7 @@ pub(super) fn render(result: &ToolResult, id: &str) -> Option<RawJson> {
     Some(raw(&with_result(fields, result)))
 }
 
-/// Writes the block of a result of a tool that the service ran. `None` if another service ran it.
+/// Writes the block of the result of a provider-executed call. `None` for a result of another wire.
 pub(super) fn render_of_provider(result: &ToolResult) -> Option<RawJson> {
     let mut fields = Fields::of_native(result.native.as_ref(), WIRE)?;
     if !is_of_provider(&fields.text("type")?) {
@@ -58,7 +58,7 @@ pub(super) fn render_of_provider(result: &ToolResult) -> Option<RawJson> {
     Some(raw(&with_result(fields, result)))
 }
 
-/// Removes and reads the content. An object, which is the content of a result of the service's own tools,
+/// Removes and reads the content. An object, which is the content of the result of a provider-executed call,
 /// becomes a native part, and `null` replaces it in the fields. `null` and an empty list have no parts and
 /// remain in the fields.
 fn parse_content(fields: &mut Fields) -> Result<Vec<Part>, WireError> {

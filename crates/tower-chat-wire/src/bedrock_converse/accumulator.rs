@@ -30,7 +30,7 @@ struct Block {
     call: Option<(Option<usize>, Object)>,
     /// The accumulated text of the call's input.
     input: String,
-    /// The result of a tool that the service ran, without its content.
+    /// The result of a provider-executed call, without its content.
     result: Option<Object>,
     result_content: Vec<RawJson>,
     reasoning: Option<String>,

@@ -17,8 +17,7 @@ const RESULT: &str = "toolResult";
 /// The field of a block with a JSON value.
 const JSON: &str = "json";
 
-/// Reads the result in a block. `None` for any other block, and for a result of a tool that the service
-/// ran itself.
+/// Reads the result in a block. `None` for any other block, and for the result of a provider-executed call.
 pub(super) fn parse(block: &RawJson) -> Option<ToolResult> {
     let mut fields: Object = block.parse().ok().filter(|fields: &Object| fields.len() == 1)?;
     let mut fields = take_object(&mut fields, RESULT)?;

@@ -18,9 +18,9 @@ pub struct AnswerContext {
     /// Where the history of the request is stored. The location determines the service id of the answer.
     /// `None` means that the location is unknown: the fields of the answer then determine the service id.
     pub history: Option<HistoryLocation>,
-    /// Whether the request asked for a background answer, which may still be in progress. Such an answer
-    /// is read as an answer without messages, with its id as the continuation token. If the request did
-    /// not ask for one, an answer in progress is malformed.
+    /// Whether the request is for a background answer. A background answer that is still in progress is read
+    /// as an answer without messages, and its id becomes the continuation token. If the request is for
+    /// another answer, an answer in progress is an error.
     pub is_background: bool,
     /// The service that answers. The service becomes the [issuer](Native::issuer) of the answer's native
     /// items that have none.
@@ -39,7 +39,7 @@ impl AnswerContext {
         Self { history: Some(location), ..Self::default() }
     }
 
-    /// Sets whether the request asked for a background answer.
+    /// Sets whether the request is for a background answer.
     #[must_use]
     pub fn with_background(mut self, is_background: bool) -> Self {
         self.is_background = is_background;

@@ -6,7 +6,7 @@ use tower_chat_core::{Retryability, SentinelAtClient};
 
 use crate::WireError;
 
-/// A body is not a request of its wire, or the wire has no form for a request.
+/// The error of a body that is not a request of its wire, or of a request that the wire cannot express.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BodyError {

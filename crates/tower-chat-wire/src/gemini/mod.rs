@@ -23,14 +23,14 @@
 //! application are written.
 //!
 //! Messages of other wires are written in the closest form of this wire. All system messages become the
-//! system instruction. Results are paired with the calls before them and get the id and the name of the
-//! call. Results are first in their turn, and the results of consecutive tool messages are one content.
-//! A text result is written as `{"output": …}`, and that of an error as `{"error": …}`; media in a
-//! result are written after the results. Arguments that are not a JSON object become `{"arguments": "the
-//! text"}`. If a conversation begins with a call of the model, an empty text of the user is written
-//! before it. The following is left out: reasoning of other wires, approvals, errors, authors, calls
-//! that a provider ran itself and their results, file ids of other providers, native items of other
-//! wires, and contents that are then empty. The result depends only on the messages.
+//! system instruction. Results are paired with the calls before them and get the id and the name of the call.
+//! Results are first in their turn, and the results of consecutive tool messages are one content. A text
+//! result is written as `{"output": …}`, and that of an error as `{"error": …}`; media in a result are
+//! written after the results. Arguments that are not a JSON object become `{"arguments": "the text"}`. If a
+//! conversation begins with a call of the model, an empty text of the user is written before it. The
+//! following is left out: reasoning of other wires, approvals, errors, authors, provider-executed calls and
+//! their results, file ids of other providers, native items of other wires, and contents that are then empty.
+//! The result depends only on the messages.
 //!
 //! # Thought signatures
 //!

@@ -1,11 +1,11 @@
-//! Calls whose arguments Vertex AI streams in pieces.
+//! Accumulates calls with arguments that Vertex AI streams in pieces.
 
 use serde_json::{Map, Value};
 use tower_chat_core::RawJson;
 
 use crate::object::{Object, overlay, raw, take, text, to_value};
 
-/// A call whose arguments arrive as values with their paths.
+/// A call with arguments that arrive as values with their paths.
 ///
 /// Vertex AI sends this form if `streamFunctionCallArguments` is set. The first piece has the name, each
 /// piece has `partialArgs`, and the final piece has no `willContinue`
@@ -17,6 +17,7 @@ pub(super) struct StreamedCall {
     /// The fields of the call without its arguments.
     call: Object,
     arguments: Value,
+    /// Whether more pieces must follow.
     is_open: bool,
 }
 

@@ -6,10 +6,10 @@
 //! tool, begins with a native part that contains the JSON of the message. As long as the message is not
 //! changed, this JSON is written.
 //!
-//! Messages of other wires are written in the closest form of this wire. Results get the names of their
-//! tools from the calls before them, and images in results are written as a user message after them. The
-//! following is left out: reasoning and native items of other wires, calls that other providers ran and
-//! their results, approvals, errors, and media other than images in base64.
+//! Messages of other wires are written in the closest form of this wire. Results get the names of their tools
+//! from earlier calls. Images in results are written in a user message after the results. The following is
+//! left out: reasoning and native items of other wires, provider-executed calls and their results, approvals,
+//! errors, and media other than images in base64.
 
 mod accumulator;
 mod answer;

@@ -23,8 +23,8 @@
 //! Messages of other wires are written in the closest form of this wire. One tool message with several
 //! results becomes several messages; results in a user message are written before its text; media become
 //! `image_url`, `input_audio` or `file` parts. The following is left out: reasoning of other wires,
-//! approvals, errors, calls that a provider ran itself and their results, native items of other wires, and
-//! messages that are then empty. [`with_mistral_ids`] changes the ids to ones that Mistral accepts.
+//! approvals, errors, provider-executed calls and their results, native items of other wires, and messages
+//! that are then empty. [`with_mistral_ids`] changes the ids to ones that Mistral accepts.
 //!
 //! ```
 //! use tower_chat_wire::openai_chat::{Audience, parse_message, render_message};

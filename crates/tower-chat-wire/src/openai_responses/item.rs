@@ -16,7 +16,7 @@ pub(super) enum ItemKind {
     AssistantMessage,
     /// Any other message.
     OtherMessage,
-    /// Reasoning, which belongs to the item after it.
+    /// Reasoning, which belongs to the next item.
     Reasoning,
     /// A call, or any other output of the model.
     ModelOutput,

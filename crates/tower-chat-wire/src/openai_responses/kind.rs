@@ -55,7 +55,7 @@ const fn output(item: &'static str) -> OutputKind {
 /// The type of item for the calls of other wires.
 pub(super) const FUNCTION: &CallKind = &named("function_call", "arguments", "function_call_output");
 
-/// The type of calls whose input is any text.
+/// The type of calls with any text as their input.
 pub(super) const CUSTOM: &str = "custom_tool_call";
 
 /// Every known type of call: OpenAI API reference, Create a model response, input.

@@ -25,7 +25,8 @@ pub struct RequestForm<'a> {
     /// Whether to request encrypted reasoning if the history is in the request. `None` means that the name of
     /// the model decides, because OpenAI's models without reasoning refuse the option.
     pub encrypted_reasoning: Option<bool>,
-    /// Whether the answer is streamed. A background answer never is, whatever the request says.
+    /// Whether the answer is streamed. This value is used instead of that of the request, because a
+    /// background answer is not streamed.
     pub is_streamed: bool,
 }
 

@@ -10,6 +10,7 @@ pub(super) const fn kind(media_type: &'static str, sources: Sources) -> MediaKin
     MediaKind { media_type, sources }
 }
 
+/// All media, wherever their bytes are.
 pub(super) const ANYTHING: &[MediaKind] = &[kind("*/*", Sources::Any)];
 /// The types of images that every model with image input accepts.
 pub(super) const IMAGES: &[MediaKind] = &[
@@ -18,7 +19,9 @@ pub(super) const IMAGES: &[MediaKind] = &[
     kind("image/gif", Sources::BytesOrUrl),
     kind("image/webp", Sources::BytesOrUrl),
 ];
+/// All images with their bytes in the request.
 pub(super) const IMAGE_BYTES: &[MediaKind] = &[kind("image/*", Sources::Bytes)];
+/// The media that an unknown service of Responses accepts in results.
 pub(super) const RESPONSES_RESULTS: &[MediaKind] = &[
     kind("image/*", Sources::Any),
     kind("application/*", Sources::Any),
@@ -60,11 +63,17 @@ pub(super) const GEMINI: &[MediaKind] = &[
     kind("application/octet-stream", Sources::File),
 ];
 
+/// Names of 1 to 64 ASCII letters, digits, `_` and `-`.
 pub(super) const WORDS: NameRule = NameRule { also: "", begins_with_letter: false, longest: 64 };
+/// Ids of 1 to 64 ASCII letters, digits, `_` and `-`, which each call must have and which are unique in an
+/// answer.
 pub(super) const WORD_IDS: IdRule =
     IdRule { form: IdForm::Word, longest: 64, unique: Unique::Answer, required: true };
+/// Ids of any characters and any length, which a call need not have.
 pub(super) const ANY_IDS: IdRule =
     IdRule { form: IdForm::Any, longest: usize::MAX, unique: Unique::Answer, required: false };
+/// No media in results. Media of results are sent in a message of the user after them, if the service accepts
+/// them there.
 pub(super) const BEHIND: MediaRule = MediaRule { otherwise: Otherwise::Behind, ..MediaRule::NONE };
 
 impl ServiceRules {

@@ -6,7 +6,7 @@ use tower_chat_core::RawJson;
 
 use crate::fields::{as_text, raw};
 
-/// A JSON object whose values are kept as JSON text.
+/// A JSON object with its values as JSON text.
 pub type Object = BTreeMap<String, RawJson>;
 
 /// The accumulated pieces of a JSON object.
@@ -100,7 +100,7 @@ impl Accumulator {
     fn push_field(&mut self, name: String, json: RawJson) {
         let kind = json.get().as_bytes().first().copied();
         let Some(value) = self.fields.get_mut(&name) else {
-            // A `null` is kept until another value arrives.
+            // A `null` is stored until another value arrives.
             let value = Value::new(&self.within, &name, json, self.depth);
             self.fields.insert(name, value);
             return;

@@ -1,4 +1,4 @@
-//! Joins surrogate pairs whose halves arrived in two pieces of a stream.
+//! Joins the halves of surrogate pairs that arrive in two pieces of a stream.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,8 @@ pub(crate) struct Halves {
     waiting: Vec<Half>,
 }
 
-/// The first half of a surrogate pair, as an escape sequence, and the field whose text ended with it.
+/// The first half of a surrogate pair, as an escape sequence, and the name of the field with the text that
+/// ended with it.
 #[derive(Debug)]
 struct Half {
     field: String,

@@ -123,7 +123,7 @@ pub(crate) fn foreign_rule(request: &ChatRequest) -> Option<ForeignRule> {
 /// The text of the message of the assistant that separates the results of tools from a message of the user.
 const BRIDGE: &str = "Ok.";
 
-/// The text of the message of the user that precedes a conversation whose first message is from the
+/// The text of the message of the user that is added in front of a conversation that begins with the
 /// assistant.
 const BEGINNING: &str = "[The conversation begins with the assistant.]";
 

@@ -1,4 +1,4 @@
-//! Services of Chat Completions.
+//! The known services of Chat Completions.
 
 use super::{
     DEEPSEEK_THINKING, GEMINI_FUNCTION, GEMINI_SIGNATURES, KnownService, OPENAI_FILES,

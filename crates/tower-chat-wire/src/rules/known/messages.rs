@@ -1,4 +1,4 @@
-//! Services of Anthropic Messages.
+//! The known services of Anthropic Messages.
 
 use super::{
     ANTHROPIC_TOOLS, CLAUDE_SAME_ID, CLAUDE_UNIONS, KnownService, UNIONS, nothing, service,

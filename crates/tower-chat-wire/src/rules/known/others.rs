@@ -1,4 +1,4 @@
-//! Services of Gemini, Bedrock Converse, Cohere and Ollama.
+//! The known services of Gemini, Bedrock Converse, Cohere and Ollama.
 
 use super::{
     ANTHROPIC_TOOLS, CLAUDE_SAME_ID, GEMINI_FUNCTION, GEMINI_SIGNATURES, KnownService, nothing,

@@ -1,4 +1,4 @@
-//! Services of Responses.
+//! The known services of Responses.
 
 use super::{
     DEEPSEEK_THINKING, KnownService, OPENAI_FILES, OPENAI_UNIONS, UNIONS_AND_VALUES, XAI_API,
