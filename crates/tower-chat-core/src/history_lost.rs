@@ -2,8 +2,8 @@
 
 use std::error::Error;
 
-/// The service no longer has the response or the conversation whose service id is in the request:
-/// it was deleted, or has expired.
+/// The service no longer has the response or the conversation that the request names by its service
+/// id: it was deleted or has expired.
 ///
 /// Layers receive the errors of a service as [`BoxError`](crate::BoxError)s of unknown types. A
 /// model client therefore adds this error to the [`source`](Error::source) chain of its own error.

@@ -82,7 +82,7 @@ impl RunId {
         const LAST: u128 = (1 << 48) - 1;
         let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let milliseconds = since.as_millis().min(LAST);
-        // The version, the variant and the random bits of a new id, behind the time.
+        // The version, the variant and the random bits of a new id, which follow the time.
         let rest = Uuid::now_v7().as_u128() & ((1 << 80) - 1);
         Self(Uuid::from_u128(milliseconds << 80 | rest))
     }

@@ -43,7 +43,7 @@ pub enum Role {
 pub struct Message {
     /// The role of the message's author.
     pub role: Role,
-    /// The content, in order. A message without parts is one whose content was absent.
+    /// The content, in order. A message whose content is absent has no parts.
     #[serde(deserialize_with = "part::deserialize_list")]
     pub parts: Vec<Part>,
     /// The author's name, if several authors have the same role.

@@ -36,8 +36,8 @@ pub enum PersistenceMode {
     PerServiceCall,
     /// Every message and the start and outcome of every tool are made durable at once. They become
     /// part of the history at the end of the run, all or none. Until then the run is open: it can
-    /// be resumed, committed as it is, or discarded (module `recovery` of `tower-chat`). If a write
-    /// fails, the call fails.
+    /// be resumed, committed in its current state, or discarded (module `recovery` of
+    /// `tower-chat`). If a write fails, the call fails.
     Journaled,
 }
 

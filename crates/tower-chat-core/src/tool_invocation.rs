@@ -6,8 +6,8 @@ use crate::{MessageId, ToolResult};
 
 /// The record of one tool call.
 ///
-/// The record contains every call, unlike the replay: calls whose result was never sent to the
-/// model, was removed because it is stale, or does not exist are included.
+/// Unlike the replay, the record contains every call. It also contains a call without a result, and
+/// a call whose result was never sent to the model or was removed because it is stale.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ToolInvocation {

@@ -248,12 +248,12 @@ mod tests {
         // pruned.
         assert_eq!(Chain::from(1, 0).follow(1, id(1, 0), Some(two)), Err(BROKEN));
         assert_eq!(Chain::from(2, 0).follow(2, id(1, 0), Some(two)), Ok(()));
-        // A chain begins behind messages of a former format.
+        // A chain begins after messages of a former format.
         let mut chain = Chain::from(3, 4);
         assert_eq!(chain.follow(3, id(1, 0), None), Ok(()));
         assert_eq!(chain.follow(4, id(1, 0), Some(two)), Ok(()), "it was rewritten");
         assert_eq!(chain.follow(5, id(1, 0), Some(one)), Ok(()));
-        // A message behind a lost one cannot be checked.
+        // A message after a lost one cannot be checked.
         chain.lose();
         assert_eq!(chain.follow(7, id(1, 0), Some(three)), Ok(()));
     }

@@ -16,7 +16,7 @@ pub(super) struct Index<K> {
     /// The first call at each position.
     by_position: HashMap<CallPosition, usize>,
     by_id: HashMap<K, OfId>,
-    /// The calls by order. It is built for the first result whose id no call has.
+    /// The calls by order. It is built for the first result with an id that no call has.
     in_order: Option<InOrder<K>>,
 }
 
@@ -28,7 +28,7 @@ struct OfId {
     unanswered: BTreeSet<usize>,
 }
 
-/// The calls without a result, for results whose id no call has.
+/// The calls without a result, for results with an id that no call has.
 #[derive(Debug, Clone)]
 struct InOrder<K> {
     all: OfTools<K>,
@@ -53,7 +53,7 @@ impl<K: Borrow<str> + Clone + Eq + Hash> Index<K> {
         index
     }
 
-    /// Adds a call behind the others.
+    /// Adds a call after the others.
     pub(super) fn push(&mut self, call: usize, candidate: &Candidate<K>) {
         if let Some(position) = candidate.position {
             self.by_position.entry(position).or_insert(call);
@@ -146,8 +146,8 @@ impl<K: Borrow<str> + Clone + Eq + Hash> InOrder<K> {
         }
     }
 
-    /// Returns the first call in order that a result whose id no call has may answer: the call or
-    /// the result has no id, and the names of their tools do not differ.
+    /// Returns the first call in order that a result with an id that no call has may answer: the
+    /// call or the result has no id, and the names of their tools do not differ.
     fn first(&self, target: Target<'_>, ids: Ids) -> Option<usize> {
         let may_have_id = target.id.is_none() && ids == Ids::MayBeMissing;
         let calls = if may_have_id { &self.all } else { &self.without_id };

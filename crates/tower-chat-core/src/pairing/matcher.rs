@@ -114,7 +114,7 @@ impl<K: Borrow<str> + Clone + Eq + Hash> Matcher<K> {
         Self { calls, ids, ..Self::default() }
     }
 
-    /// Adds a call behind the others.
+    /// Adds a call after the others.
     pub fn push(&mut self, call: Candidate<K>) {
         if let Some(index) = &mut self.index {
             index.push(self.calls.len(), &call);

@@ -5,7 +5,7 @@
 //! these rules:
 //!
 //! 1. A **round** consists of all calls of one answer of the model, in any number of messages
-//!    ([`AnswerKey`]), and of the results behind it. Only the model calls tools.
+//!    ([`AnswerKey`]), and of the results after it. Only the model calls tools.
 //! 2. Each call of an answer has a unique id ([`AnswerIds`]). A call without an id, or with that of
 //!    another call of the answer, gets a generated id.
 //! 3. A result with the position of its call ([`ToolResult::call`]) answers that call.

@@ -1,8 +1,8 @@
-//! The open round of a call log: the last round, whose results may follow.
+//! The open round of a call log: the last round, because more of its results may follow.
 
 use super::{AnswerIds, Answers, LoggedCall, LoggedResult, RoundMatcher, Target};
 
-/// The last round of a [`CallLog`](super::CallLog), whose results may follow.
+/// The last round of a [`CallLog`](super::CallLog). More of its results may follow.
 #[derive(Debug, Clone)]
 pub(super) struct OpenRound {
     /// The index of its first call in the log.

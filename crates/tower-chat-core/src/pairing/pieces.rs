@@ -102,7 +102,7 @@ fn leaving_results(message: &Message) -> BTreeSet<usize> {
 /// The calls that the provider executed, by the results that answer them.
 #[derive(Default)]
 struct ProviderCalls {
-    /// For each result, the nearest calls with its id, before it and behind it.
+    /// For each result, the nearest calls with its id, before it and after it.
     of_result: BTreeMap<usize, [Option<usize>; 2]>,
     /// The results by call.
     results: HashMap<usize, Vec<usize>>,

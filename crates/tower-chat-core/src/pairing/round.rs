@@ -1,4 +1,4 @@
-//! The matcher of a round: its calls, in any number of messages, and the results behind them.
+//! The matcher of a round: its calls, in any number of messages, and the results after them.
 
 use std::{borrow::Borrow, hash::Hash};
 

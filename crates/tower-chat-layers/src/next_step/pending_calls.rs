@@ -48,7 +48,7 @@ mod tests {
         let mut asking = calls(&["", ""]);
         asking.id = Some(MessageId { run, index: 1 });
         let position = CallPosition { message: MessageId { run, index: 1 }, index: 1 };
-        // The id was made while a third call, of which a hook kept nothing, stood before both.
+        // The id was created when a third call preceded both. A hook has since removed that call.
         let of_other = ToolResult::new("call_1_2", "found").answering(position);
         let answer = Message::tool_results([of_other]);
         let open = effective_call_ids(&asking);

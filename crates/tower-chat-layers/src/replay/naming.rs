@@ -12,13 +12,13 @@ use super::{left_out::LeftOut, round::Unanswered};
 /// Adds call positions to the results in consecutive messages.
 pub(super) struct Naming<'a> {
     earlier: &'a LeftOut,
-    /// The calls of the open round and its results until now.
+    /// The calls of the open round and its results so far.
     round: Option<RoundMatcher<&'a str>>,
     decided: Option<Decided<'a>>,
 }
 
-/// The calls of the open round, the index of the first call of its last message, and its results until
-/// now.
+/// The calls of the open round, the index of the first call of its last message, and its results so
+/// far.
 type RoundSoFar<'a, 'r> = (&'a [Unanswered], usize, &'r [Arc<Message>]);
 
 /// The calls that were approved or rejected since the model's last answer.

@@ -1,8 +1,8 @@
 //! Reads and writes the marks in stored messages about the end of their run.
 //!
 //! A plain final answer shows that its run is complete. If a run ends intentionally in another way, its
-//! last write stores a mark: in the metadata of the answer whose calls are returned to the caller or
-//! not run any more, or in the result of the tool that ended the run.
+//! last write stores a mark. If the calls of the last answer are returned to the caller or not run, the
+//! mark is in the metadata of that answer. If a tool ended the run, the mark is in its result.
 
 use std::sync::Arc;
 

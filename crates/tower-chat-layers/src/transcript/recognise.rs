@@ -58,8 +58,8 @@ pub fn recognise_in(
     recognise_after_cut(&stored.messages, stored.head.pruned, sent, is_retry)
 }
 
-/// Like [`recognise`], for a conversation of which `pruned` messages were pruned before the stored
-/// ones.
+/// Like [`recognise`], for a conversation whose first `pruned` messages were pruned and are not in
+/// `stored`.
 pub(super) fn recognise_after_cut(
     stored: &Messages,
     pruned: u64,

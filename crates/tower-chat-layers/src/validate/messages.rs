@@ -199,7 +199,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Returns the ids of the calls that the provider ran itself, whose results are in the same message.
+/// Returns the ids of the calls that the provider ran itself. Their results are in the same message.
 fn run_by_provider(message: &Message) -> HashSet<Option<&str>> {
     let calls = message.parts.iter().filter_map(Part::as_tool_call);
     calls.filter(|call| call.provider_executed).map(|call| call.id.as_deref()).collect()
