@@ -6,7 +6,7 @@ use tower_chat_core::BoxError;
 
 use crate::Format;
 
-/// A file cannot be read as a whole, so that nothing of it was imported.
+/// A file cannot be read completely. Nothing of it was imported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {

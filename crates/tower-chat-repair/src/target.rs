@@ -8,8 +8,7 @@ use tower_chat_core::{
     store::{HistoryStore, StoreError},
 };
 
-/// A store that is checked or repaired: its conversations, and also its file or its encryption if they are
-/// given.
+/// A store to check or repair, optionally with its file and its encryption.
 ///
 /// ```
 /// use tower_chat::{MemoryStore, repair::Target};

@@ -6,7 +6,7 @@
 //! - *Activity*: the part of a write that changes the directory: the time of the write, and the
 //!   start, mode and usage of its run. A write without an activity does not change the directory.
 //! - *Stage*: to store messages durably for an open run. Readers do not see them until the run is
-//!   committed. If the run is discarded, they are deleted, and the directory keeps its usage.
+//!   committed. If the run is discarded, they are deleted, and the directory keeps the run's usage.
 //! - *Visible*: the messages that readers see, which are all but the staged ones.
 //! - *Attempt*: one execution of a run. Each resumption of an open run is a new attempt with a
 //!   higher number, and the store refuses later writes of the previous attempt.
@@ -29,9 +29,9 @@ const WRITE_MESSAGES: usize = 100;
 /// is the only one of its write.
 const WRITE_BYTES: usize = 256 * 1024;
 
-/// The number of writes after which they are submitted to the store.
+/// The number of added writes at which they are submitted to the store.
 const SUBMISSION_WRITES: usize = 64;
-/// The size of the messages of all added writes, in bytes of their stored form, from which on they
+/// The size of the messages in the added writes, in bytes of their stored form, at which the writes
 /// are submitted to the store.
 const SUBMISSION_BYTES: usize = 1024 * 1024;
 

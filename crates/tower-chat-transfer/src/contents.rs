@@ -13,7 +13,9 @@ use crate::{
     record::{Beginning, Record},
 };
 
-/// The contents of a file of [`export`](crate::export()), of which every line was read and checked.
+/// The contents of an exported file. Every line was read and checked.
+///
+/// See [`export`](crate::export()).
 #[derive(Debug, Clone)]
 pub struct ExportContents {
     /// The counts over all complete conversations.

@@ -14,11 +14,11 @@ use crate::{
 const PAGE: usize = 100;
 
 /// Deletes all conversations of a scope, one after the other, including those without visible
-/// messages, whose messages are staged or were discarded.
+/// messages. The messages of such a conversation are staged or were discarded.
 ///
-/// Call it again to continue a deletion that failed or whose future was dropped. Before a
-/// conversation is deleted, [`Event::Begins`] reports its counts. A callback that stores the
-/// events, such as a [`ReceiptLog`](crate::ReceiptLog), therefore has a record of every deleted
+/// Call the function again to continue a deletion that failed, or after its future was dropped.
+/// Before a conversation is deleted, [`Event::Begins`] reports its counts. A callback that stores
+/// the events, such as a [`ReceiptLog`](crate::ReceiptLog), therefore has a record of every deleted
 /// conversation, wherever the process stops.
 ///
 /// ```

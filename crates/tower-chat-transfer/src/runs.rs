@@ -66,9 +66,9 @@ impl Runs {
         })
     }
 
-    /// Returns the runs that the target does not know, or whose usage or time is incomplete there,
+    /// Returns the runs that the target does not know, or knows with less usage or an earlier time,
     /// in the order of their start, without the open run. After all messages were appended, these
-    /// are mostly runs without messages, because they were pruned or discarded.
+    /// are mostly runs without messages, which were pruned or discarded.
     pub(crate) fn missing(&self) -> Vec<RunId> {
         let is_missing = |run: &&RunSummary| {
             let known = self.target.get(&run.run);

@@ -75,7 +75,7 @@ impl StoreLocation {
         self.open_with(encryption::keys()?).await
     }
 
-    /// Opens the target store of `copy`. Creates the file or the tables if they are missing.
+    /// Opens the target store of `copy`, like [`open`](Self::open), with the keys of the target.
     pub(crate) async fn open_as_target(&self) -> Result<OpenedStore, CliError> {
         self.open_with(encryption::target_keys()?).await
     }

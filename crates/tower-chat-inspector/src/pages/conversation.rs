@@ -128,7 +128,7 @@ struct PageMessages {
     messages: Vec<(u64, Arc<Message>)>,
     /// The number of the first staged message.
     staged_from: Option<u64>,
-    /// If there are earlier messages, the number before which they are.
+    /// If there are earlier messages, the value of [`Wanted::before`] for the page with them.
     earlier: Option<u64>,
     partial_text: Option<Excerpt>,
     /// Why the staged messages are not shown.
