@@ -18,6 +18,7 @@ pub(crate) struct Round {
     calls: Matcher<String>,
     /// The ids that were written for the calls, in the order of the calls.
     written: Vec<String>,
+    /// The written ids, which no later call of the round may have.
     taken: HashSet<String>,
     /// The next number to try for an id that occurs again; all smaller numbers are in use.
     next_number: HashMap<String, usize>,

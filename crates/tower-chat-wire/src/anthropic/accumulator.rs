@@ -15,10 +15,13 @@ use crate::{
 /// The accumulated answer, as the JSON object of a whole answer.
 #[derive(Debug, Default)]
 pub(crate) struct AnthropicAccumulator {
+    /// The fields of the message besides `content` and `usage`.
     fields: Object,
     usage: Object,
     blocks: Indexed<Block>,
+    /// The number of calls so far that the client has to answer.
     calls: usize,
+    /// Whether `message_stop` has arrived.
     has_stopped: bool,
 }
 

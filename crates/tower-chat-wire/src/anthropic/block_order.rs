@@ -128,8 +128,8 @@ pub(super) fn content_of(blocks: Vec<Block>) -> Option<RawJson> {
 }
 
 /// Returns the JSON of the messages in the form that the service requires: with sorted blocks, without
-/// thinking at the end of a turn, and without empty messages. The messages before and after an empty message
-/// are joined if they have the same role.
+/// thinking at the end of a turn, and without empty messages. A message after an empty message is joined with
+/// the previous one if the two have the same role and the message was read without an envelope.
 pub(super) fn ordered_blocks(mut turns: Vec<Turn>) -> Vec<RawJson> {
     turns.iter_mut().for_each(Turn::sort);
     drop_last_thoughts(&mut turns);

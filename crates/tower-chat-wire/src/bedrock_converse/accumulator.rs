@@ -17,6 +17,7 @@ use crate::{
 pub(crate) struct BedrockAccumulator {
     fields: Object,
     blocks: Indexed<Block>,
+    /// The number of calls of the client's tools so far.
     calls: usize,
     /// Whether the final event, which has the usage, was received.
     has_ended: bool,

@@ -12,6 +12,7 @@ const DOCUMENT: &str = "document";
 /// ones, so it is the same in later requests.
 #[derive(Debug, Default)]
 pub(super) struct DocumentNames {
+    /// The names of the documents so far, as written.
     taken: HashSet<String>,
     /// The next number to append to each name.
     next: HashMap<String, usize>,

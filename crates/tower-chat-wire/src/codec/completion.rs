@@ -34,6 +34,7 @@ use crate::body::BodyWire;
 #[derive(Debug, Clone)]
 pub struct Completion {
     id: String,
+    /// The creation time, in seconds since 1 January 1970.
     created: u64,
     model: Option<String>,
     /// The names of the tools that the request declares.

@@ -105,7 +105,9 @@ pub(super) struct OpenCalls<'a> {
 /// The positions of calls, and the same positions by the name of the tool.
 #[derive(Debug, Default)]
 struct OfTools<'a> {
+    /// The positions of the calls.
     all: BTreeSet<usize>,
+    /// The tool name and the position of each call.
     by_name: BTreeSet<(&'a str, usize)>,
 }
 

@@ -18,7 +18,9 @@ pub(crate) struct ChatAccumulator {
     fields: Object,
     /// The fields of the choice, without its message.
     choice: Accumulator,
+    /// Whether `[DONE]` has arrived.
     is_done: bool,
+    /// Whether a finish reason has arrived.
     has_reason: bool,
 }
 

@@ -11,8 +11,8 @@ use crate::{
     stream::Accumulator,
 };
 
-/// The fields in which compatible services send readable reasoning. If both are present, the first is
-/// used.
+/// The fields in which compatible services send readable reasoning. If a delta has a text in both, the update
+/// contains the first.
 const REASONING: [&str; 2] = ["reasoning_content", "reasoning"];
 
 /// The fields that a message of a whole answer may have, by OpenAI's reference and by the recorded
@@ -44,11 +44,13 @@ pub(super) struct MessageAccumulator {
     text: Option<String>,
     rest: Accumulator,
     calls: Calls,
+    /// Whether a delta has arrived.
     any: bool,
 }
 
 #[derive(Debug, Default)]
 struct Call {
+    /// The index that the service sends for the call.
     index: Option<RawJson>,
     id: Option<String>,
     name: Option<String>,
@@ -58,6 +60,7 @@ struct Call {
     null_arguments: bool,
     /// Arguments that arrived as an object instead of a string.
     object: Option<RawJson>,
+    /// The fields of `function` besides name and arguments.
     function: Accumulator,
     rest: Accumulator,
 }
@@ -230,7 +233,7 @@ impl Calls {
     /// A delta with an index continues the newest call with this index. There are two exceptions, because
     /// some services use the same index for every call:
     ///
-    /// - A delta with a name and with another id than this call continues the call with the delta's id, or
+    /// - A delta that has a name and another id than this call continues the call with the delta's id, or
     ///   begins a call.
     /// - A delta begins a call if [`Call::is_followed_by`] returns `true`.
     ///
@@ -266,7 +269,9 @@ impl Calls {
 /// Tracks the brackets of a JSON text that arrives in pieces. Each piece is read once.
 #[derive(Debug, Default)]
 struct Brackets {
+    /// Whether a bracket has been opened.
     any: bool,
+    /// The number of open brackets.
     open: usize,
     is_in_text: bool,
     is_escaped: bool,

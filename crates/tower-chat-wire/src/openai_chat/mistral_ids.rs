@@ -38,6 +38,7 @@ pub fn with_mistral_ids(messages: impl IntoIterator<Item = RawJson>) -> Vec<RawJ
 struct Ids {
     /// The new ids, by the original ids.
     given: HashMap<String, String>,
+    /// The new ids, which no other original id may become.
     taken: HashSet<String>,
 }
 

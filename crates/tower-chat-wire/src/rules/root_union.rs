@@ -10,18 +10,19 @@ const MAX_DEPTH: usize = 10;
 /// Replaces the refused keywords at the top level of a tool's schema. Returns `false` and changes nothing if
 /// the schema has none of them.
 ///
-/// The schema becomes one object. It is made from the schema itself, the target of its reference, the
-/// branches of `allOf`, which all apply together, and the alternatives of `anyOf` and `oneOf`, of which one
-/// applies:
+/// The schema becomes one object. The object combines the schema itself, the target of its `$ref`, the
+/// branches of `allOf`, and the alternatives of each union (`anyOf` or `oneOf`). All branches apply together.
+/// Of the alternatives of a union, a call satisfies one or some.
 ///
-/// - The object has the properties of all of these schemas. If they define a property differently, its schema
-///   is an `anyOf` of the definitions.
+/// - The object has the properties of all of these schemas. If several of them define a property differently,
+///   its schema is an `anyOf` of the definitions.
 /// - A property is required if the schema itself, the target or a branch of `allOf` requires it, or if every
 ///   alternative of a union requires it.
-/// - If every alternative of a union requires further properties, a sentence in the description lists the
-///   properties of each alternative.
+/// - If every alternative of a union requires further properties, a sentence in the description lists them
+///   for each alternative.
 ///
-/// The object permits more arguments than the original schema. The tool itself must check its arguments.
+/// `enum` and `not` are removed without a replacement. The object permits more arguments than the original
+/// schema. The tool itself must check its arguments.
 pub(super) fn replace(schema: &mut Value, refused: &[&str]) -> bool {
     let root = schema.clone();
     let Value::Object(fields) = schema else { return false };
@@ -49,6 +50,7 @@ pub(super) fn replace(schema: &mut Value, refused: &[&str]) -> bool {
 struct Object {
     /// The name and the different schemas of each property.
     properties: Vec<(String, Vec<Value>)>,
+    /// The names of the required properties.
     required: Vec<String>,
     /// The sentences for the description, one for each `anyOf` or `oneOf` in which every alternative requires
     /// further properties.
@@ -150,8 +152,8 @@ impl Object {
     }
 }
 
-/// Returns the schemas in the list of a keyword: the branches of `allOf`, or the alternatives of `anyOf` or
-/// `oneOf`.
+/// Returns the schemas in the list of the keyword `union`: the branches of `allOf`, or the alternatives of
+/// `anyOf` or `oneOf`.
 fn branches<'s>(fields: &'s Map<String, Value>, union: &str) -> impl Iterator<Item = &'s Value> {
     fields.get(union).and_then(Value::as_array).into_iter().flatten()
 }

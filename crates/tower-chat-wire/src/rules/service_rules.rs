@@ -45,8 +45,8 @@ pub struct ServiceRules {
     pub reasoning_fields: Option<&'static [&'static str]>,
     /// The addition that the service requires for calls of other services.
     pub foreign_calls: ForeignRule,
-    /// The prefixes of the ids of calls that the service itself runs, by the type of the call. A call with
-    /// another prefix is from a service that copied the format, and is not sent.
+    /// The prefixes of the ids of the service's own provider-executed calls, by the type of the call. A call
+    /// with another prefix was made by a service that copied the format, and is not sent.
     pub hosted_ids: &'static [(&'static str, &'static str)],
     /// The keywords that the service refuses at the top level of a tool's schema.
     pub refused_in_schemas: &'static [&'static str],

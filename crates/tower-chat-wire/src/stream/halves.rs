@@ -89,10 +89,11 @@ const CONTINUED: [&str; 16] = [
 /// The number of bytes of an escape sequence `\uXXXX`.
 const ESCAPE: usize = 6;
 
-/// A string in a JSON text: the byte positions of its content, without the quotation marks, and the name of
-/// its field.
+/// A string in a JSON text, without its quotation marks, and the name of its field.
 struct Text<'a> {
+    /// The byte position of the first byte of the content.
     start: usize,
+    /// The byte position after the content.
     end: usize,
     field: &'a str,
 }

@@ -160,8 +160,8 @@ fn placeholder(field: &str, text: &str, wire: BodyWire) -> Part {
 }
 
 /// Adds a signature to the first call that the client runs, in the format of Gemini's endpoint for Chat
-/// Completions. Returns `false` if there is no such call, or if the call already has `extra_content`, which
-/// contains the signature.
+/// Completions. Returns `false` if there is no such call, or if the call already has the field for the
+/// signature, `extra_content`.
 fn sign_first_call(fitted_parts: &mut FittedParts, signature: &str) -> bool {
     let first = fitted_parts.parts.iter_mut().find_map(|part| match part {
         Part::ToolCall(call) if !call.provider_executed => Some(call),

@@ -135,6 +135,7 @@ const BEHIND: &str = "The attachments of the results above:";
 struct Fitting<'r> {
     rules: &'r ServiceRules,
     messages: Vec<Arc<Message>>,
+    /// Whether a message differs from that of the request, or was added or left out.
     has_changed: bool,
     names: NameMap,
     ids: CallIds,
@@ -158,11 +159,13 @@ struct Fitting<'r> {
 #[derive(Debug, Default)]
 struct FittedParts {
     parts: Vec<Part>,
+    /// Whether a part was changed, added or left out.
     has_changed: bool,
     /// The media that were removed from the results of the message.
     behind: Vec<Part>,
     /// The ids of the provider-executed calls that were removed.
     left_out: HashSet<Option<String>>,
+    /// Whether the message has a call of a tool of the client.
     has_call: bool,
 }
 
@@ -274,9 +277,9 @@ impl<'r> Fitting<'r> {
         });
     }
 
-    /// Adds a message of the user if the service requires one at the beginning, no other message has been
-    /// added yet, and the next message is of the assistant or of a tool. `role` is the role of the next
-    /// message.
+    /// Adds a message of the user if the service requires one at the beginning, no message except
+    /// instructions has been added that is sent, and the next message is of the assistant or of a tool.
+    /// `role` is the role of the next message.
     fn begin(&mut self, role: Role) {
         let is_user = |role: Role| !matches!(role, Role::Assistant | Role::Tool);
         let is_instruction = |role: Role| matches!(role, Role::System | Role::Developer);
