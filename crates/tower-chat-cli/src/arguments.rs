@@ -111,11 +111,13 @@ pub(crate) enum Command {
     /// skipped. A line for each conversation gives the outcome, and the data that could not be imported.
     ///
     /// With --json each line is an object with "file", "scope", "id", "outcome" (written, extended,
-    /// unchanged or differs), "messages", "first_new" or "first_different" (the numbers of messages),
-    /// and "losses": a list of {"position", "what", "reason", "stored"}.
+    /// unchanged, differs or refused), "messages", "first_new" or "first_different" (the numbers of
+    /// messages), "reason" (of a refusal), and "losses": a list of {"position", "what", "reason",
+    /// "stored"}.
     ///
-    /// Exit codes: 0, success; 1, success, but some data could not be imported, or a different
-    /// conversation is stored with an id; 2, a file cannot be read, or the store cannot be used.
+    /// Exit codes: 0, success; 1, success, but some data could not be imported, a different conversation
+    /// is stored with an id, or the store refused a conversation; 2, a file cannot be read, or the store
+    /// cannot be used.
     Import(ImportArguments),
     /// Copy conversations from one store to another
     ///
@@ -185,8 +187,8 @@ pub(crate) enum Command {
     ///
     /// To continue a run instead, send its request again through its program's stack.
     ///
-    /// Exit codes: 0, success, or nothing to do; 1, a run was skipped because a process may still work
-    /// on it; 2, the store cannot be used.
+    /// Exit codes: 0, success, or nothing to do; 1, a run was skipped, because a process may still work
+    /// on it or its data cannot be read; 2, the store cannot be used.
     Recover(RecoverArguments),
     /// Repair the problems that verify finds
     ///
@@ -194,8 +196,8 @@ pub(crate) enum Command {
     /// that the call may or may not have taken effect. A result that answers no call, or a call that has
     /// a result, is moved into the metadata of its message. Rows of the record that refer to nothing are
     /// deleted. Calls that wait for approval are not changed, and neither is anything that cannot be
-    /// read. Each conversation is changed as a whole or not at all. The next write of a run that is in
-    /// flight in it is refused.
+    /// read. Each conversation is changed as a whole or not at all. If a run is in flight in a changed
+    /// conversation, the next write of the run is refused.
     ///
     /// Exit codes: 0, no problems remain; 1, problems remain, or with --dry-run there is something to
     /// do; 2, the store cannot be used.
@@ -204,8 +206,8 @@ pub(crate) enum Command {
     ///
     /// Runs are deleted as a whole, with the records of their tool calls. The last run of a conversation
     /// is kept, and so is a run with a call that waits for approval or for its result, with all later
-    /// runs. Each conversation is changed as a whole or not at all. The next write of a run that is in
-    /// flight in it is refused. A conversation with an open run is skipped.
+    /// runs. Each conversation is changed as a whole or not at all. If a run is in flight in a changed
+    /// conversation, the next write of the run is refused. A conversation with an open run is skipped.
     ///
     /// Exit codes: 0, success; 1, success, but some conversations were skipped or fewer messages were
     /// deleted than requested; 2, the store cannot be used.
