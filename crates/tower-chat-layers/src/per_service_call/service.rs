@@ -16,9 +16,8 @@ use crate::{
     ending::{Ending, with_ending},
     layers_below::{LayerKind, report_readiness_poll},
     run::{
-        AskedAgain, OpenCall, PersisterAbove, Run, RunOfLoop, ServiceCall, StartedCall,
-        begin_lone_run, observe_answer, observe_round, repeated_answer, run_without_store,
-        start_call, store_run,
+        AskedAgain, OpenCall, PersisterAbove, Run, RunOfLoop, StartedCall, begin_lone_run,
+        observe_answer, observe_round, repeated_answer, run_without_store, start_call, store_run,
     },
     tool::RunAncestry,
     yielding::yield_if_large,
@@ -92,12 +91,11 @@ where
         if request.history_owner == Some(HistoryOwner::Local) {
             request.history_owner = None;
         }
-        let is_of_own_loop = request.extensions.get::<ServiceCall>().is_some();
         observe_round(&run, &mut request);
         request.extensions.insert(PersisterAbove);
         let asked = AskedAgain { service: &mut service, run: &run };
         let response = asked.call(request).await;
-        return with_ending(response, CallEnding::WrittenAtEnd { run, is_of_own_loop }).await;
+        return with_ending(response, CallEnding::WrittenAtEnd(run)).await;
     }
     yield_if_large(request.messages.iter_from(request.new_from)).await;
     // A separate statement, because the future would otherwise contain the error across the next
@@ -159,10 +157,7 @@ async fn begin_alone(
 enum CallEnding {
     /// The run is stored at its end by a layer above. This layer compares service ids, and records the
     /// rounds of a tool loop of another crate.
-    WrittenAtEnd {
-        run: Run,
-        is_of_own_loop: bool,
-    },
+    WrittenAtEnd(Run),
     Stored(Box<OpenCall>),
 }
 
@@ -178,15 +173,15 @@ impl Ending for CallEnding {
     fn check(&self, answer: &[Arc<Message>]) -> Result<(), BoxError> {
         match self {
             // The tool loop checks before the run ends.
-            Self::WrittenAtEnd { .. } => Ok(()),
+            Self::WrittenAtEnd(_) => Ok(()),
             Self::Stored(call) => Ok(call.check(answer)?),
         }
     }
 
     async fn complete(self, answer: Answer) -> Result<Answer, PersistenceError> {
         match self {
-            Self::WrittenAtEnd { run, is_of_own_loop } => {
-                observe_answer(&run, &answer, is_of_own_loop)?;
+            Self::WrittenAtEnd(run) => {
+                observe_answer(&run, &answer)?;
                 Ok(answer)
             }
             Self::Stored(call) => call.complete(answer).await,

@@ -1,4 +1,4 @@
-//! The consequence of an event: what is written.
+//! The consequence of an event: the contents of a write.
 
 use std::{sync::Arc, time::SystemTime};
 

@@ -57,6 +57,10 @@ pub(crate) struct RunLog {
     pub(crate) has_persister: bool,
     /// A service call was made before any persister below the tool loop had reported itself.
     pub(super) is_persister_missed: bool,
+    /// The position and the number of the stored messages that a tool loop sends with its first service
+    /// call, because it has found no persister below. A persister that the loop could not find removes
+    /// them from the request.
+    pub(crate) history_in_request: Option<(usize, usize)>,
     /// The digest of the user's messages in the input. It is stored with the first message.
     pub(super) input_digest: Option<String>,
     /// The state of a run in per-run mode.
@@ -181,6 +185,7 @@ impl RunLog {
             is_end_stored: false,
             has_persister: false,
             is_persister_missed: false,
+            history_in_request: None,
             input_digest: None,
             whole_run: WholeRun::default(),
             partial_text: None,

@@ -163,15 +163,6 @@ pub struct ServiceCall {
     pub ordinal: u32,
 }
 
-/// A request extension that a tool loop sets if it has found no persister below it. `count` messages
-/// from position `first` on are the stored history. A persister that the loop could not find removes
-/// them from the request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct HistoryBefore {
-    pub(crate) first: usize,
-    pub(crate) count: usize,
-}
-
 /// A request extension that says that a `PerServiceCallPersistence` has already handled the request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PersisterAbove;

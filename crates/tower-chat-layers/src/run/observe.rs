@@ -74,15 +74,9 @@ pub(crate) fn observe_round(run: &Run, request: &mut ChatRequest) {
 /// # Errors
 ///
 /// Returns an error if the policy does not allow the service id. The error contains the answer.
-pub(crate) fn observe_answer(
-    run: &Run,
-    answer: &Answer,
-    is_of_own_loop: bool,
-) -> Result<(), PersistenceError> {
+pub(crate) fn observe_answer(run: &Run, answer: &Answer) -> Result<(), PersistenceError> {
     let mut log = run.log();
-    if !is_of_own_loop {
-        log.whole_run.rounds.messages.extend(answer.messages.iter().cloned());
-    }
+    log.whole_run.rounds.messages.extend(answer.messages.iter().cloned());
     log.calls.is_answered = true;
     log.calls.untold_usage.note(answer, run.policy().prices.as_ref());
     let adopted = adopt_service_id(run, &log, answer)?;

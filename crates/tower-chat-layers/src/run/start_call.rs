@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tower_chat_core::{Answer, ChatRequest, Finish, HistoryOwner, Message, PersistenceMode, Role};
 
 use super::{
-    HistoryBefore, PersisterAbove, Run, RunLog, ServiceCall,
+    PersisterAbove, Run, RunLog, ServiceCall,
     begin::request::replay_with,
     calls::Attempt,
     hooks::has_asked_hooks,
@@ -42,12 +42,12 @@ pub(crate) fn start_call(
     request: &mut ChatRequest,
 ) -> Result<StartedCall, PersistenceError> {
     let ordinal = request.extensions.get::<ServiceCall>().map(|call| call.ordinal);
-    if let Some(HistoryBefore { first, count }) = request.extensions.remove() {
+    let mut log = run.log();
+    if let Some((first, count)) = log.history_in_request {
         let own = request.messages.skip(first + count);
         request.messages = joined(request.messages.take(first), own);
         request.new_from = request.new_from.saturating_sub(count);
     }
-    let mut log = run.log();
     if log.is_alone && request.new_from > 0 {
         // The loop sends these messages only with its first service call.
         log.calls.above = request.messages.take(request.new_from);

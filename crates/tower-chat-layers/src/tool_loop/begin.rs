@@ -50,10 +50,9 @@ impl<S> Rounds<S> {
             run_without_store(conversation.clone().unwrap_or_else(without_key))
         };
         let run = of_layer.unwrap_or_else(run_of_loop);
-        let history_before = match has_persister || run.is_written_at_end() {
-            true => None,
-            false => Some(put_history_for_loop(&run, &mut request)?),
-        };
+        if !has_persister && !run.is_written_at_end() {
+            put_history_for_loop(&run, &mut request)?;
+        }
         let transcript = transcript(&request, &run, has_persister, run_id);
         let tools = settings.source.tools();
         run.log().use_tools(&tools);
@@ -78,7 +77,6 @@ impl<S> Rounds<S> {
         if run.store().is_none() && conversation.is_some() {
             extensions.insert(RunOfLoop(run.clone()));
         }
-        history_before.map(|before| extensions.insert(before));
         let unknown_calls = request.extensions.get::<UnknownCalls>().cloned();
         let mut rounds = Self {
             service: ready,

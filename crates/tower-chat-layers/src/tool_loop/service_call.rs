@@ -16,7 +16,7 @@ use super::{
 use crate::{
     PersistenceError,
     next_step::{CallRules, LoopPolicy, MAX_PAUSES, NextStep},
-    run::{HistoryBefore, ServiceCall, keep_pending_calls, observe_answer},
+    run::{ServiceCall, keep_pending_calls, observe_answer},
     tool::Tools,
     yielding::yield_if_large,
 };
@@ -51,7 +51,7 @@ where
         };
         let response = response?;
         self.options.after_first_call();
-        self.extensions.remove::<HistoryBefore>();
+        self.run.log().history_in_request = None;
         if self.counters.service_calls == 1 {
             self.run.check_persister()?;
         }
@@ -183,11 +183,7 @@ impl<S> Rounds<S> {
         }
         let has_persister = self.run.log().has_persister;
         if self.run.is_written_at_end() && !has_persister {
-            observe_answer(
-                &self.run,
-                &Answer::new(messages.clone(), Finish::clone(&finish)),
-                true,
-            )?;
+            observe_answer(&self.run, &Answer::new(messages.clone(), Finish::clone(&finish)))?;
         }
         self.queued_in_flight.clear();
         self.counters.usage += finish.usage;

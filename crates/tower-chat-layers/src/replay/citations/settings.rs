@@ -1,4 +1,4 @@
-//! Which sources are removed, and when.
+//! The settings for the removal of sources that the answer did not cite.
 
 use std::sync::Arc;
 

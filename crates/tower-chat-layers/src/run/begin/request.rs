@@ -9,7 +9,7 @@ use crate::{
     approval::answers_approvals,
     replay::Replay,
     run::{
-        HistoryBefore, Run, RunLog,
+        Run, RunLog,
         model_request::{joined, own_messages},
     },
 };
@@ -52,12 +52,13 @@ pub(crate) fn open_request(
 pub(crate) fn put_history_for_loop(
     run: &Run,
     request: &mut ChatRequest,
-) -> Result<HistoryBefore, PersistenceError> {
+) -> Result<(), PersistenceError> {
     let mut log = run.log();
     let (own, first) = (own_messages(request), request.new_from);
     put_history_before(run, &mut log, request, &own)?;
     let count = request.new_from.saturating_sub(first);
-    Ok(HistoryBefore { first, count })
+    log.history_in_request = Some((first, count));
+    Ok(())
 }
 
 /// Builds the messages of a request, for a run that is stored at its end. The whole history is
