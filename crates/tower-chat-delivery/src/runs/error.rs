@@ -34,6 +34,14 @@ pub enum DeliveryError {
         /// The run.
         run: RunKey,
     },
+    /// The layer is below a layer that has begun the run, and would detach a single service call.
+    #[error("DetachedRuns is below the persistence of {run}: put it above PerRunPersistence")]
+    BelowPersistence {
+        /// The run.
+        run: RunKey,
+        /// That a repeated request fails again.
+        source: Retryability,
+    },
     /// Too many runs are in progress.
     #[error("{most} runs are in progress, which is the limit: send the request again later")]
     TooManyRuns {

@@ -1,7 +1,7 @@
 //! A layer that executes each run in a task of its own.
 //!
-//! [`DetachedRuns`] belongs above `PerRunPersistence` and the pipeline. Below a tool loop it would
-//! detach single service calls. A layer above that drops a response, such as a timeout, then ends
+//! [`DetachedRuns`] belongs above `PerRunPersistence` and the pipeline. Below them it would detach
+//! single service calls, and refuses them. A layer above that drops a response, such as a timeout, then ends
 //! only the delivery to its caller: a deadline of the run belongs below.
 
 mod error;
@@ -82,8 +82,9 @@ use crate::{PositionedUpdate, RunKey, RunState, UpdateLog, UpdateLogError, Updat
 ///     PerRunPersistence, ...     or a ChatPipeline
 /// ```
 ///
-/// A timeout above this layer ends the delivery to its caller, and not the run. Below a tool loop
-/// the layer has no effect, because only the service calls of a run reach it there.
+/// A timeout above this layer ends the delivery to its caller, and not the run. Below
+/// `PerRunPersistence` the layer would receive the service calls of a run, and refuses them with
+/// [`DeliveryError::BelowPersistence`].
 ///
 /// # Delivery
 ///

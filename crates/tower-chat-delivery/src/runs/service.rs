@@ -6,7 +6,7 @@ use std::{
 };
 
 use futures_util::{StreamExt, future::BoxFuture, stream};
-use tower_chat_layers::{BoxError, ChatRequest, ChatResponse};
+use tower_chat_layers::{BoxError, ChatRequest, ChatResponse, Retryability, run::Run};
 use tower_service::Service;
 use tracing::Instrument;
 
@@ -16,7 +16,7 @@ use super::{
     reader::{Follower, response},
     task::RunTask,
 };
-use crate::{RunKey, UpdatePosition};
+use crate::{DeliveryError, RunKey, UpdatePosition};
 
 /// The service that [`DetachedRuns`](crate::DetachedRuns) creates.
 #[derive(Debug, Clone)]
@@ -70,6 +70,10 @@ where
     S::Error: Into<BoxError>,
     S::Future: Send + 'static,
 {
+    if request.extensions.get::<Run>().is_some() {
+        let source = Retryability::Permanent;
+        return Err(DeliveryError::BelowPersistence { run, source }.into());
+    }
     let reader = match shared.enter(&run, request.run_handle())? {
         Entered::InProgress(hub) => hub.reader(),
         Entered::New(hub) => {

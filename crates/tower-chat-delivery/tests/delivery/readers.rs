@@ -193,3 +193,24 @@ async fn a_request_without_a_conversation_passes_unchanged() {
     assert_eq!(call.await.unwrap().collect().await.unwrap().text(), "Take a coat.");
     assert_eq!(runs.in_progress(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_layer_refuses_the_service_calls_of_a_run() {
+    use tower::{Layer, ServiceExt};
+    let model = tower_chat_testkit::ScriptedModel::new([Step::text("Take a coat.")]);
+    let runs = DetachedRuns::new(MemoryUpdateLog::new());
+    let wrong = tower_chat::ChatPipeline::builder(runs.layer(model.clone()))
+        .history(MemoryStore::new())
+        .build()
+        .unwrap();
+    let (request, run) = request();
+    let error = wrong.oneshot(request).await.unwrap_err();
+    assert!(is_below(&*error), "{error:?}");
+    assert_eq!(model.remaining(), 1);
+    assert_eq!(runs.state(&run).await.unwrap(), RunState::Unknown);
+}
+
+fn is_below(error: &(dyn std::error::Error + 'static)) -> bool {
+    matches!(error.downcast_ref(), Some(DeliveryError::BelowPersistence { .. }))
+        || error.source().is_some_and(is_below)
+}
