@@ -31,6 +31,22 @@ impl<S: HistoryStore> store::StoreWrapper for CountingStore<S> {
         self.loads.fetch_add(1, Ordering::Relaxed);
         self.inner().load(key).await
     }
+
+    fn journal(&self) -> Option<&dyn store::Journal> {
+        self.inner().journal()
+    }
+
+    fn directory(&self) -> Option<&dyn store::Directory> {
+        self.inner().directory()
+    }
+
+    fn tool_calls(&self) -> Option<&dyn store::ToolCallQueries> {
+        self.inner().tool_calls()
+    }
+
+    fn maintenance(&self) -> Option<&dyn store::Maintenance> {
+        self.inner().maintenance()
+    }
 }
 
 #[tokio::main]

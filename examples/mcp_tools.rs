@@ -21,7 +21,7 @@ use tower::{Service, ServiceExt as _};
 use tower_chat::{
     BoxError, ChatPipeline, ChatRequest, ConversationKey, MemoryStore, Message, Tool, ToolCall,
     Tools,
-    store::{HistoryStore, InvocationQuery},
+    store::{InvocationQuery, ToolCallQueries},
 };
 use tower_chat_mcp::McpTools;
 use tower_chat_testkit::{ScriptedModel, Step};

@@ -12,10 +12,10 @@ use async_trait::async_trait;
 use tower_chat::{
     ConversationKey, RunId,
     store::{
-        ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
-        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, Pruned,
-        Revision, Rewrite, RunSummary, StoreError, StoreHandle, ToolTotals, UnreadableInvocation,
-        UsageQuery, UsageTotals,
+        CallSelection, ConversationPage, ConversationQuery, ConversationRows, ConversationSummary,
+        Description, Directory, Head, History, HistoryStore, InvocationQuery, Invocations, Journal,
+        Keep, Maintenance, MessagePage, Pruned, Revision, Rewrite, RunSummary, StoreError,
+        StoreHandle, ToolCallQueries, ToolTotals, UnreadableInvocation, UsageQuery, UsageTotals,
         author::{AppendError, OpenRunContent, Slot, Ticket, ToolRecord, UsageReport, Write},
     },
 };
@@ -165,6 +165,60 @@ impl HistoryStore for FileStore {
         Ok(self.find(key, Conversation::history).unwrap_or_else(History::empty))
     }
 
+    async fn calls(
+        &self,
+        key: &ConversationKey,
+        which: &CallSelection,
+    ) -> Result<Invocations, StoreError> {
+        self.invocations(&which.query(key)).await
+    }
+
+    async fn reserve(&self) -> Result<Slot, StoreError> {
+        self.state().takes_writes()?;
+        Ok(Slot::unbounded())
+    }
+
+    fn append(&self, _slot: Slot, writes: Vec<Write>) -> Ticket {
+        Ticket::done(self.write(&writes))
+    }
+
+    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
+        let mut state = self.state();
+        state.takes_writes()?;
+        match state.conversations.remove(key) {
+            Some((_, file)) => file.remove().map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.state().is_closed = true;
+        Ok(())
+    }
+
+    fn journal(&self) -> Option<&dyn Journal> {
+        Some(self)
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
+        Some(self)
+    }
+
+    fn tool_calls(&self) -> Option<&dyn ToolCallQueries> {
+        Some(self)
+    }
+
+    fn maintenance(&self) -> Option<&dyn Maintenance> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Journal for FileStore {
     async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
         Ok(self.find(key, Conversation::open_run).flatten())
     }
@@ -180,16 +234,10 @@ impl HistoryStore for FileStore {
         let open = open.filter(|it| it.open.is_some()).map(|it| it.key.clone());
         Ok(open.take(limit).collect())
     }
+}
 
-    async fn reserve(&self) -> Result<Slot, StoreError> {
-        self.state().takes_writes()?;
-        Ok(Slot::unbounded())
-    }
-
-    fn append(&self, _slot: Slot, writes: Vec<Write>) -> Ticket {
-        Ticket::done(self.write(&writes))
-    }
-
+#[async_trait]
+impl Maintenance for FileStore {
     async fn fork(
         &self,
         from: &ConversationKey,
@@ -226,15 +274,34 @@ impl HistoryStore for FileStore {
         Ok(pruned)
     }
 
-    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
-        let mut state = self.state();
-        state.takes_writes()?;
-        match state.conversations.remove(key) {
-            Some((_, file)) => file.remove().map(|()| true),
-            None => Ok(false),
-        }
+    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        let state = self.state();
+        let mut scopes: Vec<_> = state.conversations.keys().map(ConversationKey::scope).collect();
+        scopes.dedup();
+        let wanted = scopes.into_iter().filter(|scope| after.is_none_or(|after| *scope > after));
+        Ok(wanted.take(limit).map(str::to_owned).collect())
     }
 
+    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
+        Ok(self.find(key, Conversation::every_row))
+    }
+
+    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
+        let mut state = self.state();
+        state.takes_writes()?;
+        let Some((conversation, file)) = state.conversations.get_mut(&rewrite.key) else {
+            return Err(rewrite.conflict(Revision::ABSENT, None));
+        };
+        let mut now = conversation.clone();
+        let revision = now.rewrite(&rewrite)?;
+        file.rewrite(&now)?;
+        *conversation = now;
+        Ok(revision)
+    }
+}
+
+#[async_trait]
+impl Directory for FileStore {
     async fn list(
         &self,
         scope: &str,
@@ -244,34 +311,6 @@ impl HistoryStore for FileStore {
         let state = self.state();
         let seen = state.of_scope(scope, after).filter(|it| it.is_seen());
         Ok(seen.take(limit).map(|it| it.key.clone()).collect())
-    }
-
-    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
-        let mut invocations = Invocations::default();
-        let state = self.state();
-        for (it, row) in state.asked_for(query).take(query.limit.unwrap_or(usize::MAX)) {
-            let key = it.key.clone();
-            match row.resolve(|sequence| it.message(sequence).cloned()) {
-                Ok(invocation) => invocations.found.push((key, invocation)),
-                Err(error) => invocations.unreadable.push(UnreadableInvocation::new(
-                    key,
-                    row.call.sequence,
-                    row.call.index,
-                    error.to_string(),
-                )),
-            }
-        }
-        Ok(invocations)
-    }
-
-    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
-        let state = self.state();
-        let mut totals: BTreeMap<&str, ToolTotals> = BTreeMap::new();
-        for (_, row) in state.asked_for(query) {
-            let tool = totals.entry(&row.name).or_insert_with(|| ToolTotals::new(&row.name));
-            tool.count(row.status, row.started_at, row.finished_at);
-        }
-        Ok(totals.into_values().collect())
     }
 
     async fn summary(
@@ -336,38 +375,35 @@ impl HistoryStore for FileStore {
         *conversation = now;
         Ok(version)
     }
+}
 
-    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+#[async_trait]
+impl ToolCallQueries for FileStore {
+    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
+        let mut invocations = Invocations::default();
         let state = self.state();
-        let mut scopes: Vec<_> = state.conversations.keys().map(ConversationKey::scope).collect();
-        scopes.dedup();
-        let wanted = scopes.into_iter().filter(|scope| after.is_none_or(|after| *scope > after));
-        Ok(wanted.take(limit).map(str::to_owned).collect())
+        for (it, row) in state.asked_for(query).take(query.limit.unwrap_or(usize::MAX)) {
+            let key = it.key.clone();
+            match row.resolve(|sequence| it.message(sequence).cloned()) {
+                Ok(invocation) => invocations.found.push((key, invocation)),
+                Err(error) => invocations.unreadable.push(UnreadableInvocation::new(
+                    key,
+                    row.call.sequence,
+                    row.call.index,
+                    error.to_string(),
+                )),
+            }
+        }
+        Ok(invocations)
     }
 
-    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
-        Ok(self.find(key, Conversation::every_row))
-    }
-
-    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
-        let mut state = self.state();
-        state.takes_writes()?;
-        let Some((conversation, file)) = state.conversations.get_mut(&rewrite.key) else {
-            return Err(rewrite.conflict(Revision::ABSENT, None));
-        };
-        let mut now = conversation.clone();
-        let revision = now.rewrite(&rewrite)?;
-        file.rewrite(&now)?;
-        *conversation = now;
-        Ok(revision)
-    }
-
-    async fn flush(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        self.state().is_closed = true;
-        Ok(())
+    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
+        let state = self.state();
+        let mut totals: BTreeMap<&str, ToolTotals> = BTreeMap::new();
+        for (_, row) in state.asked_for(query) {
+            let tool = totals.entry(&row.name).or_insert_with(|| ToolTotals::new(&row.name));
+            tool.count(row.status, row.started_at, row.finished_at);
+        }
+        Ok(totals.into_values().collect())
     }
 }

@@ -19,7 +19,7 @@ use tower_chat::{
     ConversationKey, MemoryStore, Message, Part, PerRunPersistence, PerServiceCallPersistence,
     PersistenceError, PersistenceMode, Role, ToolLoop, ToolLoopError, ToolResult, pending_results,
     replay::effective_call_ids,
-    store::{HistoryStore, InvocationQuery},
+    store::{HistoryStore, InvocationQuery, Maintenance, ToolCallQueries},
 };
 
 use crate::contract_model::{

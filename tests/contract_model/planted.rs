@@ -7,8 +7,9 @@ use tower_chat::{
     Answer, ConversationKey, Finish, MemoryStore, Message, MessageId, Part, Role, RunId,
     ToolStatus,
     store::{
-        HistoryStore, InvocationQuery, Revision, SequencePosition, StoreError, StoreHandle,
-        StoreWrapper,
+        ConversationRows, Directory, HistoryStore, InvocationQuery, Journal, Keep, Maintenance,
+        Pruned, Revision, Rewrite, SequencePosition, StoreError, StoreHandle, StoreWrapper,
+        ToolCallQueries,
         author::{RecordedResult, Slot, Ticket, ToolRecord, Write},
     },
 };
@@ -162,6 +163,25 @@ impl StoreWrapper for Process {
         self.inner.append(slot, writes.iter().map(change).collect())
     }
 
+    fn journal(&self) -> Option<&dyn Journal> {
+        self.inner().journal()
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
+        self.inner().directory()
+    }
+
+    fn tool_calls(&self) -> Option<&dyn ToolCallQueries> {
+        self.inner().tool_calls()
+    }
+
+    fn maintenance(&self) -> Option<&dyn Maintenance> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Maintenance for Process {
     async fn fork(
         &self,
         from: &ConversationKey,
@@ -185,5 +205,21 @@ impl StoreWrapper for Process {
             appended.map_err(|error| error.source)?;
         }
         Ok(revision)
+    }
+
+    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
+        self.inner().prune(key, keep).await
+    }
+
+    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.inner().scopes(after, limit).await
+    }
+
+    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
+        self.inner().rows(key).await
+    }
+
+    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
+        self.inner().rewrite(rewrite).await
     }
 }

@@ -10,7 +10,7 @@ use tower_chat::{
     MemoryStore, Message, RunId,
     recovery::{self, OnOpenRun, RunEnd},
     replay::{DanglingCalls, Replay},
-    store::HistoryStore,
+    store::{HistoryStore, Journal},
 };
 use tower_chat_sqlite::{Durability, SqliteStore};
 use tower_chat_testkit::{FaultyStore, Injection};

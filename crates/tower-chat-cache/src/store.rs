@@ -7,7 +7,8 @@ use futures_util::FutureExt;
 use tower_chat_core::{
     ConversationKey,
     store::{
-        Head, History, HistoryStore, Keep, Pruned, Revision, Rewrite, StoreError, StoreWrapper,
+        ConversationRows, Directory, Head, History, HistoryStore, Journal, Keep, Maintenance,
+        Pruned, Revision, Rewrite, StoreError, StoreWrapper, ToolCallQueries,
         author::{AppendError, Slot, Ticket, Write},
     },
 };
@@ -57,6 +58,10 @@ impl<S: HistoryStore> CachingStore<S> {
     /// Returns the inner store. Direct writes to it are noticed like those of another process.
     pub fn inner(&self) -> &S {
         &self.0.inner
+    }
+
+    fn inner_store(&self) -> &dyn HistoryStore {
+        &*self.0.inner
     }
 
     /// Removes a conversation from the cache, for example after another process changed it, or after
@@ -193,28 +198,56 @@ impl<S: HistoryStore> StoreWrapper for CachingStore<S> {
         })
     }
 
+    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
+        let _changing = self.0.conversations.change(key);
+        self.inner().delete(key).await
+    }
+
+    fn journal(&self) -> Option<&dyn Journal> {
+        self.inner().journal()
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
+        self.inner().directory()
+    }
+
+    fn tool_calls(&self) -> Option<&dyn ToolCallQueries> {
+        self.inner().tool_calls()
+    }
+
+    fn maintenance(&self) -> Option<&dyn Maintenance> {
+        self.inner().maintenance()?;
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl<S: HistoryStore> Maintenance for CachingStore<S> {
     async fn fork(
         &self,
         from: &ConversationKey,
         to: &ConversationKey,
     ) -> Result<Revision, StoreError> {
         let _changing = self.0.conversations.change(to);
-        self.inner().fork(from, to).await
-    }
-
-    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
-        let _changing = self.0.conversations.change(key);
-        self.inner().delete(key).await
+        self.inner_store().fork(from, to).await
     }
 
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
         let _changing = self.0.conversations.change(key);
-        self.inner().prune(key, keep).await
+        self.inner_store().prune(key, keep).await
     }
 
     async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
         let _changing = self.0.conversations.change(&rewrite.key);
-        self.inner().rewrite(rewrite).await
+        self.inner_store().rewrite(rewrite).await
+    }
+
+    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.inner_store().scopes(after, limit).await
+    }
+
+    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
+        self.inner_store().rows(key).await
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use tower_chat::{
     BoxError, ConversationKey,
-    store::{ConversationQuery, HistoryStore},
+    store::{ConversationQuery, Directory},
 };
 use tower_chat_encrypted::is_sealed_message;
 use tower_chat_transfer::{

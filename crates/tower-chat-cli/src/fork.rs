@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use tower_chat::{
     ConversationKey,
-    store::{HistoryStore, Revision},
+    store::{HistoryStore, Maintenance, Revision},
 };
 
 use crate::{

@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tower_chat::store::{
-    ConversationQuery, ConversationState, ConversationSummary, DirectoryCursor, HistoryStore,
+    ConversationQuery, ConversationState, ConversationSummary, Directory, DirectoryCursor,
 };
 
 use crate::{

@@ -9,7 +9,9 @@ use clap::{ArgGroup, Args};
 use serde::Serialize;
 use tower_chat::{
     ConversationKey,
-    store::{HistoryStore, Keep, Pruned, SequencePosition, StoreError, author::Pruning},
+    store::{
+        HistoryStore, Keep, Maintenance, Pruned, SequencePosition, StoreError, author::Pruning,
+    },
 };
 
 use crate::{

@@ -4,9 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
-use tower_chat::store::{
-    HistoryStore, UsageGroup, UsageGrouping, UsageQuery, UsageSum, UsageTotals,
-};
+use tower_chat::store::{Directory, UsageGroup, UsageGrouping, UsageQuery, UsageSum, UsageTotals};
 
 use crate::{
     arguments::STORE_VARIABLE,

@@ -107,16 +107,16 @@
 //!
 //! - A conversation's head has to be read before it is written, as every run does. A write of a
 //!   process that does not know the life is refused, and can be repeated.
-//! - A [`prune`](tower_chat_core::store::HistoryStore::prune) is three writes.
-//! - A [`fork`](tower_chat_core::store::HistoryStore::fork) reads and opens the original and seals
+//! - A [`prune`](tower_chat_core::store::Maintenance::prune) is three writes.
+//! - A [`fork`](tower_chat_core::store::Maintenance::fork) reads and opens the original and seals
 //!   it for its new position. It is one submission of several writes, which a crash can interrupt.
 //! - Results in messages are copied into the record when the record is queried.
-//! - A [rewrite](tower_chat_core::store::HistoryStore::rewrite) of a message also seals the
+//! - A [rewrite](tower_chat_core::store::Maintenance::rewrite) of a message also seals the
 //!   messages after it again.
 //! - A store that outlives its process remembers that it contains sealed data, and refuses changes
 //!   that do not come from this wrapper
 //!   ([`StoreError::Sealed`](tower_chat_core::store::StoreError::Sealed)), except for deletions.
-//! - A conversation may be [repaired](tower_chat_core::store::HistoryStore::rewrite), and its open
+//! - A conversation may be [repaired](tower_chat_core::store::Maintenance::rewrite), and its open
 //!   runs examined, only through this store. Rewritten messages are sealed for their ids in the
 //!   inner store, so that a message that is unreadable there cannot be rewritten.
 

@@ -9,12 +9,13 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use tower_chat_core::{
-    ConversationKey, Message,
+    ConversationKey, Message, RunId,
     store::{
-        Conflict, ConversationPage, ConversationQuery, ConversationRows, ConversationSummary,
-        Description, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage,
-        OpenRun, Pruned, Revision, Rewrite, ServiceIdChange, StoreError, StoreWrapper,
-        UnreadableInvocation,
+        CallSelection, Conflict, ConversationPage, ConversationQuery, ConversationRows,
+        ConversationSummary, Description, Directory, Head, History, HistoryStore, InvocationQuery,
+        Invocations, Journal, Keep, Maintenance, MessagePage, OpenRun, Pruned, Revision, Rewrite,
+        RunSummary, ServiceIdChange, StoreError, StoreWrapper, ToolCallQueries, ToolTotals,
+        UnreadableInvocation, UsageQuery, UsageTotals,
         author::{AppendError, OpenRunContent, Slot, Ticket, ToolRecord, Write},
     },
 };
@@ -64,6 +65,10 @@ impl<S: HistoryStore> EncryptedStore<S> {
     /// Returns the inner store, which contains the sealed data.
     pub fn inner(&self) -> &S {
         &self.inner
+    }
+
+    fn inner_store(&self) -> &dyn HistoryStore {
+        &*self.inner
     }
 
     fn opener<'a>(&'a self, key: &'a ConversationKey, expected: Expected) -> Opener<'a> {
@@ -182,9 +187,9 @@ impl<S: HistoryStore> EncryptedStore<S> {
             return Ok(None);
         }
         let before = last.checked_add(1);
-        let envelope = match self.inner().messages_before(key, before, 1).await {
+        let envelope = match self.inner_store().messages_before(key, before, 1).await {
             Ok(page) => page.messages.into_iter().next_back().map(|(_, message)| message),
-            Err(StoreError::Unsupported { .. }) => {
+            Err(StoreError::MissingCapability { .. }) => {
                 self.inner().load(key).await?.messages.last().cloned()
             }
             Err(error) => return Err(error),
@@ -247,6 +252,26 @@ impl<S: HistoryStore> EncryptedStore<S> {
             rows.push(opener.row(row).await?);
         }
         Ok(OpenRunContent::new(head, open, opened, rows))
+    }
+
+    /// Opens calls of the record. Rows that do not open are reported among the unreadable ones.
+    async fn opened_invocations(
+        &self,
+        mut invocations: Invocations,
+    ) -> Result<Invocations, StoreError> {
+        for (key, sealed) in std::mem::take(&mut invocations.found) {
+            let (sequence, index) = (sealed.sequence, sealed.sequence_index);
+            match self.opener(&key, Expected::Any).invocation(sealed).await {
+                Ok(opened) => invocations.found.push((key, opened)),
+                Err(error) => invocations.unreadable.push(UnreadableInvocation::new(
+                    key,
+                    sequence,
+                    index,
+                    error.to_string(),
+                )),
+            }
+        }
+        Ok(invocations)
     }
 
     /// Seals writes up to the first one that cannot be sealed, and returns the error for that one.
@@ -376,12 +401,12 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
         self.opened_history(key, sealed, since).await.map_err(unopened(key, OPEN))
     }
 
-    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
-        let since = self.lives.now();
-        match self.inner().open_run(key).await? {
-            Some(sealed) => self.opened_run(key, sealed, since).await.map(Some),
-            None => Ok(None),
-        }
+    async fn calls(
+        &self,
+        key: &ConversationKey,
+        which: &CallSelection,
+    ) -> Result<Invocations, StoreError> {
+        self.opened_invocations(self.inner().calls(key, which).await?).await
     }
 
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
@@ -414,6 +439,56 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
         Ticket::watching(async move { ticket.await.and(Err(failed)) })
     }
 
+    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
+        let since = self.lives.now();
+        let was_there = self.inner().delete(key).await?;
+        self.lives.forget(key, since);
+        Ok(was_there)
+    }
+
+    fn journal(&self) -> Option<&dyn Journal> {
+        self.inner().journal()?;
+        Some(self)
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
+        self.inner().directory()?;
+        Some(self)
+    }
+
+    fn tool_calls(&self) -> Option<&dyn ToolCallQueries> {
+        self.inner().tool_calls()?;
+        Some(self)
+    }
+
+    fn maintenance(&self) -> Option<&dyn Maintenance> {
+        self.inner().maintenance()?;
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl<S: HistoryStore> Journal for EncryptedStore<S> {
+    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
+        let since = self.lives.now();
+        match self.inner_store().open_run(key).await? {
+            Some(sealed) => self.opened_run(key, sealed, since).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn open_runs(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ConversationKey>, StoreError> {
+        self.inner_store().open_runs(scope, after, limit).await
+    }
+}
+
+#[async_trait]
+impl<S: HistoryStore> Maintenance for EncryptedStore<S> {
     /// Reads, opens, seals and writes the whole conversation. The copy is one submission of several
     /// writes, which are not one transaction.
     async fn fork(
@@ -430,10 +505,10 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
         if history.messages.is_empty() && history.head.service_id.is_none() {
             return Ok(Revision::ABSENT);
         }
-        let recorded = HistoryStore::invocations(self, &InvocationQuery::of(from)).await?;
+        let recorded = HistoryStore::calls(self, from, &CallSelection::All).await?;
         let recorded = recorded.found.into_iter().map(|(_, invocation)| invocation).collect();
-        let original = HistoryStore::summary(self, from).await.or_else(|error| match error {
-            StoreError::Unsupported { .. } => Ok(None),
+        let original = Directory::summary(self, from).await.or_else(|error| match error {
+            StoreError::MissingCapability { .. } => Ok(None),
             error => Err(error),
         })?;
         let mode = original.as_ref().and_then(|summary| summary.last_mode);
@@ -458,40 +533,15 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
         }
         self.inner().handle().at_rest(key)?;
         self.seal_pruned(key, Some(head.revision.sequence)).await?;
-        let pruned = self.inner().prune(key, keep.sealed()).await;
+        let pruned = self.inner_store().prune(key, keep.sealed()).await;
         self.seal_pruned(key, None).await?;
         pruned
-    }
-
-    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
-        let since = self.lives.now();
-        let was_there = self.inner().delete(key).await?;
-        self.lives.forget(key, since);
-        Ok(was_there)
-    }
-
-    /// Rows that do not open are reported among the unreadable ones.
-    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
-        let mut invocations = self.inner().invocations(query).await?;
-        for (key, sealed) in std::mem::take(&mut invocations.found) {
-            let (sequence, index) = (sealed.sequence, sealed.sequence_index);
-            match self.opener(&key, Expected::Any).invocation(sealed).await {
-                Ok(opened) => invocations.found.push((key, opened)),
-                Err(error) => invocations.unreadable.push(UnreadableInvocation::new(
-                    key,
-                    sequence,
-                    index,
-                    error.to_string(),
-                )),
-            }
-        }
-        Ok(invocations)
     }
 
     /// A value that does not open is reported in its row. A key that is not available is an error.
     async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
         let since = self.lives.now();
-        let Some(sealed) = self.inner().rows(key).await? else { return Ok(None) };
+        let Some(sealed) = self.inner_store().rows(key).await? else { return Ok(None) };
         self.opened_rows(key, sealed, since).await.map(Some).map_err(unopened(key, OPEN))
     }
 
@@ -499,11 +549,30 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
         self.rewrite_sealed(rewrite).await
     }
 
+    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.inner_store().scopes(after, limit).await
+    }
+}
+
+#[async_trait]
+impl<S: HistoryStore> ToolCallQueries for EncryptedStore<S> {
+    /// Rows that do not open are reported among the unreadable ones.
+    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
+        self.opened_invocations(self.inner_store().invocations(query).await?).await
+    }
+
+    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
+        self.inner_store().tool_totals(query).await
+    }
+}
+
+#[async_trait]
+impl<S: HistoryStore> Directory for EncryptedStore<S> {
     async fn summary(
         &self,
         key: &ConversationKey,
     ) -> Result<Option<ConversationSummary>, StoreError> {
-        let Some(sealed) = self.inner().summary(key).await? else { return Ok(None) };
+        let Some(sealed) = self.inner_store().summary(key).await? else { return Ok(None) };
         self.opened_summary(sealed).await.map(Some).map_err(unopened(key, OPEN))
     }
 
@@ -532,7 +601,29 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
     ) -> Result<u64, StoreError> {
         let version = expected_version.saturating_add(1);
         let sealed = self.sealed_description(key, description, version).await?;
-        self.inner().set_description(key, &sealed, expected_version).await
+        self.inner_store().set_description(key, &sealed, expected_version).await
+    }
+
+    async fn list(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ConversationKey>, StoreError> {
+        self.inner_store().list(scope, after, limit).await
+    }
+
+    async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageTotals>, StoreError> {
+        self.inner_store().usage(query).await
+    }
+
+    async fn runs(
+        &self,
+        key: &ConversationKey,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunSummary>, StoreError> {
+        self.inner_store().runs(key, after, limit).await
     }
 }
 

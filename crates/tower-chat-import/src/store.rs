@@ -5,8 +5,8 @@ use std::{ops::Range, sync::Arc, time::SystemTime};
 use tower_chat_core::{
     ConversationKey, Message, MessageId, Messages, Role, RunId,
     store::{
-        DescriptionPatch, History, HistoryStore, ModelUsage, Revision, RunActivity, StoreError,
-        UsageSum,
+        DescriptionPatch, Directory, History, HistoryStore, ModelUsage, Revision, RunActivity,
+        StoreError, UsageSum,
         author::{RecordedResult, ToolRecord, Write},
     },
 };
@@ -164,7 +164,7 @@ async fn describe(
 ) -> Result<(), StoreError> {
     let patch = DescriptionPatch::new().with_title(title);
     match history.change_description(key, &patch).await {
-        Ok(_) | Err(StoreError::Unsupported { .. }) => Ok(()),
+        Ok(_) | Err(StoreError::MissingCapability { .. }) => Ok(()),
         Err(error) => Err(error),
     }
 }

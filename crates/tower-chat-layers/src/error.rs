@@ -4,7 +4,7 @@ use std::{error::Error, fmt, sync::Arc, time::SystemTime};
 
 use tower_chat_core::{
     Answer, BoxError, Classified, ConversationKey, Message, Retryability, RunId, is_retryable,
-    store::{Conflict, StoreError},
+    store::{Capability, Conflict, StoreError},
 };
 
 use crate::{
@@ -152,6 +152,13 @@ pub enum PersistenceError {
         key: ConversationKey,
         /// The mode of the run.
         mode: PersistenceMode,
+    },
+    /// The store lacks a capability that the request needs. The model was not called.
+    MissingCapability {
+        /// The conversation.
+        key: ConversationKey,
+        /// The capability.
+        capability: Capability,
     },
     /// The stack contains two layers of the same kind, which would both store everything.
     LayerTwice {
@@ -355,6 +362,11 @@ impl fmt::Display for PersistenceError {
                 "uncited sources of conversation {key} cannot be left out when its run is saved, because \
                  {mode:?} mode stores results before the answer cites them: choose \
                  CompactionTime::AtReplay, or another mode"
+            ),
+            Self::MissingCapability { key, capability } => write!(
+                f,
+                "the history store of conversation {key} lacks the capability {capability}, which the \
+                 request needs: use a store that has it, or another mode"
             ),
             Self::LayerTwice { layer } => write!(f, "the stack holds {layer} twice: remove one"),
             Self::DifferentStores { key } => {

@@ -9,7 +9,7 @@ use tower_chat_core::{
     CallPosition, ConversationKey, Message, MessageId, Messages, ToolInvocation, ToolResult,
     ToolStatus,
     pairing::AnswerKey,
-    store::{History, HistoryStore, InvocationQuery, StoreError},
+    store::{CallSelection, History, HistoryStore, StoreError},
 };
 
 use crate::replay::{DanglingCalls, Replay, mark_ended};
@@ -205,8 +205,8 @@ async fn recorded_rows(
 ) -> Result<HashMap<(MessageId, usize), ToolInvocation>, StoreError> {
     let is_asked = |message: &Arc<Message>| message.id.is_some_and(|id| asking.contains(&id));
     let sequences = history.numbered().filter(|(_, message)| is_asked(message));
-    let query = InvocationQuery::of(key).in_messages(sequences.map(|(sequence, _)| sequence));
-    let invocations = store.invocations(&query).await?;
+    let which = CallSelection::in_messages(sequences.map(|(sequence, _)| sequence));
+    let invocations = store.calls(key, &which).await?;
     for unreadable in &invocations.unreadable {
         tracing::warn!("{unreadable}");
     }

@@ -32,7 +32,6 @@ pub(crate) async fn usage(
         UsageGrouping::Scope => Grouping::Scope,
         UsageGrouping::Model => Grouping::Model,
         UsageGrouping::Day => Grouping::Day,
-        _ => return Err(StoreError::Unsupported { operation: "usage in this grouping" }),
     };
     let scope = query.scope.as_deref().map(stored_key::half);
     let id = query.scope.as_ref().and(query.conversation.as_deref()).map(stored_key::half);

@@ -73,13 +73,13 @@
 //! primary key, the database generates no numbers, and each transaction changes one conversation.
 //! The tables can therefore be divided by conversation, over
 //! [partitions](PostgresOptions::with_partitions) or servers. Only
-//! [`list`](tower_chat_core::store::HistoryStore::list),
-//! [`open_runs`](tower_chat_core::store::HistoryStore::open_runs) and queries of the record without
+//! [`list`](tower_chat_core::store::Directory::list),
+//! [`open_runs`](tower_chat_core::store::Journal::open_runs) and queries of the record without
 //! a conversation read a whole scope.
 //!
 //! The statement of an append also updates the directory: the row of the conversation, and one row
 //! for each run and model in `run_usage`. The conversations of a scope are
-//! [listed](tower_chat_core::store::HistoryStore::conversations) by an index on the hour of their
+//! [listed](tower_chat_core::store::Directory::conversations) by an index on the hour of their
 //! last activity, which changes once an hour. Those of all scopes are sorted. The store compares
 //! metadata itself, and reads more conversations if few match.
 //!

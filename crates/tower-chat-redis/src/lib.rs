@@ -70,7 +70,7 @@
 //! shortened to its beginning and its SHA-256. Each scope has a list of its conversations,
 //! `tower-chat:{alice/*}:list`, which may be on another server. Readers of the list verify each
 //! conversation and remove ids of conversations that no longer exist.
-//! [`open_runs`](tower_chat_core::store::HistoryStore::open_runs) and queries of the record without
+//! [`open_runs`](tower_chat_core::store::Journal::open_runs) and queries of the record without
 //! a conversation read every conversation on the list.
 //!
 //! The key `tower-chat:sealed` records whether a store contains encrypted data. Older releases did
@@ -81,15 +81,15 @@
 //!
 //! The directory entry of a conversation is in its key `directory`. The script of each write
 //! updates it, without another round trip. A
-//! [`summary`](tower_chat_core::store::HistoryStore::summary) is one request, whatever the length
-//! of the conversation. [`runs`](tower_chat_core::store::HistoryStore::runs) and the usage of a
+//! [`summary`](tower_chat_core::store::Directory::summary) is one request, whatever the length
+//! of the conversation. [`runs`](tower_chat_core::store::Directory::runs) and the usage of a
 //! conversation are one request too, and read the rows of all its runs.
 //!
 //! There is no index by last activity. It would be on another server of a cluster than the
 //! conversations, and each write would take one more round trip. Therefore
-//! [`conversations`](tower_chat_core::store::HistoryStore::conversations) reads every conversation
+//! [`conversations`](tower_chat_core::store::Directory::conversations) reads every conversation
 //! on the list of the scope for each page, 256 at a time, and
-//! [`usage`](tower_chat_core::store::HistoryStore::usage) does so 32 at a time. The results are
+//! [`usage`](tower_chat_core::store::Directory::usage) does so 32 at a time. The results are
 //! exact, and the cost grows with the number of conversations, whatever the limit. A query over all
 //! scopes first finds their lists among the names of all keys of the server, or of each primary of
 //! the cluster (`SCAN`), including keys of other programs. While a slot of a cluster is migrated, a

@@ -7,10 +7,10 @@ use redis::{Client, cmd};
 use tower_chat_core::{
     Classified, ConversationKey, RunId,
     store::{
-        ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
-        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, Pruned,
-        Revision, Rewrite, RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery,
-        UsageTotals,
+        CallSelection, ConversationPage, ConversationQuery, ConversationRows, ConversationSummary,
+        Description, Directory, Head, History, HistoryStore, InvocationQuery, Invocations, Journal,
+        Keep, Maintenance, MessagePage, Pruned, Revision, Rewrite, RunSummary, StoreError,
+        StoreHandle, ToolCallQueries, ToolTotals, UsageQuery, UsageTotals,
         author::{OpenRunContent, SealMark, SealedChange, Slot, TaskQueue, Ticket, Write},
     },
 };
@@ -145,19 +145,12 @@ impl HistoryStore for RedisStore {
         Ok(history)
     }
 
-    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
-        self.0.tasks.settle(Some(key)).await;
-        read::open_run(&self.0.settings, key).await
-    }
-
-    async fn open_runs(
+    async fn calls(
         &self,
-        scope: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ConversationKey>, StoreError> {
-        self.0.tasks.settle(None).await;
-        list::open_runs(&self.0.settings, scope, after, limit).await
+        key: &ConversationKey,
+        which: &CallSelection,
+    ) -> Result<Invocations, StoreError> {
+        self.invocations(&which.query(key)).await
     }
 
     async fn reserve(&self) -> Result<Slot, StoreError> {
@@ -179,6 +172,60 @@ impl HistoryStore for RedisStore {
         })
     }
 
+    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
+        let owned = key.clone();
+        let settings = self.0.settings.clone();
+        let delete = async move { delete(&settings, &owned).await };
+        self.0.tasks.change(vec![key.clone()], delete).await
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        self.0.tasks.settle(None).await;
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.0.tasks.close().await;
+        Ok(())
+    }
+
+    fn journal(&self) -> Option<&dyn Journal> {
+        Some(self)
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
+        Some(self)
+    }
+
+    fn tool_calls(&self) -> Option<&dyn ToolCallQueries> {
+        Some(self)
+    }
+
+    fn maintenance(&self) -> Option<&dyn Maintenance> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Journal for RedisStore {
+    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
+        self.0.tasks.settle(Some(key)).await;
+        read::open_run(&self.0.settings, key).await
+    }
+
+    async fn open_runs(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ConversationKey>, StoreError> {
+        self.0.tasks.settle(None).await;
+        list::open_runs(&self.0.settings, scope, after, limit).await
+    }
+}
+
+#[async_trait]
+impl Maintenance for RedisStore {
     async fn fork(
         &self,
         from: &ConversationKey,
@@ -204,13 +251,28 @@ impl HistoryStore for RedisStore {
         self.0.tasks.change(vec![key.clone()], prune).await
     }
 
-    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
-        let owned = key.clone();
-        let settings = self.0.settings.clone();
-        let delete = async move { delete(&settings, &owned).await };
-        self.0.tasks.change(vec![key.clone()], delete).await
+    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.0.tasks.settle(None).await;
+        directory::scopes_after(&self.0.settings, after, limit).await
     }
 
+    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
+        self.0.tasks.settle(Some(key)).await;
+        maintenance::rows(&self.0.settings, key).await
+    }
+
+    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
+        let (settings, keys) = (self.0.settings.clone(), vec![rewrite.key.clone()]);
+        let rewrite = async move {
+            admit(&settings, &rewrite.key, rewrite.is_sealed).await?;
+            maintenance::rewrite(&settings, &rewrite).await
+        };
+        self.0.tasks.change(keys, rewrite).await
+    }
+}
+
+#[async_trait]
+impl Directory for RedisStore {
     async fn list(
         &self,
         scope: &str,
@@ -219,22 +281,6 @@ impl HistoryStore for RedisStore {
     ) -> Result<Vec<ConversationKey>, StoreError> {
         self.0.tasks.settle(None).await;
         list::conversations(&self.0.settings, scope, after, limit).await
-    }
-
-    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
-        if query.asks_for_nothing() {
-            return Ok(Invocations::default());
-        }
-        self.0.tasks.settle(invocations::conversation(query).as_ref()).await;
-        invocations::invocations(&self.0.settings, query).await
-    }
-
-    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
-        if query.sequences.as_ref().is_some_and(Vec::is_empty) {
-            return Ok(Vec::new());
-        }
-        self.0.tasks.settle(invocations::conversation(query).as_ref()).await;
-        invocations::tool_totals(&self.0.settings, query).await
     }
 
     async fn summary(
@@ -292,34 +338,24 @@ impl HistoryStore for RedisStore {
         };
         self.0.tasks.change(vec![key.clone()], set).await
     }
+}
 
-    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
-        self.0.tasks.settle(None).await;
-        directory::scopes_after(&self.0.settings, after, limit).await
+#[async_trait]
+impl ToolCallQueries for RedisStore {
+    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
+        if query.asks_for_nothing() {
+            return Ok(Invocations::default());
+        }
+        self.0.tasks.settle(invocations::conversation(query).as_ref()).await;
+        invocations::invocations(&self.0.settings, query).await
     }
 
-    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
-        self.0.tasks.settle(Some(key)).await;
-        maintenance::rows(&self.0.settings, key).await
-    }
-
-    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
-        let (settings, keys) = (self.0.settings.clone(), vec![rewrite.key.clone()]);
-        let rewrite = async move {
-            admit(&settings, &rewrite.key, rewrite.is_sealed).await?;
-            maintenance::rewrite(&settings, &rewrite).await
-        };
-        self.0.tasks.change(keys, rewrite).await
-    }
-
-    async fn flush(&self) -> Result<(), StoreError> {
-        self.0.tasks.settle(None).await;
-        Ok(())
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        self.0.tasks.close().await;
-        Ok(())
+    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
+        if query.sequences.as_ref().is_some_and(Vec::is_empty) {
+            return Ok(Vec::new());
+        }
+        self.0.tasks.settle(invocations::conversation(query).as_ref()).await;
+        invocations::tool_totals(&self.0.settings, query).await
     }
 }
 

@@ -4,12 +4,14 @@ use std::collections::HashMap;
 
 use tower_chat_core::{
     ConversationKey, Role, RunId,
-    store::{ConversationRows, ConversationSummary, HistoryStore, RunSummary, StoreError},
+    store::{
+        ConversationRows, ConversationSummary, Directory, HistoryStore, RunSummary, StoreError,
+    },
 };
 
 use crate::{Finding, RepairError, Target, error::chain, problems::whole};
 
-/// The number of runs per page of `HistoryStore::runs`.
+/// The number of runs per page of `Directory::runs`.
 const PAGE: usize = 1000;
 
 /// A problem of the directory entry of a conversation.
@@ -56,7 +58,7 @@ pub(crate) async fn directory_problem(
     let failed = |source| RepairError::Directory { key: key.clone(), source };
     let summary = match target.history().summary(key).await {
         Ok(Some(summary)) => summary,
-        Ok(None) | Err(StoreError::Unsupported { .. }) => return Ok(None),
+        Ok(None) | Err(StoreError::MissingCapability { .. }) => return Ok(None),
         Err(error) if error.is_damage() => {
             return Ok(Some(DirectoryProblem::Unreadable(chain(&error))));
         }

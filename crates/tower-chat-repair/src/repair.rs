@@ -2,7 +2,7 @@
 
 use tower_chat_core::{
     ConversationKey,
-    store::{Description, DirectoryCounts, HistoryStore, Rewrite, StoreError},
+    store::{Description, Directory, DirectoryCounts, Maintenance, Rewrite, StoreError},
 };
 
 use crate::{

@@ -4,7 +4,7 @@
 use tower_chat_core::{
     ConversationKey,
     store::{
-        ConversationRows, HistoryStore, StoreError,
+        ConversationRows, Directory, HistoryStore, Journal, Maintenance, StoreError,
         author::{OpenRunContent, RecordedResult},
     },
 };

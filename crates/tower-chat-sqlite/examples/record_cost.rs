@@ -8,7 +8,7 @@ use std::{fs, path::Path, time::Instant};
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId, ToolCall, ToolResult, ToolStatus,
     store::{
-        HistoryStore, InvocationQuery, Revision, SequencePosition,
+        HistoryStore, InvocationQuery, Revision, SequencePosition, ToolCallQueries,
         author::{RecordedResult, ToolRecord, Write},
     },
 };

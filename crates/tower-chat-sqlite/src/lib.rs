@@ -87,8 +87,8 @@
 //!
 //! Staged messages and rows are in the same tables as committed ones, at their final positions. A
 //! row for each open run stores the number of visible messages in its conversation. A commit
-//! deletes this row and moves nothing. [`rows`](tower_chat_core::store::HistoryStore::rows) returns
-//! the visible rows, and [`rewrite`](tower_chat_core::store::HistoryStore::rewrite) refuses a
+//! deletes this row and moves nothing. [`rows`](tower_chat_core::store::Maintenance::rows) returns
+//! the visible rows, and [`rewrite`](tower_chat_core::store::Maintenance::rewrite) refuses a
 //! conversation with an open run. While a file is migrated, no process of a release without open
 //! runs may have it open, because that release would return staged messages as visible ones.
 //!

@@ -11,10 +11,10 @@ use tokio::runtime::Handle;
 use tower_chat_core::{
     BoxError, Classified, ConversationKey, RunId,
     store::{
-        ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
-        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, Pruned,
-        Revision, Rewrite, RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery,
-        UsageTotals,
+        CallSelection, ConversationPage, ConversationQuery, ConversationRows, ConversationSummary,
+        Description, Directory, Head, History, HistoryStore, InvocationQuery, Invocations, Journal,
+        Keep, Maintenance, MessagePage, Pruned, Revision, Rewrite, RunSummary, StoreError,
+        StoreHandle, ToolCallQueries, ToolTotals, UsageQuery, UsageTotals,
         author::{AppendError, OpenRunContent, Slot, Ticket, Write},
     },
 };
@@ -195,24 +195,12 @@ impl HistoryStore for SqliteStore {
         Ok(history)
     }
 
-    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
-        self.settle(Some(key)).await?;
-        let key = key.clone();
-        let content = move |connection: &_| open_run::content(connection, &key);
-        self.0.readers.read("load an open run", content).await
-    }
-
-    async fn open_runs(
+    async fn calls(
         &self,
-        scope: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ConversationKey>, StoreError> {
-        self.settle(None).await?;
-        let (scope, after) = (scope.to_owned(), after.map(str::to_owned));
-        let list =
-            move |connection: &_| open_run::list(connection, &scope, after.as_deref(), limit);
-        self.0.readers.read("list open runs", list).await
+        key: &ConversationKey,
+        which: &CallSelection,
+    ) -> Result<Invocations, StoreError> {
+        self.invocations(&which.query(key)).await
     }
 
     async fn reserve(&self) -> Result<Slot, StoreError> {
@@ -238,6 +226,72 @@ impl HistoryStore for SqliteStore {
         }
     }
 
+    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
+        let slot = self.reserve().await?;
+        let (submission, outcome) = Submission::delete(slot.without_blocking(), key.clone());
+        self.writing()?.queue.submit(submission);
+        outcome.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        self.settle(None).await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        let Some(writing) = &self.0.writing else { return Ok(()) };
+        writing.slots.close();
+        writing.queue.close();
+        self.settle(None).await?;
+        let failed = |source: BoxError| StoreError::backend("close", false, source);
+        let runtime = Handle::try_current().map_err(|error| failed(error.into()))?;
+        self.0.readers.release();
+        let ended = runtime.spawn_blocking(writing.retire());
+        let synced = ended.await.map_err(|error| failed(error.into()))?;
+        synced.map_err(|error| failed(error.into()))
+    }
+
+    fn journal(&self) -> Option<&dyn Journal> {
+        Some(self)
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
+        Some(self)
+    }
+
+    fn tool_calls(&self) -> Option<&dyn ToolCallQueries> {
+        Some(self)
+    }
+
+    fn maintenance(&self) -> Option<&dyn Maintenance> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Journal for SqliteStore {
+    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
+        self.settle(Some(key)).await?;
+        let key = key.clone();
+        let content = move |connection: &_| open_run::content(connection, &key);
+        self.0.readers.read("load an open run", content).await
+    }
+
+    async fn open_runs(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ConversationKey>, StoreError> {
+        self.settle(None).await?;
+        let (scope, after) = (scope.to_owned(), after.map(str::to_owned));
+        let list =
+            move |connection: &_| open_run::list(connection, &scope, after.as_deref(), limit);
+        self.0.readers.read("list open runs", list).await
+    }
+}
+
+#[async_trait]
+impl Maintenance for SqliteStore {
     async fn fork(
         &self,
         from: &ConversationKey,
@@ -250,13 +304,6 @@ impl HistoryStore for SqliteStore {
         outcome.await.unwrap_or(Err(StoreError::Closed))
     }
 
-    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
-        let slot = self.reserve().await?;
-        let (submission, outcome) = Submission::delete(slot.without_blocking(), key.clone());
-        self.writing()?.queue.submit(submission);
-        outcome.await.unwrap_or(Err(StoreError::Closed))
-    }
-
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
         let slot = self.reserve().await?;
         self.0.handle.at_rest(key)?;
@@ -265,6 +312,30 @@ impl HistoryStore for SqliteStore {
         outcome.await.unwrap_or(Err(StoreError::Closed))
     }
 
+    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.settle(None).await?;
+        let after = after.map(str::to_owned);
+        let scopes = move |connection: &_| read::scopes(connection, after.as_deref(), limit);
+        self.0.readers.read("list the scopes", scopes).await
+    }
+
+    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
+        self.settle(Some(key)).await?;
+        let key = key.clone();
+        let rows = move |connection: &_| crate::maintenance::rows(connection, &key);
+        self.0.readers.read("read the rows of a conversation", rows).await
+    }
+
+    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
+        let slot = self.reserve().await?;
+        let (submission, outcome) = Submission::rewrite(slot.without_blocking(), rewrite);
+        self.writing()?.queue.submit(submission);
+        outcome.await.unwrap_or(Err(StoreError::Closed))
+    }
+}
+
+#[async_trait]
+impl Directory for SqliteStore {
     async fn list(
         &self,
         scope: &str,
@@ -275,26 +346,6 @@ impl HistoryStore for SqliteStore {
         let (scope, after) = (scope.to_owned(), after.map(str::to_owned));
         let list = move |connection: &_| read::list(connection, &scope, after.as_deref(), limit);
         self.0.readers.read("list conversations", list).await
-    }
-
-    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
-        if query.asks_for_nothing() {
-            return Ok(Invocations::default());
-        }
-        self.settle(invocations::conversation(query).as_ref()).await?;
-        let query = query.clone();
-        let found = move |connection: &_| invocations::invocations(connection, &query);
-        self.0.readers.read("read the record of tool calls", found).await
-    }
-
-    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
-        if query.sequences.as_ref().is_some_and(Vec::is_empty) {
-            return Ok(Vec::new());
-        }
-        self.settle(invocations::conversation(query).as_ref()).await?;
-        let query = query.clone();
-        let totals = move |connection: &_| tool_totals::tool_totals(connection, &query);
-        self.0.readers.read("count tool calls", totals).await
     }
 
     async fn summary(
@@ -366,43 +417,28 @@ impl HistoryStore for SqliteStore {
         self.writing()?.queue.submit(submission);
         outcome.await.unwrap_or(Err(StoreError::Closed))
     }
+}
 
-    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
-        self.settle(None).await?;
-        let after = after.map(str::to_owned);
-        let scopes = move |connection: &_| read::scopes(connection, after.as_deref(), limit);
-        self.0.readers.read("list the scopes", scopes).await
+#[async_trait]
+impl ToolCallQueries for SqliteStore {
+    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
+        if query.asks_for_nothing() {
+            return Ok(Invocations::default());
+        }
+        self.settle(invocations::conversation(query).as_ref()).await?;
+        let query = query.clone();
+        let found = move |connection: &_| invocations::invocations(connection, &query);
+        self.0.readers.read("read the record of tool calls", found).await
     }
 
-    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
-        self.settle(Some(key)).await?;
-        let key = key.clone();
-        let rows = move |connection: &_| crate::maintenance::rows(connection, &key);
-        self.0.readers.read("read the rows of a conversation", rows).await
-    }
-
-    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
-        let slot = self.reserve().await?;
-        let (submission, outcome) = Submission::rewrite(slot.without_blocking(), rewrite);
-        self.writing()?.queue.submit(submission);
-        outcome.await.unwrap_or(Err(StoreError::Closed))
-    }
-
-    async fn flush(&self) -> Result<(), StoreError> {
-        self.settle(None).await
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        let Some(writing) = &self.0.writing else { return Ok(()) };
-        writing.slots.close();
-        writing.queue.close();
-        self.settle(None).await?;
-        let failed = |source: BoxError| StoreError::backend("close", false, source);
-        let runtime = Handle::try_current().map_err(|error| failed(error.into()))?;
-        self.0.readers.release();
-        let ended = runtime.spawn_blocking(writing.retire());
-        let synced = ended.await.map_err(|error| failed(error.into()))?;
-        synced.map_err(|error| failed(error.into()))
+    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
+        if query.sequences.as_ref().is_some_and(Vec::is_empty) {
+            return Ok(Vec::new());
+        }
+        self.settle(invocations::conversation(query).as_ref()).await?;
+        let query = query.clone();
+        let totals = move |connection: &_| tool_totals::tool_totals(connection, &query);
+        self.0.readers.read("count tool calls", totals).await
     }
 }
 

@@ -2,7 +2,10 @@
 
 use tower_chat_core::{
     ConversationKey,
-    store::{ConversationQuery, ConversationSummary, HistoryStore, InvocationQuery, StoreError},
+    store::{
+        ConversationQuery, ConversationSummary, Directory, HistoryStore, InvocationQuery,
+        StoreError, ToolCallQueries,
+    },
 };
 
 use crate::{

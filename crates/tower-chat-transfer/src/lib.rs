@@ -72,7 +72,7 @@
 //! `abandoned` instead of `end`, and an import ignores them. A conversation that changed is read
 //! again, and its lines follow again. Times are in milliseconds since 1970.
 //!
-//! [`fork`]: tower_chat_core::store::HistoryStore::fork
+//! [`fork`]: tower_chat_core::store::Maintenance::fork
 
 mod appender;
 mod comparison;

@@ -5,8 +5,8 @@ use std::{collections::VecDeque, mem, sync::Arc};
 use tower_chat_core::{
     ConversationKey, Message, RunId,
     store::{
-        ConversationSummary, Head, HistoryStore, InvocationQuery, OpenRun, RunSummary, StoreError,
-        author::is_sealed_message,
+        ConversationSummary, Directory, Head, HistoryStore, InvocationQuery, Journal, OpenRun,
+        RunSummary, StoreError, ToolCallQueries, author::is_sealed_message,
     },
 };
 

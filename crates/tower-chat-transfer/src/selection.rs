@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 use tower_chat_core::{
     ConversationKey,
-    store::{HistoryStore, StoreError},
+    store::{Directory, HistoryStore, Journal, Maintenance, StoreError},
 };
 
 /// The number of keys on a page.

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, mem, sync::Arc};
 use tower_chat_core::{
     ConversationKey, Message,
     store::{
-        HistoryStore, Lease, OpenRun, ServiceIdChange, StoreError,
+        Directory, HistoryStore, Lease, OpenRun, ServiceIdChange, StoreError,
         author::{RecordedResult, Staged, ToolRecord},
     },
 };

@@ -5,7 +5,8 @@ pub use tower_chat_layers::{
     BoxError, ChatOptions, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, ConversationKey,
     Finish, MemoryStore, Message, Part, PersistenceMode, PersistencePolicy, Role, Tool, ToolCall,
     ToolContext, ToolDefinition, ToolError, ToolOutput, ToolResult, Tools, TypedTool,
-    store::HistoryStore, tool_fn,
+    store::{Directory as _, HistoryStore, Journal as _, Maintenance as _, ToolCallQueries as _},
+    tool_fn,
 };
 #[cfg(feature = "macros")]
 pub use tower_chat_macros::tool;

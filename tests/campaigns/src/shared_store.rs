@@ -13,6 +13,11 @@ impl SharedStore {
     pub(crate) fn new(store: impl HistoryStore) -> Self {
         Self(Arc::new(store))
     }
+
+    /// Returns the store with all its capabilities.
+    pub(crate) fn as_dyn(&self) -> &dyn HistoryStore {
+        &*self.0
+    }
 }
 
 impl fmt::Debug for SharedStore {
@@ -27,5 +32,21 @@ impl store::StoreWrapper for SharedStore {
 
     fn inner(&self) -> &Self::Inner {
         &*self.0
+    }
+
+    fn journal(&self) -> Option<&dyn store::Journal> {
+        self.inner().journal()
+    }
+
+    fn directory(&self) -> Option<&dyn store::Directory> {
+        self.inner().directory()
+    }
+
+    fn tool_calls(&self) -> Option<&dyn store::ToolCallQueries> {
+        self.inner().tool_calls()
+    }
+
+    fn maintenance(&self) -> Option<&dyn store::Maintenance> {
+        self.inner().maintenance()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tower_chat_core::{
     ApprovalRequest, ConversationKey, Message, MessageId, Part, Role, RunId, ToolCall, ToolStatus,
     store::{
-        Head, HistoryStore, SequencePosition, ServiceIdChange,
+        Head, HistoryStore, Maintenance, SequencePosition, ServiceIdChange,
         author::{Close, Ticket, ToolRecord, Write},
     },
 };

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
 mod bounds;
+mod capabilities;
 mod common;
 mod differential;
 mod failures;

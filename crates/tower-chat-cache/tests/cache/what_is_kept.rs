@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tower_chat_core::{
     ApprovalRequest, Message, MessageId, Part, Role, RunId, ToolCall, ToolStatus,
     store::{
-        HistoryStore, Revision, SequencePosition,
+        HistoryStore, Maintenance, Revision, SequencePosition,
         author::{Close, ToolRecord, Write},
     },
 };

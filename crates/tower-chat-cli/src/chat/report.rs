@@ -1,6 +1,9 @@
 //! The messages that a session prints after a run.
 
-use tower_chat::{EndedBy, Finish, FinishReason, Role, RunId, store::StoreError};
+use tower_chat::{
+    EndedBy, Finish, FinishReason, Role, RunId,
+    store::{Directory, StoreError},
+};
 
 use super::{
     error::ChatError,
@@ -96,7 +99,7 @@ impl Session {
         let summary = match self.store.summary(key).await {
             Ok(Some(summary)) => summary,
             Ok(None) => return Ok(()),
-            Err(StoreError::Unsupported { .. }) => {
+            Err(StoreError::MissingCapability { .. }) => {
                 self.has_title = true;
                 return Ok(());
             }

@@ -2,7 +2,7 @@
 
 use std::{env, time::SystemTime};
 
-use tower_chat::store::{ConversationQuery, ConversationState, HistoryStore};
+use tower_chat::store::{ConversationQuery, ConversationState, Directory, HistoryStore};
 
 use super::findings::{Findings, Level};
 use crate::{

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use tower_chat::{
     ConversationKey,
-    store::{HistoryStore, RunSummary, UsageSum},
+    store::{Directory, RunSummary, UsageSum},
 };
 
 use crate::{

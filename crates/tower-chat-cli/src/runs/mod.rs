@@ -8,7 +8,7 @@ use serde::Serialize;
 use tower_chat::{
     ConversationKey,
     recovery::{CallState, OpenRunReport, ReportedCall, open_run},
-    store::{HistoryStore, OpenRun},
+    store::{HistoryStore, Journal, OpenRun},
 };
 
 use crate::{

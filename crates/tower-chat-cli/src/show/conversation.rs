@@ -10,8 +10,8 @@ use tower_chat::{
     ConversationKey, Message, Messages, RunId, ToolResult, ToolStatus,
     replay::{ReplayContext, ReplayPolicy},
     store::{
-        ConversationSummary, Head, HistoryStore, InvocationQuery, OpenRun, RunSummary,
-        SequencePosition, StoreError,
+        ConversationSummary, Directory, Head, HistoryStore, InvocationQuery, Journal, OpenRun,
+        RunSummary, SequencePosition, StoreError, ToolCallQueries,
         author::{OpenRunContent, RecordedResult, ToolRecord},
     },
 };

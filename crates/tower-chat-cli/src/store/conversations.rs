@@ -1,6 +1,9 @@
 //! Selects the conversations on which a command works.
 
-use tower_chat::{ConversationKey, store::HistoryStore};
+use tower_chat::{
+    ConversationKey,
+    store::{Directory, Maintenance},
+};
 
 use super::OpenedStore;
 use crate::error::CliError;

@@ -5,7 +5,7 @@ mod totals;
 
 use std::process::ExitCode;
 
-use tower_chat::store::InvocationQuery;
+use tower_chat::store::{InvocationQuery, ToolCallQueries};
 
 use self::{listing::Listing, totals::Totals};
 use crate::{

@@ -3,7 +3,10 @@
 use std::{fs, path::PathBuf};
 
 use serde_json::{Value, json};
-use tower_chat::{ConversationKey, store::HistoryStore};
+use tower_chat::{
+    ConversationKey,
+    store::{Directory, HistoryStore},
+};
 
 use crate::support::*;
 

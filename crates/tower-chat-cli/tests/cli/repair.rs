@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tower_chat::{
     ConversationKey, Message, MessageId, RunId, ToolResult,
     store::{
-        DirectoryCounts, HistoryStore, Lease, Rewrite,
+        Directory, DirectoryCounts, HistoryStore, Lease, Maintenance, Rewrite,
         author::{Staged, Write},
     },
 };

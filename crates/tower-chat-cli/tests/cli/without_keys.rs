@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use tower_chat::{
     ConversationKey, Message, MessageId, RunId,
     store::{
-        Description, HistoryStore, Lease, Revision,
+        Description, Directory, HistoryStore, Lease, Revision,
         author::{Staged, Write},
     },
 };

@@ -14,10 +14,10 @@ use self::stored::{Stored, asked_for};
 use crate::{
     ConversationKey, RunId,
     store::{
-        ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
-        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, Pruned,
-        Revision, Rewrite, RunSummary, SequencePosition, StoreError, StoreHandle, ToolTotals,
-        UnreadableInvocation, UsageQuery, UsageTotals,
+        CallSelection, ConversationPage, ConversationQuery, ConversationRows, ConversationSummary,
+        Description, Directory, Head, History, HistoryStore, InvocationQuery, Invocations, Journal,
+        Keep, Maintenance, MessagePage, Pruned, Revision, Rewrite, RunSummary, StoreError,
+        StoreHandle, ToolCallQueries, ToolTotals, UsageQuery, UsageTotals,
         author::{AppendError, DirectoryEntry, OpenRunContent, Slot, Ticket, UsageReport, Write},
     },
     telemetry::StoreTelemetry,
@@ -109,38 +109,12 @@ impl HistoryStore for MemoryStore {
         Ok(stored.map_or_else(History::empty, |stored| stored.history.clone()))
     }
 
-    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
-        Ok(self.state().conversations.get(key).and_then(Stored::open_run_content))
-    }
-
-    async fn open_runs(
+    async fn calls(
         &self,
-        scope: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ConversationKey>, StoreError> {
-        let state = self.state();
-        let open = of_scope(&state.conversations, scope, after)
-            .filter(|(_, stored)| stored.open_run().is_some());
-        Ok(open.map(|(key, _)| key.clone()).take(limit).collect())
-    }
-
-    async fn fork(
-        &self,
-        from: &ConversationKey,
-        to: &ConversationKey,
-    ) -> Result<Revision, StoreError> {
-        let conversations = &mut self.open_state()?.conversations;
-        if conversations.contains_key(to) {
-            return Err(StoreError::Exists { key: to.clone() });
-        }
-        let Some(stored) = conversations.get(from).filter(|stored| stored.is_visible()) else {
-            return Ok(Revision::ABSENT);
-        };
-        let fork = stored.fork();
-        let revision = fork.history.head.revision;
-        conversations.insert(to.clone(), fork);
-        Ok(revision)
+        key: &ConversationKey,
+        which: &CallSelection,
+    ) -> Result<Invocations, StoreError> {
+        self.invocations(&which.query(key)).await
     }
 
     async fn reserve(&self) -> Result<Slot, StoreError> {
@@ -165,6 +139,75 @@ impl HistoryStore for MemoryStore {
         Ticket::done(outcome)
     }
 
+    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
+        Ok(self.state().conversations.remove(key).is_some())
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.state().is_closed = true;
+        Ok(())
+    }
+
+    fn journal(&self) -> Option<&dyn Journal> {
+        Some(self)
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
+        Some(self)
+    }
+
+    fn tool_calls(&self) -> Option<&dyn ToolCallQueries> {
+        Some(self)
+    }
+
+    fn maintenance(&self) -> Option<&dyn Maintenance> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Journal for MemoryStore {
+    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
+        Ok(self.state().conversations.get(key).and_then(Stored::open_run_content))
+    }
+
+    async fn open_runs(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ConversationKey>, StoreError> {
+        let state = self.state();
+        let open = of_scope(&state.conversations, scope, after)
+            .filter(|(_, stored)| stored.open_run().is_some());
+        Ok(open.map(|(key, _)| key.clone()).take(limit).collect())
+    }
+}
+
+#[async_trait]
+impl Maintenance for MemoryStore {
+    async fn fork(
+        &self,
+        from: &ConversationKey,
+        to: &ConversationKey,
+    ) -> Result<Revision, StoreError> {
+        let conversations = &mut self.open_state()?.conversations;
+        if conversations.contains_key(to) {
+            return Err(StoreError::Exists { key: to.clone() });
+        }
+        let Some(stored) = conversations.get(from).filter(|stored| stored.is_visible()) else {
+            return Ok(Revision::ABSENT);
+        };
+        let fork = stored.fork();
+        let revision = fork.history.head.revision;
+        conversations.insert(to.clone(), fork);
+        Ok(revision)
+    }
+
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
         self.0.handle.at_rest(key)?;
         match self.open_state()?.conversations.get_mut(key) {
@@ -173,10 +216,31 @@ impl HistoryStore for MemoryStore {
         }
     }
 
-    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
-        Ok(self.state().conversations.remove(key).is_some())
+    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        let state = self.state();
+        let (mut scopes, mut after) = (Vec::new(), after.map(str::to_owned));
+        while scopes.len() < limit {
+            let Some(scope) = scope_after(&state.conversations, after.as_deref()) else { break };
+            after = Some(scope.to_owned());
+            scopes.push(scope.to_owned());
+        }
+        Ok(scopes)
     }
 
+    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
+        Ok(self.state().conversations.get(key).map(Stored::rows))
+    }
+
+    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
+        match self.open_state()?.conversations.get_mut(&rewrite.key) {
+            Some(stored) => stored.rewrite(&rewrite),
+            None => Err(rewrite.conflict(Revision::ABSENT, None)),
+        }
+    }
+}
+
+#[async_trait]
+impl Directory for MemoryStore {
     async fn list(
         &self,
         scope: &str,
@@ -187,41 +251,6 @@ impl HistoryStore for MemoryStore {
         let seen =
             of_scope(&state.conversations, scope, after).filter(|(_, stored)| stored.is_visible());
         Ok(seen.take(limit).map(|(key, _)| key.clone()).collect())
-    }
-
-    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
-        let mut invocations = Invocations::default();
-        if query.asks_for_nothing() {
-            return Ok(invocations);
-        }
-        let state = self.state();
-        let rows = asked_for(&state.conversations, query).take(query.limit.unwrap_or(usize::MAX));
-        for (key, stored, record) in rows {
-            match record.resolve(|sequence| stored.message(sequence)) {
-                Ok(invocation) => invocations.found.push((key.clone(), invocation)),
-                Err(error) => {
-                    let SequencePosition { sequence, index } = record.call;
-                    let reason = error.to_string();
-                    invocations.unreadable.push(UnreadableInvocation::new(
-                        key.clone(),
-                        sequence,
-                        index,
-                        reason,
-                    ));
-                }
-            }
-        }
-        Ok(invocations)
-    }
-
-    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
-        let state = self.state();
-        let mut totals: BTreeMap<&str, ToolTotals> = BTreeMap::new();
-        for (_, _, record) in asked_for(&state.conversations, query) {
-            let tool = totals.entry(&record.name).or_insert_with(|| ToolTotals::new(&record.name));
-            tool.count(record.status, record.started_at, record.finished_at);
-        }
-        Ok(totals.into_values().collect())
     }
 
     async fn summary(
@@ -282,36 +311,31 @@ impl HistoryStore for MemoryStore {
             None => Err(StoreError::NoConversation { key: key.clone() }),
         }
     }
+}
 
-    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+#[async_trait]
+impl ToolCallQueries for MemoryStore {
+    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
+        let mut invocations = Invocations::default();
+        if query.asks_for_nothing() {
+            return Ok(invocations);
+        }
         let state = self.state();
-        let (mut scopes, mut after) = (Vec::new(), after.map(str::to_owned));
-        while scopes.len() < limit {
-            let Some(scope) = scope_after(&state.conversations, after.as_deref()) else { break };
-            after = Some(scope.to_owned());
-            scopes.push(scope.to_owned());
+        let rows = asked_for(&state.conversations, query).take(query.limit.unwrap_or(usize::MAX));
+        for (key, stored, record) in rows {
+            invocations.push(key, record, |sequence| stored.message(sequence));
         }
-        Ok(scopes)
+        Ok(invocations)
     }
 
-    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
-        Ok(self.state().conversations.get(key).map(Stored::rows))
-    }
-
-    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
-        match self.open_state()?.conversations.get_mut(&rewrite.key) {
-            Some(stored) => stored.rewrite(&rewrite),
-            None => Err(rewrite.conflict(Revision::ABSENT, None)),
+    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
+        let state = self.state();
+        let mut totals: BTreeMap<&str, ToolTotals> = BTreeMap::new();
+        for (_, _, record) in asked_for(&state.conversations, query) {
+            let tool = totals.entry(&record.name).or_insert_with(|| ToolTotals::new(&record.name));
+            tool.count(record.status, record.started_at, record.finished_at);
         }
-    }
-
-    async fn flush(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        self.state().is_closed = true;
-        Ok(())
+        Ok(totals.into_values().collect())
     }
 }
 

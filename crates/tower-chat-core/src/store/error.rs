@@ -1,6 +1,6 @@
 //! The errors of stores.
 
-use super::{DescriptionTooLarge, Revision, SequencePosition};
+use super::{Capability, DescriptionTooLarge, Revision, SequencePosition};
 use crate::{BoxError, ConversationKey, RunId, SharedError, format::FormatError};
 
 /// An operation of a store failed.
@@ -81,11 +81,11 @@ pub enum StoreError {
     /// A description would exceed its maximum size.
     #[error(transparent)]
     DescriptionTooLarge(#[from] DescriptionTooLarge),
-    /// The store does not implement this operation.
-    #[error("the history store does not support the operation {operation}")]
-    Unsupported {
-        /// The method.
-        operation: &'static str,
+    /// The store lacks a capability that the operation needs.
+    #[error("the history store lacks the capability {capability}: use a store that has it")]
+    MissingCapability {
+        /// The capability.
+        capability: Capability,
     },
     /// The store contains sealed data, and the change does not come from the wrapper that seals the
     /// data.
@@ -148,6 +148,13 @@ pub enum StoreError {
     },
 }
 
+impl From<Capability> for StoreError {
+    /// Creates the error for a capability that a store lacks.
+    fn from(capability: Capability) -> Self {
+        Self::MissingCapability { capability }
+    }
+}
+
 impl StoreError {
     /// Creates an error of the backend.
     pub fn backend(action: &'static str, retryable: bool, source: impl Into<BoxError>) -> Self {
@@ -166,7 +173,7 @@ impl StoreError {
             | Self::NoConversation { .. }
             | Self::DescriptionChanged { .. }
             | Self::DescriptionTooLarge(_)
-            | Self::Unsupported { .. }
+            | Self::MissingCapability { .. }
             | Self::Sealed
             | Self::Closed
             | Self::ReadOnly

@@ -3,11 +3,12 @@
 use std::{
     collections::BTreeMap,
     ops::Range,
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use super::{UtcDay, author::ToolRecord};
-use crate::{ConversationKey, ToolInvocation, ToolStatus};
+use super::{SequencePosition, UtcDay, author::ToolRecord};
+use crate::{ConversationKey, Message, ToolInvocation, ToolStatus};
 
 /// A query of tool calls: those of one scope that match every criterion that is set.
 ///
@@ -107,7 +108,44 @@ impl InvocationQuery {
     }
 }
 
-/// The result of an [`InvocationQuery`], in the order of conversation, message and index.
+/// The tool calls of one conversation that [`HistoryStore::calls`](super::HistoryStore::calls) returns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CallSelection {
+    /// All calls of the conversation.
+    All,
+    /// The calls in the messages with these sequence numbers, from 1.
+    InMessages(Vec<u64>),
+    /// The calls with this status.
+    WithStatus(ToolStatus),
+}
+
+impl CallSelection {
+    /// Selects the calls in the messages with these sequence numbers, from 1.
+    pub fn in_messages(sequences: impl IntoIterator<Item = u64>) -> Self {
+        Self::InMessages(sequences.into_iter().collect())
+    }
+
+    /// Returns whether a row of the record is selected.
+    pub fn fits(&self, record: &ToolRecord) -> bool {
+        match self {
+            Self::All => true,
+            Self::InMessages(sequences) => sequences.contains(&record.call.sequence),
+            Self::WithStatus(status) => record.status == *status,
+        }
+    }
+
+    /// Returns the same selection as a query, for a store that implements queries.
+    pub fn query(&self, key: &ConversationKey) -> InvocationQuery {
+        let query = InvocationQuery::of(key);
+        match self {
+            Self::All => query,
+            Self::InMessages(sequences) => query.in_messages(sequences.iter().copied()),
+            Self::WithStatus(status) => query.with_status(*status),
+        }
+    }
+}
+
+/// The result of an [`InvocationQuery`] or of a [`CallSelection`], in the order of conversation, message and index.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Invocations {
@@ -115,6 +153,40 @@ pub struct Invocations {
     pub found: Vec<(ConversationKey, ToolInvocation)>,
     /// The rows that could not be read. They do not hide the others.
     pub unreadable: Vec<UnreadableInvocation>,
+}
+
+impl Invocations {
+    /// Returns the calls of a conversation with these rows. `message` returns a message of the
+    /// conversation by its sequence number.
+    pub fn of_rows<'r>(
+        key: &ConversationKey,
+        rows: impl IntoIterator<Item = &'r ToolRecord>,
+        message: impl Fn(u64) -> Option<Arc<Message>>,
+    ) -> Self {
+        let mut invocations = Self::default();
+        for row in rows {
+            invocations.push(key, row, &message);
+        }
+        invocations
+    }
+
+    /// Adds the call of a row, or the reason why it cannot be read.
+    pub(crate) fn push(
+        &mut self,
+        key: &ConversationKey,
+        row: &ToolRecord,
+        message: impl Fn(u64) -> Option<Arc<Message>>,
+    ) {
+        let SequencePosition { sequence, index } = row.call;
+        match row.resolve(message) {
+            Ok(invocation) => self.found.push((key.clone(), invocation)),
+            Err(error) => {
+                let error =
+                    UnreadableInvocation::new(key.clone(), sequence, index, error.to_string());
+                self.unreadable.push(error);
+            }
+        }
+    }
 }
 
 /// A row of the record that cannot be read.

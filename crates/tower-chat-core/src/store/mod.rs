@@ -3,6 +3,7 @@
 //! [`author`] has the types of which stores are built.
 
 pub mod author;
+mod capability;
 mod directory;
 mod error;
 mod handle;
@@ -26,8 +27,9 @@ mod write;
 
 use async_trait::async_trait;
 
-use self::author::{OpenRunContent, Slot, Ticket, Write};
+use self::author::{Slot, Ticket, Write};
 pub use self::{
+    capability::{Capability, Directory, Journal, Maintenance, ToolCallQueries},
     directory::{
         ConversationPage, ConversationQuery, ConversationState, ConversationSummary, Description,
         DescriptionPatch, DescriptionTooLarge, DirectoryCursor, MessagePage, ModelUsage,
@@ -38,7 +40,8 @@ pub use self::{
     handle::{OutboxFull, StoreHandle},
     history::{Head, History},
     invocations::{
-        CallTimes, DayTotals, InvocationQuery, Invocations, ToolTotals, UnreadableInvocation,
+        CallSelection, CallTimes, DayTotals, InvocationQuery, Invocations, ToolTotals,
+        UnreadableInvocation,
     },
     journal::{Lease, OpenRun},
     prune::{Keep, Pruned},
@@ -50,7 +53,7 @@ pub use self::{
     wrapper::StoreWrapper,
     write::ServiceIdChange,
 };
-use crate::{ConversationKey, RunId};
+use crate::ConversationKey;
 
 /// Stores the messages of conversations, in order.
 ///
@@ -86,22 +89,16 @@ use crate::{ConversationKey, RunId};
 ///   fail with a [`Conflict`] that names the run. Committing makes the whole run visible at one
 ///   moment. Discarding deletes all of it, except for rows of calls in messages that were visible
 ///   before.
-/// - Messages keep their sequence numbers when earlier messages are [pruned](Self::prune), and no
-///   number is used again.
 /// - A write that [claims](Write::with_claims) tool calls is stored only if all claims are valid.
-/// - The [activity](Write::activity) of a write is in the directory once the write is stored, also
-///   of a staged write. The directory therefore includes a conversation whose messages are all
-///   staged, with a message count of 0. A write increments the number of runs if its run differs
-///   from that of the write before. A discard decrements the number and leaves the usage, because
-///   the calls were paid for. A prune leaves both. A copy has the description, the number of runs
-///   and the mode of the original, no usage, and its own creation time. Deleting a conversation
-///   deletes all of its directory data.
-/// - Unreadable data hide no other data: [`rows`](Self::rows) reports each row separately, and a
-///   [`rewrite`](Self::rewrite) repairs rows atomically, at the revision that it expects.
 /// - A store that outlives its process remembers that it contains sealed data: once a write that is
 ///   marked as [sealed](Write::sealed) is stored, the store refuses every change without that mark
 ///   with [`StoreError::Sealed`], except for a [deletion](Self::delete).
 /// - No operation crosses a scope.
+///
+/// These are the methods that every mode of persistence uses. A store may have further
+/// [capabilities](Capability): it implements their traits and returns itself from
+/// [`journal`](Self::journal), [`directory`](Self::directory), [`tool_calls`](Self::tool_calls) and
+/// [`maintenance`](Self::maintenance).
 ///
 /// Clones of a store are the same store: see [`handle`](Self::handle).
 ///
@@ -159,28 +156,18 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// If the store cannot be read, or a message cannot be decoded.
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError>;
 
-    /// Returns the conversation's open run with everything that is staged of it; `None` if there is
-    /// none.
-    ///
-    /// # Errors
-    ///
-    /// If the store cannot be read, or a part of the run cannot be decoded.
-    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError>;
-
-    /// Returns up to `limit` conversations of a scope that have an open run, in the byte order of
-    /// their ids, beginning with the first id greater than `after`. The runs themselves are not
-    /// read, so that a damaged run hides no other. To read one, use [`head`](Self::head) or
-    /// [`open_run`](Self::open_run).
+    /// Returns the record of the selected tool calls of a conversation, in the order of message and
+    /// index. Unreadable rows are reported beside the readable ones. The store sends one request to
+    /// its backend, however many messages are selected, and none if no call can match.
     ///
     /// # Errors
     ///
     /// If the store cannot be read.
-    async fn open_runs(
+    async fn calls(
         &self,
-        scope: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ConversationKey>, StoreError>;
+        key: &ConversationKey,
+        which: &CallSelection,
+    ) -> Result<Invocations, StoreError>;
 
     /// Waits for a slot in the store's bounded queue. The layers call it before they call the
     /// model, so that a slow store delays callers instead of accumulating unsaved answers.
@@ -201,87 +188,6 @@ pub trait HistoryStore: Send + Sync + 'static {
     ///
     /// The returned [`Ticket`] resolves when they are durable. Dropping it cancels nothing.
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket;
-
-    /// Copies the visible part of a conversation, with its record of tool calls, to a key that has
-    /// no conversation, and returns the revision of the copy. The copy has its own incarnation. If
-    /// there is nothing to copy, returns [`Revision::ABSENT`] and changes nothing.
-    ///
-    /// - The service id is not copied, because the service does not know the copy.
-    /// - A call that waits for approval waits in the original only. In the copy it was not approved
-    ///   ([`ToolRecord::in_copy`](author::ToolRecord::in_copy)).
-    /// - The copy of a pruned conversation has the sequence numbers of the original, or begins with
-    ///   1.
-    /// - The copy has the visible messages of one moment, and becomes visible at a later moment.
-    ///   The original may change in between.
-    ///
-    /// ```
-    /// use tower_chat_core::{ConversationKey, store::HistoryStore};
-    /// # futures_util::FutureExt::now_or_never(async {
-    /// # use tower_chat_core::{MemoryStore, Message, MessageId, RunId, store::{Revision, author::Write}};
-    /// # let store = MemoryStore::new();
-    /// # let (alice, mut expected) = (ConversationKey::new("alice", "support"), Revision::ABSENT);
-    /// # for text in ["one", "two", "three"] {
-    /// #     let id = MessageId { run: RunId::new(), index: 0 };
-    /// #     let write = Write::new(alice.clone(), id, expected, [Message::user(text).into()]);
-    /// #     expected = write.result();
-    /// #     store.append(store.reserve().await?, vec![write]).await?;
-    /// # }
-    /// let copy = ConversationKey::new("alice", "support, another way");
-    /// let revision = store.fork(&alice, &copy).await?;
-    /// assert_eq!((revision.sequence, store.load(&copy).await?.messages.len()), (3, 3));
-    /// # Ok::<(), tower_chat_core::BoxError>(())
-    /// # }).unwrap().unwrap();
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Exists`], if the other key has a conversation; otherwise, if the store cannot
-    /// be written.
-    async fn fork(
-        &self,
-        from: &ConversationKey,
-        to: &ConversationKey,
-    ) -> Result<Revision, StoreError>;
-
-    /// Deletes the oldest runs of a conversation, with the rows of their calls, and returns how
-    /// much it deleted. The deletion is atomic, and erases the data as thoroughly as
-    /// [`delete`](Self::delete) does.
-    ///
-    /// A run is deleted as a whole, and the last run is always kept. A run with a call that waits
-    /// for approval or for its result is kept, together with every later run.
-    /// [`Pruning`](author::Pruning) decides for a store which runs are deleted. The other messages
-    /// keep their numbers. If any run was deleted, the conversation gets a new incarnation: a run
-    /// in progress in another process gets a [`Conflict`]. Repeating the call deletes nothing more.
-    /// A deleted run that is sent again is a new run.
-    ///
-    /// ```
-    /// use tower_chat_core::{ConversationKey, store::{HistoryStore, Keep}};
-    /// # futures_util::FutureExt::now_or_never(async {
-    /// # use tower_chat_core::{MemoryStore, Message, MessageId, RunId, store::{Revision, author::Write}};
-    /// # let store = MemoryStore::new();
-    /// # let (alice, mut expected) = (ConversationKey::new("alice", "support"), Revision::ABSENT);
-    /// # for text in ["one", "two", "three"] {
-    /// #     let id = MessageId { run: RunId::new(), index: 0 };
-    /// #     let write = Write::new(alice.clone(), id, expected, [Message::user(text).into()]);
-    /// #     expected = write.result();
-    /// #     store.append(store.reserve().await?, vec![write]).await?;
-    /// # }
-    /// let pruned = store.prune(&alice, Keep::Messages(1)).await?;
-    /// assert_eq!((pruned.runs, pruned.messages), (2, 2));
-    /// let history = store.load(&alice).await?;
-    /// let left: Vec<_> = history.numbered().map(|(number, message)| (number, message.text())).collect();
-    /// assert_eq!(left, [(3, "three".to_owned())]); // the numbers do not change
-    /// # Ok::<(), tower_chat_core::BoxError>(())
-    /// # }).unwrap().unwrap();
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::UnderWay`], with nothing deleted, if the conversation has an open run, or is
-    /// not [at rest](StoreHandle::at_rest) in this process; [`StoreError::Corrupt`], with nothing
-    /// deleted, if a message is missing or a number is out of its range; otherwise, if the store
-    /// cannot be written.
-    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError>;
 
     /// Deletes the conversation with everything that belongs to it. Returns whether it existed.
     ///
@@ -309,301 +215,6 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// If the store cannot be written.
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError>;
 
-    /// Returns up to `limit` conversations of a scope, in the byte order of their ids, beginning
-    /// with the first id greater than `after`. Conversations whose messages are all staged are not
-    /// included.
-    ///
-    /// The example lists all conversations of a scope, page by page:
-    ///
-    /// ```
-    /// use tower_chat_core::{ConversationKey, store::HistoryStore};
-    /// # futures_util::FutureExt::now_or_never(async {
-    /// # use tower_chat_core::{MemoryStore, Message, MessageId, RunId, store::{Revision, author::Write}};
-    /// # let store = MemoryStore::new();
-    /// # let (alice, mut expected) = (ConversationKey::new("alice", "support"), Revision::ABSENT);
-    /// # for text in ["one", "two", "three"] {
-    /// #     let id = MessageId { run: RunId::new(), index: 0 };
-    /// #     let write = Write::new(alice.clone(), id, expected, [Message::user(text).into()]);
-    /// #     expected = write.result();
-    /// #     store.append(store.reserve().await?, vec![write]).await?;
-    /// # }
-    /// let (mut found, mut after) = (Vec::new(), None::<String>);
-    /// loop {
-    ///     let page = store.list("alice", after.as_deref(), 100).await?;
-    ///     let Some(last) = page.last() else { break };
-    ///     after = Some(last.id().to_owned());
-    ///     found.extend(page);
-    /// }
-    /// assert_eq!(found, [alice]);
-    /// # Ok::<(), tower_chat_core::BoxError>(())
-    /// # }).unwrap().unwrap();
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// If the store cannot be read.
-    async fn list(
-        &self,
-        scope: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ConversationKey>, StoreError>;
-
-    /// Returns the tool calls that match a query, in the order of conversation, message and index.
-    /// Unreadable rows are reported beside the readable ones. The store sends one request to its
-    /// backend, however many messages a query names, and none for a query that cannot match.
-    ///
-    /// ```
-    /// # futures_util::FutureExt::now_or_never(async {
-    /// use tower_chat_core::{
-    ///     ConversationKey, Message, ToolCall, ToolStatus,
-    ///     store::{HistoryStore, InvocationQuery},
-    /// };
-    /// # use tower_chat_core::{MemoryStore, MessageId, RunId};
-    /// # use tower_chat_core::store::{Revision, SequencePosition, author::{ToolRecord, Write}};
-    /// # let store = MemoryStore::new();
-    /// # let key = ConversationKey::new("alice", "weather");
-    /// # let asks = Message::tool_calls([ToolCall::new("call_1", "weather", r#"{"city": "Paris"}"#)]);
-    /// # let row = ToolRecord::pending(SequencePosition { sequence: 1, index: 0 }, 0, "call_1", "weather");
-    /// # let id = MessageId { run: RunId::new(), index: 0 };
-    /// # let write = Write::new(key.clone(), id, Revision::ABSENT, [asks.into()]).with_tools(vec![row]);
-    /// # store.append(store.reserve().await?, vec![write]).await?;
-    /// let open = InvocationQuery::in_scope("alice").with_status(ToolStatus::Pending).with_limit(50);
-    /// for (conversation, call) in store.invocations(&open).await?.found {
-    ///     println!("{conversation}: {} with {}", call.name, call.arguments);
-    ///     # assert_eq!((conversation, call.arguments.as_str()), (key.clone(), r#"{"city": "Paris"}"#));
-    /// }
-    /// # assert_eq!(store.invocations(&open).await?.found.len(), 1);
-    /// # Ok::<(), tower_chat_core::BoxError>(())
-    /// # }).unwrap().unwrap();
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// If the store cannot be read.
-    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError>;
-
-    /// Counts the tool calls that match a query, per tool, in the byte order of their names. The
-    /// limit of the query is ignored. The backend counts; arguments and results are not read.
-    ///
-    /// # Errors
-    ///
-    /// If the store cannot be read.
-    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError>;
-
-    /// Returns the directory's summary of a conversation; `None` if the conversation was never
-    /// written.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Unsupported`], if the store has no directory; otherwise, if the store or the
-    /// directory data of the conversation cannot be read.
-    async fn summary(
-        &self,
-        key: &ConversationKey,
-    ) -> Result<Option<ConversationSummary>, StoreError> {
-        let _ = key;
-        Err(StoreError::Unsupported { operation: "summary" })
-    }
-
-    /// Returns a page of the conversations that match a query. The most recently active one is
-    /// first. Of two that were active in the same millisecond, the one with the lesser key is
-    /// first. Conversations whose messages are all staged are included. A page has the requested
-    /// number of conversations if there are enough.
-    ///
-    /// A conversation that is active between two requests moves to the front, and the next page may
-    /// not include it.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Unsupported`], if the store has no directory; otherwise, if the store cannot be read.
-    async fn conversations(
-        &self,
-        query: &ConversationQuery,
-    ) -> Result<ConversationPage, StoreError> {
-        let _ = query;
-        Err(StoreError::Unsupported { operation: "conversations" })
-    }
-
-    /// Returns the usage of runs, summed up by the grouping of the query, in the order of the
-    /// groups. Groups without usage are not included.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Unsupported`], if the store has no directory; otherwise, if the store cannot be read.
-    async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageTotals>, StoreError> {
-        let _ = query;
-        Err(StoreError::Unsupported { operation: "usage" })
-    }
-
-    /// Returns up to `limit` runs of a conversation, including discarded and pruned ones, in the
-    /// descending byte order of their ids, beginning with the first id less than `after`. This is
-    /// newest first if the clocks agree.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Unsupported`], if the store has no directory; otherwise, if the store cannot be read.
-    async fn runs(
-        &self,
-        key: &ConversationKey,
-        after: Option<RunId>,
-        limit: usize,
-    ) -> Result<Vec<RunSummary>, StoreError> {
-        let _ = (key, after, limit);
-        Err(StoreError::Unsupported { operation: "runs" })
-    }
-
-    /// Returns a page of the conversation, backwards from its end: the last `limit` visible
-    /// messages before the sequence number `before`, or the last ones of all. For the next page,
-    /// pass [`MessagePage::earlier`] as `before`.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Unsupported`], if the store has no directory; otherwise, if the store cannot
-    /// be read, or a message of the page cannot be decoded. The store reads only messages of the
-    /// page.
-    async fn messages_before(
-        &self,
-        key: &ConversationKey,
-        before: Option<u64>,
-        limit: usize,
-    ) -> Result<MessagePage, StoreError> {
-        let _ = (key, before, limit);
-        Err(StoreError::Unsupported { operation: "messages_before" })
-    }
-
-    /// Sets the description of a conversation, if its
-    /// [version](ConversationSummary::description_version) is `expected`, which is 0 for a
-    /// description that was never set. Returns the new version, which is one higher. The revision
-    /// and the last activity of the conversation do not change.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Unsupported`], if the store has no directory; [`StoreError::NoConversation`], if the
-    /// conversation was never written; [`StoreError::DescriptionChanged`], if the description has another
-    /// version; [`StoreError::Closed`]; otherwise, if the store cannot be written.
-    async fn set_description(
-        &self,
-        key: &ConversationKey,
-        description: &Description,
-        expected_version: u64,
-    ) -> Result<u64, StoreError> {
-        let _ = (key, description, expected_version);
-        Err(StoreError::Unsupported { operation: "set_description" })
-    }
-
-    /// Applies a patch to the current description of a conversation, and returns the result. If
-    /// another writer changes the description at the same time, the patch is applied again, to the
-    /// new description.
-    ///
-    /// ```
-    /// # futures_util::FutureExt::now_or_never(async {
-    /// # use tower_chat_core::{ConversationKey, MemoryStore, Message, MessageId, RunId};
-    /// use tower_chat_core::store::{DescriptionPatch, HistoryStore};
-    /// # use tower_chat_core::store::{Revision, author::Write};
-    /// # let (store, key) = (MemoryStore::new(), ConversationKey::new("alice", "support"));
-    /// # let id = MessageId { run: RunId::new(), index: 0 };
-    /// # let write = Write::new(key.clone(), id, Revision::ABSENT, [Message::user("hi").into()]);
-    /// # store.append(store.reserve().await?, vec![write]).await.expect("it is stored");
-    /// let patch = DescriptionPatch::new().with_title("A question about coats");
-    /// let description = store.change_description(&key, &patch).await?;
-    /// assert_eq!(description.title(), Some("A question about coats"));
-    /// # Ok::<(), tower_chat_core::store::StoreError>(())
-    /// # }).unwrap().unwrap();
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`set_description`](Self::set_description); [`StoreError::DescriptionTooLarge`], if the
-    /// result would exceed the maximum size.
-    async fn change_description(
-        &self,
-        key: &ConversationKey,
-        patch: &DescriptionPatch,
-    ) -> Result<Description, StoreError> {
-        const ATTEMPTS: usize = 64;
-        let mut attempt = 1;
-        loop {
-            let Some(summary) = self.summary(key).await? else {
-                return Err(StoreError::NoConversation { key: key.clone() });
-            };
-            let description = patch.apply(&summary.description)?;
-            match self.set_description(key, &description, summary.description_version).await {
-                Ok(_) => return Ok(description),
-                Err(StoreError::DescriptionChanged { .. }) if attempt < ATTEMPTS => attempt += 1,
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// Returns up to `limit` scopes that have a conversation, in byte order, beginning with the
-    /// first one greater than `after`. A scope whose conversations are all staged is included.
-    ///
-    /// The example lists all scopes of a store, page by page:
-    ///
-    /// ```
-    /// use tower_chat_core::{ConversationKey, store::HistoryStore};
-    /// # futures_util::FutureExt::now_or_never(async {
-    /// # use tower_chat_core::{MemoryStore, Message, MessageId, RunId, store::{Revision, author::Write}};
-    /// # let store = MemoryStore::new();
-    /// # for scope in ["bob", "alice"] {
-    /// #     let id = MessageId { run: RunId::new(), index: 0 };
-    /// #     let key = ConversationKey::new(scope, "support");
-    /// #     let write = Write::new(key, id, Revision::ABSENT, [Message::user("hi").into()]);
-    /// #     store.append(store.reserve().await?, vec![write]).await?;
-    /// # }
-    /// let mut scopes: Vec<String> = Vec::new();
-    /// loop {
-    ///     let page = store.scopes(scopes.last().map(String::as_str), 100).await?;
-    ///     if page.is_empty() { break }
-    ///     scopes.extend(page);
-    /// }
-    /// assert_eq!(scopes, ["alice", "bob"]);
-    /// # Ok::<(), tower_chat_core::BoxError>(())
-    /// # }).unwrap().unwrap();
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Unsupported`], if the store does not implement it; otherwise, if the store
-    /// cannot be read.
-    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
-        let _ = (after, limit);
-        Err(StoreError::Unsupported { operation: "scopes" })
-    }
-
-    /// Returns a conversation row by row, for checks. Unlike [`load`](Self::load), it continues
-    /// after unreadable rows. Returns `None` if there is no such conversation. The duration is
-    /// proportional to the length of the conversation.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Unsupported`], if the store does not implement it; otherwise, if the store or
-    /// the head of the conversation cannot be read.
-    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
-        let _ = key;
-        Err(StoreError::Unsupported { operation: "rows" })
-    }
-
-    /// Changes rows of a conversation in place and counts in the directory, all of them or none, and
-    /// returns the new revision. The conversation gets a new incarnation: a run in progress, in any
-    /// process, gets a [`Conflict`] at its next write.
-    ///
-    /// It is meant for repairs only; every other change of a conversation is an append. If the
-    /// future is dropped, the change may or may not take effect.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Conflict`], if the conversation is not at the expected revision, or has an
-    /// open run, which must be committed or discarded before; [`StoreError::Corrupt`], with nothing
-    /// changed, if a message that should change is missing; [`StoreError::Unsupported`], if the
-    /// store does not implement it; [`StoreError::Closed`]; otherwise, if the store cannot be
-    /// written.
-    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
-        let _ = rewrite;
-        Err(StoreError::Unsupported { operation: "rewrite" })
-    }
-
     /// Waits until everything submitted so far is durable or has failed, and the tickets are
     /// resolved.
     ///
@@ -630,4 +241,24 @@ pub trait HistoryStore: Send + Sync + 'static {
     ///
     /// If the store's writer has ended, or acknowledged writes cannot be made durable.
     async fn close(&self) -> Result<(), StoreError>;
+
+    /// Returns the capability of open runs, which journaled mode requires.
+    fn journal(&self) -> Option<&dyn Journal> {
+        None
+    }
+
+    /// Returns the capability of lists, summaries, descriptions, usage, runs and pages.
+    fn directory(&self) -> Option<&dyn Directory> {
+        None
+    }
+
+    /// Returns the capability of queries of tool calls in a scope.
+    fn tool_calls(&self) -> Option<&dyn ToolCallQueries> {
+        None
+    }
+
+    /// Returns the capability of copies, pruning, scopes, checks and repairs.
+    fn maintenance(&self) -> Option<&dyn Maintenance> {
+        None
+    }
 }

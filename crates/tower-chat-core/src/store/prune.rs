@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{ConversationKey, RunId, ToolStatus};
 
-/// The amount of a conversation that a [`prune`](super::HistoryStore::prune) keeps.
+/// The amount of a conversation that a [`prune`](super::Maintenance::prune) keeps.
 ///
 /// It is a minimum: a run is never divided, and the last run is always kept.
 ///
@@ -53,7 +53,7 @@ impl Keep {
     }
 }
 
-/// The amount that a [`prune`](super::HistoryStore::prune) deleted.
+/// The amount that a [`prune`](super::Maintenance::prune) deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pruned {

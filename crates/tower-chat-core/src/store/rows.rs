@@ -44,7 +44,7 @@ impl ConversationRows {
 /// # use tower_chat_core::{MemoryStore, MessageId, RunId, store::{Revision, author::Write}};
 /// use tower_chat_core::{
 ///     ConversationKey, Message, Part,
-///     store::{HistoryStore, Rewrite},
+///     store::{HistoryStore, Maintenance, Rewrite},
 /// };
 ///
 /// # let (store, key) = (MemoryStore::new(), ConversationKey::new("alice", "support"));

@@ -126,7 +126,7 @@ impl ToolRecord {
 }
 
 impl ToolRecord {
-    /// Returns the row that a [`fork`](crate::store::HistoryStore::fork) writes. An approval
+    /// Returns the row that a [`fork`](crate::store::Maintenance::fork) writes. An approval
     /// belongs to one conversation: a call that waits for approval counts as not approved in the
     /// copy.
     #[must_use]

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::{
-    ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description, Head,
-    History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, Pruned, Revision,
-    Rewrite, RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery, UsageTotals,
-    author::{OpenRunContent, Slot, Ticket, Write},
+    CallSelection, Directory, Head, History, HistoryStore, Invocations, Journal, Maintenance,
+    StoreError, StoreHandle, ToolCallQueries,
+    author::{Slot, Ticket, Write},
 };
-use crate::{ConversationKey, RunId};
+use crate::ConversationKey;
 
 /// A store that wraps another store, and overrides the methods that differ.
 ///
@@ -77,19 +76,13 @@ pub trait StoreWrapper: Send + Sync + 'static {
         self.inner().load(key).await
     }
 
-    /// Forwards [`HistoryStore::open_run`].
-    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
-        self.inner().open_run(key).await
-    }
-
-    /// Forwards [`HistoryStore::open_runs`].
-    async fn open_runs(
+    /// Forwards [`HistoryStore::calls`].
+    async fn calls(
         &self,
-        scope: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ConversationKey>, StoreError> {
-        self.inner().open_runs(scope, after, limit).await
+        key: &ConversationKey,
+        which: &CallSelection,
+    ) -> Result<Invocations, StoreError> {
+        self.inner().calls(key, which).await
     }
 
     /// Forwards [`HistoryStore::reserve`].
@@ -107,109 +100,9 @@ pub trait StoreWrapper: Send + Sync + 'static {
         self.inner().append(slot, writes)
     }
 
-    /// Forwards [`HistoryStore::fork`].
-    async fn fork(
-        &self,
-        from: &ConversationKey,
-        to: &ConversationKey,
-    ) -> Result<Revision, StoreError> {
-        self.inner().fork(from, to).await
-    }
-
-    /// Forwards [`HistoryStore::prune`].
-    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
-        self.inner().prune(key, keep).await
-    }
-
     /// Forwards [`HistoryStore::delete`].
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
         self.inner().delete(key).await
-    }
-
-    /// Forwards [`HistoryStore::list`].
-    async fn list(
-        &self,
-        scope: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ConversationKey>, StoreError> {
-        self.inner().list(scope, after, limit).await
-    }
-
-    /// Forwards [`HistoryStore::invocations`].
-    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
-        self.inner().invocations(query).await
-    }
-
-    /// Forwards [`HistoryStore::tool_totals`].
-    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
-        self.inner().tool_totals(query).await
-    }
-
-    /// Forwards [`HistoryStore::summary`].
-    async fn summary(
-        &self,
-        key: &ConversationKey,
-    ) -> Result<Option<ConversationSummary>, StoreError> {
-        self.inner().summary(key).await
-    }
-
-    /// Forwards [`HistoryStore::conversations`].
-    async fn conversations(
-        &self,
-        query: &ConversationQuery,
-    ) -> Result<ConversationPage, StoreError> {
-        self.inner().conversations(query).await
-    }
-
-    /// Forwards [`HistoryStore::usage`].
-    async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageTotals>, StoreError> {
-        self.inner().usage(query).await
-    }
-
-    /// Forwards [`HistoryStore::runs`].
-    async fn runs(
-        &self,
-        key: &ConversationKey,
-        after: Option<RunId>,
-        limit: usize,
-    ) -> Result<Vec<RunSummary>, StoreError> {
-        self.inner().runs(key, after, limit).await
-    }
-
-    /// Forwards [`HistoryStore::messages_before`].
-    async fn messages_before(
-        &self,
-        key: &ConversationKey,
-        before: Option<u64>,
-        limit: usize,
-    ) -> Result<MessagePage, StoreError> {
-        self.inner().messages_before(key, before, limit).await
-    }
-
-    /// Forwards [`HistoryStore::set_description`].
-    async fn set_description(
-        &self,
-        key: &ConversationKey,
-        description: &Description,
-        expected_version: u64,
-    ) -> Result<u64, StoreError> {
-        self.inner().set_description(key, description, expected_version).await
-    }
-
-    /// Forwards [`HistoryStore::scopes`].
-    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
-        self.inner().scopes(after, limit).await
-    }
-
-    /// Forwards [`HistoryStore::rows`].
-    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
-        self.inner().rows(key).await
-    }
-
-    /// Forwards [`HistoryStore::rewrite`].
-    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
-        self.inner().rewrite(rewrite).await
     }
 
     /// Forwards [`HistoryStore::flush`].
@@ -221,6 +114,30 @@ pub trait StoreWrapper: Send + Sync + 'static {
     async fn close(&self) -> Result<(), StoreError> {
         self.inner().close().await
     }
+
+    /// Returns the wrapper's own [`HistoryStore::journal`], or that of the inner store if the wrapper
+    /// changes nothing in it. The default is `None`.
+    fn journal(&self) -> Option<&dyn Journal> {
+        None
+    }
+
+    /// Returns the wrapper's own [`HistoryStore::directory`], or that of the inner store if the wrapper
+    /// changes nothing in it. The default is `None`.
+    fn directory(&self) -> Option<&dyn Directory> {
+        None
+    }
+
+    /// Returns the wrapper's own [`HistoryStore::tool_calls`], or that of the inner store if the wrapper
+    /// changes nothing in it. The default is `None`.
+    fn tool_calls(&self) -> Option<&dyn ToolCallQueries> {
+        None
+    }
+
+    /// Returns the wrapper's own [`HistoryStore::maintenance`], or that of the inner store if the wrapper
+    /// changes nothing in it. The default is `None`.
+    fn maintenance(&self) -> Option<&dyn Maintenance> {
+        None
+    }
 }
 
 impl<S: HistoryStore + ?Sized> StoreWrapper for Arc<S> {
@@ -228,6 +145,22 @@ impl<S: HistoryStore + ?Sized> StoreWrapper for Arc<S> {
 
     fn inner(&self) -> &S {
         self
+    }
+
+    fn journal(&self) -> Option<&dyn Journal> {
+        S::journal(self)
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
+        S::directory(self)
+    }
+
+    fn tool_calls(&self) -> Option<&dyn ToolCallQueries> {
+        S::tool_calls(self)
+    }
+
+    fn maintenance(&self) -> Option<&dyn Maintenance> {
+        S::maintenance(self)
     }
 }
 
@@ -245,17 +178,12 @@ impl<W: StoreWrapper> HistoryStore for W {
         StoreWrapper::load(self, key).await
     }
 
-    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
-        StoreWrapper::open_run(self, key).await
-    }
-
-    async fn open_runs(
+    async fn calls(
         &self,
-        scope: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ConversationKey>, StoreError> {
-        StoreWrapper::open_runs(self, scope, after, limit).await
+        key: &ConversationKey,
+        which: &CallSelection,
+    ) -> Result<Invocations, StoreError> {
+        StoreWrapper::calls(self, key, which).await
     }
 
     async fn reserve(&self) -> Result<Slot, StoreError> {
@@ -270,94 +198,8 @@ impl<W: StoreWrapper> HistoryStore for W {
         StoreWrapper::append(self, slot, writes)
     }
 
-    async fn fork(
-        &self,
-        from: &ConversationKey,
-        to: &ConversationKey,
-    ) -> Result<Revision, StoreError> {
-        StoreWrapper::fork(self, from, to).await
-    }
-
-    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
-        StoreWrapper::prune(self, key, keep).await
-    }
-
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
         StoreWrapper::delete(self, key).await
-    }
-
-    async fn list(
-        &self,
-        scope: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ConversationKey>, StoreError> {
-        StoreWrapper::list(self, scope, after, limit).await
-    }
-
-    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
-        StoreWrapper::invocations(self, query).await
-    }
-
-    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
-        StoreWrapper::tool_totals(self, query).await
-    }
-
-    async fn summary(
-        &self,
-        key: &ConversationKey,
-    ) -> Result<Option<ConversationSummary>, StoreError> {
-        StoreWrapper::summary(self, key).await
-    }
-
-    async fn conversations(
-        &self,
-        query: &ConversationQuery,
-    ) -> Result<ConversationPage, StoreError> {
-        StoreWrapper::conversations(self, query).await
-    }
-
-    async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageTotals>, StoreError> {
-        StoreWrapper::usage(self, query).await
-    }
-
-    async fn runs(
-        &self,
-        key: &ConversationKey,
-        after: Option<RunId>,
-        limit: usize,
-    ) -> Result<Vec<RunSummary>, StoreError> {
-        StoreWrapper::runs(self, key, after, limit).await
-    }
-
-    async fn messages_before(
-        &self,
-        key: &ConversationKey,
-        before: Option<u64>,
-        limit: usize,
-    ) -> Result<MessagePage, StoreError> {
-        StoreWrapper::messages_before(self, key, before, limit).await
-    }
-
-    async fn set_description(
-        &self,
-        key: &ConversationKey,
-        description: &Description,
-        expected_version: u64,
-    ) -> Result<u64, StoreError> {
-        StoreWrapper::set_description(self, key, description, expected_version).await
-    }
-
-    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
-        StoreWrapper::scopes(self, after, limit).await
-    }
-
-    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
-        StoreWrapper::rows(self, key).await
-    }
-
-    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
-        StoreWrapper::rewrite(self, rewrite).await
     }
 
     async fn flush(&self) -> Result<(), StoreError> {
@@ -366,5 +208,21 @@ impl<W: StoreWrapper> HistoryStore for W {
 
     async fn close(&self) -> Result<(), StoreError> {
         StoreWrapper::close(self).await
+    }
+
+    fn journal(&self) -> Option<&dyn Journal> {
+        StoreWrapper::journal(self)
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
+        StoreWrapper::directory(self)
+    }
+
+    fn tool_calls(&self) -> Option<&dyn ToolCallQueries> {
+        StoreWrapper::tool_calls(self)
+    }
+
+    fn maintenance(&self) -> Option<&dyn Maintenance> {
+        StoreWrapper::maintenance(self)
     }
 }

@@ -105,7 +105,7 @@ impl Write {
     }
 
     /// Removes the activity: the write belongs to no run and is not counted in the
-    /// [directory](super::HistoryStore::conversations). A wrapper uses it to store its own state.
+    /// [directory](super::Directory::conversations). A wrapper uses it to store its own state.
     #[must_use]
     pub fn without_activity(mut self) -> Self {
         Arc::make_mut(&mut self.0).activity = None;

@@ -12,10 +12,10 @@ use super::{
 use crate::{
     ConversationKey, RunId,
     store::{
-        ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
-        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, Pruned,
-        Revision, Rewrite, RunSummary, StoreError, StoreWrapper, ToolTotals, UsageQuery,
-        UsageTotals,
+        CallSelection, ConversationPage, ConversationQuery, ConversationRows, ConversationSummary,
+        Description, Directory, Head, History, HistoryStore, InvocationQuery, Invocations, Journal,
+        Keep, Maintenance, MessagePage, Pruned, Revision, Rewrite, RunSummary, StoreError,
+        StoreWrapper, ToolCallQueries, ToolTotals, UsageQuery, UsageTotals,
         author::{Close, OpenRunContent, Slot, Ticket, Write},
     },
 };
@@ -46,6 +46,13 @@ impl<S> TracedStore<S> {
         self
     }
 
+    fn inner_store(&self) -> &dyn HistoryStore
+    where
+        S: HistoryStore,
+    {
+        &self.inner
+    }
+
     fn open(&self, operation: &'static str, key: Option<&ConversationKey>) -> Operation
     where
         S: HistoryStore,
@@ -72,8 +79,12 @@ impl<S: HistoryStore> StoreWrapper for TracedStore<S> {
         traced(self.open("load", Some(key)), self.inner.load(key), count).await
     }
 
-    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
-        traced(self.open("open_run", Some(key)), self.inner.open_run(key), |_| None).await
+    async fn calls(
+        &self,
+        key: &ConversationKey,
+        which: &CallSelection,
+    ) -> Result<Invocations, StoreError> {
+        traced(self.open("calls", Some(key)), self.inner.calls(key, which), |_| None).await
     }
 
     async fn reserve(&self) -> Result<Slot, StoreError> {
@@ -110,106 +121,6 @@ impl<S: HistoryStore> StoreWrapper for TracedStore<S> {
         )
     }
 
-    async fn fork(
-        &self,
-        from: &ConversationKey,
-        to: &ConversationKey,
-    ) -> Result<Revision, StoreError> {
-        traced(self.open("fork", Some(from)), self.inner.fork(from, to), |_| None).await
-    }
-
-    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
-        traced(self.open("prune", Some(key)), self.inner.prune(key, keep), |_| None).await
-    }
-
-    async fn open_runs(
-        &self,
-        scope: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ConversationKey>, StoreError> {
-        let operation = self.inner.open_runs(scope, after, limit);
-        traced(self.open("open_runs", None), operation, |_| None).await
-    }
-
-    async fn list(
-        &self,
-        scope: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ConversationKey>, StoreError> {
-        traced(self.open("list", None), self.inner.list(scope, after, limit), |_| None).await
-    }
-
-    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
-        traced(self.open("tool_totals", None), self.inner.tool_totals(query), |_| None).await
-    }
-
-    async fn summary(
-        &self,
-        key: &ConversationKey,
-    ) -> Result<Option<ConversationSummary>, StoreError> {
-        traced(self.open("summary", Some(key)), self.inner.summary(key), |_| None).await
-    }
-
-    async fn conversations(
-        &self,
-        query: &ConversationQuery,
-    ) -> Result<ConversationPage, StoreError> {
-        let operation = self.inner.conversations(query);
-        traced(self.open("conversations", None), operation, |_| None).await
-    }
-
-    async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageTotals>, StoreError> {
-        traced(self.open("usage", None), self.inner.usage(query), |_| None).await
-    }
-
-    async fn runs(
-        &self,
-        key: &ConversationKey,
-        after: Option<RunId>,
-        limit: usize,
-    ) -> Result<Vec<RunSummary>, StoreError> {
-        let operation = self.inner.runs(key, after, limit);
-        traced(self.open("runs", Some(key)), operation, |_| None).await
-    }
-
-    async fn messages_before(
-        &self,
-        key: &ConversationKey,
-        before: Option<u64>,
-        limit: usize,
-    ) -> Result<MessagePage, StoreError> {
-        let operation = self.inner.messages_before(key, before, limit);
-        let count = |page: &MessagePage| Some(page.messages.len());
-        traced(self.open("messages_before", Some(key)), operation, count).await
-    }
-
-    async fn set_description(
-        &self,
-        key: &ConversationKey,
-        description: &Description,
-        expected_version: u64,
-    ) -> Result<u64, StoreError> {
-        let operation = self.inner.set_description(key, description, expected_version);
-        traced(self.open("set_description", Some(key)), operation, |_| None).await
-    }
-
-    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
-        traced(self.open("scopes", None), self.inner.scopes(after, limit), |_| None).await
-    }
-
-    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
-        let count = |rows: &Option<ConversationRows>| rows.as_ref().map(|it| it.messages.len());
-        traced(self.open("rows", Some(key)), self.inner.rows(key), count).await
-    }
-
-    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
-        let open = self.open("rewrite", Some(&rewrite.key));
-        open.record("tower_chat.messages", rewrite.messages.len());
-        traced(open, self.inner.rewrite(rewrite), |_| None).await
-    }
-
     async fn flush(&self) -> Result<(), StoreError> {
         traced(self.open("flush", None), self.inner.flush(), |()| None).await
     }
@@ -222,8 +133,147 @@ impl<S: HistoryStore> StoreWrapper for TracedStore<S> {
         traced(self.open("delete", Some(key)), self.inner.delete(key), |_| None).await
     }
 
+    fn journal(&self) -> Option<&dyn Journal> {
+        self.inner().journal()?;
+        Some(self)
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
+        self.inner().directory()?;
+        Some(self)
+    }
+
+    fn tool_calls(&self) -> Option<&dyn ToolCallQueries> {
+        self.inner().tool_calls()?;
+        Some(self)
+    }
+
+    fn maintenance(&self) -> Option<&dyn Maintenance> {
+        self.inner().maintenance()?;
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl<S: HistoryStore> Journal for TracedStore<S> {
+    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
+        traced(self.open("open_run", Some(key)), self.inner_store().open_run(key), |_| None).await
+    }
+
+    async fn open_runs(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ConversationKey>, StoreError> {
+        let operation = self.inner_store().open_runs(scope, after, limit);
+        traced(self.open("open_runs", None), operation, |_| None).await
+    }
+}
+
+#[async_trait]
+impl<S: HistoryStore> Maintenance for TracedStore<S> {
+    async fn fork(
+        &self,
+        from: &ConversationKey,
+        to: &ConversationKey,
+    ) -> Result<Revision, StoreError> {
+        traced(self.open("fork", Some(from)), self.inner_store().fork(from, to), |_| None).await
+    }
+
+    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
+        traced(self.open("prune", Some(key)), self.inner_store().prune(key, keep), |_| None).await
+    }
+
+    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        traced(self.open("scopes", None), self.inner_store().scopes(after, limit), |_| None).await
+    }
+
+    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
+        let count = |rows: &Option<ConversationRows>| rows.as_ref().map(|it| it.messages.len());
+        traced(self.open("rows", Some(key)), self.inner_store().rows(key), count).await
+    }
+
+    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
+        let open = self.open("rewrite", Some(&rewrite.key));
+        open.record("tower_chat.messages", rewrite.messages.len());
+        traced(open, self.inner_store().rewrite(rewrite), |_| None).await
+    }
+}
+
+#[async_trait]
+impl<S: HistoryStore> Directory for TracedStore<S> {
+    async fn list(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ConversationKey>, StoreError> {
+        traced(self.open("list", None), self.inner_store().list(scope, after, limit), |_| None)
+            .await
+    }
+
+    async fn summary(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<Option<ConversationSummary>, StoreError> {
+        traced(self.open("summary", Some(key)), self.inner_store().summary(key), |_| None).await
+    }
+
+    async fn conversations(
+        &self,
+        query: &ConversationQuery,
+    ) -> Result<ConversationPage, StoreError> {
+        let operation = self.inner_store().conversations(query);
+        traced(self.open("conversations", None), operation, |_| None).await
+    }
+
+    async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageTotals>, StoreError> {
+        traced(self.open("usage", None), self.inner_store().usage(query), |_| None).await
+    }
+
+    async fn runs(
+        &self,
+        key: &ConversationKey,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunSummary>, StoreError> {
+        let operation = self.inner_store().runs(key, after, limit);
+        traced(self.open("runs", Some(key)), operation, |_| None).await
+    }
+
+    async fn messages_before(
+        &self,
+        key: &ConversationKey,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<MessagePage, StoreError> {
+        let operation = self.inner_store().messages_before(key, before, limit);
+        let count = |page: &MessagePage| Some(page.messages.len());
+        traced(self.open("messages_before", Some(key)), operation, count).await
+    }
+
+    async fn set_description(
+        &self,
+        key: &ConversationKey,
+        description: &Description,
+        expected_version: u64,
+    ) -> Result<u64, StoreError> {
+        let operation = self.inner_store().set_description(key, description, expected_version);
+        traced(self.open("set_description", Some(key)), operation, |_| None).await
+    }
+}
+
+#[async_trait]
+impl<S: HistoryStore> ToolCallQueries for TracedStore<S> {
+    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
+        traced(self.open("tool_totals", None), self.inner_store().tool_totals(query), |_| None)
+            .await
+    }
+
     async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
-        traced(self.open("invocations", None), self.inner.invocations(query), |_| None).await
+        traced(self.open("invocations", None), self.inner_store().invocations(query), |_| None)
+            .await
     }
 }
 
@@ -349,7 +399,7 @@ pub fn store_error_type(error: &StoreError) -> &'static str {
         StoreError::NoConversation { .. }
         | StoreError::DescriptionChanged { .. }
         | StoreError::DescriptionTooLarge(_)
-        | StoreError::Unsupported { .. }
+        | StoreError::MissingCapability { .. }
         | StoreError::Sealed
         | StoreError::Backend { .. } => "_OTHER",
     }

@@ -1,14 +1,15 @@
-//! Tests of a store that implements only the required methods, and of a wrapper around it.
+//! Tests of a store without capabilities, and of wrappers around it.
 
 use async_trait::async_trait;
 use tower_chat_core::{
-    ConversationKey,
+    ConversationKey, MemoryStore,
     store::{
-        self, ConversationQuery, Description, Head, History, HistoryStore, InvocationQuery,
-        Invocations, Keep, Pruned, Revision, Rewrite, StoreError, StoreHandle, ToolTotals,
-        UsageGrouping, UsageQuery,
-        author::{OpenRunContent, Slot, Ticket, Write},
+        self, CallSelection, Capability, ConversationQuery, Description, Directory, Head, History,
+        HistoryStore, InvocationQuery, Invocations, Journal, Keep, Maintenance, Revision, Rewrite,
+        StoreError, StoreHandle, ToolCallQueries, UsageGrouping, UsageQuery,
+        author::{Slot, Ticket, Write},
     },
+    telemetry::TracedStore,
 };
 
 /// A store with only the required methods.
@@ -28,16 +29,11 @@ impl HistoryStore for Bare {
         Err(StoreError::Closed)
     }
 
-    async fn open_run(&self, _: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
-        Err(StoreError::Closed)
-    }
-
-    async fn open_runs(
+    async fn calls(
         &self,
-        _: &str,
-        _: Option<&str>,
-        _: usize,
-    ) -> Result<Vec<ConversationKey>, StoreError> {
+        _: &ConversationKey,
+        _: &CallSelection,
+    ) -> Result<Invocations, StoreError> {
         Err(StoreError::Closed)
     }
 
@@ -49,32 +45,7 @@ impl HistoryStore for Bare {
         unreachable!("there is no slot")
     }
 
-    async fn fork(&self, _: &ConversationKey, _: &ConversationKey) -> Result<Revision, StoreError> {
-        Err(StoreError::Closed)
-    }
-
-    async fn prune(&self, _: &ConversationKey, _: Keep) -> Result<Pruned, StoreError> {
-        Err(StoreError::Closed)
-    }
-
     async fn delete(&self, _: &ConversationKey) -> Result<bool, StoreError> {
-        Err(StoreError::Closed)
-    }
-
-    async fn list(
-        &self,
-        _: &str,
-        _: Option<&str>,
-        _: usize,
-    ) -> Result<Vec<ConversationKey>, StoreError> {
-        Err(StoreError::Closed)
-    }
-
-    async fn invocations(&self, _: &InvocationQuery) -> Result<Invocations, StoreError> {
-        Err(StoreError::Closed)
-    }
-
-    async fn tool_totals(&self, _: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
         Err(StoreError::Closed)
     }
 
@@ -87,60 +58,78 @@ impl HistoryStore for Bare {
     }
 }
 
-/// Returns the operation that the store does not support.
-fn unsupported<T>(answer: Result<T, StoreError>) -> &'static str {
+/// Returns the capability that an operation reports as missing.
+fn missing<T>(answer: Result<T, StoreError>) -> Capability {
     match answer {
-        Err(StoreError::Unsupported { operation }) => operation,
+        Err(StoreError::MissingCapability { capability }) => capability,
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("there is an answer"),
     }
 }
 
-async fn assert_has_no_directory(store: &impl HistoryStore, key: &ConversationKey) {
-    let all = ConversationQuery::in_all_scopes();
+/// Checks that a store offers no capability, and that every operation of one says which is missing.
+async fn assert_has_no_capability(store: &dyn HistoryStore) {
+    assert!(store.journal().is_none() && store.directory().is_none());
+    assert!(store.tool_calls().is_none() && store.maintenance().is_none());
+    let key = &ConversationKey::new("alice", "bare");
+    let (all, calls) = (ConversationQuery::in_all_scopes(), InvocationQuery::in_scope("alice"));
     let usage = UsageQuery::of(key, UsageGrouping::Run);
     let description = Description::new();
-    let answers = [
-        unsupported(store.summary(key).await),
-        unsupported(store.conversations(&all).await),
-        unsupported(store.usage(&usage).await),
-        unsupported(store.runs(key, None, 1).await),
-        unsupported(store.messages_before(key, None, 1).await),
-        unsupported(store.set_description(key, &description, 0).await),
-        unsupported(store.scopes(None, 1).await),
-        unsupported(store.rows(key).await),
-        unsupported(store.rewrite(Rewrite::new(key.clone(), Revision::ABSENT)).await),
+    let of_journal =
+        [missing(store.open_run(key).await), missing(store.open_runs("alice", None, 1).await)];
+    assert_eq!(of_journal, [Capability::Journal; 2]);
+    let of_directory = [
+        missing(store.list("alice", None, 1).await),
+        missing(store.summary(key).await),
+        missing(store.conversations(&all).await),
+        missing(store.usage(&usage).await),
+        missing(store.runs(key, None, 1).await),
+        missing(store.messages_before(key, None, 1).await),
+        missing(store.set_description(key, &description, 0).await),
     ];
-    let expected = [
-        "summary",
-        "conversations",
-        "usage",
-        "runs",
-        "messages_before",
-        "set_description",
-        "scopes",
-        "rows",
-        "rewrite",
+    assert_eq!(of_directory, [Capability::Directory; 7]);
+    let of_calls =
+        [missing(store.invocations(&calls).await), missing(store.tool_totals(&calls).await)];
+    assert_eq!(of_calls, [Capability::ToolCallQueries; 2]);
+    let of_maintenance = [
+        missing(store.fork(key, key).await),
+        missing(store.prune(key, Keep::Messages(1)).await),
+        missing(store.scopes(None, 1).await),
+        missing(store.rows(key).await),
+        missing(store.rewrite(Rewrite::new(key.clone(), Revision::ABSENT)).await),
     ];
-    assert_eq!(answers, expected);
-    assert!(store.try_reserve().is_none());
+    assert_eq!(of_maintenance, [Capability::Maintenance; 5]);
 }
 
 #[tokio::test]
-async fn a_store_without_a_directory_says_so_instead_of_answering() {
-    let key = ConversationKey::new("alice", "bare");
-    assert_has_no_directory(&Bare(StoreHandle::new()), &key).await;
+async fn a_store_without_capabilities_says_which_one_an_operation_needs() {
+    let bare = Bare(StoreHandle::new());
+    assert!(bare.try_reserve().is_none());
+    assert_has_no_capability(&bare).await;
 }
 
 /// A wrapper that overrides no method.
-struct Wrapped(Bare);
+struct Wrapped<S>(S);
 
-impl store::StoreWrapper for Wrapped {
-    type Inner = Bare;
+impl<S: HistoryStore> store::StoreWrapper for Wrapped<S> {
+    type Inner = S;
 
-    fn inner(&self) -> &Bare {
+    fn inner(&self) -> &S {
         &self.0
     }
+}
+
+#[tokio::test]
+async fn a_wrapper_offers_no_capability_that_it_does_not_name() {
+    assert_has_no_capability(&Wrapped(MemoryStore::new())).await;
+}
+
+#[tokio::test]
+async fn a_traced_store_offers_the_capabilities_of_the_store_inside() {
+    assert_has_no_capability(&TracedStore::new(Bare(StoreHandle::new()))).await;
+    let store = TracedStore::new(MemoryStore::new());
+    assert!(store.journal().is_some() && store.directory().is_some());
+    assert!(store.tool_calls().is_some() && store.maintenance().is_some());
 }
 
 fn closed<T>(answer: Result<T, StoreError>) {
@@ -155,21 +144,13 @@ fn closed<T>(answer: Result<T, StoreError>) {
 async fn a_wrapper_answers_what_the_store_inside_answers() {
     let bare = StoreHandle::exclusive();
     let (store, key) = (Wrapped(Bare(bare.clone())), ConversationKey::new("alice", "wrapped"));
-    let calls = InvocationQuery::in_scope("alice");
     assert!(store.handle().is_same_store(&bare));
     assert!(!store.handle().is_same_store(&StoreHandle::exclusive()));
     closed(store.head(&key).await);
     closed(store.load(&key).await);
-    closed(store.open_run(&key).await);
-    closed(store.open_runs("alice", None, 1).await);
+    closed(store.calls(&key, &CallSelection::All).await);
     closed(store.reserve().await);
-    closed(store.fork(&key, &key).await);
-    closed(store.prune(&key, Keep::Messages(1)).await);
     closed(store.delete(&key).await);
-    closed(store.list("alice", None, 1).await);
-    closed(store.invocations(&calls).await);
-    closed(store.tool_totals(&calls).await);
     closed(store.flush().await);
     closed(store.close().await);
-    assert_has_no_directory(&store, &key).await;
 }

@@ -137,7 +137,7 @@ async fn imported_turns_are_pruned_by_their_own_age() {
     use std::time::{Duration, SystemTime};
     use tower_chat_core::{
         MemoryStore,
-        store::{HistoryStore, Keep, Revision, author::Write},
+        store::{HistoryStore, Keep, Maintenance, Revision, author::Write},
     };
     let store = MemoryStore::new();
     let key = ConversationKey::new("alice", "imported");

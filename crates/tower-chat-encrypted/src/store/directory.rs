@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{
-        ConversationPage, ConversationQuery, ConversationSummary, Description, DirectoryCursor,
-        HistoryStore, MessagePage, StoreError, UnreadableConversation,
+        ConversationPage, ConversationQuery, ConversationSummary, Description, Directory,
+        DirectoryCursor, HistoryStore, MessagePage, StoreError, UnreadableConversation,
     },
 };
 
@@ -85,7 +85,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
             return Ok(page);
         }
         loop {
-            let mut inner = self.inner.conversations(&asked).await?;
+            let mut inner = self.inner_store().conversations(&asked).await?;
             page.unreadable.append(&mut inner.unreadable);
             for summary in inner.conversations {
                 let key = summary.key.clone();
@@ -123,7 +123,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
     ) -> Result<MessagePage, StoreError> {
         let since = self.lives.now();
         let head = self.inner.head(key).await?;
-        let page = self.inner.messages_before(key, before, limit).await?;
+        let page = self.inner_store().messages_before(key, before, limit).await?;
         let end = super::visible(&head);
         let opened = async {
             let (_, [visible, _]) = self.opened_head(key, head, true, since).await?;
@@ -150,6 +150,6 @@ impl<S: HistoryStore> EncryptedStore<S> {
         to: &ConversationKey,
     ) -> Result<(), StoreError> {
         let Some(from) = from.filter(|from| !from.description.is_empty()) else { return Ok(()) };
-        HistoryStore::set_description(self, to, &from.description, 0).await.map(drop)
+        Directory::set_description(self, to, &from.description, 0).await.map(drop)
     }
 }

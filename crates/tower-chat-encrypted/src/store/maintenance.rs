@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use tower_chat_core::{
     ConversationKey, Message,
     format::FormatError,
-    store::{ConversationRows, Head, HistoryStore, Revision, Rewrite, StoreError},
+    store::{ConversationRows, Head, HistoryStore, Maintenance, Revision, Rewrite, StoreError},
 };
 
 use super::{EncryptedStore, OPEN, SEAL, chain_from};
@@ -74,7 +74,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
     /// Seals a rewrite for the ids that the messages have in the inner store.
     pub(super) async fn rewrite_sealed(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
         let key = &rewrite.key;
-        let Some(rows) = self.inner.rows(key).await? else {
+        let Some(rows) = self.inner_store().rows(key).await? else {
             return Err(rewrite.conflict(Revision::ABSENT, None));
         };
         rewrite.check(&rows.head)?;
@@ -91,7 +91,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let head = self.sealed_head(key, &rows.head).await?;
         let resealed = self.resealed(&rewrite, &rows, &head).await.map_err(reported(SEAL))?;
         let sealed = self.sealed_rewrite(&rewrite, resealed, head.life)?;
-        let revision = self.inner.rewrite(sealed).await?;
+        let revision = self.inner_store().rewrite(sealed).await?;
         let mut after = rows.head;
         after.revision = revision;
         let since = self.lives.now();

@@ -11,7 +11,7 @@ use tower_chat_cache::{CacheOptions, CachingStore, Revalidation};
 use tower_chat_core::{
     MemoryStore, Message, MessageId, RunId,
     store::{
-        self, HistoryStore, Lease, Revision,
+        self, HistoryStore, Journal, Lease, Maintenance, Revision,
         author::{Close, Slot, Staged, Ticket, Write},
     },
 };
@@ -71,6 +71,22 @@ impl store::StoreWrapper for ReadMeanwhile {
             reads.now_or_never().expect("a store in memory answers at once");
         }
         self.inner().append(slot, writes)
+    }
+
+    fn journal(&self) -> Option<&dyn store::Journal> {
+        self.inner().journal()
+    }
+
+    fn directory(&self) -> Option<&dyn store::Directory> {
+        self.inner().directory()
+    }
+
+    fn tool_calls(&self) -> Option<&dyn store::ToolCallQueries> {
+        self.inner().tool_calls()
+    }
+
+    fn maintenance(&self) -> Option<&dyn store::Maintenance> {
+        self.inner().maintenance()
     }
 }
 

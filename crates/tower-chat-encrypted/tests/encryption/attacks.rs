@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, MessageId, RunId, ToolResult, ToolStatus,
     store::{
-        HistoryStore, InvocationQuery, Keep, Revision, SequencePosition, ServiceIdChange,
+        HistoryStore, InvocationQuery, Journal, Keep, Maintenance, Revision, SequencePosition,
+        ServiceIdChange, ToolCallQueries,
         author::{RecordedResult, ToolRecord, Write},
     },
 };

@@ -2,7 +2,7 @@
 
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, MessageId, RunId,
-    store::{ConversationQuery, Description, HistoryStore, Revision, author::Write},
+    store::{ConversationQuery, Description, Directory, HistoryStore, Revision, author::Write},
 };
 use tower_chat_encrypted::{EncryptedStore, EncryptionError, ErasableKeys};
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tower_chat_core::{
     MemoryStore, Message, MessageId, RunId, ToolStatus, format,
     store::{
-        HistoryStore, InvocationQuery, Revision, Rewrite, SequencePosition, ServiceIdChange,
+        HistoryStore, InvocationQuery, Maintenance, Revision, Rewrite, SequencePosition,
+        ServiceIdChange, ToolCallQueries,
         author::{RecordedResult, Write},
     },
 };

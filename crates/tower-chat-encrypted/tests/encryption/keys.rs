@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message,
-    store::{HistoryStore, Revision},
+    store::{HistoryStore, Revision, ToolCallQueries},
 };
 use tower_chat_encrypted::{
     EncryptedStore, EncryptionError, ErasableKeys, KeyError, KeyProvider, MasterKeys, SecretKey,

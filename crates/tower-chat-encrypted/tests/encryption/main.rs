@@ -3,6 +3,7 @@
 
 mod around;
 mod attacks;
+mod capabilities;
 mod common;
 mod directory;
 mod former;

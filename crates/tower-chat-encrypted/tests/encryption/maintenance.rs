@@ -2,7 +2,7 @@
 
 use tower_chat_core::{
     MemoryStore, Message, ToolStatus,
-    store::{HistoryStore, Revision, Rewrite, SequencePosition},
+    store::{HistoryStore, Maintenance, Revision, Rewrite, SequencePosition},
 };
 use tower_chat_encrypted::{EncryptedStore, EncryptionError, MasterKeys, SecretKey};
 

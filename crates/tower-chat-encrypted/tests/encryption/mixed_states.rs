@@ -6,7 +6,7 @@ use std::{sync::Arc, time::SystemTime};
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, MessageId, RunId, ToolCall,
     store::{
-        HistoryStore, Lease, Revision, Rewrite, SequencePosition,
+        Directory, HistoryStore, Journal, Lease, Maintenance, Revision, Rewrite, SequencePosition,
         author::{Claim, Close, Staged, Write},
     },
 };

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use tower_chat_core::{
     ConversationKey, Message,
-    store::{HistoryStore, InvocationQuery, Revision},
+    store::{HistoryStore, InvocationQuery, Journal, Maintenance, Revision, ToolCallQueries},
 };
 use tower_chat_encrypted::EncryptedStore;
 use tower_chat_sqlite::SqliteStore;

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, Part,
     store::{
-        HistoryStore, InvocationQuery, Revision, ServiceIdChange, StoreError,
+        HistoryStore, InvocationQuery, Revision, ServiceIdChange, StoreError, ToolCallQueries,
         author::RecordedResult,
     },
 };

@@ -11,7 +11,7 @@ use tower::{ServiceExt, service_fn};
 use tower_chat::{
     BoxError, ChatPipeline, ChatRequest, ContentKind, ContentRefused, ConversationKey, MemoryStore,
     Message, Part, PersistenceMode, Reasoning, ToolCall, ToolDefinition, ToolLoopError, Tools,
-    store::{HistoryStore, Keep},
+    store::{Directory, HistoryStore, Keep, Maintenance},
     tool_fn,
 };
 use tower_chat_http::{CONVERSATION_HEADER, ChatEndpoint, Refusal, RequestLimits};

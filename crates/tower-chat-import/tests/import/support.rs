@@ -8,7 +8,7 @@ use tower_chat::{
     ChatPipeline, ChatRequest, ConversationKey, MediaSource, MemoryStore, Message, Part, Role,
     ToolStatus,
     import::{Effect, Format, ImportError, ImportedConversation, Outcome, compare, read, store},
-    store::{HistoryStore, InvocationQuery},
+    store::{HistoryStore, InvocationQuery, Maintenance, ToolCallQueries},
     validate::validate_messages,
 };
 use tower_chat_testkit::{

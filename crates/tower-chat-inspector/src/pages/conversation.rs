@@ -7,7 +7,10 @@ use axum::extract::Query;
 use serde::Deserialize;
 use tower_chat_layers::{
     ConversationKey, Media, MediaSource, Message, Part, RunId, ToolInvocation,
-    store::{ConversationSummary, Head, InvocationQuery, OpenRun, RunSummary},
+    store::{
+        ConversationSummary, Directory, Head, InvocationQuery, Journal, OpenRun, RunSummary,
+        ToolCallQueries,
+    },
 };
 
 use super::{Answer, Asked, Failure, Frame, Link, State, html, unreadable};

@@ -4,8 +4,8 @@ use askama::Template;
 use axum::extract::Query;
 use serde::Deserialize;
 use tower_chat_layers::store::{
-    ConversationQuery, ConversationState, ConversationSummary, DirectoryCursor,
-    UnreadableConversation,
+    ConversationQuery, ConversationState, ConversationSummary, Directory as _, DirectoryCursor,
+    Maintenance, UnreadableConversation,
 };
 
 use super::{Answer, Failure, Frame, Link, State, html, unreadable};

@@ -3,6 +3,7 @@
 use axum::{extract::Query, response::IntoResponse as _};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use serde::Deserialize;
+use tower_chat_layers::store::{Directory, Journal};
 use tower_chat_layers::{format, visible_json};
 
 use super::{Answer, Asked, Failure, State};

@@ -6,7 +6,11 @@ use askama::Template;
 use axum::extract::Query;
 use serde::Deserialize;
 use tower_chat_explain::{Explained, Reason, explain_stored};
-use tower_chat_layers::{Message, Part, replay::ReplayContext, store::MessagePage};
+use tower_chat_layers::{
+    Message, Part,
+    replay::ReplayContext,
+    store::{Directory, MessagePage},
+};
 
 use super::{Answer, Asked, Failure, Frame, Link, State, html};
 use crate::view::{Excerpt, counted, visible};

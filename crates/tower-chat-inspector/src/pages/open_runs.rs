@@ -14,8 +14,8 @@ use tower_chat_layers::{
     ConversationKey,
     recovery::{CallState, RunEnd, close, open_run},
     store::{
-        ConversationQuery, ConversationState, ConversationSummary, DirectoryCursor, OpenRun,
-        StoreError,
+        ConversationQuery, ConversationState, ConversationSummary, Directory, DirectoryCursor,
+        Journal, OpenRun, StoreError,
     },
 };
 

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use askama::Template;
 use axum::extract::Query;
 use serde::Deserialize;
-use tower_chat_layers::store::{DayTotals, InvocationQuery, ToolTotals, UtcDay};
+use tower_chat_layers::store::{DayTotals, InvocationQuery, ToolCallQueries, ToolTotals, UtcDay};
 
 use super::{Answer, Failure, Frame, State, html};
 use crate::view::{Excerpt, counted, duration};

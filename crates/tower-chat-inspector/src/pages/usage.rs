@@ -5,7 +5,9 @@ use std::time::SystemTime;
 use askama::Template;
 use axum::extract::Query;
 use serde::Deserialize;
-use tower_chat_layers::store::{UsageGroup, UsageGrouping, UsageQuery, UsageTotals, UtcDay};
+use tower_chat_layers::store::{
+    Directory, UsageGroup, UsageGrouping, UsageQuery, UsageTotals, UtcDay,
+};
 
 use super::{Answer, Failure, Frame, State, html};
 use crate::view::{Excerpt, counted, figures};

@@ -18,8 +18,8 @@ use tower_chat::{
     RunId, ToolCall, ToolResult,
     replay::{ReplayPolicy, Window},
     store::{
-        self, DescriptionPatch, Head, History, HistoryStore as _, InvocationQuery, Invocations,
-        Lease, Revision, StoreError,
+        self, DescriptionPatch, Directory, Head, History, HistoryStore as _, InvocationQuery,
+        Invocations, Journal, Lease, Revision, StoreError, ToolTotals,
         author::{OpenRunContent, Staged, Write},
     },
 };
@@ -514,11 +514,39 @@ impl store::StoreWrapper for Damaged {
         if self.has_damaged_rows && head.open_run.is_some() { Err(damaged()) } else { Ok(head) }
     }
 
+    fn journal(&self) -> Option<&dyn store::Journal> {
+        Some(self)
+    }
+
+    fn directory(&self) -> Option<&dyn store::Directory> {
+        self.inner().directory()
+    }
+
+    fn tool_calls(&self) -> Option<&dyn store::ToolCallQueries> {
+        self.inner().tool_calls()
+    }
+
+    fn maintenance(&self) -> Option<&dyn store::Maintenance> {
+        self.inner().maintenance()
+    }
+}
+
+#[tower_chat::async_trait]
+impl store::Journal for Damaged {
     async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
-        match self.inner().open_run(key).await? {
+        match self.inner.open_run(key).await? {
             Some(_) => Err(damaged()),
             None => Ok(None),
         }
+    }
+
+    async fn open_runs(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ConversationKey>, StoreError> {
+        self.inner.open_runs(scope, after, limit).await
     }
 }
 
@@ -567,10 +595,33 @@ impl store::StoreWrapper for Watched {
         self.inner().load(key).await
     }
 
+    fn journal(&self) -> Option<&dyn store::Journal> {
+        self.inner().journal()
+    }
+
+    fn directory(&self) -> Option<&dyn store::Directory> {
+        self.inner().directory()
+    }
+
+    fn tool_calls(&self) -> Option<&dyn store::ToolCallQueries> {
+        Some(self)
+    }
+
+    fn maintenance(&self) -> Option<&dyn store::Maintenance> {
+        self.inner().maintenance()
+    }
+}
+
+#[tower_chat::async_trait]
+impl store::ToolCallQueries for Watched {
     async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
         self.reads.lock().unwrap().push("invocations");
         assert!(query.sequences.is_some(), "a page asks for the calls of messages that it shows");
-        self.inner().invocations(query).await
+        self.inner.invocations(query).await
+    }
+
+    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
+        self.inner.tool_totals(query).await
     }
 }
 

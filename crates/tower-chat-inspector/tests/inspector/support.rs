@@ -8,7 +8,7 @@ use tower::ServiceExt as _;
 use tower_chat::{
     ChatPipeline, ChatRequest, ConversationKey, MemoryStore, Message, PersistenceMode, ToolCall,
     ToolDefinition, ToolError, Tools,
-    store::{DescriptionPatch, HistoryStore},
+    store::{DescriptionPatch, Directory},
     tool_fn,
 };
 use tower_chat_testkit::{ScriptedModel, Step};

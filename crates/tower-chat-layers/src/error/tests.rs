@@ -92,7 +92,7 @@ fn of_surroundings() -> [(PersistenceError, bool); 18] {
 }
 
 /// The errors that the request or the stack has itself.
-fn of_request() -> [PersistenceError; 14] {
+fn of_request() -> [PersistenceError; 15] {
     let (layer, mode) = ("L", "per-run");
     let difference = TranscriptDifference { position: 0, kind: DifferenceKind::Role };
     let empty = InvalidMessages::of(vec![Fault::NoMessages]).expect_err("a fault");
@@ -110,6 +110,7 @@ fn of_request() -> [PersistenceError; 14] {
         PersistenceError::BelowToolLoop { key: key(), layer },
         PersistenceError::RunMissing { key: key(), mode },
         PersistenceError::CitationsAtSave { key: key(), mode: PersistenceMode::Journaled },
+        PersistenceError::MissingCapability { key: key(), capability: Capability::Journal },
         PersistenceError::LayerTwice { layer },
         PersistenceError::DifferentStores { key: key() },
         PersistenceError::HistorySentAgain { key: key(), difference },

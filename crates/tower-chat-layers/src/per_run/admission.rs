@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     ChatRequest, Conversation, ConversationKey, Messages, RecoveredRun, RunHandle, RunId,
-    store::{Head, OpenRun, Revision, RunUnderWay, StoreError},
+    store::{Head, Maintenance, OpenRun, Revision, RunUnderWay, StoreError},
 };
 
 use crate::{

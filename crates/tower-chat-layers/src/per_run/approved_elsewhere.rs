@@ -2,7 +2,7 @@
 
 use tower_chat_core::{
     ChatRequest, ConversationKey, ToolStatus,
-    store::{HistoryStore, InvocationQuery, Revision},
+    store::{CallSelection, HistoryStore, Revision},
 };
 
 use super::lease_wait::LeaseWaiting;
@@ -40,8 +40,8 @@ impl ApprovedElsewhere {
         if !is_shared || !waiting.is_patient() || !answers_approvals(own) {
             return Ok(false);
         }
-        let query = InvocationQuery::of(key).with_status(ToolStatus::PendingApproval);
-        let found = settings.store.invocations(&query).await;
+        let which = CallSelection::WithStatus(ToolStatus::PendingApproval);
+        let found = settings.store.calls(key, &which).await;
         let found =
             found.map_err(|source| PersistenceError::NotLoaded { key: key.clone(), source });
         let calls: Vec<_> = found?.found.into_iter().map(|(_, call)| call).collect();

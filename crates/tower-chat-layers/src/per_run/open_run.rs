@@ -4,7 +4,7 @@ use std::{future::poll_fn, pin::pin, time::SystemTime};
 
 use tower_chat_core::{
     Answer, BoxError, ChatRequest, ChatResponse, Conversation, ConversationKey, RecoveredRun, Role,
-    store::{Head, OpenRun},
+    store::{Head, Journal, OpenRun},
 };
 use tower_service::Service;
 

@@ -6,7 +6,10 @@ use tower::{
     ServiceExt,
     util::{BoxCloneSyncService, option_layer},
 };
-use tower_chat_core::{BoxError, ChatRequest, ChatResponse, store::HistoryStore};
+use tower_chat_core::{
+    BoxError, ChatRequest, ChatResponse,
+    store::{Capability, HistoryStore},
+};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -14,6 +17,7 @@ use super::{BuildError, ChatPipeline, ModelClient, deadline::Deadline};
 use crate::{
     Clock, MissingPersister, PerRunPersistence, PerServiceCallPersistence, PersistenceMode,
     PersistencePolicy, ToolLoop, ToolSource, Tools,
+    policy::ConcurrentRuns,
     run::shared,
     telemetry::{Telemetry, TracedStore},
     validate::ValidateTranscript,
@@ -270,6 +274,9 @@ impl<S: ModelClient> ChatPipelineBuilder<S> {
         if self.store.is_none() && (self.mode.is_some() || self.policy.is_some()) {
             return Err(BuildError::NoStore);
         }
+        if let Some(store) = &self.store {
+            self.check_capabilities(&**store)?;
+        }
         let compacts_at_save =
             self.policy.as_ref().is_some_and(|policy| policy.replay.citations_at_save().is_some());
         match self.mode.unwrap_or_default() {
@@ -279,6 +286,28 @@ impl<S: ModelClient> ChatPipelineBuilder<S> {
                     return Err(BuildError::CitationsAtSave { mode });
                 }
             }
+        }
+        Ok(())
+    }
+}
+
+impl<S> ChatPipelineBuilder<S> {
+    /// Checks that the store has the capabilities that the mode and the policy need.
+    fn check_capabilities(&self, store: &dyn HistoryStore) -> Result<(), BuildError> {
+        if self.mode == Some(PersistenceMode::Journaled) && store.journal().is_none() {
+            let needed_by = "PersistenceMode::Journaled";
+            return Err(BuildError::MissingCapability {
+                capability: Capability::Journal,
+                needed_by,
+            });
+        }
+        let branches = self
+            .policy
+            .as_ref()
+            .is_some_and(|policy| policy.concurrent_runs == ConcurrentRuns::Branch);
+        if branches && store.maintenance().is_none() {
+            let (capability, needed_by) = (Capability::Maintenance, "ConcurrentRuns::Branch");
+            return Err(BuildError::MissingCapability { capability, needed_by });
         }
         Ok(())
     }

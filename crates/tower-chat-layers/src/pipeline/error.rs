@@ -1,6 +1,6 @@
 //! The errors of the pipeline builder.
 
-use crate::PersistenceMode;
+use crate::{PersistenceMode, store::Capability};
 
 /// The error for a pipeline whose configuration contradicts itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -24,6 +24,16 @@ pub enum BuildError {
     CitationsAtSave {
         /// The mode.
         mode: PersistenceMode,
+    },
+    /// The store lacks a capability that the mode or the policy needs.
+    #[error(
+        "the store lacks the capability {capability}, which {needed_by} needs: use a store that has it"
+    )]
+    MissingCapability {
+        /// The capability.
+        capability: Capability,
+        /// The setting that needs it.
+        needed_by: &'static str,
     },
     /// A persistence mode or policy was set without a store.
     #[error("a persistence mode or policy was chosen, but no store: add history(store)")]

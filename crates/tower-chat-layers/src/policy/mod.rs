@@ -282,7 +282,7 @@ impl PersistencePolicy {
         self
     }
 
-    /// Sets the prices of models. The cost of each answer is then stored, and `HistoryStore::usage`
+    /// Sets the prices of models. The cost of each answer is then stored, and `Directory::usage`
     /// returns it.
     #[must_use]
     pub fn with_prices(mut self, prices: PriceList) -> Self {

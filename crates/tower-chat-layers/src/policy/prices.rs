@@ -66,7 +66,7 @@ impl Price {
 /// The prices of models, by the names in the answers of their services, such as
 /// `gpt-5-mini-2025-08-07`. Each name is a separate model. Cloning is free.
 ///
-/// The cost of each answer is stored with it, and `HistoryStore::usage` returns it. The cost of a model
+/// The cost of each answer is stored with it, and `Directory::usage` returns it. The cost of a model
 /// that is not in the list is unknown.
 ///
 /// ```

@@ -8,7 +8,7 @@ use std::{
 use tower_chat_core::{
     ConversationKey, Message, MessageId,
     store::{
-        HistoryStore, Lease, OpenRun, RunActivity, StoreError,
+        Capability, HistoryStore, Journal, Lease, OpenRun, RunActivity, StoreError,
         author::{Close, OpenRunContent, Staged, Write},
     },
 };
@@ -53,7 +53,7 @@ pub async fn close(
     key: &ConversationKey,
     end: RunEnd,
 ) -> Result<bool, StoreError> {
-    let content = match store.open_run(key).await {
+    let content = match journal(store)?.open_run(key).await {
         // A discard does not need the staged messages.
         Err(error) if error.is_damage() && end == RunEnd::Discard => {
             let head = store.head(key).await?;
@@ -70,6 +70,11 @@ pub async fn close(
     let slot = store.reserve().await?;
     store.append(slot, vec![write]).await.map_err(|error| error.source)?;
     Ok(true)
+}
+
+/// Returns the open runs of a store, or the error that it has none.
+pub(super) fn journal(store: &(impl HistoryStore + ?Sized)) -> Result<&dyn Journal, StoreError> {
+    Ok(store.journal().ok_or(Capability::Journal)?)
 }
 
 /// Ends every open run of a scope that was opened at least `age` before `now`, unless a process works
@@ -115,7 +120,7 @@ pub async fn sweep(
     let mut swept = Vec::new();
     let mut after: Option<String> = None;
     loop {
-        let page = store.open_runs(scope, after.as_deref(), AT_ONCE).await?;
+        let page = journal(store)?.open_runs(scope, after.as_deref(), AT_ONCE).await?;
         let Some(last) = page.last() else { return Ok(swept) };
         after = Some(last.id().to_owned());
         for key in page {

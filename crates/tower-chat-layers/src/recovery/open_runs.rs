@@ -13,6 +13,7 @@ use tower_chat_core::{
     },
 };
 
+use super::close::journal;
 use crate::PersistenceMode;
 
 /// The state of an open run.
@@ -105,7 +106,7 @@ pub async fn open_run(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
 ) -> Result<Option<OpenRunReport>, StoreError> {
-    let Some(content) = store.open_run(key).await? else { return Ok(None) };
+    let Some(content) = journal(store)?.open_run(key).await? else { return Ok(None) };
     let OpenRunContent { open, messages, tools, .. } = content;
     let calls = tools.iter().map(ReportedCall::of).collect();
     Ok(Some(OpenRunReport { key: key.clone(), open, messages, calls }))

@@ -10,7 +10,7 @@ use tower_chat_core::{
     ApprovalResponse, CallPosition, ConversationKey, Message, MessageId, Part, ToolResult,
     ToolStatus,
     store::{
-        History, HistoryStore, InvocationQuery, SequencePosition, StoreError,
+        CallSelection, History, HistoryStore, SequencePosition, StoreError,
         author::{RecordedResult, ToolRecord},
     },
 };
@@ -162,8 +162,8 @@ async fn results_of_decided_calls(
         decided.iter().flatten().map(|(_, (message, _), _)| *message).collect();
     let is_it = |message: &Arc<Message>| message.id.is_some_and(|id| asking.contains(&id));
     let sequences = visible.numbered().filter(|(_, message)| is_it(message));
-    let query = InvocationQuery::of(key).in_messages(sequences.map(|(sequence, _)| sequence));
-    let known = store.invocations(&query).await?.found;
+    let which = CallSelection::in_messages(sequences.map(|(sequence, _)| sequence));
+    let known = store.calls(key, &which).await?.found;
     let known = by_call(&known);
     let waits = |(decision, call, _): &(&ApprovalResponse, CallOfRun, _)| {
         let outcome = known.get(call).map(|row| CallOutcome::of(*row));

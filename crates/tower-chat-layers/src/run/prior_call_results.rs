@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use tower_chat_core::{
     ConversationKey, Message, MessageId, ToolInvocation, ToolResult, ToolStatus,
     store::{
-        History, HistoryStore, InvocationQuery, SequencePosition, StoreError,
+        CallSelection, History, HistoryStore, SequencePosition, StoreError,
         author::{RecordedResult, ToolRecord},
     },
 };
@@ -69,8 +69,8 @@ pub(crate) async fn rows_of_prior_calls(
         return Ok(Vec::new());
     }
     let sequences = answered.iter().map(|answered| answered.sequence);
-    let query = InvocationQuery::of(key).in_messages(sequences);
-    let known = store.invocations(&query).await?.found;
+    let which = CallSelection::in_messages(sequences);
+    let known = store.calls(key, &which).await?.found;
     let calls = by_call(&known);
     let row = |answered: Answered| calls.get(&answered.call).map(|call| answered.row(call));
     Ok(answered.into_iter().filter_map(row).collect())
@@ -103,8 +103,8 @@ pub(super) async fn reports_of_recorded_results(
         return Ok(Vec::new());
     }
     let sequences = answered.iter().map(|answered| answered.sequence);
-    let query = InvocationQuery::of(key).in_messages(sequences);
-    let known = store.invocations(&query).await?.found;
+    let which = CallSelection::in_messages(sequences);
+    let known = store.calls(key, &which).await?.found;
     let known = by_call(&known);
     let answered: HashMap<SequencePosition, CallOfRun> =
         answered.iter().map(|answered| (answered.position, answered.call)).collect();

@@ -6,7 +6,7 @@ use std::{future::poll_fn, sync::Arc};
 use tower_chat_core::{
     BoxError, ChatRequest, ChatResponse, ContentKind, ContentRefused, ConversationKey, Message,
     RefusalMark, RefusalMarks, Role, content_refused,
-    store::{HistoryStore, Rewrite, StoreError},
+    store::{HistoryStore, Maintenance, Rewrite, StoreError},
 };
 use tower_service::Service;
 
@@ -225,7 +225,7 @@ fn marks_of(
 /// # Errors
 ///
 /// [`StoreError::Conflict`], if another writer changes the conversation at the same time, or if it has
-/// an open run; [`StoreError::Unsupported`], if the store cannot change messages; another error if the
+/// an open run; [`StoreError::MissingCapability`], if the store cannot change messages; another error if the
 /// conversation cannot be read or written. Nothing is removed in these cases.
 pub async fn lift_refusals(
     store: &dyn HistoryStore,

@@ -9,8 +9,7 @@ use tower_chat::{
     PerServiceCallPersistence, PersistenceMode, Price, PriceList, RunId, ToolLoop, Usage,
     recovery::{self, RunEnd},
     store::{
-        ConversationState, HistoryStore, ModelUsage, RunSummary, UsageGrouping, UsageQuery,
-        UsageSum,
+        ConversationState, Directory, ModelUsage, RunSummary, UsageGrouping, UsageQuery, UsageSum,
     },
 };
 use tower_chat_testkit::{ScriptedModel, Step};

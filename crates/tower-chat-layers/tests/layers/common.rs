@@ -11,7 +11,7 @@ use tower_chat::{
     Answer, BoxError, ChatRequest, ChatResponse, ConversationKey, Finish, MemoryStore, Message,
     PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistenceMode,
     PersistencePolicy, ToolCall, ToolDefinition, ToolLoop, Tools, UnansweredInputs, Usage,
-    store::{HistoryStore, StoreError, author::RecordedResult},
+    store::{HistoryStore, Journal, StoreError, author::RecordedResult},
     tool::{ToolContext, ToolOutput, tool_fn},
 };
 use tower_chat_sqlite::{Durability, SqliteStore};

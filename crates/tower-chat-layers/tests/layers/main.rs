@@ -5,6 +5,7 @@
 
 mod activity;
 mod adapt;
+mod capabilities;
 mod case;
 mod common;
 mod journal;

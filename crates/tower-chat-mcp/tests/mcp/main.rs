@@ -15,7 +15,7 @@ use tower::{Service, ServiceExt as _};
 use tower_chat::{
     Answer, BoxError, ChatPipeline, ChatRequest, ConversationKey, MemoryStore, Message,
     PersistenceMode, ToolCall, ToolInvocation, ToolLoop, Tools,
-    store::{HistoryStore, InvocationQuery},
+    store::{HistoryStore, InvocationQuery, ToolCallQueries},
 };
 use tower_chat_mcp::McpTools;
 use tower_chat_testkit::{ScriptedModel, Step};

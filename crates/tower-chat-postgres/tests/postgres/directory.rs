@@ -8,8 +8,8 @@ use crate::common::{
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{
-        ConversationQuery, ConversationState, Description, HistoryStore, ModelUsage, Revision,
-        RunActivity, UsageGroup, UsageGrouping, UsageQuery, UsageSum, author::Write,
+        ConversationQuery, ConversationState, Description, Directory, HistoryStore, ModelUsage,
+        Revision, RunActivity, UsageGroup, UsageGrouping, UsageQuery, UsageSum, author::Write,
     },
 };
 use tower_chat_postgres::PostgresStore;

@@ -2,7 +2,7 @@
 
 use tower_chat_core::{
     Message,
-    store::{HistoryStore, Revision, Rewrite, SequencePosition, StoreError, author::ToolRecord},
+    store::{Maintenance, Revision, Rewrite, SequencePosition, StoreError, author::ToolRecord},
 };
 use tower_chat_postgres::PostgresStore;
 

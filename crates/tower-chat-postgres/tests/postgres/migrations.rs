@@ -6,7 +6,7 @@ use crate::common::{append, key, ordinary_user, quoted, raw, schema, texts, writ
 use tokio_postgres::Client;
 use tower_chat_core::{
     Message, RunId, format,
-    store::{ConversationQuery, ConversationState, HistoryStore, Revision},
+    store::{ConversationQuery, ConversationState, Directory, HistoryStore, Revision},
 };
 use tower_chat_postgres::PostgresStore;
 

@@ -10,7 +10,7 @@ use crate::common::{
 };
 use tower_chat_core::{
     ConversationKey,
-    store::{HistoryStore, Revision},
+    store::{Directory, HistoryStore, Maintenance, Revision},
 };
 use tower_chat_postgres::{OpenError, PostgresStore};
 

@@ -12,6 +12,7 @@ use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId, ToolCall, ToolResult, ToolStatus,
     store::{
         Conflict, HistoryStore, InvocationQuery, Lease, Revision, SequencePosition, StoreError,
+        ToolCallQueries,
         author::{RecordedResult, Staged, ToolRecord, Write},
     },
 };

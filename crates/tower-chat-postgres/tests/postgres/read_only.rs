@@ -2,7 +2,7 @@
 
 use crate::common::{append, key, options, raw, server, texts, write};
 use futures_util::future::join_all;
-use tower_chat_core::store::{HistoryStore, Keep, Revision, StoreError};
+use tower_chat_core::store::{HistoryStore, Keep, Maintenance, Revision, StoreError};
 use tower_chat_postgres::{PostgresOptions, PostgresStore};
 
 const ROLE: &str = "read_only_for_a_while";

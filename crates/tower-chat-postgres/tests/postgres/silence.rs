@@ -6,7 +6,7 @@ use crate::common::{
     append, key, options, ordinary_user, proxy::Proxy, schema, server, texts, write,
 };
 use futures_util::future::join_all;
-use tower_chat_core::store::{HistoryStore, Keep, Revision};
+use tower_chat_core::store::{HistoryStore, Keep, Maintenance, Revision};
 use tower_chat_postgres::{OpenError, PostgresStore};
 
 /// More requests than any operation sends.

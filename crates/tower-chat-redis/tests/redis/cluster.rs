@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::common::{address, append, ask, key, options, raw, write};
-use tower_chat_core::store::{HistoryStore, Revision};
+use tower_chat_core::store::{Directory, HistoryStore, Revision};
 use tower_chat_redis::{Durability, OpenError, RedisOptions, RedisStore};
 use tower_chat_testkit::server::{RedisCluster, required, writes_through_outages};
 

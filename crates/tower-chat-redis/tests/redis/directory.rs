@@ -7,8 +7,9 @@ use serde_json::json;
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,
     store::{
-        ConversationQuery, ConversationState, ConversationSummary, Description, HistoryStore, Keep,
-        Lease, ModelUsage, Revision, RunActivity, StoreError, UsageGrouping, UsageQuery, UsageSum,
+        ConversationQuery, ConversationState, ConversationSummary, Description, Directory,
+        HistoryStore, Keep, Lease, Maintenance, ModelUsage, Revision, RunActivity, StoreError,
+        UsageGrouping, UsageQuery, UsageSum,
         author::{Close, Staged, Write},
     },
 };

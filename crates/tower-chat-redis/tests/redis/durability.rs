@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use tower_chat_core::{
     MessageId,
     store::{
-        HistoryStore, Keep, Lease, Revision, StoreError,
+        Directory, HistoryStore, Keep, Lease, Maintenance, Revision, StoreError,
         author::{Close, Staged, Ticket, Write},
     },
 };

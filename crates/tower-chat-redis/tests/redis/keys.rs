@@ -7,7 +7,8 @@ use redis::aio::MultiplexedConnection;
 use tower_chat_core::{
     Message, MessageId, RunId, ToolCall,
     store::{
-        HistoryStore, InvocationQuery, Keep, Lease, Revision, SequencePosition, StoreError,
+        Directory, HistoryStore, InvocationQuery, Journal, Keep, Lease, Maintenance, Revision,
+        SequencePosition, StoreError, ToolCallQueries,
         author::{Staged, ToolRecord, Write},
     },
 };

@@ -8,7 +8,8 @@ use crate::common::{
 use tower_chat_core::{
     ApprovalRequest, ConversationKey, Message, MessageId, Part, Role, RunId, ToolCall, ToolStatus,
     store::{
-        HistoryStore, Keep, Revision, SequencePosition, ServiceIdChange, StoreError,
+        Directory, HistoryStore, Keep, Maintenance, Revision, SequencePosition, ServiceIdChange,
+        StoreError,
         author::{Claim, ToolRecord, Write},
     },
 };

@@ -3,7 +3,7 @@
 use redis::aio::MultiplexedConnection;
 use tower_chat_core::{
     Message,
-    store::{HistoryStore, Revision, Rewrite, SequencePosition, StoreError, author::ToolRecord},
+    store::{Maintenance, Revision, Rewrite, SequencePosition, StoreError, author::ToolRecord},
 };
 use tower_chat_redis::RedisStore;
 

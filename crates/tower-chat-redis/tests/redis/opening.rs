@@ -7,7 +7,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
 };
-use tower_chat_core::store::{HistoryStore, Revision, StoreError};
+use tower_chat_core::store::{Directory, HistoryStore, Revision, StoreError};
 use tower_chat_redis::{Durability, OpenError, RedisStore};
 use tower_chat_testkit::server::free_port;
 

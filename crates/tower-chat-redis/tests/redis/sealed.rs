@@ -6,7 +6,7 @@ use crate::common::{address, append, ask, key, open, options, prefix, raw, texts
 use tower_chat_core::{
     Message, MessageId, Native, Part, Role, RunId,
     store::{
-        HistoryStore, Keep, Revision, ServiceIdChange, StoreError,
+        HistoryStore, Keep, Maintenance, Revision, ServiceIdChange, StoreError,
         author::{SEALED_WIRE, Write},
     },
 };

@@ -16,7 +16,8 @@ use redis::aio::MultiplexedConnection;
 use tower_chat_core::{
     Message, MessageId, RunId, ToolCall, ToolStatus,
     store::{
-        HistoryStore, InvocationQuery, Keep, Revision, SequencePosition, StoreError,
+        HistoryStore, InvocationQuery, Keep, Maintenance, Revision, SequencePosition, StoreError,
+        ToolCallQueries,
         author::{ToolRecord, Write},
     },
 };

@@ -4,7 +4,8 @@
 use tower_chat_core::{
     RunId, ToolStatus,
     store::{
-        HistoryStore, InvocationQuery, Keep, Lease, Revision, SequencePosition, StoreError,
+        Directory, HistoryStore, InvocationQuery, Journal, Keep, Lease, Maintenance, Revision,
+        SequencePosition, StoreError, ToolCallQueries,
         author::{Close, Slot, Staged, ToolRecord, Write},
     },
 };

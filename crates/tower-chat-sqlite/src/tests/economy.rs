@@ -11,7 +11,8 @@ use std::{
 use futures_util::{FutureExt, future::join_all};
 use rusqlite::hooks::{AuthContext, Authorization};
 use tower_chat_core::store::{
-    ConversationQuery, HistoryStore, Revision, RunActivity, ServiceIdChange, author::Write,
+    ConversationQuery, Directory, HistoryStore, Revision, RunActivity, ServiceIdChange,
+    author::Write,
 };
 
 use super::{Fixture, first, key, run, write};

@@ -6,7 +6,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use tower_chat_core::store::{HistoryStore, Revision, StoreError, author::Write};
+use tower_chat_core::store::{HistoryStore, Maintenance, Revision, StoreError, author::Write};
 
 use super::{Fixture, first, key, run, write};
 use tower_chat_core::store::Rewrite;

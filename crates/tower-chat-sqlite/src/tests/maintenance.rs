@@ -1,6 +1,6 @@
 //! Tests of reading row by row, and of rewriting rows in place.
 
-use tower_chat_core::store::{SequencePosition, StoreError, author::ToolRecord};
+use tower_chat_core::store::{Maintenance, SequencePosition, StoreError, author::ToolRecord};
 
 use super::*;
 use tower_chat_core::store::Rewrite;

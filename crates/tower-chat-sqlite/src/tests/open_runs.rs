@@ -7,7 +7,7 @@ use std::{
 };
 
 use tower_chat_core::store::{
-    Lease, SequencePosition, ServiceIdChange, StoreError,
+    Journal, Lease, Maintenance, SequencePosition, ServiceIdChange, StoreError,
     author::{Close, Staged, ToolRecord},
 };
 

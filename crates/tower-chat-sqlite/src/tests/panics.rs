@@ -1,6 +1,6 @@
 //! Tests that a panic in the writer fails only that write.
 
-use tower_chat_core::store::{HistoryStore, Keep, Revision, StoreError, author::Slot};
+use tower_chat_core::store::{HistoryStore, Keep, Maintenance, Revision, StoreError, author::Slot};
 
 use super::{Fixture, first, hold_the_lead, key, run, unbounded, write};
 use crate::WritePanicked;

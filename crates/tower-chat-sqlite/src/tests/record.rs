@@ -17,7 +17,7 @@ use rusqlite::{
 use tower_chat_core::{
     Message, MessageId, ToolCall, ToolResult, ToolStatus,
     store::{
-        HistoryStore, InvocationQuery, Invocations, Revision, SequencePosition,
+        HistoryStore, InvocationQuery, Invocations, Revision, SequencePosition, ToolCallQueries,
         author::{RecordedResult, ToolRecord, Write},
     },
 };

@@ -3,7 +3,10 @@
 use rusqlite::Connection;
 use tower_chat_core::{
     ToolStatus,
-    store::{HistoryStore, InvocationQuery, Revision, SequencePosition, author::ToolRecord},
+    store::{
+        Directory, HistoryStore, InvocationQuery, Maintenance, Revision, SequencePosition,
+        ToolCallQueries, author::ToolRecord,
+    },
 };
 
 use super::{Fixture, first, key, run, write};

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use rusqlite::Connection;
 use tower_chat_core::{
     Message,
-    store::{HistoryStore, Revision, StoreError},
+    store::{Directory, HistoryStore, Maintenance, Revision, StoreError},
 };
 
 use super::{Fixture, Held, first, hold_the_lead, is_open, key, run, texts, unbounded, write};

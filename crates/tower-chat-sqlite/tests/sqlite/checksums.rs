@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use tower_chat_core::{
     Message, RunId,
-    store::{HistoryStore, Revision, Rewrite, StoreError},
+    store::{HistoryStore, Maintenance, Revision, Rewrite, StoreError},
 };
 use tower_chat_sqlite::SqliteStore;
 

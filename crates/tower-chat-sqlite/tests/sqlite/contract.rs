@@ -7,7 +7,9 @@ use tempfile::TempDir;
 use tower_chat_core::{
     ConversationKey, Media, MediaSource, MemoryStore, Message, MessageId, Native, Part, RawJson,
     Reasoning, Role, RunId, Text, ToolCall, ToolResult,
-    store::{HistoryStore, Revision, ServiceIdChange, StoreError, author::Write},
+    store::{
+        Directory, HistoryStore, Maintenance, Revision, ServiceIdChange, StoreError, author::Write,
+    },
 };
 use tower_chat_sqlite::SqliteStore;
 

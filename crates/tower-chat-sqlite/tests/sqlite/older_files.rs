@@ -12,8 +12,9 @@ use tower_chat_core::{
     ApprovalRequest, ConversationKey, Message, MessageId, Part, PersistenceMode, Role, RunId,
     ToolCall, ToolResult, ToolStatus, Usage,
     store::{
-        ConversationQuery, ConversationState, Description, HistoryStore, InvocationQuery, Keep,
-        Lease, ModelUsage, Revision, RunActivity, SequencePosition, ServiceIdChange, UsageSum,
+        ConversationQuery, ConversationState, Description, Directory, HistoryStore,
+        InvocationQuery, Journal, Keep, Lease, Maintenance, ModelUsage, Revision, RunActivity,
+        SequencePosition, ServiceIdChange, ToolCallQueries, UsageSum,
         author::{RecordedResult, Staged, ToolRecord, Write},
     },
 };

@@ -7,7 +7,7 @@ use rusqlite::{Connection, types::Value};
 use tower_chat_core::{
     Message, MessageId, RunId, ToolCall, ToolResult,
     store::{
-        HistoryStore, Lease, Revision, SequencePosition, StoreError,
+        HistoryStore, Journal, Lease, Revision, SequencePosition, StoreError,
         author::{Close, RecordedResult, Staged, ToolRecord, Write},
     },
 };

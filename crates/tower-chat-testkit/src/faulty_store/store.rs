@@ -5,15 +5,21 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{
-        ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
-        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, Pruned,
-        Revision, Rewrite, RunSummary, StoreError, StoreHandle, ToolTotals, UsageQuery,
-        UsageTotals,
+        CallSelection, ConversationPage, ConversationQuery, ConversationRows, ConversationSummary,
+        Description, Directory, Head, History, HistoryStore, InvocationQuery, Invocations, Journal,
+        Keep, Maintenance, MessagePage, Pruned, Revision, Rewrite, RunSummary, StoreError,
+        StoreHandle, ToolCallQueries, ToolTotals, UsageQuery, UsageTotals,
         author::{AppendError, OpenRunContent, Slot, Ticket, Write},
     },
 };
 
 use super::{Fault, FaultyStore, Held, Injection, Operation, operation::delayed};
+
+impl<S: HistoryStore> FaultyStore<S> {
+    fn inner_store(&self) -> &dyn HistoryStore {
+        &self.inner
+    }
+}
 
 #[async_trait]
 impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
@@ -29,18 +35,13 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
         self.perform(Operation::Load, |held| held == key, self.inner.load(key)).await
     }
 
-    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
-        self.perform(Operation::OpenRun, |held| held == key, self.inner.open_run(key)).await
-    }
-
-    async fn open_runs(
+    async fn calls(
         &self,
-        scope: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ConversationKey>, StoreError> {
-        let effect = self.inner.open_runs(scope, after, limit);
-        self.perform(Operation::OpenRuns, |held| held.scope() == scope, effect).await
+        key: &ConversationKey,
+        which: &CallSelection,
+    ) -> Result<Invocations, StoreError> {
+        let effect = self.inner.calls(key, which);
+        self.perform(Operation::Invocations, |held| held == key, effect).await
     }
 
     async fn reserve(&self) -> Result<Slot, StoreError> {
@@ -100,63 +101,119 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
         delayed(released, yields_after)
     }
 
+    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
+        self.perform(Operation::Delete, |held| held == key, self.inner.delete(key)).await
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        self.perform(Operation::Flush, |_| true, self.inner.flush()).await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.perform(Operation::Close, |_| true, self.inner.close()).await
+    }
+
+    fn journal(&self) -> Option<&dyn Journal> {
+        self.inner.journal()?;
+        Some(self)
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
+        self.inner.directory()?;
+        Some(self)
+    }
+
+    fn tool_calls(&self) -> Option<&dyn ToolCallQueries> {
+        self.inner.tool_calls()?;
+        Some(self)
+    }
+
+    fn maintenance(&self) -> Option<&dyn Maintenance> {
+        self.inner.maintenance()?;
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl<S: HistoryStore> Journal for FaultyStore<S> {
+    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
+        self.perform(Operation::OpenRun, |held| held == key, self.inner_store().open_run(key)).await
+    }
+
+    async fn open_runs(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ConversationKey>, StoreError> {
+        let effect = self.inner_store().open_runs(scope, after, limit);
+        self.perform(Operation::OpenRuns, |held| held.scope() == scope, effect).await
+    }
+}
+
+#[async_trait]
+impl<S: HistoryStore> Maintenance for FaultyStore<S> {
     async fn fork(
         &self,
         from: &ConversationKey,
         to: &ConversationKey,
     ) -> Result<Revision, StoreError> {
         let concerns = |held: &ConversationKey| held == from || held == to;
-        self.perform(Operation::Fork, concerns, self.inner.fork(from, to)).await
+        self.perform(Operation::Fork, concerns, self.inner_store().fork(from, to)).await
     }
 
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
         if let Some(handle) = &self.handle {
             handle.at_rest(key)?;
         }
-        self.perform(Operation::Prune, |held| held == key, self.inner.prune(key, keep)).await
+        self.perform(Operation::Prune, |held| held == key, self.inner_store().prune(key, keep))
+            .await
     }
 
-    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
-        self.perform(Operation::Delete, |held| held == key, self.inner.delete(key)).await
+    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.perform(Operation::Scopes, |_| true, self.inner_store().scopes(after, limit)).await
     }
 
+    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
+        self.perform(Operation::Rows, |held| held == key, self.inner_store().rows(key)).await
+    }
+
+    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
+        let key = rewrite.key.clone();
+        let effect = self.inner_store().rewrite(rewrite);
+        self.perform(Operation::Rewrite, |held| held == &key, effect).await
+    }
+}
+
+#[async_trait]
+impl<S: HistoryStore> Directory for FaultyStore<S> {
     async fn list(
         &self,
         scope: &str,
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<ConversationKey>, StoreError> {
-        let effect = self.inner.list(scope, after, limit);
+        let effect = self.inner_store().list(scope, after, limit);
         self.perform(Operation::List, |held| held.scope() == scope, effect).await
-    }
-
-    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
-        let effect = self.inner.invocations(query);
-        self.perform(Operation::Invocations, |held| may_concern(query, held), effect).await
-    }
-
-    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
-        let effect = self.inner.tool_totals(query);
-        self.perform(Operation::ToolTotals, |held| may_concern(query, held), effect).await
     }
 
     async fn summary(
         &self,
         key: &ConversationKey,
     ) -> Result<Option<ConversationSummary>, StoreError> {
-        self.perform(Operation::Summary, |held| held == key, self.inner.summary(key)).await
+        self.perform(Operation::Summary, |held| held == key, self.inner_store().summary(key)).await
     }
 
     async fn conversations(
         &self,
         query: &ConversationQuery,
     ) -> Result<ConversationPage, StoreError> {
-        let effect = self.inner.conversations(query);
+        let effect = self.inner_store().conversations(query);
         self.perform(Operation::Conversations, |held| query.concerns(held), effect).await
     }
 
     async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageTotals>, StoreError> {
-        let effect = self.inner.usage(query);
+        let effect = self.inner_store().usage(query);
         self.perform(Operation::Usage, |held| query.concerns(held), effect).await
     }
 
@@ -166,7 +223,7 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
         after: Option<RunId>,
         limit: usize,
     ) -> Result<Vec<RunSummary>, StoreError> {
-        let effect = self.inner.runs(key, after, limit);
+        let effect = self.inner_store().runs(key, after, limit);
         self.perform(Operation::Runs, |held| held == key, effect).await
     }
 
@@ -176,7 +233,7 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
         before: Option<u64>,
         limit: usize,
     ) -> Result<MessagePage, StoreError> {
-        let effect = self.inner.messages_before(key, before, limit);
+        let effect = self.inner_store().messages_before(key, before, limit);
         self.perform(Operation::MessagesBefore, |held| held == key, effect).await
     }
 
@@ -186,30 +243,21 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
         description: &Description,
         expected_version: u64,
     ) -> Result<u64, StoreError> {
-        let effect = self.inner.set_description(key, description, expected_version);
+        let effect = self.inner_store().set_description(key, description, expected_version);
         self.perform(Operation::SetDescription, |held| held == key, effect).await
     }
+}
 
-    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
-        self.perform(Operation::Scopes, |_| true, self.inner.scopes(after, limit)).await
+#[async_trait]
+impl<S: HistoryStore> ToolCallQueries for FaultyStore<S> {
+    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
+        let effect = self.inner_store().invocations(query);
+        self.perform(Operation::Invocations, |held| may_concern(query, held), effect).await
     }
 
-    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
-        self.perform(Operation::Rows, |held| held == key, self.inner.rows(key)).await
-    }
-
-    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
-        let key = rewrite.key.clone();
-        let effect = self.inner.rewrite(rewrite);
-        self.perform(Operation::Rewrite, |held| held == &key, effect).await
-    }
-
-    async fn flush(&self) -> Result<(), StoreError> {
-        self.perform(Operation::Flush, |_| true, self.inner.flush()).await
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        self.perform(Operation::Close, |_| true, self.inner.close()).await
+    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
+        let effect = self.inner_store().tool_totals(query);
+        self.perform(Operation::ToolTotals, |held| may_concern(query, held), effect).await
     }
 }
 

@@ -55,7 +55,8 @@ pub async fn writes_through_outages<Store, Outage>(
         let expected: Vec<_> = (0..writes).flat_map(texts).collect();
         assert_eq!(found, expected, "writer {number}");
     }
-    let conversations = store.list(SCOPE, None, 2 * WRITERS).await.expect("a list");
+    let directory = store.directory().expect("a directory");
+    let conversations = directory.list(SCOPE, None, 2 * WRITERS).await.expect("a list");
     assert_eq!(conversations.len(), WRITERS);
 }
 

@@ -11,8 +11,8 @@ use tower_chat_core::{
 use super::{
     Store,
     fixture::{
-        asking, conflict, key, pending, recorded, refused, revision, stored, submit, texts,
-        with_times, write, write_messages,
+        asking, assert_listed, conflict, key, pending, recorded, refused, revision, stored, submit,
+        texts, with_times, write, write_messages,
     },
 };
 
@@ -23,7 +23,7 @@ pub async fn an_unknown_conversation_is_absent_and_empty(store: Store) {
     assert!(history.messages.is_empty());
     assert_eq!(history.head.service_id, None);
     assert!(!store.delete(&key("unknown")).await.expect("an answer"));
-    assert_eq!(store.list("scope", None, 10).await.expect("a list"), []);
+    assert_listed(&store, "scope", &[]).await;
 }
 
 /// Messages are returned in the order in which they were appended, over several writes and runs.
@@ -123,7 +123,7 @@ pub async fn a_write_at_another_revision_is_a_conflict_and_stores_nothing(store:
     assert_eq!(texts(&store, &key).await, ["1", "2"]);
     assert_eq!(store.head(&key).await.expect("a head").service_id, None);
     assert_eq!(revision(&store, &unknown).await, Revision::ABSENT);
-    assert_eq!(store.list("scope", None, 10).await.expect("a list"), [key]);
+    assert_listed(&store, "scope", &[key]).await;
 }
 
 /// A write that is stored already is acknowledged again, at once or later, and changes nothing.
@@ -199,7 +199,7 @@ pub async fn a_write_without_messages_makes_a_conversation(store: Store) {
     assert_eq!(revision(&store, &key).await, at);
     stored(&store, empty).await;
     assert_eq!(refused(&store, write(&key, Revision::ABSENT, &["x"])).await.found, at);
-    assert_eq!(store.list("scope", None, 10).await.expect("a list"), std::slice::from_ref(&key));
+    assert_listed(&store, "scope", std::slice::from_ref(&key)).await;
     stored(&store, write(&key, at, &["1"])).await;
     assert_eq!(texts(&store, &key).await, ["1"]);
     let head = store.head(&key).await.expect("a head");

@@ -11,7 +11,7 @@ use tower_chat_core::{
 use super::{
     Store,
     fixture::{
-        Journal, at, commit, key, pending, position, recorded, revision, staging, stored, submit,
+        StagedRun, at, commit, key, pending, position, recorded, revision, staging, stored, submit,
         texts, with_outcome, write, write_messages, write_rows,
     },
 };
@@ -111,7 +111,7 @@ pub async fn an_open_run_claims_calls_that_are_seen(store: Store) {
     let key = key("staged claims");
     let first = write_messages(&key, Revision::ABSENT, [requesting(["r1", "r2"])])
         .with_tools(vec![waiting(1, 0)]);
-    let mut run = Journal::new(&key, stored(&store, first).await);
+    let mut run = StagedRun::new(&key, stored(&store, first).await);
     let staged = run
         .write(staging(1), [requesting(["r3", "r4"])])
         .with_tools(vec![begun(waiting(1, 0), 10), begun(waiting(2, 0), 11)])
@@ -156,7 +156,7 @@ pub async fn calls_that_wait_for_approval_come_with_the_head(store: Store) {
     };
     stored(&store, write_rows(&key, at, answered(2, 0, ToolStatus::Ok))).await;
     assert_eq!(pending().await, [["r2", "r3"]]);
-    let mut run = Journal::new(&key, at);
+    let mut run = StagedRun::new(&key, at);
     let staged = run.write(staging(1), [requesting(["r5", "r6"])]);
     stored(&store, staged.with_tools(vec![waiting(4, 0), waiting(4, 2)])).await;
     assert_eq!(pending().await, [["r2", "r3"]], "what is staged waits for nobody");

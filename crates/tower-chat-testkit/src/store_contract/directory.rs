@@ -8,15 +8,15 @@ use tower_chat_core::{
     ToolCall, ToolStatus, Usage,
     store::{
         ConversationQuery, ConversationState, ConversationSummary, Description, DescriptionPatch,
-        HistoryStore, Keep, MessagePage, ModelUsage, Revision, RunActivity, StoreError,
-        UsageGrouping, UsageQuery, UsageSum, author::Write,
+        Directory, HistoryStore, Keep, Maintenance, MessagePage, ModelUsage, Revision, RunActivity,
+        StoreError, UsageGrouping, UsageQuery, UsageSum, author::Write,
     },
 };
 
 use super::{
     Store,
     fixture::{
-        Journal, acknowledged, asking, at, commit, discard, key, pending, revision, staging,
+        StagedRun, acknowledged, asking, at, commit, discard, key, pending, revision, staging,
         stored, texts, write, write_messages,
     },
 };
@@ -221,7 +221,7 @@ pub async fn usage_stops_at_the_largest_count(store: Store) {
 pub async fn staged_runs_are_in_the_directory_at_once(store: Store) {
     let [committed, discarded] = [key("committed"), key("discarded")];
     for key in [&committed, &discarded] {
-        let mut run = Journal::new(key, Revision::ABSENT);
+        let mut run = StagedRun::new(key, Revision::ABSENT);
         let input = activity(10, &[]).with_mode(PersistenceMode::Journaled);
         stored(&store, run.text(staging(1), "question").with_activity(input)).await;
         let answer = run.text(staging(1), "answer").with_activity(activity(20, &[used("m", 50)]));
@@ -263,20 +263,20 @@ pub async fn a_discarded_run_is_taken_off_the_count(store: Store) {
     let key = key("counted");
     let earlier = RunId::new();
     let first = write_of(&key, id(earlier, 0), Revision::ABSENT, "first");
-    let mut open = Journal::new(&key, stored(&store, first).await);
+    let mut open = StagedRun::new(&key, stored(&store, first).await);
     stored(&store, open.text(staging(1), "staged")).await;
     assert_eq!(summary(&store, &key).await.runs, 2);
     let revision = stored(&store, open.write(discard(1, 1), [])).await;
     assert_eq!(summary(&store, &key).await.runs, 1);
     let revision = stored(&store, write_of(&key, id(earlier, 1), revision, "second")).await;
     assert_eq!(summary(&store, &key).await.runs, 1, "it is the last run again");
-    let mut same = Journal::new(&key, revision);
+    let mut same = StagedRun::new(&key, revision);
     same.run = earlier;
     stored(&store, same.text(staging(1), "staged by the earlier run")).await;
     assert_eq!(summary(&store, &key).await.runs, 1);
     let revision = stored(&store, same.write(discard(1, 2), [])).await;
     assert_eq!(summary(&store, &key).await.runs, 1);
-    let mut whole = Journal::new(&key, revision);
+    let mut whole = StagedRun::new(&key, revision);
     stored(&store, whole.text(commit(1), "committed at once")).await;
     assert_eq!(summary(&store, &key).await.runs, 2);
 }
@@ -317,7 +317,7 @@ pub async fn a_fork_has_the_description_and_has_used_nothing(store: Store) {
     }
     let description = described("the original", json!({"topic": ["coats", 7]}));
     store.set_description(&from, &description, 0).await.expect("a version");
-    let mut open = Journal::new(&from, revision);
+    let mut open = StagedRun::new(&from, revision);
     stored(&store, open.text(staging(1), "staged").with_activity(activity(200, &[]))).await;
     let before = SystemTime::now() - std::time::Duration::from_millis(1);
     store.fork(&from, &to).await.expect("a copy");
@@ -379,8 +379,8 @@ pub async fn the_directory_tells_what_goes_on(store: Store) {
         let asks = write_messages(key, Revision::ABSENT, [asks]);
         revisions.push(stored(&store, asks.with_tools(vec![row.clone()])).await);
     }
-    stored(&store, Journal::new(&open, Revision::ABSENT).text(staging(1), "open")).await;
-    stored(&store, Journal::new(&both, revisions[1]).text(staging(1), "both")).await;
+    stored(&store, StagedRun::new(&open, Revision::ABSENT).text(staging(1), "open")).await;
+    stored(&store, StagedRun::new(&both, revisions[1]).text(staging(1), "both")).await;
     let mut approved = row.clone();
     for (key, state) in [
         (&idle, ConversationState::Idle),
@@ -411,7 +411,7 @@ pub async fn a_description_is_set_by_who_knows_its_version(store: Store) {
     let [key, open] = ["described", "open"].map(key);
     let unwritten = store.set_description(&key, &Description::new(), 0).await;
     assert!(matches!(unwritten, Err(StoreError::NoConversation { .. })), "{unwritten:?}");
-    stored(&store, Journal::new(&open, Revision::ABSENT).text(staging(1), "open")).await;
+    stored(&store, StagedRun::new(&open, Revision::ABSENT).text(staging(1), "open")).await;
     let first = write(&key, Revision::ABSENT, &["first"]).with_activity(activity(5, &[]));
     let at_first = stored(&store, first).await;
     for key in [&key, &open] {
@@ -491,13 +491,13 @@ pub async fn messages_are_paged_from_the_end(store: Store) {
     for text in ["1", "2", "3", "4", "5", "6", "7"] {
         revision = stored(&store, write(&key, revision, &[text])).await;
     }
-    let mut open = Journal::new(&key, revision);
+    let mut open = StagedRun::new(&key, revision);
     for pruned in [0, 2] {
         if pruned > 0 {
             stored(&store, open.write(discard(1, 7), [])).await;
             assert_eq!(store.prune(&key, Keep::Messages(5)).await.expect("a prune").messages, 2);
             open.at = super::fixture::revision(&store, &key).await;
-            open = Journal::new(&key, open.at);
+            open = StagedRun::new(&key, open.at);
         }
         stored(&store, open.text(staging(1), "nobody sees it")).await;
         let all = store.load(&key).await.expect("a history");

@@ -4,7 +4,7 @@ use serde_json::json;
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{
-        ConversationQuery, Description, DirectoryCursor, HistoryStore, Revision, UsageGroup,
+        ConversationQuery, Description, Directory, DirectoryCursor, Revision, UsageGroup,
         UsageGrouping, UsageQuery, UsageSum, UtcDay,
     },
 };
@@ -12,7 +12,7 @@ use tower_chat_core::{
 use super::{
     Store,
     directory::{activity, id, object, sum_of, used, write_of},
-    fixture::{Journal, at, key, staging, stored, write},
+    fixture::{StagedRun, at, key, staging, stored, write},
 };
 
 async fn begin(store: &Store, key: &ConversationKey, milliseconds: u64) {
@@ -231,7 +231,7 @@ pub async fn runs_are_listed_newest_first(store: Store) {
         revision = stored(&store, write.with_activity(activity(number * 10, &[]))).await;
     }
     stored(&store, write(&other, Revision::ABSENT, &["another"])).await;
-    let mut open = Journal::new(&key, revision);
+    let mut open = StagedRun::new(&key, revision);
     stored(&store, open.text(staging(1), "open").with_activity(activity(60, &[]))).await;
     runs.push(open.run);
     runs.sort_by(|left, right| right.cmp(left));

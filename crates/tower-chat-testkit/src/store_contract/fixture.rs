@@ -8,8 +8,8 @@ use std::{
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId, ToolCall, ToolInvocation, ToolStatus,
     store::{
-        Conflict, InvocationQuery, Lease, OpenRun, Revision, SequencePosition, ServiceIdChange,
-        StoreError,
+        CallSelection, Conflict, InvocationQuery, Journal, Lease, OpenRun, Revision,
+        SequencePosition, ServiceIdChange, StoreError, ToolCallQueries,
         author::{AppendError, Close, OpenRunContent, RecordedResult, Staged, ToolRecord, Write},
     },
 };
@@ -145,13 +145,29 @@ pub(super) async fn invocations(
 
 /// Returns the calls in the record of a conversation.
 pub(super) async fn recorded(store: &Store, key: &ConversationKey) -> Vec<ToolInvocation> {
-    let found = invocations(store, &InvocationQuery::of(key)).await;
-    assert!(found.iter().all(|(found, _)| found == key));
-    found.into_iter().map(|(_, invocation)| invocation).collect()
+    let calls = store.calls(key, &CallSelection::All).await.expect("an answer");
+    assert_eq!(calls.unreadable, []);
+    assert!(calls.found.iter().all(|(found, _)| found == key));
+    calls.found.into_iter().map(|(_, invocation)| invocation).collect()
+}
+
+/// Checks the list of a scope, if the store has a directory.
+pub(super) async fn assert_listed(store: &Store, scope: &str, expected: &[ConversationKey]) {
+    if let Some(directory) = store.directory() {
+        assert_eq!(directory.list(scope, None, 1_000).await.expect("a list"), expected);
+    }
+}
+
+/// Checks the number of calls of each tool in a scope or conversation, if the store has queries.
+pub(super) async fn assert_counted(store: &Store, query: &InvocationQuery, expected: &[u64]) {
+    if let Some(queries) = store.tool_calls() {
+        let totals = queries.tool_totals(query).await.expect("totals");
+        assert_eq!(totals.iter().map(|tool| tool.calls).collect::<Vec<_>>(), expected);
+    }
 }
 
 /// A run that stages its writes.
-pub(super) struct Journal {
+pub(super) struct StagedRun {
     pub(super) key: ConversationKey,
     pub(super) run: RunId,
     /// The revision after the most recent write of the run.
@@ -160,7 +176,7 @@ pub(super) struct Journal {
     next: u32,
 }
 
-impl Journal {
+impl StagedRun {
     pub(super) fn new(key: &ConversationKey, at: Revision) -> Self {
         Self { key: key.clone(), run: RunId::new(), at, next: 0 }
     }

@@ -4,13 +4,16 @@ use std::time::{Duration, SystemTime};
 
 use tower_chat_core::{
     Message, ToolResult, ToolStatus,
-    store::{HistoryStore, Revision, ServiceIdChange, StoreError, author::RecordedResult},
+    store::{
+        Directory, HistoryStore, Maintenance, Revision, ServiceIdChange, StoreError,
+        author::RecordedResult,
+    },
 };
 
 use super::{
     Store,
     fixture::{
-        Journal, asking, commit, key, open_run, pending, position, recorded, revision, staging,
+        StagedRun, asking, commit, key, open_run, pending, position, recorded, revision, staging,
         stored, texts, with_outcome, write, write_messages,
     },
 };
@@ -89,7 +92,7 @@ pub async fn a_fork_has_nothing_that_is_staged(store: Store) {
     let (from, to) = (key("open"), key("copy"));
     let first = write_messages(&from, Revision::ABSENT, [asking(&["a"])])
         .with_tools(vec![pending(1, 0, "a")]);
-    let mut run = Journal::new(&from, stored(&store, first).await);
+    let mut run = StagedRun::new(&from, stored(&store, first).await);
     let staged = run.write(staging(1), [asking(&["b"])]).with_tools(vec![pending(2, 0, "b")]);
     stored(&store, staged).await;
     let copied = store.fork(&from, &to).await.expect("a copy");
@@ -106,7 +109,7 @@ pub async fn a_fork_has_nothing_that_is_staged(store: Store) {
 pub async fn a_fork_makes_nothing_of_nothing_and_replaces_nothing(store: Store) {
     let (absent, open, there) = (key("absent"), key("open"), key("there"));
     let to = key("copy");
-    stored(&store, Journal::new(&open, Revision::ABSENT).text(staging(1), "staged")).await;
+    stored(&store, StagedRun::new(&open, Revision::ABSENT).text(staging(1), "staged")).await;
     for from in [&absent, &open] {
         assert_eq!(store.fork(from, &to).await.expect("nothing"), Revision::ABSENT);
         assert_eq!(revision(&store, &to).await, Revision::ABSENT);

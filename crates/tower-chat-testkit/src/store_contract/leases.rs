@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tower_chat_core::{
     ConversationKey, Message, MessageId,
     store::{
-        HistoryStore, Lease, OpenRun, Revision,
+        Journal, Lease, OpenRun, Revision,
         author::{Staged, Write},
     },
 };
@@ -13,7 +13,7 @@ use tower_chat_core::{
 use super::{
     Store,
     fixture::{
-        Journal, acknowledged, commit, discard, key, lease, open_run, refused, revision, staging,
+        StagedRun, acknowledged, commit, discard, key, lease, open_run, refused, revision, staging,
         stored, texts, write,
     },
 };
@@ -21,7 +21,7 @@ use super::{
 /// An open run contains its lease, its start time, and the number of visible messages.
 pub async fn an_open_run_knows_its_lease(store: Store) {
     let key = key("leased");
-    let mut run = Journal::new(&key, stored(&store, write(&key, Revision::ABSENT, &["0"])).await);
+    let mut run = StagedRun::new(&key, stored(&store, write(&key, Revision::ABSENT, &["0"])).await);
     stored(&store, run.text(staging(1), "1")).await;
     let mut expected = OpenRun::new(run.run, lease(1), 1);
     assert_eq!(open_run(&store, &key).await.as_ref(), Some(&expected));
@@ -43,7 +43,8 @@ pub async fn an_open_run_knows_its_lease(store: Store) {
 /// are stored already.
 pub async fn a_later_attempt_fences_off_those_before_it(store: Store) {
     let key = key("taken over");
-    let mut first = Journal::new(&key, stored(&store, write(&key, Revision::ABSENT, &["0"])).await);
+    let mut first =
+        StagedRun::new(&key, stored(&store, write(&key, Revision::ABSENT, &["0"])).await);
     let input = first.text(staging(1), "1");
     stored(&store, input.clone()).await;
     let at = first.at;
@@ -67,7 +68,7 @@ pub async fn a_later_attempt_fences_off_those_before_it(store: Store) {
 /// Of two processes that resume a run with the same attempt number, one gets the lease.
 pub async fn of_two_that_take_a_run_over_one_holds_it(store: Store) {
     let key = key("contended");
-    let mut run = Journal::new(&key, Revision::ABSENT);
+    let mut run = StagedRun::new(&key, Revision::ABSENT);
     stored(&store, run.text(staging(1), "1")).await;
     let (winner, mut loser) = (staging(2), staging(2));
     loser.lease.holder ^= 1;
@@ -90,7 +91,7 @@ pub async fn the_first_write_of_an_attempt_is_its_own(store: Store) {
     for (position, texts) in [&[][..], &["first"]].into_iter().enumerate() {
         for is_new in [true, false] {
             let key = key(&format!("beginning {position} {is_new}"));
-            let mut run = Journal::new(&key, Revision::ABSENT);
+            let mut run = StagedRun::new(&key, Revision::ABSENT);
             let mut attempt = 1;
             if !is_new {
                 stored(&store, run.text(staging(1), "input")).await;
@@ -128,7 +129,7 @@ pub async fn the_first_write_of_an_attempt_is_its_own(store: Store) {
 pub async fn a_run_that_was_taken_over_and_ended_stays_ended(store: Store) {
     for end in ["committed", "discarded"] {
         let key = key(end);
-        let mut run = Journal::new(&key, Revision::ABSENT);
+        let mut run = StagedRun::new(&key, Revision::ABSENT);
         let input = run.text(staging(1), "1");
         stored(&store, input).await;
         let at = run.at;
@@ -154,7 +155,7 @@ pub async fn open_runs_are_listed_by_scope(store: Store) {
     let ids = ["", "A", "B", "a", "a\u{e9}", "b"];
     for (scope, id) in ids.map(|id| ("scope", id)).into_iter().chain([("scope2", "a"), ("", "z")]) {
         let key = ConversationKey::new(scope, id);
-        let mut run = Journal::new(&key, Revision::ABSENT);
+        let mut run = StagedRun::new(&key, Revision::ABSENT);
         stored(&store, run.text(staging(1), id)).await;
     }
     let plain = key("no open run");

@@ -1,11 +1,13 @@
 //! The rules of submissions that are not awaited, and of closing a store.
 
 use futures_util::FutureExt;
-use tower_chat_core::store::{InvocationQuery, Revision, StoreError};
+use tower_chat_core::store::{
+    CallSelection, Directory, InvocationQuery, Revision, StoreError, ToolCallQueries,
+};
 
 use super::{
     Store,
-    fixture::{key, refused, revision, stored, texts, write},
+    fixture::{assert_listed, key, refused, revision, stored, texts, write},
 };
 
 /// A load that begins after a submission to the same conversation includes it, before its ticket is
@@ -106,7 +108,7 @@ pub async fn a_closed_store_keeps_what_it_has_and_takes_nothing_more(store: Stor
     assert!(matches!(error.source, StoreError::Closed), "{error:?}");
     assert_eq!(texts(&store, &key).await, ["before"]);
     assert_eq!(revision(&store, &key).await, after);
-    assert_eq!(store.list("scope", None, 10).await.expect("a list"), [key]);
+    assert_listed(&store, "scope", &[key]).await;
 }
 
 /// An unused slot and a dropped reservation are released.
@@ -127,6 +129,7 @@ pub async fn reads_that_are_dropped_leave_no_trace(store: Store) {
         drop(store.load(&key).now_or_never());
         drop(store.head(&key).now_or_never());
         drop(store.list("scope", None, 10).now_or_never());
+        drop(store.calls(&key, &CallSelection::All).now_or_never());
         drop(store.invocations(&InvocationQuery::of(&key)).now_or_never());
         drop(store.tool_totals(&InvocationQuery::of(&key)).now_or_never());
         drop(store.flush().now_or_never());
@@ -147,7 +150,7 @@ pub async fn a_deleted_conversation_is_gone_and_its_key_can_be_used_again(store:
     assert!(!store.delete(&key).await.expect("an answer"));
     assert_eq!(revision(&store, &key).await, Revision::ABSENT);
     assert_eq!(texts(&store, &key).await, Vec::<String>::new());
-    assert_eq!(store.list("scope", None, 10).await.expect("a list"), std::slice::from_ref(&other));
+    assert_listed(&store, "scope", std::slice::from_ref(&other)).await;
     assert_eq!(refused(&store, write(&key, old_revision, &["x"])).await.found, Revision::ABSENT);
 
     let new_revision = stored(&store, write(&key, Revision::ABSENT, &["new", "newer"])).await;

@@ -47,8 +47,9 @@
 //! code with a tested one only runs the tests that concern it: see
 //! [`store_promises!`](crate::store_promises).
 //!
-//! A store without a directory omits its tests by `directory: "reason"`. A store that cannot list
-//! its scopes, or be repaired, omits those tests by `maintenance: "reason"` at the end.
+//! A store that lacks a [capability](tower_chat_core::store::Capability) omits the tests of the capability by
+//! `directory: "reason"`, `maintenance: "reason"`, `journal: "reason"` and `tool_calls: "reason"`, in this
+//! order, at the end.
 //!
 //! Each test is a function of this module as well, for a store that needs a special setup.
 //!
@@ -82,7 +83,7 @@ use std::{future::Future, sync::Arc};
 
 use tokio::runtime::Builder;
 #[doc(hidden)]
-pub use tower_chat_core::store::HistoryStore;
+pub use tower_chat_core::store::{Capability, HistoryStore};
 
 pub use self::{
     appending::*, claims::*, directory::*, directory_queries::*, dropping::*, forks::*, heavy::*,
@@ -135,6 +136,32 @@ pub fn check<S, Guard, Open, Promise>(
     drop(guard);
 }
 
+/// Checks that a store has the capabilities whose tests run, and no others.
+///
+/// # Panics
+///
+/// If it has others.
+#[doc(hidden)]
+pub fn check_capabilities<S, Guard, Open>(
+    open: impl FnOnce() -> Open,
+    expected: [(bool, Capability); 4],
+) where
+    S: HistoryStore,
+    Open: Future<Output = (S, Guard)>,
+{
+    check(Runtime::SeveralThreads, open, async move |store: Store| {
+        for (runs, capability) in expected {
+            let has = match capability {
+                Capability::Journal => store.journal().is_some(),
+                Capability::Directory => store.directory().is_some(),
+                Capability::ToolCallQueries => store.tool_calls().is_some(),
+                Capability::Maintenance => store.maintenance().is_some(),
+            };
+            assert_eq!(has, runs, "{capability}");
+        }
+    });
+}
+
 /// The tests as boxed futures: the crate of a store links them and need not compile them again.
 #[doc(hidden)]
 pub mod boxed {
@@ -153,6 +180,8 @@ pub mod boxed {
     crate::__heavy_promises! { boxed () }
     crate::__directory_promises! { boxed () }
     crate::__maintenance_promises! { boxed () }
+    crate::__journal_promises! { boxed () }
+    crate::__tool_call_promises! { boxed () }
 }
 
 /// Runs the contract of stores; see [the module](mod@crate::store_contract).
@@ -165,6 +194,8 @@ macro_rules! store_contract {
         $(; heavy: $reason:literal)?
         $(; directory: $no_directory:literal)?
         $(; maintenance: $no_maintenance:literal)?
+        $(; journal: $no_journal:literal)?
+        $(; tool_calls: $no_tool_calls:literal)?
         $(,)?
     ) => {
         $crate::__open_store! { let $guard = $setup; $open }
@@ -172,6 +203,18 @@ macro_rules! store_contract {
         $crate::__heavy_promises! { test ($($reason)?) ("each takes long") }
         $crate::__directory_promises! { test ($($no_directory)?) ($($one_runtime)?) }
         $crate::__maintenance_promises! { test ($($no_maintenance)?) ($($one_runtime)?) }
+        $crate::__journal_promises! { test ($($no_journal)?) ($($one_runtime)?) }
+        $crate::__tool_call_promises! { test ($($no_tool_calls)?) ($($one_runtime)?) }
+        #[test]
+        fn the_store_has_the_capabilities_whose_tests_run() {
+            let runs = |reasons: &[&str]| reasons.is_empty();
+            $crate::store_contract::check_capabilities(__open, [
+                (runs(&[$($no_journal)?]), $crate::store_contract::Capability::Journal),
+                (runs(&[$($no_directory)?]), $crate::store_contract::Capability::Directory),
+                (runs(&[$($no_tool_calls)?]), $crate::store_contract::Capability::ToolCallQueries),
+                (runs(&[$($no_maintenance)?]), $crate::store_contract::Capability::Maintenance),
+            ]);
+        }
         $crate::__residual_data! { ($guard, $setup, $open) $($residual_data)? }
     };
     (
@@ -181,6 +224,8 @@ macro_rules! store_contract {
         $(; heavy: $reason:literal)?
         $(; directory: $no_directory:literal)?
         $(; maintenance: $no_maintenance:literal)?
+        $(; journal: $no_journal:literal)?
+        $(; tool_calls: $no_tool_calls:literal)?
         $(,)?
     ) => {
         $crate::store_contract! {
@@ -190,6 +235,8 @@ macro_rules! store_contract {
             $(; heavy: $reason)?
             $(; directory: $no_directory)?
             $(; maintenance: $no_maintenance)?
+            $(; journal: $no_journal)?
+            $(; tool_calls: $no_tool_calls)?
         }
     };
 }
@@ -275,6 +322,7 @@ macro_rules! __directory_promises {
     };
     (@list [$($options:tt)*] $($macro:tt)*) => {
         $($macro)*! { $($options)*
+            conversations_are_listed_in_the_byte_order_of_their_ids
             the_directory_has_a_conversation_from_its_first_write_on
             a_run_begins_when_its_request_arrived
             a_write_tells_when_it_was_made_and_which_tools_it_asks_for
@@ -299,8 +347,7 @@ macro_rules! __directory_promises {
     };
 }
 
-/// Passes the names of the tests of scopes and repairs to the macro `boxed`, or to
-/// `__promise_tests`.
+/// Passes the names of the tests of maintenance to the macro `boxed`, or to `__promise_tests`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __maintenance_promises {
@@ -310,6 +357,27 @@ macro_rules! __maintenance_promises {
     };
     (@list [$($options:tt)*] $($macro:tt)*) => {
         $($macro)*! { $($options)*
+            a_fork_has_what_readers_see_and_a_life_of_its_own
+            a_fork_does_not_wait_for_approvals
+            a_fork_has_nothing_that_is_staged
+            a_fork_makes_nothing_of_nothing_and_replaces_nothing
+            a_fork_sees_what_was_submitted_before_it
+            the_oldest_runs_are_pruned_whole
+            the_last_run_is_never_pruned
+            runs_are_pruned_by_the_time_at_which_they_were_made
+            a_run_that_was_gone_on_with_is_pruned_whole
+            a_revision_from_before_a_prune_conflicts
+            a_run_that_is_open_or_under_way_is_in_the_way
+            a_pruned_conversation_can_be_staged_to
+            a_prune_reaches_one_conversation_alone
+            a_pruned_conversation_is_copied_as_it_is_left
+            readers_see_a_prune_at_one_moment
+            a_prune_sees_what_was_submitted_before_it
+            rows_are_pruned_with_their_messages
+            a_call_is_not_pruned_without_its_result
+            calls_that_wait_are_not_pruned
+            a_fork_dropped_at_any_await_is_done_or_not
+            a_prune_dropped_at_any_await_is_done_or_not
             scopes_are_listed_in_byte_order
             a_scope_is_there_while_it_has_a_conversation
             a_list_of_scopes_sees_what_was_submitted_before_it
@@ -323,6 +391,60 @@ macro_rules! __maintenance_promises {
             an_open_run_is_not_rewritten
             a_rewrite_sees_what_was_submitted_before_it
             a_rewrite_dropped_at_any_await_is_done_or_not
+        }
+    };
+}
+
+/// Passes the names of the tests of open runs to the macro `boxed`, or to `__promise_tests`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __journal_promises {
+    (boxed ()) => { $crate::__journal_promises! { @list [()] boxed } };
+    (test $ignored:tt $one_runtime:tt) => {
+        $crate::__journal_promises! { @list [$ignored $one_runtime] $crate::__promise_tests }
+    };
+    (@list [$($options:tt)*] $($macro:tt)*) => {
+        $($macro)*! { $($options)*
+            staged_messages_are_invisible_to_readers
+            a_commit_shows_the_whole_run_at_once
+            a_discarded_run_leaves_nothing
+            a_conversation_that_was_discarded_whole_is_not_listed
+            nothing_late_matches_after_a_discard
+            a_repeated_staged_write_stores_nothing_twice
+            only_the_open_run_writes
+            a_discard_without_an_open_run_is_a_conflict
+            a_staged_service_id_is_set_by_the_commit
+            partial_text_stays_with_the_open_run
+            rows_of_calls_that_are_seen_are_put_at_once
+            a_deleted_conversation_takes_its_open_run_along
+            an_open_run_knows_its_lease
+            a_later_attempt_fences_off_those_before_it
+            of_two_that_take_a_run_over_one_holds_it
+            the_first_write_of_an_attempt_is_its_own
+            a_run_that_was_taken_over_and_ended_stays_ended
+            open_runs_are_listed_by_scope
+            an_open_run_claims_calls_that_are_seen
+        }
+    };
+}
+
+/// Passes the names of the tests of queries of tool calls to the macro `boxed`, or to `__promise_tests`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __tool_call_promises {
+    (boxed ()) => { $crate::__tool_call_promises! { @list [()] boxed } };
+    (test $ignored:tt $one_runtime:tt) => {
+        $crate::__tool_call_promises! { @list [$ignored $one_runtime] $crate::__promise_tests }
+    };
+    (@list [$($options:tt)*] $($macro:tt)*) => {
+        $($macro)*! { $($options)*
+            calls_are_found_by_everything_a_query_can_name
+            tool_calls_are_counted_per_tool
+            calls_come_in_the_order_of_conversation_message_and_position
+            questions_never_cross_a_scope
+            a_question_for_nothing_finds_nothing
+            any_number_of_calls_and_messages_can_be_asked_for
+            a_row_that_cannot_be_read_does_not_hide_the_others
         }
     };
 }
@@ -395,11 +517,11 @@ macro_rules! __every_promise {
             reads_that_are_dropped_leave_no_trace
             a_deleted_conversation_is_gone_and_its_key_can_be_used_again
             keys_that_look_alike_are_different_conversations
-            conversations_are_listed_in_the_byte_order_of_their_ids
             of_concurrent_writers_to_one_conversation_exactly_one_wins
             writers_to_different_conversations_do_not_disturb_each_other
             readers_never_see_part_of_a_write
             a_tool_call_is_recorded_with_the_write_of_its_message
+            calls_are_selected_by_message_and_status
             a_write_that_is_refused_records_nothing
             a_later_row_replaces_what_was_known_of_a_call
             a_repeated_write_does_not_bring_older_rows_back
@@ -411,60 +533,13 @@ macro_rules! __every_promise {
             a_question_sees_what_was_submitted_before_it
             a_deleted_conversation_takes_its_record_along
             readers_see_messages_and_rows_of_a_write_together
-            calls_are_found_by_everything_a_query_can_name
-            tool_calls_are_counted_per_tool
-            calls_come_in_the_order_of_conversation_message_and_position
-            questions_never_cross_a_scope
-            a_question_for_nothing_finds_nothing
-            any_number_of_calls_and_messages_can_be_asked_for
-            a_row_that_cannot_be_read_does_not_hide_the_others
-            staged_messages_are_invisible_to_readers
-            a_commit_shows_the_whole_run_at_once
-            a_discarded_run_leaves_nothing
-            a_conversation_that_was_discarded_whole_is_not_listed
-            nothing_late_matches_after_a_discard
-            a_repeated_staged_write_stores_nothing_twice
-            only_the_open_run_writes
-            a_discard_without_an_open_run_is_a_conflict
-            a_staged_service_id_is_set_by_the_commit
-            partial_text_stays_with_the_open_run
-            rows_of_calls_that_are_seen_are_put_at_once
-            a_deleted_conversation_takes_its_open_run_along
-            an_open_run_knows_its_lease
-            a_later_attempt_fences_off_those_before_it
-            of_two_that_take_a_run_over_one_holds_it
-            the_first_write_of_an_attempt_is_its_own
-            a_run_that_was_taken_over_and_ended_stays_ended
-            open_runs_are_listed_by_scope
             of_two_claims_to_a_call_one_holds
             only_calls_that_wait_can_be_claimed
-            an_open_run_claims_calls_that_are_seen
             calls_that_wait_for_approval_come_with_the_head
-            a_fork_has_what_readers_see_and_a_life_of_its_own
-            a_fork_does_not_wait_for_approvals
-            a_fork_has_nothing_that_is_staged
-            a_fork_makes_nothing_of_nothing_and_replaces_nothing
-            a_fork_sees_what_was_submitted_before_it
-            the_oldest_runs_are_pruned_whole
-            the_last_run_is_never_pruned
-            runs_are_pruned_by_the_time_at_which_they_were_made
-            a_run_that_was_gone_on_with_is_pruned_whole
-            a_revision_from_before_a_prune_conflicts
-            a_run_that_is_open_or_under_way_is_in_the_way
-            a_pruned_conversation_can_be_staged_to
-            a_prune_reaches_one_conversation_alone
-            a_pruned_conversation_is_copied_as_it_is_left
-            readers_see_a_prune_at_one_moment
-            a_prune_sees_what_was_submitted_before_it
-            rows_are_pruned_with_their_messages
-            a_call_is_not_pruned_without_its_result
-            calls_that_wait_are_not_pruned
             messages_keep_their_order_when_clocks_are_set_back
             readings_dropped_at_any_await_change_nothing
             a_ticket_dropped_at_any_await_cancels_nothing
             a_deletion_dropped_at_any_await_is_done_or_not
-            a_fork_dropped_at_any_await_is_done_or_not
-            a_prune_dropped_at_any_await_is_done_or_not
             a_close_dropped_at_any_await_loses_nothing
         }
     };

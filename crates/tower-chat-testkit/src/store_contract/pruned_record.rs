@@ -3,7 +3,8 @@
 use tower_chat_core::{
     ApprovalRequest, Message, Part, Role, ToolCall, ToolResult, ToolStatus,
     store::{
-        HistoryStore, InvocationQuery, Keep, Revision, SequencePosition,
+        HistoryStore, InvocationQuery, Keep, Maintenance, Revision, SequencePosition,
+        ToolCallQueries,
         author::{Claim, RecordedResult, ToolRecord},
     },
 };

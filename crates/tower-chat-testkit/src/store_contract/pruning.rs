@@ -4,13 +4,16 @@ use std::time::{Duration, SystemTime};
 
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,
-    store::{HistoryStore, Keep, Pruned, Revision, ServiceIdChange, StoreError, author::Write},
+    store::{
+        Directory, HistoryStore, Keep, Maintenance, Pruned, Revision, ServiceIdChange, StoreError,
+        author::Write,
+    },
 };
 
 use super::{
     Store,
     fixture::{
-        Journal, acknowledged, commit, discard, key, open_run, refused, revision, staged_content,
+        StagedRun, acknowledged, commit, discard, key, open_run, refused, revision, staged_content,
         staging, stored, submit, texts, write,
     },
 };
@@ -167,7 +170,7 @@ pub async fn a_run_that_is_open_or_under_way_is_in_the_way(store: Store) {
     store.handle().keep_unsaved(std::slice::from_ref(&unsaved)).expect("room");
     assert_eq!(in_the_way().await, unsaved.run());
     assert_eq!(store.handle().take_unsaved(&key).len(), 1);
-    let mut open = Journal::new(&key, at);
+    let mut open = StagedRun::new(&key, at);
     stored(&store, open.text(staging(1), "staged")).await;
     assert_eq!(in_the_way().await, open.run);
     assert_eq!(staged_content(&store, &key).await.messages.len(), 1);
@@ -182,13 +185,13 @@ pub async fn a_pruned_conversation_can_be_staged_to(store: Store) {
     let at = stored(&store, write(&key, Revision::ABSENT, &["1", "2"])).await;
     stored(&store, write(&key, at, &["3"])).await;
     assert_eq!(pruned(&store, &key, Keep::Messages(1)).await, (1, 2));
-    let mut run = Journal::new(&key, revision(&store, &key).await);
+    let mut run = StagedRun::new(&key, revision(&store, &key).await);
     stored(&store, run.text(staging(1), "4")).await;
     assert_eq!(open_run(&store, &key).await.map(|open| open.visible), Some(3));
     assert_eq!(texts(&store, &key).await, ["3"]);
     stored(&store, run.write(discard(1, 3), [])).await;
     assert_eq!(texts(&store, &key).await, ["3"]);
-    let mut run = Journal::new(&key, revision(&store, &key).await);
+    let mut run = StagedRun::new(&key, revision(&store, &key).await);
     stored(&store, run.text(staging(1), "5")).await;
     stored(&store, run.text(commit(1), "6")).await;
     assert_eq!(texts(&store, &key).await, ["3", "5", "6"]);

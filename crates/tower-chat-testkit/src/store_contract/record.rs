@@ -5,13 +5,13 @@ use std::{str::FromStr, time::Duration};
 use tower_chat_core::{
     ApprovalRequest, Media, MediaSource, Message, Native, Part, RawJson, Role, Text, ToolCall,
     ToolResult, ToolStatus,
-    store::{HistoryStore, InvocationQuery, Revision, author::RecordedResult},
+    store::{CallSelection, HistoryStore, InvocationQuery, Revision, author::RecordedResult},
 };
 
 use super::{
     Store,
     fixture::{
-        asking, at, invocations, key, pending, position, recorded, refused, revision, stored,
+        asking, assert_counted, at, key, pending, position, recorded, refused, revision, stored,
         submit, texts, with_outcome, with_times, write, write_messages, write_rows,
     },
 };
@@ -51,9 +51,37 @@ pub async fn a_tool_call_is_recorded_with_the_write_of_its_message(store: Store)
         assert_eq!(found.held_until, row.held_until);
     }
     assert!(found.iter().any(|call| call.held_until.is_some()));
-    let totals = store.tool_totals(&InvocationQuery::of(&key)).await.expect("totals");
-    let timed = found.iter().filter(|call| call.finished_at.is_some()).count();
-    assert_eq!(totals[0].times.calls(), timed as u64, "a call that is held has not ended");
+    if let Some(queries) = store.tool_calls() {
+        let totals = queries.tool_totals(&InvocationQuery::of(&key)).await.expect("totals");
+        let timed = found.iter().filter(|call| call.finished_at.is_some()).count();
+        assert_eq!(totals[0].times.calls(), timed as u64, "a call that is held has not ended");
+    }
+}
+
+/// The calls of a conversation are selected by their messages and by their status.
+pub async fn calls_are_selected_by_message_and_status(store: Store) {
+    let (key, other) = (key("selected"), key("not selected"));
+    for key in [&key, &other] {
+        let waiting =
+            with_outcome(pending(2, 1, "d"), ToolStatus::PendingApproval, RecordedResult::None);
+        let rows = vec![pending(1, 0, "a"), pending(1, 1, "b"), pending(2, 0, "c"), waiting];
+        let messages = [asking(&["a", "b"]), asking(&["c", "d"])];
+        stored(&store, write_messages(key, Revision::ABSENT, messages).with_tools(rows)).await;
+    }
+    for (which, expected) in [
+        (CallSelection::All, vec!["a", "b", "c", "d"]),
+        (CallSelection::in_messages([2]), vec!["c", "d"]),
+        (CallSelection::in_messages([2, 1, 7]), vec!["a", "b", "c", "d"]),
+        (CallSelection::in_messages([]), vec![]),
+        (CallSelection::WithStatus(ToolStatus::PendingApproval), vec!["d"]),
+        (CallSelection::WithStatus(ToolStatus::Ok), vec![]),
+    ] {
+        let calls = store.calls(&key, &which).await.expect("an answer");
+        assert_eq!(calls.unreadable, []);
+        assert!(calls.found.iter().all(|(found, _)| *found == key), "{which:?}");
+        let names: Vec<_> = calls.found.iter().map(|(_, call)| &*call.name).collect();
+        assert_eq!(names, expected, "{which:?}");
+    }
 }
 
 /// A write that is refused adds no row, and changes none. Earlier rows do not change.
@@ -274,8 +302,7 @@ pub async fn a_question_sees_what_was_submitted_before_it(store: Store) {
         expected = write.result();
         tickets.push(store.append(store.reserve().await.expect("a slot"), vec![write]));
         assert_eq!(recorded(&store, &key).await.len() as u64, count);
-        let totals = store.tool_totals(&InvocationQuery::in_scope("scope")).await;
-        assert_eq!(totals.expect("totals")[0].calls, count);
+        assert_counted(&store, &InvocationQuery::in_scope("scope"), &[count]).await;
     }
     for ticket in tickets {
         ticket.await.expect("the write is stored");
@@ -294,7 +321,7 @@ pub async fn a_deleted_conversation_takes_its_record_along(store: Store) {
     }
     assert!(store.delete(&key).await.expect("deleted"));
     assert_eq!(recorded(&store, &key).await, []);
-    assert_eq!(store.tool_totals(&InvocationQuery::of(&key)).await.expect("totals"), []);
+    assert_counted(&store, &InvocationQuery::of(&key), &[]).await;
     let again = write_messages(&key, Revision::ABSENT, [asking(&["a", "b"])]);
     let after = stored(&store, again).await;
     assert_eq!(recorded(&store, &key).await, []);
@@ -321,10 +348,9 @@ pub async fn readers_see_messages_and_rows_of_a_write_together(store: Store) {
             }
         })
     };
-    let query = InvocationQuery::of(&key);
     while !writing.is_finished() {
         let before = store.head(&key).await.expect("a head").revision.sequence as usize;
-        let found = invocations(&store, &query).await.len();
+        let found = recorded(&store, &key).await.len();
         let after = store.head(&key).await.expect("a head").revision.sequence as usize;
         assert_eq!(found % CALLS, 0, "part of a write");
         assert!((before..=after).contains(&(found / CALLS)), "{before} {found} {after}");

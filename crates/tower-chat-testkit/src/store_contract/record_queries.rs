@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use tower_chat_core::{
     ConversationKey, Message, ToolStatus,
     store::{
-        HistoryStore, InvocationQuery, Revision, ToolTotals, UnreadableInvocation,
+        InvocationQuery, Revision, ToolCallQueries, ToolTotals, UnreadableInvocation,
         author::{RecordedResult, ToolRecord},
     },
 };

@@ -7,8 +7,8 @@ use tokio::runtime::Builder;
 use tower_chat_core::{
     ConversationKey, Message, ToolResult, ToolStatus,
     store::{
-        Description, HistoryStore, Keep, ModelUsage, Revision, RunActivity, ServiceIdChange,
-        StoreError, UsageSum,
+        Description, Directory, HistoryStore, Keep, Maintenance, ModelUsage, Revision, RunActivity,
+        ServiceIdChange, StoreError, UsageSum,
         author::{Close, RecordedResult, Staged, ToolRecord},
     },
 };
@@ -16,7 +16,8 @@ use tower_chat_core::{
 use super::{
     Store,
     fixture::{
-        Journal, asking, discard, pending, position, staging, stored, with_outcome, write_messages,
+        StagedRun, asking, discard, pending, position, staging, stored, with_outcome,
+        write_messages,
     },
 };
 
@@ -131,7 +132,7 @@ async fn describe(store: &Store, key: &ConversationKey, planted: &mut Planted) {
         .and_then(|description| description.with_metadata(metadata.into_iter().collect()))
         .expect("a small description");
     match store.set_description(key, &description, 0).await {
-        Ok(_) | Err(StoreError::Unsupported { .. }) => {}
+        Ok(_) | Err(StoreError::MissingCapability { .. }) => {}
         Err(error) => panic!("expected that it is set, not {error:?}"),
     }
 }
@@ -160,7 +161,7 @@ async fn deleted_data_is_not_found_in_the_store(store: Store, residual_data: Res
     assert!(residual_data.hold(&id).await, "what the store keeps can be searched");
 
     let mut discarded = Planted::new();
-    let mut run = Journal::new(&key, at);
+    let mut run = StagedRun::new(&key, at);
     let (messages, row) = discarded.run(7);
     let partial = Some(discarded.text("partial text").into());
     let staged = Staged { partial_text: partial, ..staging(1) };
@@ -179,7 +180,7 @@ async fn deleted_data_is_not_found_in_the_store(store: Store, residual_data: Res
     assert!(residual_data.hold(kept.id()).await);
     // An open run is deleted with its conversation.
     let mut open = Planted::new();
-    let mut run = Journal::new(&key, Revision::ABSENT);
+    let mut run = StagedRun::new(&key, Revision::ABSENT);
     let (messages, row) = open.run(1);
     stored(&store, run.write(staging(1), messages).with_tools(vec![row])).await;
     assert!(store.delete(&key).await.expect("a deletion"));

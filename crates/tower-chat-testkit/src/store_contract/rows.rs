@@ -5,8 +5,8 @@ use std::{sync::Arc, time::SystemTime};
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId, ToolResult, ToolStatus, Usage,
     store::{
-        ConversationRows, DirectoryCounts, HistoryStore, Keep, ModelUsage, Revision, Rewrite,
-        RunActivity, RunSummary, StoreError, UsageSum,
+        ConversationRows, Directory, DirectoryCounts, HistoryStore, Keep, Maintenance, ModelUsage,
+        Revision, Rewrite, RunActivity, RunSummary, StoreError, UsageSum,
         author::{RecordedResult, ToolRecord, Write},
     },
 };
@@ -14,7 +14,7 @@ use tower_chat_core::{
 use super::{
     Store,
     fixture::{
-        Journal, asking, commit, key, pending, position, recorded, refused, revision, staging,
+        StagedRun, asking, commit, key, pending, position, recorded, refused, revision, staging,
         stored, submit, texts, with_outcome, with_times, write, write_messages,
     },
 };
@@ -74,7 +74,7 @@ pub async fn rows_are_what_readers_see(store: Store) {
     assert_eq!(messages(&found), loaded(&store, &key).await);
     assert_eq!(messages(&found).len(), 2);
 
-    let mut journal = Journal::new(&key, at);
+    let mut journal = StagedRun::new(&key, at);
     let staged = journal.write(staging(1), [asking(&["glove"])]);
     let at = stored(&store, staged.with_tools(vec![pending(3, 0, "glove")])).await;
     let found = rows(&store, &key).await;
@@ -287,7 +287,7 @@ pub async fn a_rewrite_changes_the_record(store: Store) {
 pub async fn an_open_run_is_not_rewritten(store: Store) {
     let key = key("rewritten while it is open");
     let at = stored(&store, write(&key, Revision::ABSENT, &["one"])).await;
-    let mut journal = Journal::new(&key, at);
+    let mut journal = StagedRun::new(&key, at);
     let at = stored(&store, journal.text(staging(1), "two")).await;
     let mut rewrite = Rewrite::new(key.clone(), at);
     rewrite.messages.push((1, Message::user("eins")));

@@ -2,12 +2,12 @@
 
 use tower_chat_core::{
     ConversationKey,
-    store::{HistoryStore, Revision},
+    store::{HistoryStore, Maintenance, Revision},
 };
 
 use super::{
     Store,
-    fixture::{Journal, commit, discard, staging, stored, write},
+    fixture::{StagedRun, commit, discard, staging, stored, write},
 };
 
 async fn begin(store: &Store, scope: &str, id: &str) {
@@ -65,7 +65,7 @@ pub async fn scopes_are_listed_in_byte_order(store: Store) {
 pub async fn a_scope_is_there_while_it_has_a_conversation(store: Store) {
     begin(&store, "b", "only").await;
     let staged = ConversationKey::new("a", "staged");
-    let mut journal = Journal::new(&staged, Revision::ABSENT);
+    let mut journal = StagedRun::new(&staged, Revision::ABSENT);
     stored(&store, journal.text(staging(0), "nobody sees it yet")).await;
     assert_eq!(scopes(&store, None, 10).await, ["a", "b"], "one of them is all staged");
     stored(&store, journal.write(commit(0), [])).await;
@@ -83,7 +83,7 @@ pub async fn a_scope_is_there_while_it_has_a_conversation(store: Store) {
     assert_eq!(scopes(&store, Some("b"), 10).await, Vec::<String>::new());
 
     // A name that differs in case, or is a prefix of another, is a scope of its own.
-    let mut journal = Journal::new(&ConversationKey::new("B", "discarded"), Revision::ABSENT);
+    let mut journal = StagedRun::new(&ConversationKey::new("B", "discarded"), Revision::ABSENT);
     stored(&store, journal.text(staging(0), "it is discarded")).await;
     assert_eq!(scopes(&store, None, 10).await, ["B", "b"]);
     stored(&store, journal.write(discard(0, 0), [])).await;

@@ -3,7 +3,7 @@
 use tower_chat_core::{
     Message,
     store::{
-        Description, HistoryStore, Keep, Revision, Rewrite, StoreError,
+        Description, Directory, HistoryStore, Keep, Maintenance, Revision, Rewrite, StoreError,
         author::{AppendError, Write},
     },
 };

@@ -3,15 +3,15 @@
 use tower_chat_core::{
     Message, ToolCall, ToolResult, ToolStatus,
     store::{
-        HistoryStore, InvocationQuery, Revision, SequencePosition, ServiceIdChange,
-        author::RecordedResult,
+        Directory, HistoryStore, InvocationQuery, Revision, SequencePosition, ServiceIdChange,
+        ToolCallQueries, author::RecordedResult,
     },
 };
 
 use super::{
     Store,
     fixture::{
-        Journal, acknowledged, asking, commit, discard, invocations, key, open_run, pending,
+        StagedRun, acknowledged, asking, commit, discard, invocations, key, open_run, pending,
         position, recorded, refused, revision, set, staged_content, staging, stored, texts,
         with_outcome, with_times, write, write_messages, write_rows,
     },
@@ -22,7 +22,7 @@ pub async fn staged_messages_are_invisible_to_readers(store: Store) {
     let (key, unseen) = (key("staged"), key("staged from the start"));
     let first = write_messages(&key, Revision::ABSENT, [Message::user("hi"), asking(&["a"])])
         .with_tools(vec![pending(2, 0, "a")]);
-    let mut run = Journal::new(&key, stored(&store, first).await);
+    let mut run = StagedRun::new(&key, stored(&store, first).await);
     let input = run.text(staging(1), "staged");
     let response = run.write(staging(1), [asking(&["b", "c"])]).with_tools(vec![
         pending(4, 1, "c"),
@@ -32,7 +32,7 @@ pub async fn staged_messages_are_invisible_to_readers(store: Store) {
     for write in [&input, &response] {
         assert_eq!(stored(&store, write.clone()).await, write.result());
     }
-    let mut other = Journal::new(&unseen, Revision::ABSENT);
+    let mut other = StagedRun::new(&unseen, Revision::ABSENT);
     stored(&store, other.write(staging(1), [asking(&["a"])]).with_tools(vec![pending(1, 0, "a")]))
         .await;
 
@@ -68,7 +68,7 @@ pub async fn a_commit_shows_the_whole_run_at_once(store: Store) {
     for with_messages in [true, false] {
         let key = key(if with_messages { "committed" } else { "committed alone" });
         let mut run =
-            Journal::new(&key, stored(&store, write(&key, Revision::ABSENT, &["0"])).await);
+            StagedRun::new(&key, stored(&store, write(&key, Revision::ABSENT, &["0"])).await);
         let answered = |status| {
             with_outcome(pending(3, 0, "a"), status, RecordedResult::InMessage(position(4, 0)))
         };
@@ -119,7 +119,7 @@ pub async fn a_discarded_run_leaves_nothing(store: Store) {
     let before = stored(&store, write(&key, Revision::ABSENT, &["0"])).await;
     for (key, before) in [(&key, before), (&unseen, Revision::ABSENT)] {
         let visible = before.sequence;
-        let mut run = Journal::new(key, before);
+        let mut run = StagedRun::new(key, before);
         let mut staged = staging(1);
         (staged.service_id, staged.partial_text) = (set("discarded"), Some("half a".into()));
         let row = pending(visible + 1, 0, "a");
@@ -140,7 +140,7 @@ pub async fn a_discarded_run_leaves_nothing(store: Store) {
 /// A conversation whose messages were all discarded is not listed.
 pub async fn a_conversation_that_was_discarded_whole_is_not_listed(store: Store) {
     let key = key("discarded whole");
-    let mut run = Journal::new(&key, Revision::ABSENT);
+    let mut run = StagedRun::new(&key, Revision::ABSENT);
     stored(&store, run.text(staging(1), "staged")).await;
     stored(&store, run.write(discard(1, 0), [])).await;
     assert_eq!(store.list("scope", None, 10).await.expect("a list"), []);
@@ -154,7 +154,7 @@ pub async fn a_conversation_that_was_discarded_whole_is_not_listed(store: Store)
 pub async fn nothing_late_matches_after_a_discard(store: Store) {
     let key = key("late");
     let before = stored(&store, write(&key, Revision::ABSENT, &["0"])).await;
-    let mut run = Journal::new(&key, before);
+    let mut run = StagedRun::new(&key, before);
     let (one, two) = (run.text(staging(1), "1"), run.text(staging(1), "2"));
     let three = run.text(staging(1), "3");
     let at_two = two.result();
@@ -176,7 +176,7 @@ pub async fn nothing_late_matches_after_a_discard(store: Store) {
 /// Each kind of write of an open run is acknowledged when it is repeated.
 pub async fn a_repeated_staged_write_stores_nothing_twice(store: Store) {
     let key = key("repeated");
-    let mut run = Journal::new(&key, stored(&store, write(&key, Revision::ABSENT, &["0"])).await);
+    let mut run = StagedRun::new(&key, stored(&store, write(&key, Revision::ABSENT, &["0"])).await);
     let input = run.text(staging(1), "1");
     let mark = run.write(staging(1), []);
     for write in [&input, &mark, &mark, &input] {
@@ -196,7 +196,7 @@ pub async fn a_repeated_staged_write_stores_nothing_twice(store: Store) {
     }
     assert_eq!(texts(&store, &key).await, ["0", "1", ""]);
 
-    let mut run = Journal::new(&key, run.at);
+    let mut run = StagedRun::new(&key, run.at);
     let one = run.text(staging(1), "one");
     let end = run.text(commit(1), "two");
     for write in [&one, &one, &end, &end, &one] {
@@ -204,7 +204,7 @@ pub async fn a_repeated_staged_write_stores_nothing_twice(store: Store) {
     }
     assert_eq!(texts(&store, &key).await, ["0", "1", "", "one", "two"]);
 
-    let mut run = Journal::new(&key, run.at);
+    let mut run = StagedRun::new(&key, run.at);
     let one = run.text(staging(1), "gone");
     let end = run.write(discard(1, 5), []);
     for write in [&one, &end, &end] {
@@ -219,10 +219,10 @@ pub async fn a_repeated_staged_write_stores_nothing_twice(store: Store) {
 pub async fn only_the_open_run_writes(store: Store) {
     let key = key("owned");
     let before = stored(&store, write_messages(&key, Revision::ABSENT, [asking(&["a"])])).await;
-    let mut run = Journal::new(&key, before);
+    let mut run = StagedRun::new(&key, before);
     stored(&store, run.text(staging(1), "staged")).await;
     let row = || vec![pending(1, 0, "foreign")];
-    let foreign = || Journal::new(&key, run.at);
+    let foreign = || StagedRun::new(&key, run.at);
     for write in [
         write(&key, run.at, &["visible"]),
         write(&key, before, &["visible, and too late"]),
@@ -251,12 +251,12 @@ pub async fn a_discard_without_an_open_run_is_a_conflict(store: Store) {
     let key = key("closed");
     let before = stored(&store, write(&key, Revision::ABSENT, &["0"])).await;
     for (key, at) in [(&key, before), (&super::fixture::key("absent"), Revision::ABSENT)] {
-        let mut run = Journal::new(key, at);
+        let mut run = StagedRun::new(key, at);
         let conflict = refused(&store, run.write(discard(1, at.sequence), [])).await;
         assert_eq!((conflict.found, conflict.open_run), (at, None));
         assert_eq!(revision(&store, key).await, at);
     }
-    let mut run = Journal::new(&key, before);
+    let mut run = StagedRun::new(&key, before);
     stored(&store, run.text(staging(1), "staged")).await;
     let at = run.at;
     for wrong in [0, 2] {
@@ -281,7 +281,7 @@ pub async fn a_staged_service_id_is_set_by_the_commit(store: Store) {
     };
     let first = write(&key, Revision::ABSENT, &["0"])
         .with_service_id(ServiceIdChange::Set("before".into()));
-    let mut run = Journal::new(&key, stored(&store, first).await);
+    let mut run = StagedRun::new(&key, stored(&store, first).await);
     stored(&store, run.text(with(staging(1), set("one")), "1")).await;
     stored(&store, run.write(with(staging(1), set("two")), [])).await;
     stored(&store, run.text(staging(1), "2")).await;
@@ -291,7 +291,7 @@ pub async fn a_staged_service_id_is_set_by_the_commit(store: Store) {
     stored(&store, run.write(commit(1), [])).await;
     assert_eq!(id().await.as_deref(), Some("two"));
 
-    let mut run = Journal::new(&key, run.at);
+    let mut run = StagedRun::new(&key, run.at);
     stored(&store, run.text(with(staging(1), Some(ServiceIdChange::Clear)), "3")).await;
     assert_eq!(id().await.as_deref(), Some("two"));
     let open = open_run(&store, &key).await.expect("an open run");
@@ -299,7 +299,7 @@ pub async fn a_staged_service_id_is_set_by_the_commit(store: Store) {
     stored(&store, run.write(commit(1), [])).await;
     assert_eq!(id().await, None);
 
-    let mut run = Journal::new(&key, run.at);
+    let mut run = StagedRun::new(&key, run.at);
     stored(&store, run.text(with(commit(1), set("at once")), "4")).await;
     assert_eq!(id().await.as_deref(), Some("at once"));
 }
@@ -308,7 +308,7 @@ pub async fn a_staged_service_id_is_set_by_the_commit(store: Store) {
 /// run ends.
 pub async fn partial_text_stays_with_the_open_run(store: Store) {
     let key = key("partial");
-    let mut run = Journal::new(&key, Revision::ABSENT);
+    let mut run = StagedRun::new(&key, Revision::ABSENT);
     let with = |text: Option<&str>| {
         let mut staged = staging(1);
         staged.partial_text = text.map(Into::into);
@@ -327,7 +327,7 @@ pub async fn partial_text_stays_with_the_open_run(store: Store) {
         assert_eq!(open.partial_text.as_deref(), kept);
     }
     stored(&store, run.write(commit(1), [])).await;
-    stored(&store, Journal::new(&key, run.at).text(staging(1), "another run")).await;
+    stored(&store, StagedRun::new(&key, run.at).text(staging(1), "another run")).await;
     assert_eq!(open_run(&store, &key).await.expect("an open run").partial_text, None);
 }
 
@@ -336,7 +336,7 @@ pub async fn rows_of_calls_that_are_seen_are_put_at_once(store: Store) {
     let key = key("seen");
     let first = write_messages(&key, Revision::ABSENT, [asking(&["a", "b"])])
         .with_tools(vec![pending(1, 0, "a"), pending(1, 1, "b")]);
-    let mut run = Journal::new(&key, stored(&store, first).await);
+    let mut run = StagedRun::new(&key, stored(&store, first).await);
     let done = |index, tool| {
         let result = RecordedResult::Apart(ToolResult::new("id", format!("{index}")).into());
         with_outcome(pending(1, index, tool), ToolStatus::Ok, result)
@@ -362,7 +362,7 @@ pub async fn rows_of_calls_that_are_seen_are_put_at_once(store: Store) {
 /// A deletion deletes the open run of the conversation.
 pub async fn a_deleted_conversation_takes_its_open_run_along(store: Store) {
     let key = key("deleted");
-    let mut run = Journal::new(&key, Revision::ABSENT);
+    let mut run = StagedRun::new(&key, Revision::ABSENT);
     let write = run.write(staging(1), [asking(&["a"])]).with_tools(vec![pending(1, 0, "a")]);
     stored(&store, write.clone()).await;
     assert!(store.delete(&key).await.expect("a deletion"), "there was a conversation");

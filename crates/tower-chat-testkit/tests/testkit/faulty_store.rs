@@ -4,7 +4,7 @@ use futures_util::FutureExt;
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, MessageId, RunId,
     store::{
-        HistoryStore, InvocationQuery, Revision, StoreError,
+        HistoryStore, InvocationQuery, Revision, StoreError, ToolCallQueries,
         author::{AppendError, Write},
     },
 };

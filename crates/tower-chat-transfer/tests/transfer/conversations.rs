@@ -10,8 +10,9 @@ use tower_chat::{
     ConversationKey, Message, MessageId, PersistenceMode, RunId, ToolCall, ToolResult, ToolStatus,
     Usage,
     store::{
-        DescriptionPatch, HistoryStore, InvocationQuery, Keep, Lease, ModelUsage, Revision,
-        RunActivity, RunSummary, SequencePosition, ServiceIdChange, UsageSum,
+        DescriptionPatch, Directory, HistoryStore, InvocationQuery, Keep, Lease, Maintenance,
+        ModelUsage, Revision, RunActivity, RunSummary, SequencePosition, ServiceIdChange,
+        ToolCallQueries, UsageSum,
         author::{Close, RecordedResult, Staged, ToolRecord, Write},
     },
     transfer::{ExportFile, Receipt, Selection, export, import},

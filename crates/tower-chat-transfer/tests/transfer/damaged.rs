@@ -4,7 +4,7 @@ use std::io::Cursor;
 
 use tower_chat::{
     MemoryStore,
-    store::HistoryStore,
+    store::Directory,
     transfer::{FileError, Selection, TransferError, import},
 };
 

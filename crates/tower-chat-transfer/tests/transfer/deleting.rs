@@ -1,5 +1,6 @@
 //! Tests of the deletion of whole scopes.
 
+use tower_chat::store::Directory;
 use tower_chat::{
     ConversationKey,
     transfer::{OutcomeKind, delete_scope},

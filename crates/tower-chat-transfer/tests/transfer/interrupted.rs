@@ -14,7 +14,7 @@ use std::{
 use tokio::io::AsyncWrite;
 use tower_chat::{
     MemoryStore,
-    store::{HistoryStore, StoreError},
+    store::{Directory, HistoryStore, StoreError},
     transfer::{
         ExportContents, ExportFile, OutcomeKind, Selection, TransferError, copy, delete_scope,
         export, import,

@@ -5,7 +5,7 @@ use std::io::Cursor;
 use sha2::{Digest, Sha256};
 use tower_chat::{
     MemoryStore,
-    store::{HistoryStore, UsageGrouping, UsageQuery, UsageSum},
+    store::{Directory, UsageGrouping, UsageQuery, UsageSum},
     transfer::{FileError, Selection, TransferError, import},
 };
 

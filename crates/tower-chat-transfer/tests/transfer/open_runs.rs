@@ -3,7 +3,7 @@
 use tower_chat::{
     Message, ToolCall,
     store::{
-        HistoryStore, SequencePosition, ServiceIdChange,
+        HistoryStore, Journal, SequencePosition, ServiceIdChange,
         author::{Close, Staged, ToolRecord, Write},
     },
     transfer::{OutcomeKind, Refusal, Selection, copy},

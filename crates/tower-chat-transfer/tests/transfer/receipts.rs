@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use tower_chat::{
     BoxError, MemoryStore,
-    store::HistoryStore,
+    store::Directory,
     transfer::{
         Event, Operation, OutcomeKind, Receipt, ReceiptLog, ReceiptLogError, Selection, Transfer,
         copy, delete_scope,

@@ -2,7 +2,7 @@
 
 use tower_chat::{
     MemoryStore, Message, MessageId,
-    store::{HistoryStore, StoreError, author::Write},
+    store::{Directory, StoreError, author::Write},
     transfer::{Outcome, OutcomeKind, Refusal, Selection, copy},
 };
 use tower_chat_testkit::FaultyStore;

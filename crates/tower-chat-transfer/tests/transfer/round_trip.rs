@@ -1,5 +1,6 @@
 //! Tests of round trips between stores and files.
 
+use tower_chat::store::{Directory, Maintenance};
 use tower_chat::{
     ConversationKey,
     transfer::{Difference, Event, OutcomeKind, Selection, copy},

@@ -2,7 +2,7 @@
 
 use tower_chat::{
     MemoryStore,
-    store::{HistoryStore, StoreError},
+    store::{Directory, HistoryStore, StoreError},
     transfer::{OutcomeKind, Selection, copy, delete_conversation, delete_scope},
 };
 use tower_chat_encrypted::{EncryptedStore, ErasableKeys};

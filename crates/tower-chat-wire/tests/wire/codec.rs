@@ -10,7 +10,7 @@ use tower_chat::{
     PerRunPersistence, PerServiceCallPersistence, PersistenceMode, Role, ToolCall, ToolDefinition,
     ToolLoop, Tools,
     adapt::{AdaptLayer, ExposeLayer},
-    store::HistoryStore,
+    store::{HistoryStore, Journal},
     tool_fn,
 };
 use tower_chat_wire::{

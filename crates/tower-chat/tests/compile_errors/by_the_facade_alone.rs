@@ -23,6 +23,22 @@ impl<S: HistoryStore> store::StoreWrapper for Counting<S> {
         println!("loads {key}");
         self.0.load(key).await
     }
+
+    fn journal(&self) -> Option<&dyn store::Journal> {
+        self.inner().journal()
+    }
+
+    fn directory(&self) -> Option<&dyn store::Directory> {
+        self.inner().directory()
+    }
+
+    fn tool_calls(&self) -> Option<&dyn store::ToolCallQueries> {
+        self.inner().tool_calls()
+    }
+
+    fn maintenance(&self) -> Option<&dyn store::Maintenance> {
+        self.inner().maintenance()
+    }
 }
 
 pub struct Clock(ToolDefinition);

@@ -10,7 +10,8 @@ use tokio::runtime::Runtime;
 use tower_chat::{
     RunId,
     store::{
-        ConversationQuery, HistoryStore, InvocationQuery, StoreError, UsageGrouping, UsageQuery,
+        ConversationQuery, Directory, HistoryStore, InvocationQuery, Journal, StoreError,
+        ToolCallQueries, UsageGrouping, UsageQuery,
     },
 };
 use tower_chat_redis::RedisStore;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tower_chat::{
     ConversationKey,
-    store::{HistoryStore, InvocationQuery, StoreError},
+    store::{Directory, HistoryStore, InvocationQuery, Journal, StoreError, ToolCallQueries},
 };
 use tower_chat_core::format;
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use tower::{Service, ServiceExt};
 use tower_chat::{
     BoxError, ChatRequest, ConversationKey, Message, Part, PersistenceMode, ToolCall,
-    store::{Description, HistoryStore},
+    store::{Description, Directory, HistoryStore, Journal},
 };
 use tower_chat_testkit::{Rng, Step};
 
@@ -22,6 +22,22 @@ impl tower_chat::store::StoreWrapper for Shared {
 
     fn inner(&self) -> &Self::Inner {
         &*self.0
+    }
+
+    fn journal(&self) -> Option<&dyn tower_chat::store::Journal> {
+        self.inner().journal()
+    }
+
+    fn directory(&self) -> Option<&dyn tower_chat::store::Directory> {
+        self.inner().directory()
+    }
+
+    fn tool_calls(&self) -> Option<&dyn tower_chat::store::ToolCallQueries> {
+        self.inner().tool_calls()
+    }
+
+    fn maintenance(&self) -> Option<&dyn tower_chat::store::Maintenance> {
+        self.inner().maintenance()
     }
 }
 
@@ -55,7 +71,7 @@ pub(crate) async fn fill(store: &Shared, rng: &mut Rng) -> Result<(), BoxError> 
             client.ready().await?.call(request).await?.collect().await?;
         }
         let description = Description::new().with_title(format!("the title of {key}"))?;
-        HistoryStore::set_description(store, &key, &description, 0).await?;
+        store.0.set_description(&key, &description, 0).await?;
     }
     let Some(open) = keys().pop() else { return Ok(()) };
     let request = ChatRequest::user(texts.next("asks", rng)).in_conversation(open.clone());
@@ -75,7 +91,7 @@ pub(crate) async fn fill(store: &Shared, rng: &mut Rng) -> Result<(), BoxError> 
 
 /// Waits until the input and the first answer of a conversation's open run are staged.
 async fn answer_is_staged(store: &Shared, key: &ConversationKey) -> Result<(), BoxError> {
-    while HistoryStore::open_run(store, key).await?.is_none_or(|run| run.messages.len() < 2) {
+    while store.0.open_run(key).await?.is_none_or(|run| run.messages.len() < 2) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     Ok(())

@@ -21,7 +21,10 @@ use std::{
 
 use rusqlite::Connection;
 use tower::{Service, ServiceExt};
-use tower_chat::{ChatRequest, ConversationKey, MemoryStore, PersistenceMode, store::HistoryStore};
+use tower_chat::{
+    ChatRequest, ConversationKey, MemoryStore, PersistenceMode,
+    store::{Directory, HistoryStore, Maintenance},
+};
 use tower_chat_encrypted::{EncryptedStore, MasterKeys, SecretKey};
 use tower_chat_sqlite::{Durability, SqliteStore};
 use tower_chat_testkit::{Rng, Step};

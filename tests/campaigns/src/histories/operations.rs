@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use tower_chat_core::{
     ConversationKey,
     store::{
-        Head, Keep, StoreError,
+        Head, Journal, Keep, Maintenance, StoreError,
         author::{OpenRunContent, Write},
     },
 };

@@ -13,7 +13,7 @@ use clap::ValueEnum;
 use tower_chat_core::{
     ConversationKey, Messages,
     store::{
-        self, History, HistoryStore, Revision, StoreError,
+        self, History, HistoryStore, Journal, Revision, StoreError,
         author::{AppendError, Slot, Ticket, Write, WriteId},
     },
 };
@@ -116,6 +116,22 @@ impl store::StoreWrapper for Planted {
             });
         });
         faulty
+    }
+
+    fn journal(&self) -> Option<&dyn store::Journal> {
+        self.inner().journal()
+    }
+
+    fn directory(&self) -> Option<&dyn store::Directory> {
+        self.inner().directory()
+    }
+
+    fn tool_calls(&self) -> Option<&dyn store::ToolCallQueries> {
+        self.inner().tool_calls()
+    }
+
+    fn maintenance(&self) -> Option<&dyn store::Maintenance> {
+        self.inner().maintenance()
     }
 }
 

@@ -35,6 +35,22 @@ impl<F: Fn(&mut Vec<Message>) + Send + Sync + 'static> store::StoreWrapper for A
         (self.alter)(&mut messages);
         Ok(History::new(history.head, messages.into_iter().collect::<Messages>()))
     }
+
+    fn journal(&self) -> Option<&dyn store::Journal> {
+        self.inner().journal()
+    }
+
+    fn directory(&self) -> Option<&dyn store::Directory> {
+        self.inner().directory()
+    }
+
+    fn tool_calls(&self) -> Option<&dyn store::ToolCallQueries> {
+        self.inner().tool_calls()
+    }
+
+    fn maintenance(&self) -> Option<&dyn store::Maintenance> {
+        self.inner().maintenance()
+    }
 }
 
 /// Returns a recording of two runs, the first with two calls.

@@ -7,7 +7,7 @@ use tower::{Service, ServiceExt};
 use tower_chat::{
     ChatRequest, ConversationKey, PersistenceMode,
     recovery::{self, RunEnd},
-    store::HistoryStore,
+    store::{Directory, HistoryStore, Journal, Maintenance},
 };
 use tower_chat_core::format;
 use tower_chat_sqlite::{Durability, SqliteStore};

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tower_chat_core::{
     ConversationKey, format,
     store::{
-        self, HistoryStore, Keep, Pruned, Revision, StoreError,
+        self, ConversationRows, HistoryStore, Keep, Pruned, Revision, Rewrite, StoreError,
         author::{Close, Slot, Ticket, ToolRecord, Write, milliseconds},
     },
 };
@@ -198,28 +198,59 @@ impl store::StoreWrapper for Noted {
         })
     }
 
+    async fn delete(&self, of: &ConversationKey) -> Result<bool, StoreError> {
+        let number = self.notes.begin(Action::Delete { key: key(of) });
+        let outcome = HistoryStore::delete(&*self.inner, of).await;
+        self.notes.end(number, &outcome.as_ref().map(|_| 0));
+        outcome
+    }
+
+    fn journal(&self) -> Option<&dyn store::Journal> {
+        self.inner().journal()
+    }
+
+    fn directory(&self) -> Option<&dyn store::Directory> {
+        self.inner().directory()
+    }
+
+    fn tool_calls(&self) -> Option<&dyn store::ToolCallQueries> {
+        self.inner().tool_calls()
+    }
+
+    fn maintenance(&self) -> Option<&dyn store::Maintenance> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl store::Maintenance for Noted {
     async fn fork(
         &self,
         from: &ConversationKey,
         to: &ConversationKey,
     ) -> Result<Revision, StoreError> {
         let number = self.notes.begin(Action::Fork { from: key(from), to: key(to) });
-        let outcome = HistoryStore::fork(&*self.inner, from, to).await;
+        let outcome = store::Maintenance::fork(&*self.inner, from, to).await;
         self.notes.end(number, &outcome.as_ref().map(|_| 0));
         outcome
     }
 
     async fn prune(&self, of: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
         let number = self.notes.begin(Action::Prune { key: key(of) });
-        let outcome = HistoryStore::prune(&*self.inner, of, keep).await;
+        let outcome = store::Maintenance::prune(&*self.inner, of, keep).await;
         self.notes.end(number, &outcome.as_ref().map(|pruned| pruned.messages));
         outcome
     }
 
-    async fn delete(&self, of: &ConversationKey) -> Result<bool, StoreError> {
-        let number = self.notes.begin(Action::Delete { key: key(of) });
-        let outcome = HistoryStore::delete(&*self.inner, of).await;
-        self.notes.end(number, &outcome.as_ref().map(|_| 0));
-        outcome
+    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        store::Maintenance::scopes(&*self.inner, after, limit).await
+    }
+
+    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
+        store::Maintenance::rows(&*self.inner, key).await
+    }
+
+    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
+        store::Maintenance::rewrite(&*self.inner, rewrite).await
     }
 }

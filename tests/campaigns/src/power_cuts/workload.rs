@@ -9,7 +9,7 @@ use tower_chat::{
     BoxError, ChatPipeline, ChatRequest, Conversation, ConversationKey, Message, Part,
     PersistenceMode, RunId, ToolCall, ToolDefinition, ToolOutput, Tools,
     store::{
-        self, HistoryStore, Keep, Revision, StoreError,
+        self, HistoryStore, Keep, Maintenance, Revision, StoreError,
         author::{Slot, Ticket, Write},
     },
     tool_fn,
@@ -80,6 +80,22 @@ impl store::StoreWrapper for EarlyStore {
         let expected = writes.last().map_or(Revision::ABSENT, Write::result);
         drop(self.0.append(slot, writes));
         Ticket::done(Ok(expected))
+    }
+
+    fn journal(&self) -> Option<&dyn store::Journal> {
+        self.inner().journal()
+    }
+
+    fn directory(&self) -> Option<&dyn store::Directory> {
+        self.inner().directory()
+    }
+
+    fn tool_calls(&self) -> Option<&dyn store::ToolCallQueries> {
+        self.inner().tool_calls()
+    }
+
+    fn maintenance(&self) -> Option<&dyn store::Maintenance> {
+        self.inner().maintenance()
     }
 }
 
@@ -202,7 +218,7 @@ impl Owner {
             match (self.rng.below(16), found) {
                 (0, Some((key, false))) => {
                     let keep = Keep::Messages(1 + self.rng.next() % 6);
-                    HistoryStore::prune(&self.store, &key, keep).await?;
+                    Maintenance::prune(&self.store, &key, keep).await?;
                 }
                 (1, Some((key, _))) => {
                     HistoryStore::delete(&self.store, &key).await?;
@@ -210,7 +226,7 @@ impl Owner {
                 }
                 (2, Some((key, _))) => {
                     let copy = self.new_key();
-                    HistoryStore::fork(&self.store, &key, &copy).await?;
+                    Maintenance::fork(&self.store, &key, &copy).await?;
                     self.conversations.push((copy, false));
                 }
                 (3..=13, Some(_)) => self.run(chosen).await?,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,
-    store::{HistoryStore, Revision, Rewrite, StoreError, author::Write},
+    store::{Capability, HistoryStore, Revision, Rewrite, StoreError, author::Write},
 };
 
 use super::{Plant, Search, append, failed};
@@ -84,7 +84,8 @@ impl Stale {
 async fn renew(store: &impl HistoryStore, key: &ConversationKey) -> Result<(), Failure> {
     let renewing = async {
         let head = store.head(key).await?;
-        store.rewrite(Rewrite::new(key.clone(), head.revision)).await
+        let maintenance = store.maintenance().ok_or(Capability::Maintenance)?;
+        maintenance.rewrite(Rewrite::new(key.clone(), head.revision)).await
     };
     let renewed = renewing.await;
     renewed.map(drop).map_err(|error| failed("renew the incarnation", error))

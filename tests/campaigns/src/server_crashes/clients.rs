@@ -13,7 +13,7 @@ use tokio::{sync::watch, task::JoinSet};
 use tower_chat::{
     Message, MessageId, RunId,
     recovery::{self, RunEnd},
-    store::{HistoryStore, Revision, StoreError, author::Write},
+    store::{HistoryStore, Journal, Revision, StoreError, author::Write},
 };
 use tower_chat_testkit::Rng;
 
@@ -232,7 +232,7 @@ impl Clients {
     ) -> Result<(), String> {
         let key = key(conversation);
         let history = store.load(&key).await.map_err(|error| chain(&error))?;
-        let open = store.open_run(&key).await.map_err(|error| chain(&error))?;
+        let open = store.as_dyn().open_run(&key).await.map_err(|error| chain(&error))?;
         self.counts.open_runs += u64::from(open.is_some());
         let lost = {
             let mut state = self.shared.state();

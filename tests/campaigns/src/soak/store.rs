@@ -54,11 +54,34 @@ impl Location {
     }
 }
 
+impl OpenStore {
+    /// Returns the store with all its capabilities.
+    pub(super) fn as_dyn(&self) -> &dyn store::HistoryStore {
+        self.store.as_dyn()
+    }
+}
+
 #[async_trait]
 impl store::StoreWrapper for OpenStore {
     type Inner = SharedStore;
 
     fn inner(&self) -> &Self::Inner {
         &self.store
+    }
+
+    fn journal(&self) -> Option<&dyn store::Journal> {
+        self.inner().journal()
+    }
+
+    fn directory(&self) -> Option<&dyn store::Directory> {
+        self.inner().directory()
+    }
+
+    fn tool_calls(&self) -> Option<&dyn store::ToolCallQueries> {
+        self.inner().tool_calls()
+    }
+
+    fn maintenance(&self) -> Option<&dyn store::Maintenance> {
+        self.inner().maintenance()
     }
 }

@@ -8,7 +8,7 @@ use tokio::{
 };
 use tower_chat::{
     Message, MessageId, ToolCall,
-    store::{HistoryStore, Keep, Revision, StoreError, author::Write},
+    store::{HistoryStore, Keep, Maintenance, Revision, StoreError, author::Write},
 };
 use tower_chat_sqlite::Backup;
 
@@ -127,7 +127,7 @@ impl Worker {
             Command::RunWithoutResult(job) => self.run_without_result(&job).await,
             Command::Prune { conversation, keep } => {
                 let store = self.store.read().await.clone();
-                let pruned = store.prune(&key(conversation), Keep::Messages(keep)).await;
+                let pruned = store.as_dyn().prune(&key(conversation), Keep::Messages(keep)).await;
                 let result = pruned.map(|pruned| pruned.messages).map_err(|error| chain(&error));
                 send(&Report::Pruned { conversation, result });
             }

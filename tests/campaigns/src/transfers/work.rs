@@ -3,7 +3,10 @@
 use std::{io::SeekFrom, path::Path};
 
 use tokio::io::{AsyncSeekExt, BufReader};
-use tower_chat::{BoxError, store::HistoryStore};
+use tower_chat::{
+    BoxError,
+    store::{Directory, HistoryStore},
+};
 use tower_chat_sqlite::SqliteStore;
 use tower_chat_transfer::{
     Event, ExportContents, ExportFile, Operation as Transferred, ReceiptLog, Selection, Transfer,

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tower_chat::{
     ConversationKey,
     replay::{DanglingCalls, Replay},
-    store::{History, HistoryStore},
+    store::{Directory, History, HistoryStore, Journal},
 };
 use tower_chat_sqlite::SqliteStore;
 use tower_chat_testkit::recordings::Recordings;

@@ -13,6 +13,7 @@ mod tools;
 
 use std::{path::PathBuf, process::Command};
 
+use tower_chat::store::Directory;
 use tower_chat::{
     replay::{DanglingCalls, Replay},
     validate::validate_messages,

@@ -1,6 +1,7 @@
 //! Answers, and conversations that are continued by name.
 
 use super::*;
+use tower_chat_core::store::Directory;
 
 #[test]
 fn lines_are_answered_and_a_name_goes_on_in_another_process() {

@@ -10,7 +10,8 @@ use tower_chat::{
     ApprovalRequest, ConversationKey, ErrorPart, Media, MediaSource, Message, MessageId, Native,
     Part, PersistenceMode, Reasoning, Role, RunId, ToolCall, ToolResult, Usage,
     store::{
-        DescriptionPatch, HistoryStore, Lease, ModelUsage, Revision, RunActivity, UsageSum,
+        DescriptionPatch, Directory, HistoryStore, Lease, ModelUsage, Revision, RunActivity,
+        UsageSum,
         author::{RecordedResult, Staged, ToolRecord, Write},
     },
 };

@@ -18,7 +18,7 @@ pub struct ConversationSummary {
     pub description: Description,
     /// How often the description was set. [`set_description`] expects this number.
     ///
-    /// [`set_description`]: crate::store::HistoryStore::set_description
+    /// [`set_description`]: crate::store::Directory::set_description
     pub description_version: u64,
     /// When the conversation was first written, by the writer's clock, to the millisecond.
     pub created_at: SystemTime,

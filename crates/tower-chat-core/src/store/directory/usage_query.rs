@@ -36,9 +36,8 @@ pub struct UsageQuery {
     pub before: Option<SystemTime>,
 }
 
-/// The grouping of usage.
+/// The grouping of usage. Every store implements every variant, so that there will be no others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum UsageGrouping {
     /// A sum for each run.
     Run,

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use tower_chat::{
-    ConversationKey, Finish, Message, Part, PersistenceMode, ToolCall, Usage, store::HistoryStore,
+    ConversationKey, Finish, Message, Part, PersistenceMode, ToolCall, Usage,
+    store::{Directory, HistoryStore},
 };
 use tower_chat_sqlite::SqliteStore;
 use tower_chat_testkit::{Step, skip};

@@ -17,8 +17,8 @@ use tower_chat::{
     ChatPipeline, ChatRequest, MemoryStore, Message, MessageId, PersistenceMode, RunId, ToolCall,
     ToolResult, ToolStatus, Usage,
     store::{
-        DescriptionPatch, HistoryStore as _, ModelUsage, Revision, RunActivity, SequencePosition,
-        UsageSum,
+        DescriptionPatch, Directory, HistoryStore as _, ModelUsage, Revision, RunActivity,
+        SequencePosition, UsageSum,
         author::{RecordedResult, ToolRecord, Write},
     },
 };

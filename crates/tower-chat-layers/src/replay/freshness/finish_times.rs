@@ -4,7 +4,7 @@ use std::{collections::HashMap, mem, ptr, sync::OnceLock, time::SystemTime};
 
 use tower_chat_core::{
     ConversationKey, Message, MessageId, Messages, ToolCall, ToolInvocation,
-    store::{HistoryStore, InvocationQuery},
+    store::{CallSelection, HistoryStore},
 };
 
 /// The times at which the tool calls of a conversation finished, from the record.
@@ -57,7 +57,7 @@ impl FinishTimes {
         key: &ConversationKey,
         messages: &Messages,
     ) -> Self {
-        let mut times: Self = match store.invocations(&InvocationQuery::of(key)).await {
+        let mut times: Self = match store.calls(key, &CallSelection::All).await {
             Ok(invocations) => {
                 for unreadable in &invocations.unreadable {
                     tracing::warn!("{unreadable}");

@@ -18,7 +18,7 @@ use tokio::sync::OnceCell;
 use tower_chat_core::{
     ChatRequest, Conversation, HistoryOwner, Message, MessageId, Messages, ToolResult,
     store::{
-        Conflict, Head, History, Revision, ServiceIdChange, StoreError,
+        Capability, Conflict, Head, History, Journal as _, Revision, ServiceIdChange, StoreError,
         author::{OpenRunContent, ToolRecord},
     },
 };
@@ -206,6 +206,11 @@ impl Beginning<'_> {
         if !knows_answer && self.settings.policy.replay.citations_at_save().is_some() {
             let (key, mode) = (self.conversation.key.clone(), self.mode);
             return Err(PersistenceError::CitationsAtSave { key, mode });
+        }
+        let stages = self.mode == PersistenceMode::Journaled && !self.is_background;
+        if stages && self.settings.store.journal().is_none() {
+            let (key, capability) = (self.conversation.key.clone(), Capability::Journal);
+            return Err(PersistenceError::MissingCapability { key, capability });
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use tower_chat_core::{
     CallPosition, ConversationKey, Message, MessageId, ToolInvocation, ToolStatus,
-    store::{History, HistoryStore, InvocationQuery, StoreError},
+    store::{CallSelection, History, HistoryStore, StoreError},
 };
 
 use crate::{
@@ -35,8 +35,8 @@ pub(super) async fn tool_calls_before(
         answered.iter().map(|call| call.message).chain(asking.iter().copied()).collect();
     let is_it = |message: &Arc<Message>| message.id.is_some_and(|id| messages.contains(&id));
     let sequences = history.numbered().filter(|(_, message)| is_it(message));
-    let query = InvocationQuery::of(key).in_messages(sequences.map(|(sequence, _)| sequence));
-    let rows = store.invocations(&query).await?.found;
+    let which = CallSelection::in_messages(sequences.map(|(sequence, _)| sequence));
+    let rows = store.calls(key, &which).await?.found;
     let is_of_run = |call: &ToolInvocation| {
         let position = CallPosition { message: call.message, index: call.sequence_index };
         asking.contains(&call.message) || answered.contains(&position)
@@ -53,8 +53,8 @@ pub(super) async fn prior_attempts(
     history: &History,
     replay: &Replay,
 ) -> Result<PriorAttempts, StoreError> {
-    let query = InvocationQuery::of(key).with_status(ToolStatus::PendingApproval);
-    let mut known = store.invocations(&query).await?.found;
+    let which = CallSelection::WithStatus(ToolStatus::PendingApproval);
+    let mut known = store.calls(key, &which).await?.found;
     let waiting: HashSet<MessageId> = replay
         .approvals_in_order()
         .iter()
@@ -65,7 +65,7 @@ pub(super) async fn prior_attempts(
     let asking = history.numbered().filter(|(_, message)| is_waiting(message));
     let asking: Vec<u64> = asking.map(|(sequence, _)| sequence).collect();
     if !asking.is_empty() {
-        let closed = store.invocations(&InvocationQuery::of(key).in_messages(asking)).await?.found;
+        let closed = store.calls(key, &CallSelection::in_messages(asking)).await?.found;
         known.extend(closed.into_iter().filter(|(_, call)| !call.status.is_open()));
     }
     // An outcome may be in the outbox.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::store::{Head, History, HistoryStore, StoreError, author::OpenRunContent};
+use tower_chat_core::store::{
+    Head, History, HistoryStore, Journal, StoreError, author::OpenRunContent,
+};
 
 use super::records::prior_attempts;
 use crate::{

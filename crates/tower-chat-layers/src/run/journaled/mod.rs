@@ -12,7 +12,7 @@ use super::{
     as_it_stands::{OfPriorCalls, of_prior_calls},
     events::Event,
 };
-use crate::{PersistenceError, policy::RunEnd, tool::CallOfRun};
+use crate::{PersistenceError, policy::RunEnd, store::Journal as _, tool::CallOfRun};
 
 impl RunLog {
     /// Returns the number of this attempt, if the run is open and no attempt has an answer of the

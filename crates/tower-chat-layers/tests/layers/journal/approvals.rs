@@ -8,7 +8,7 @@ use tower_chat::{
         JournalPolicy, OnDisconnect, OnOpenRun, RunEnd, UnknownAnswer, UnknownCalls, close,
         open_run,
     },
-    store::{HistoryStore, InvocationQuery, StoreError},
+    store::{HistoryStore, InvocationQuery, StoreError, ToolCallQueries},
     tool::{ToolOutput, tool_fn},
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};

@@ -11,7 +11,7 @@ use tower::Layer;
 use tower_chat::{
     ChatRequest, Clock, Message, PerRunPersistence, PerServiceCallPersistence, PersistenceMode,
     PersistencePolicy, Role, ToolCall, ToolLoop, Tools,
-    store::{HistoryStore, author::OpenRunContent},
+    store::{HistoryStore, Journal, author::OpenRunContent},
     tool::{ToolContext, ToolOutput, tool_fn},
     validate::validate_request,
 };

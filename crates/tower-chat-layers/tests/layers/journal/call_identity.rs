@@ -8,7 +8,7 @@ use tower_chat::{
     MessageId, Part, PersistenceMode, Role, RunId, ToolCall, ToolLoop, ToolLoopError, ToolResult,
     ToolStatus, Tools, pending_results,
     store::{
-        HistoryStore, InvocationQuery, SequencePosition,
+        HistoryStore, InvocationQuery, SequencePosition, ToolCallQueries,
         author::{RecordedResult, ToolRecord, Write},
     },
     tool::{Retention, ToolContext, ToolOutput, persist_with, tool_fn},

@@ -8,7 +8,7 @@ use std::sync::{
 use tower_chat::{
     CallPosition, PersistenceError, PersistencePolicy,
     recovery::{JournalPolicy, OnDisconnect, OnOpenRun, Recovered, RecoveryPolicy, recover},
-    store::HistoryStore,
+    store::{HistoryStore, ToolCallQueries},
     validate::validate_messages,
 };
 use tower_chat_testkit::{Fault, FaultyStore, Gate, Injection, Operation, Step, cases};

@@ -6,7 +6,7 @@ use tower_chat::{
     recovery::{
         JournalPolicy, OnOpenRun, Recovered, RecoveryPolicy, RunEnd, close, open_run, recover,
     },
-    store::{HistoryStore, InvocationQuery, StoreError},
+    store::{HistoryStore, InvocationQuery, Journal, StoreError, ToolCallQueries},
     tool::{ToolOutput, tool_fn},
     validate::validate_messages,
 };

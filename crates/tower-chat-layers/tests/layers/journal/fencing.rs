@@ -6,7 +6,7 @@ use std::time::Duration;
 use tower_chat::{
     BoxError, Message, PersistenceError,
     recovery::{JournalPolicy, OnOpenRun, RunEnd, close, sweep},
-    store::{HistoryStore, Lease},
+    store::{Journal, Lease},
 };
 use tower_chat_testkit::{Gate, Step, cases};
 

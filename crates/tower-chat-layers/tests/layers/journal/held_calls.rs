@@ -7,7 +7,7 @@ use tower_chat::{
     Answer, ApprovalRequest, BoxError, ChatRequest, ConcurrentRuns, Message, PersistenceError,
     Role, ToolLoopError, ToolStatus, Tools,
     recovery::JournalPolicy,
-    store::{HistoryStore, InvocationQuery},
+    store::{HistoryStore, InvocationQuery, ToolCallQueries},
     tool::{ToolOutput, tool_fn},
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};

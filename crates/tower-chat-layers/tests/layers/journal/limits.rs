@@ -2,7 +2,7 @@
 
 use tower_chat::{
     BoxError, Finish, ToolLoop, ToolStatus,
-    store::{HistoryStore, InvocationQuery},
+    store::{InvocationQuery, ToolCallQueries},
     tool::TypedTool,
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};

@@ -5,7 +5,7 @@
 use tower_chat::{
     Answer, ApprovalRequest, BoxError, ChatRequest, ChatUpdate, Message, Part, PersistenceMode,
     Role, ToolCall, ToolLoop, ToolLoopError, ToolResult, ToolStatus, Tools,
-    store::{HistoryStore, InvocationQuery},
+    store::{HistoryStore, InvocationQuery, ToolCallQueries},
     tool::{ToolContext, ToolOutput, tool_fn},
     tool_loop::UnknownTools,
 };

@@ -5,7 +5,7 @@ use tower_chat::{
     ApprovalRequest, BoxError, ChatRequest, ChatUpdate, Message, Part, PersistenceError,
     PersistenceMode, Role, ToolCall, ToolLoop, ToolLoopError, ToolStatus, Tools,
     recovery::{JournalPolicy, OnRefusal, UnknownAnswer, UnknownCalls},
-    store::{HistoryStore, InvocationQuery},
+    store::{HistoryStore, InvocationQuery, ToolCallQueries},
     tool::{Retention, StoredCall, ToolContext, ToolOutput, persist_with, tool_fn},
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};

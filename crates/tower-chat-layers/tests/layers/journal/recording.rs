@@ -10,7 +10,7 @@ use tower_chat::{
     BoxError, Finish, Message, Part, ToolCall, ToolStatus, Tools,
     recovery::{JournalPolicy, UnknownAnswer, UnknownCalls},
     replay::Truncation,
-    store::{HistoryStore, InvocationQuery},
+    store::{Directory, InvocationQuery, ToolCallQueries},
     tool::{Retention, StoredCall, ToolOutput, persist_with, tool_fn},
     validate::validate_request,
 };

@@ -4,7 +4,7 @@
 use tower_chat::{
     Answer, ChatRequest, Finish, Message, Part, Role, RunId, ToolLoop, ToolResult, ToolStatus,
     UnansweredInputs, pending_results,
-    store::{HistoryStore, InvocationQuery},
+    store::{HistoryStore, InvocationQuery, ToolCallQueries},
     tool::{Retention, SharedTools, persist_with, tool_fn},
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};

@@ -2,7 +2,7 @@
 
 use tower_chat::{
     PersistenceError, ToolStatus, Tools,
-    store::{HistoryStore, InvocationQuery, StoreError, author::Close},
+    store::{InvocationQuery, StoreError, ToolCallQueries, author::Close},
     tool::{ToolOutput, tool_fn},
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};

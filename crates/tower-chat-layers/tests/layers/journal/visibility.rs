@@ -1,6 +1,6 @@
 //! Readers see nothing of a journaled run before its commit, and all of it afterwards.
 
-use tower_chat::store::{HistoryStore, InvocationQuery};
+use tower_chat::store::{Directory, InvocationQuery, ToolCallQueries};
 use tower_chat_testkit::{Gate, cases};
 
 use super::booking_tools::*;

@@ -9,7 +9,7 @@ use tower_chat::{
     ApprovalRequest, ApprovalResponse, ChatRequest, EndedBy, Message, PersistenceError, Role,
     ToolLoop, ToolLoopError, ToolStatus, Tools, is_retryable,
     recovery::JournalPolicy,
-    store::{HistoryStore, InvocationQuery},
+    store::{HistoryStore, InvocationQuery, ToolCallQueries},
     tool::{ToolContext, ToolOutput, tool_fn},
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step};

@@ -9,7 +9,7 @@ use tower_chat::{
     ChatPipeline, ChatRequest, ChatUpdate, Clock, DeadlineExceeded, Message, PerRunPersistence,
     PerServiceCallPersistence, PersistenceMode, ToolLoop, ToolResult, ToolStatus, Tools,
     replay::{Freshness, OutdatedCalls, ReplayPolicy, ToolHistory},
-    store::{HistoryStore, InvocationQuery},
+    store::{HistoryStore, InvocationQuery, ToolCallQueries},
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 

@@ -7,7 +7,7 @@ use tower_chat::{
     Answer, BoxError, ChatRequest, ChatResponse, ConflictPolicy, Finish, Message,
     PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistenceMode, Role,
     ToolCall, ToolLoop, ToolResult, ToolStatus, Tools, UnansweredInputs, pending_results,
-    store::{HistoryStore, InvocationQuery},
+    store::{InvocationQuery, ToolCallQueries},
     tool::{ToolOutput, tool_fn},
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};

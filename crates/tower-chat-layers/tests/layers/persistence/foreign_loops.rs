@@ -7,7 +7,7 @@ use tower::{Layer, service_fn};
 use tower_chat::{
     Answer, BoxError, ChatRequest, ChatResponse, Finish, Message, PerRunPersistence,
     PerServiceCallPersistence, Role, ToolInvocation, ToolResult, ToolStatus, Usage,
-    store::{HistoryStore, InvocationQuery},
+    store::{Directory, HistoryStore, InvocationQuery, ToolCallQueries},
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
 

@@ -3,7 +3,7 @@
 
 use tower_chat::{
     ApprovalRequest, ChatRequest, ConversationKey, Message, Part, Role, ToolLoopError, ToolStatus,
-    store::{HistoryStore, InvocationQuery},
+    store::{HistoryStore, InvocationQuery, Maintenance, ToolCallQueries},
 };
 use tower_chat_testkit::Step;
 

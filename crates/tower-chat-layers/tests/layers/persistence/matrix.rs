@@ -1,6 +1,7 @@
 //! The configuration matrix, one test per row, and the configurations that the builder refuses.
 
 use tower::{Layer, Service};
+use tower_chat::store::Journal;
 use tower_chat::{
     BoxError, BuildError, ChatPipeline, ChatRequest, ChatResponse, MissingPersister,
     PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistenceMode, ToolLoop,

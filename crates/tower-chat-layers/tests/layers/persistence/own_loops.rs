@@ -10,7 +10,7 @@ use tower_chat::{
     Message, MissingPersister, Part, PerRunPersistence, PerServiceCallPersistence,
     PersistenceError, PersistenceMode, Reasoning, RepeatedTranscript, Role, RunId, ToolLoop,
     ToolResult,
-    store::{HistoryStore, InvocationQuery, Keep},
+    store::{HistoryStore, InvocationQuery, Journal, Keep, Maintenance, ToolCallQueries},
     transcript::DifferenceKind,
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};

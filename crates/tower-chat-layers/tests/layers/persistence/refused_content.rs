@@ -4,7 +4,7 @@ use tower_chat::{
     ChatRequest, ContentKind, ContentRefused, ConversationKey, Media, MediaSource, Message, Part,
     PersistenceError, RefusalMark, RefusalMarks, RefusedContent, Retryability, Role, Tools,
     UnansweredInputs, lift_refusals,
-    store::HistoryStore,
+    store::{HistoryStore, Maintenance},
     tool::{ToolOutput, tool_fn},
 };
 use tower_chat_testkit::{ScriptedModel, Step};

@@ -15,7 +15,7 @@ use tower_chat::{
     Tools, pending_results,
     recovery::{RunEnd, close},
     replay::DanglingCalls,
-    store::{HistoryStore, InvocationQuery},
+    store::{HistoryStore, InvocationQuery, ToolCallQueries},
     tool::{Retention, ToolOutput, persist_with, tool_fn},
     validate::validate_request,
 };

@@ -14,7 +14,7 @@ use tower_chat::{
     Clock, Conversation, Media, MediaSource, Message, MessageId, Part, PerRunPersistence,
     PerServiceCallPersistence, PersistenceError, Role, RunId, ToolLoop,
     store::{
-        HistoryStore, Revision,
+        Directory, HistoryStore, Revision,
         author::{Slot, Write},
     },
 };

@@ -8,7 +8,7 @@ use tower::Layer;
 use tower_chat::{
     Answer, BoxError, EndedBy, Message, PerRunPersistence, PerServiceCallPersistence, Role,
     RunHandle, ToolLoop, ToolStatus, Tools,
-    store::{HistoryStore, InvocationQuery},
+    store::{HistoryStore, InvocationQuery, ToolCallQueries},
     tool::{ToolContext, ToolOutput, tool_fn},
 };
 use tower_chat_testkit::{Gate, ScriptedModel};

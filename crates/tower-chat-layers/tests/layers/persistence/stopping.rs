@@ -9,7 +9,7 @@ use tower_chat::{
     Answer, BoxError, ChatRequest, ChatUpdate, EndedBy, Message, PerRunPersistence,
     PerServiceCallPersistence, PersistenceError, Role, StoreFailure, ToolInvocation, ToolLoop,
     ToolStatus,
-    store::{HistoryStore, InvocationQuery},
+    store::{HistoryStore, InvocationQuery, ToolCallQueries},
     tool::{ToolContext, tool_fn},
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step};

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use tower_chat::{
     CallPosition, ChatRequest, Message, Native, Part, RawJson, Role, ToolLoop, ToolResult,
     ToolStatus, Tools, format,
-    store::InvocationQuery,
+    store::{InvocationQuery, Journal, ToolCallQueries},
     tool::{Retention, SharedTools, Tool, ToolOutput, persist_with, tool_fn},
 };
 use tower_chat_testkit::{Step, cases};

@@ -1,5 +1,6 @@
 //! A tool that fails its run. In every mode the calls before it have run, and none after it.
 
+use tower_chat::store::Journal;
 use tower_chat::{
     Role, ToolLoop, ToolLoopError, ToolStatus, Tools,
     tool::{ToolError, ToolOutput, tool_fn},

@@ -24,7 +24,7 @@ use tower_chat::{
     Answer, BoxError, ChatPipeline, ChatRequest, Clock, ConversationKey, MemoryStore, Message,
     PerRunPersistence, PerServiceCallPersistence, PersistenceMode, ToolCall, ToolDefinition,
     ToolInvocation, ToolLoop,
-    store::{HistoryStore, InvocationQuery},
+    store::{CallSelection, HistoryStore},
 };
 use tower_chat_testkit::{FaultyStore, ScriptedModel, Step};
 
@@ -189,7 +189,7 @@ impl Agent {
 }
 
 async fn record(store: &impl HistoryStore) -> Vec<ToolInvocation> {
-    let invocations = store.invocations(&InvocationQuery::of(&key())).await.unwrap();
+    let invocations = store.calls(&key(), &CallSelection::All).await.unwrap();
     assert_eq!(invocations.unreadable, []);
     invocations.found.into_iter().map(|(_, invocation)| invocation).collect()
 }

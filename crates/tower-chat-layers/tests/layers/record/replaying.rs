@@ -7,7 +7,7 @@ use tower_chat::{
         Channel, Citations, CompactionTime, Freshness, OutdatedCalls, ReplayPolicy, ToolHistory,
         Truncation, Window,
     },
-    store::{Revision, author::Write},
+    store::{InvocationQuery, Revision, ToolCallQueries, author::Write},
     tool::{SharedTools, tool_fn},
 };
 use tower_chat_testkit::Step;

@@ -7,8 +7,9 @@ use redis::aio::MultiplexedConnection;
 use tower_chat_core::{
     MessageId, RunId, ToolStatus,
     store::{
-        ConversationQuery, HistoryStore, InvocationQuery, Keep, Lease, Revision, SequencePosition,
-        StoreError, UsageGrouping, UsageQuery,
+        ConversationQuery, Directory, HistoryStore, InvocationQuery, Journal, Keep, Lease,
+        Maintenance, Revision, SequencePosition, StoreError, ToolCallQueries, UsageGrouping,
+        UsageQuery,
         author::{Close, Staged, ToolRecord, Write},
     },
 };

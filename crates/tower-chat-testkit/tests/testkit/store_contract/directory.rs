@@ -3,7 +3,7 @@
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{
-        ConversationPage, ConversationQuery, ConversationSummary, Description, HistoryStore,
+        ConversationPage, ConversationQuery, ConversationSummary, Description, Directory,
         MessagePage, RunActivity, RunSummary, StoreError, UsageGrouping, UsageQuery, UsageTotals,
         author::Write,
     },

@@ -2,7 +2,10 @@
 
 use tower_chat_core::{
     ConversationKey,
-    store::{ConversationRows, HistoryStore, Revision, Rewrite, StoreError},
+    store::{
+        ConversationRows, Directory, HistoryStore, Journal, Maintenance, Revision, Rewrite,
+        StoreError,
+    },
 };
 
 use super::{Broken, Fault};

@@ -8,10 +8,11 @@ use async_trait::async_trait;
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, MessageId, Messages, RunId, ToolStatus,
     store::{
-        ConversationPage, ConversationQuery, ConversationRows, ConversationSummary, Description,
-        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, MessagePage, OpenRun,
-        Pruned, Revision, Rewrite, RunSummary, SequencePosition, StoreError, StoreHandle,
-        ToolTotals, UsageQuery, UsageTotals,
+        CallSelection, ConversationPage, ConversationQuery, ConversationRows, ConversationSummary,
+        Description, Directory, Head, History, HistoryStore, InvocationQuery, Invocations, Journal,
+        Keep, Maintenance, MessagePage, OpenRun, Pruned, Revision, Rewrite, RunSummary,
+        SequencePosition, StoreError, StoreHandle, ToolCallQueries, ToolTotals, UsageQuery,
+        UsageTotals,
         author::{
             AppendError, Close, OpenRunContent, RecordedResult, Slot, Staged, Ticket, ToolRecord,
             Write,
@@ -355,6 +356,86 @@ impl HistoryStore for Broken {
         Ok(history)
     }
 
+    async fn calls(
+        &self,
+        key: &ConversationKey,
+        which: &CallSelection,
+    ) -> Result<Invocations, StoreError> {
+        self.invocations(&which.query(key)).await
+    }
+
+    async fn reserve(&self) -> Result<Slot, StoreError> {
+        self.inner.reserve().await
+    }
+
+    fn append(&self, _slot: Slot, writes: Vec<Write>) -> Ticket {
+        match self.fault {
+            Fault::WritesWhenTheTicketIsAwaited => {
+                let inner = Self { inner: self.inner.clone(), fault: Fault::Nothing };
+                Ticket::watching(async move { inner.append_now(&writes).await })
+            }
+            Fault::SplitsWrites => {
+                let inner = self.inner.clone();
+                Ticket::watching(async move {
+                    let mut outcome = Ok(Revision::ABSENT);
+                    for write in &writes {
+                        let mut expected = write.expected();
+                        for message in write.messages().iter().cloned() {
+                            let id = message.id.expect("an id");
+                            let part = Write::new(write.key().clone(), id, expected, [message]);
+                            expected = part.result();
+                            outcome = inner.append(Slot::unbounded(), vec![part]).await;
+                            tokio::task::yield_now().await;
+                        }
+                    }
+                    outcome
+                })
+            }
+            _ => self.append_now(&writes),
+        }
+    }
+
+    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
+        if self.fault == Fault::DeletesNothing {
+            return Ok(true);
+        }
+        if self.fault == Fault::DeletesInSteps {
+            self.inner.prune(&self.key(key), Keep::Messages(1)).await?;
+            tokio::task::yield_now().await;
+        }
+        self.inner.delete(&self.key(key)).await
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        self.inner.flush().await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        match self.fault {
+            Fault::WritesAfterClose => Ok(()),
+            _ => self.inner.close().await,
+        }
+    }
+
+    fn journal(&self) -> Option<&dyn Journal> {
+        Some(self)
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
+        Some(self)
+    }
+
+    fn tool_calls(&self) -> Option<&dyn ToolCallQueries> {
+        Some(self)
+    }
+
+    fn maintenance(&self) -> Option<&dyn Maintenance> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Journal for Broken {
     async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
         self.inner.open_run(&self.key(key)).await
     }
@@ -378,7 +459,10 @@ impl HistoryStore for Broken {
         }
         Ok(found)
     }
+}
 
+#[async_trait]
+impl Maintenance for Broken {
     async fn fork(
         &self,
         from: &ConversationKey,
@@ -422,52 +506,25 @@ impl HistoryStore for Broken {
         Ok(forked)
     }
 
-    async fn reserve(&self) -> Result<Slot, StoreError> {
-        self.inner.reserve().await
-    }
-
-    fn append(&self, _slot: Slot, writes: Vec<Write>) -> Ticket {
-        match self.fault {
-            Fault::WritesWhenTheTicketIsAwaited => {
-                let inner = Self { inner: self.inner.clone(), fault: Fault::Nothing };
-                Ticket::watching(async move { inner.append_now(&writes).await })
-            }
-            Fault::SplitsWrites => {
-                let inner = self.inner.clone();
-                Ticket::watching(async move {
-                    let mut outcome = Ok(Revision::ABSENT);
-                    for write in &writes {
-                        let mut expected = write.expected();
-                        for message in write.messages().iter().cloned() {
-                            let id = message.id.expect("an id");
-                            let part = Write::new(write.key().clone(), id, expected, [message]);
-                            expected = part.result();
-                            outcome = inner.append(Slot::unbounded(), vec![part]).await;
-                            tokio::task::yield_now().await;
-                        }
-                    }
-                    outcome
-                })
-            }
-            _ => self.append_now(&writes),
-        }
-    }
-
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
         pruning::prune(self, &self.key(key), keep).await
     }
 
-    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
-        if self.fault == Fault::DeletesNothing {
-            return Ok(true);
-        }
-        if self.fault == Fault::DeletesInSteps {
-            self.inner.prune(&self.key(key), Keep::Messages(1)).await?;
-            tokio::task::yield_now().await;
-        }
-        self.inner.delete(&self.key(key)).await
+    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        maintenance::scopes(self, after, limit).await
     }
 
+    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
+        maintenance::rows(self, &self.key(key)).await
+    }
+
+    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
+        maintenance::rewrite(self, rewrite).await
+    }
+}
+
+#[async_trait]
+impl ToolCallQueries for Broken {
     async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
         let mut answer = self.inner.invocations(&self.query(query)).await?;
         match self.fault {
@@ -505,7 +562,10 @@ impl HistoryStore for Broken {
         }
         Ok(totals)
     }
+}
 
+#[async_trait]
+impl Directory for Broken {
     async fn list(
         &self,
         scope: &str,
@@ -572,29 +632,6 @@ impl HistoryStore for Broken {
     ) -> Result<u64, StoreError> {
         let key = self.key(key);
         directory::set_description(self, &key, description, expected_version).await
-    }
-
-    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
-        maintenance::scopes(self, after, limit).await
-    }
-
-    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
-        maintenance::rows(self, &self.key(key)).await
-    }
-
-    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
-        maintenance::rewrite(self, rewrite).await
-    }
-
-    async fn flush(&self) -> Result<(), StoreError> {
-        self.inner.flush().await
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        match self.fault {
-            Fault::WritesAfterClose => Ok(()),
-            _ => self.inner.close().await,
-        }
     }
 }
 

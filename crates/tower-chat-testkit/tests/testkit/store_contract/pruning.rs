@@ -3,7 +3,8 @@
 use tower_chat_core::{
     ConversationKey, MessageId, RunId, ToolStatus,
     store::{
-        HistoryStore, InvocationQuery, Keep, Pruned, Revision, SequencePosition, StoreError,
+        HistoryStore, InvocationQuery, Keep, Maintenance, Pruned, Revision, SequencePosition,
+        StoreError, ToolCallQueries,
         author::{Slot, ToolRecord, Write},
     },
 };

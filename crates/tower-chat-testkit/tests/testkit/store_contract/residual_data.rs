@@ -3,7 +3,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use tower_chat_core::{MemoryStore, store::HistoryStore};
+use tower_chat_core::{
+    MemoryStore,
+    store::{Directory, HistoryStore},
+};
 use tower_chat_testkit::store_contract::{check_residual_data, searchable};
 
 #[test]

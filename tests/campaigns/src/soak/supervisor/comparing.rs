@@ -1,6 +1,6 @@
 //! Compares the store with the models.
 
-use tower_chat::store::HistoryStore;
+use tower_chat::store::{HistoryStore, Journal};
 
 use super::Supervisor;
 use crate::{
@@ -15,7 +15,7 @@ impl Supervisor {
         let failed = |error: tower_chat::store::StoreError| chain(&error);
         let read = async {
             let history = self.store.load(&key).await.map_err(failed)?;
-            let open = self.store.open_run(&key).await.map_err(failed)?;
+            let open = self.store.as_dyn().open_run(&key).await.map_err(failed)?;
             Ok::<_, String>((history, open))
         };
         let read = read.await;

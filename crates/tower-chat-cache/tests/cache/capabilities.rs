@@ -1,0 +1,32 @@
+//! The capabilities of a cache.
+
+use tower_chat_cache::CachingStore;
+use tower_chat_core::{
+    MemoryStore,
+    store::{self, HistoryStore},
+};
+
+/// A store without capabilities.
+struct Bare(MemoryStore);
+
+impl store::StoreWrapper for Bare {
+    type Inner = MemoryStore;
+
+    fn inner(&self) -> &MemoryStore {
+        &self.0
+    }
+}
+
+#[test]
+fn a_cache_offers_the_capabilities_of_the_store_inside() {
+    let store = CachingStore::new(Bare(MemoryStore::new()));
+    assert!(store.journal().is_none() && store.directory().is_none());
+    assert!(store.tool_calls().is_none() && store.maintenance().is_none());
+
+    let store = CachingStore::new(MemoryStore::new());
+    assert!(store.journal().is_some() && store.directory().is_some());
+    assert!(store.tool_calls().is_some());
+    // A copy, a prune and a rewrite of the store inside would leave an outdated entry.
+    let own = store.maintenance().map(std::ptr::from_ref).map(<*const _>::cast::<()>);
+    assert_eq!(own, Some(std::ptr::from_ref(&store).cast()));
+}

@@ -1,0 +1,253 @@
+//! The capability of the directory of conversations.
+
+use async_trait::async_trait;
+
+use super::Capability;
+use crate::{
+    ConversationKey, RunId,
+    store::{
+        ConversationPage, ConversationQuery, ConversationSummary, Description, DescriptionPatch,
+        HistoryStore, MessagePage, RunSummary, StoreError, UsageQuery, UsageTotals,
+    },
+};
+
+/// The directory of conversations, a [capability](Capability) of a store: lists, summaries, descriptions, usage, runs, and
+/// the messages of a conversation page by page.
+///
+/// - The [activity](crate::store::author::Write::activity) of a write is in the directory once the write is stored, also
+///   of a staged write. The directory therefore includes a conversation whose messages are all
+///   staged, with a message count of 0. A write increments the number of runs if its run differs
+///   from that of the write before. A discard decrements the number and leaves the usage, because
+///   the calls were paid for. A prune leaves both. A copy has the description, the number of runs
+///   and the mode of the original, no usage, and its own creation time. Deleting a conversation
+///   deletes all of its directory data.
+#[async_trait]
+pub trait Directory: Send + Sync {
+    /// Returns up to `limit` conversations of a scope, in the byte order of their ids, beginning
+    /// with the first id greater than `after`. Conversations whose messages are all staged are not
+    /// included.
+    ///
+    /// The example lists all conversations of a scope, page by page:
+    ///
+    /// ```
+    /// use tower_chat_core::{ConversationKey, store::{HistoryStore, Directory}};
+    /// # futures_util::FutureExt::now_or_never(async {
+    /// # use tower_chat_core::{MemoryStore, Message, MessageId, RunId, store::{Revision, author::Write}};
+    /// # let store = MemoryStore::new();
+    /// # let (alice, mut expected) = (ConversationKey::new("alice", "support"), Revision::ABSENT);
+    /// # for text in ["one", "two", "three"] {
+    /// #     let id = MessageId { run: RunId::new(), index: 0 };
+    /// #     let write = Write::new(alice.clone(), id, expected, [Message::user(text).into()]);
+    /// #     expected = write.result();
+    /// #     store.append(store.reserve().await?, vec![write]).await?;
+    /// # }
+    /// let (mut found, mut after) = (Vec::new(), None::<String>);
+    /// loop {
+    ///     let page = store.list("alice", after.as_deref(), 100).await?;
+    ///     let Some(last) = page.last() else { break };
+    ///     after = Some(last.id().to_owned());
+    ///     found.extend(page);
+    /// }
+    /// assert_eq!(found, [alice]);
+    /// # Ok::<(), tower_chat_core::BoxError>(())
+    /// # }).unwrap().unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    async fn list(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ConversationKey>, StoreError>;
+
+    /// Returns the directory's summary of a conversation; `None` if the conversation was never
+    /// written.
+    ///
+    /// # Errors
+    ///
+    /// If the store or the
+    /// directory data of the conversation cannot be read.
+    async fn summary(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<Option<ConversationSummary>, StoreError>;
+
+    /// Returns a page of the conversations that match a query. The most recently active one is
+    /// first. Of two that were active in the same millisecond, the one with the lesser key is
+    /// first. Conversations whose messages are all staged are included. A page has the requested
+    /// number of conversations if there are enough.
+    ///
+    /// A conversation that is active between two requests moves to the front, and the next page may
+    /// not include it.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    async fn conversations(
+        &self,
+        query: &ConversationQuery,
+    ) -> Result<ConversationPage, StoreError>;
+
+    /// Returns the usage of runs, summed up by the grouping of the query, in the order of the
+    /// groups. Groups without usage are not included.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageTotals>, StoreError>;
+
+    /// Returns up to `limit` runs of a conversation, including discarded and pruned ones, in the
+    /// descending byte order of their ids, beginning with the first id less than `after`. This is
+    /// newest first if the clocks agree.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    async fn runs(
+        &self,
+        key: &ConversationKey,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunSummary>, StoreError>;
+
+    /// Returns a page of the conversation, backwards from its end: the last `limit` visible
+    /// messages before the sequence number `before`, or the last ones of all. For the next page,
+    /// pass [`MessagePage::earlier`] as `before`.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot
+    /// be read, or a message of the page cannot be decoded. The store reads only messages of the
+    /// page.
+    async fn messages_before(
+        &self,
+        key: &ConversationKey,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<MessagePage, StoreError>;
+
+    /// Sets the description of a conversation, if its
+    /// [version](ConversationSummary::description_version) is `expected`, which is 0 for a
+    /// description that was never set. Returns the new version, which is one higher. The revision
+    /// and the last activity of the conversation do not change.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoConversation`], if the
+    /// conversation was never written; [`StoreError::DescriptionChanged`], if the description has another
+    /// version; [`StoreError::Closed`]; otherwise, if the store cannot be written.
+    async fn set_description(
+        &self,
+        key: &ConversationKey,
+        description: &Description,
+        expected_version: u64,
+    ) -> Result<u64, StoreError>;
+
+    /// Applies a patch to the current description of a conversation, and returns the result. If
+    /// another writer changes the description at the same time, the patch is applied again, to the
+    /// new description.
+    ///
+    /// ```
+    /// # futures_util::FutureExt::now_or_never(async {
+    /// # use tower_chat_core::{ConversationKey, MemoryStore, Message, MessageId, RunId};
+    /// use tower_chat_core::store::{DescriptionPatch, Directory, HistoryStore};
+    /// # use tower_chat_core::store::{Revision, author::Write};
+    /// # let (store, key) = (MemoryStore::new(), ConversationKey::new("alice", "support"));
+    /// # let id = MessageId { run: RunId::new(), index: 0 };
+    /// # let write = Write::new(key.clone(), id, Revision::ABSENT, [Message::user("hi").into()]);
+    /// # store.append(store.reserve().await?, vec![write]).await.expect("it is stored");
+    /// let patch = DescriptionPatch::new().with_title("A question about coats");
+    /// let description = store.change_description(&key, &patch).await?;
+    /// assert_eq!(description.title(), Some("A question about coats"));
+    /// # Ok::<(), tower_chat_core::store::StoreError>(())
+    /// # }).unwrap().unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`set_description`](Self::set_description); [`StoreError::DescriptionTooLarge`], if the
+    /// result would exceed the maximum size.
+    async fn change_description(
+        &self,
+        key: &ConversationKey,
+        patch: &DescriptionPatch,
+    ) -> Result<Description, StoreError> {
+        const ATTEMPTS: usize = 64;
+        let mut attempt = 1;
+        loop {
+            let Some(summary) = self.summary(key).await? else {
+                return Err(StoreError::NoConversation { key: key.clone() });
+            };
+            let description = patch.apply(&summary.description)?;
+            match self.set_description(key, &description, summary.description_version).await {
+                Ok(_) => return Ok(description),
+                Err(StoreError::DescriptionChanged { .. }) if attempt < ATTEMPTS => attempt += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Every operation fails with [`StoreError::MissingCapability`] if the store lacks the capability.
+#[async_trait]
+impl Directory for dyn HistoryStore + '_ {
+    async fn list(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ConversationKey>, StoreError> {
+        self.directory().ok_or(Capability::Directory)?.list(scope, after, limit).await
+    }
+
+    async fn summary(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<Option<ConversationSummary>, StoreError> {
+        self.directory().ok_or(Capability::Directory)?.summary(key).await
+    }
+
+    async fn conversations(
+        &self,
+        query: &ConversationQuery,
+    ) -> Result<ConversationPage, StoreError> {
+        self.directory().ok_or(Capability::Directory)?.conversations(query).await
+    }
+
+    async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageTotals>, StoreError> {
+        self.directory().ok_or(Capability::Directory)?.usage(query).await
+    }
+
+    async fn runs(
+        &self,
+        key: &ConversationKey,
+        after: Option<RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunSummary>, StoreError> {
+        self.directory().ok_or(Capability::Directory)?.runs(key, after, limit).await
+    }
+
+    async fn messages_before(
+        &self,
+        key: &ConversationKey,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<MessagePage, StoreError> {
+        self.directory().ok_or(Capability::Directory)?.messages_before(key, before, limit).await
+    }
+
+    async fn set_description(
+        &self,
+        key: &ConversationKey,
+        description: &Description,
+        expected_version: u64,
+    ) -> Result<u64, StoreError> {
+        self.directory()
+            .ok_or(Capability::Directory)?
+            .set_description(key, description, expected_version)
+            .await
+    }
+}

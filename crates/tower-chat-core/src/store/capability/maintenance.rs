@@ -1,0 +1,185 @@
+//! The capability of maintenance.
+
+use async_trait::async_trait;
+
+use super::Capability;
+use crate::{
+    ConversationKey,
+    store::{ConversationRows, HistoryStore, Keep, Pruned, Revision, Rewrite, StoreError},
+};
+
+/// Maintenance of conversations, a [capability](Capability) of a store: copies, pruning, checks and repairs.
+///
+/// - Messages keep their sequence numbers when earlier messages are [pruned](Self::prune), and no
+///   number is used again.
+/// - Unreadable data hide no other data: [`rows`](Self::rows) reports each row separately, and a
+///   [`rewrite`](Self::rewrite) repairs rows atomically, at the revision that it expects.
+#[async_trait]
+pub trait Maintenance: Send + Sync {
+    /// Copies the visible part of a conversation, with its record of tool calls, to a key that has
+    /// no conversation, and returns the revision of the copy. The copy has its own incarnation. If
+    /// there is nothing to copy, returns [`Revision::ABSENT`] and changes nothing.
+    ///
+    /// - The service id is not copied, because the service does not know the copy.
+    /// - A call that waits for approval waits in the original only. In the copy it was not approved
+    ///   ([`ToolRecord::in_copy`](crate::store::author::ToolRecord::in_copy)).
+    /// - The copy of a pruned conversation has the sequence numbers of the original, or begins with
+    ///   1.
+    /// - The copy has the visible messages of one moment, and becomes visible at a later moment.
+    ///   The original may change in between.
+    ///
+    /// ```
+    /// use tower_chat_core::{ConversationKey, store::{HistoryStore, Maintenance}};
+    /// # futures_util::FutureExt::now_or_never(async {
+    /// # use tower_chat_core::{MemoryStore, Message, MessageId, RunId, store::{Revision, author::Write}};
+    /// # let store = MemoryStore::new();
+    /// # let (alice, mut expected) = (ConversationKey::new("alice", "support"), Revision::ABSENT);
+    /// # for text in ["one", "two", "three"] {
+    /// #     let id = MessageId { run: RunId::new(), index: 0 };
+    /// #     let write = Write::new(alice.clone(), id, expected, [Message::user(text).into()]);
+    /// #     expected = write.result();
+    /// #     store.append(store.reserve().await?, vec![write]).await?;
+    /// # }
+    /// let copy = ConversationKey::new("alice", "support, another way");
+    /// let revision = store.fork(&alice, &copy).await?;
+    /// assert_eq!((revision.sequence, store.load(&copy).await?.messages.len()), (3, 3));
+    /// # Ok::<(), tower_chat_core::BoxError>(())
+    /// # }).unwrap().unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Exists`], if the other key has a conversation; otherwise, if the store cannot
+    /// be written.
+    async fn fork(
+        &self,
+        from: &ConversationKey,
+        to: &ConversationKey,
+    ) -> Result<Revision, StoreError>;
+
+    /// Deletes the oldest runs of a conversation, with the rows of their calls, and returns how
+    /// much it deleted. The deletion is atomic, and erases the data as thoroughly as
+    /// [`delete`](crate::store::HistoryStore::delete) does.
+    ///
+    /// A run is deleted as a whole, and the last run is always kept. A run with a call that waits
+    /// for approval or for its result is kept, together with every later run.
+    /// [`Pruning`](crate::store::author::Pruning) decides for a store which runs are deleted. The other messages
+    /// keep their numbers. If any run was deleted, the conversation gets a new incarnation: a run
+    /// in progress in another process gets a [`Conflict`](crate::store::Conflict). Repeating the call deletes nothing more.
+    /// A deleted run that is sent again is a new run.
+    ///
+    /// ```
+    /// use tower_chat_core::{ConversationKey, store::{HistoryStore, Keep, Maintenance}};
+    /// # futures_util::FutureExt::now_or_never(async {
+    /// # use tower_chat_core::{MemoryStore, Message, MessageId, RunId, store::{Revision, author::Write}};
+    /// # let store = MemoryStore::new();
+    /// # let (alice, mut expected) = (ConversationKey::new("alice", "support"), Revision::ABSENT);
+    /// # for text in ["one", "two", "three"] {
+    /// #     let id = MessageId { run: RunId::new(), index: 0 };
+    /// #     let write = Write::new(alice.clone(), id, expected, [Message::user(text).into()]);
+    /// #     expected = write.result();
+    /// #     store.append(store.reserve().await?, vec![write]).await?;
+    /// # }
+    /// let pruned = store.prune(&alice, Keep::Messages(1)).await?;
+    /// assert_eq!((pruned.runs, pruned.messages), (2, 2));
+    /// let history = store.load(&alice).await?;
+    /// let left: Vec<_> = history.numbered().map(|(number, message)| (number, message.text())).collect();
+    /// assert_eq!(left, [(3, "three".to_owned())]); // the numbers do not change
+    /// # Ok::<(), tower_chat_core::BoxError>(())
+    /// # }).unwrap().unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::UnderWay`], with nothing deleted, if the conversation has an open run, or is
+    /// not [at rest](crate::store::StoreHandle::at_rest) in this process; [`StoreError::Corrupt`], with nothing
+    /// deleted, if a message is missing or a number is out of its range; otherwise, if the store
+    /// cannot be written.
+    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError>;
+
+    /// Returns up to `limit` scopes that have a conversation, in byte order, beginning with the
+    /// first one greater than `after`. A scope whose conversations are all staged is included.
+    ///
+    /// The example lists all scopes of a store, page by page:
+    ///
+    /// ```
+    /// use tower_chat_core::{ConversationKey, store::{HistoryStore, Maintenance}};
+    /// # futures_util::FutureExt::now_or_never(async {
+    /// # use tower_chat_core::{MemoryStore, Message, MessageId, RunId, store::{Revision, author::Write}};
+    /// # let store = MemoryStore::new();
+    /// # for scope in ["bob", "alice"] {
+    /// #     let id = MessageId { run: RunId::new(), index: 0 };
+    /// #     let key = ConversationKey::new(scope, "support");
+    /// #     let write = Write::new(key, id, Revision::ABSENT, [Message::user("hi").into()]);
+    /// #     store.append(store.reserve().await?, vec![write]).await?;
+    /// # }
+    /// let mut scopes: Vec<String> = Vec::new();
+    /// loop {
+    ///     let page = store.scopes(scopes.last().map(String::as_str), 100).await?;
+    ///     if page.is_empty() { break }
+    ///     scopes.extend(page);
+    /// }
+    /// assert_eq!(scopes, ["alice", "bob"]);
+    /// # Ok::<(), tower_chat_core::BoxError>(())
+    /// # }).unwrap().unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the store
+    /// cannot be read.
+    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError>;
+
+    /// Returns a conversation row by row, for checks. Unlike [`load`](HistoryStore::load), it continues
+    /// after unreadable rows. Returns `None` if there is no such conversation. The duration is
+    /// proportional to the length of the conversation.
+    ///
+    /// # Errors
+    ///
+    /// If the store or
+    /// the head of the conversation cannot be read.
+    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError>;
+
+    /// Changes rows of a conversation in place and counts in the directory, all of them or none, and
+    /// returns the new revision. The conversation gets a new incarnation: a run in progress, in any
+    /// process, gets a [`Conflict`](crate::store::Conflict) at its next write.
+    ///
+    /// It is meant for repairs only; every other change of a conversation is an append. If the
+    /// future is dropped, the change may or may not take effect.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`], if the conversation is not at the expected revision, or has an
+    /// open run, which must be committed or discarded before; [`StoreError::Corrupt`], with nothing
+    /// changed, if a message that should change is missing; [`StoreError::Closed`]; otherwise, if the store cannot be
+    /// written.
+    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError>;
+}
+
+/// Every operation fails with [`StoreError::MissingCapability`] if the store lacks the capability.
+#[async_trait]
+impl Maintenance for dyn HistoryStore + '_ {
+    async fn fork(
+        &self,
+        from: &ConversationKey,
+        to: &ConversationKey,
+    ) -> Result<Revision, StoreError> {
+        self.maintenance().ok_or(Capability::Maintenance)?.fork(from, to).await
+    }
+
+    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
+        self.maintenance().ok_or(Capability::Maintenance)?.prune(key, keep).await
+    }
+
+    async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.maintenance().ok_or(Capability::Maintenance)?.scopes(after, limit).await
+    }
+
+    async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
+        self.maintenance().ok_or(Capability::Maintenance)?.rows(key).await
+    }
+
+    async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
+        self.maintenance().ok_or(Capability::Maintenance)?.rewrite(rewrite).await
+    }
+}
