@@ -142,18 +142,24 @@ fn call(content: &Object) -> Result<ToolCall, WrongValue> {
 
 fn result(content: &Object) -> Result<ToolResult, WrongValue> {
     let mut parts = Vec::new();
+    let mut has_unknown = false;
     for item in content.list("items")? {
         let item = item.object()?;
         match item.need_text("type")?.as_str() {
             "text" => parts.push(Part::text(item.text("text")?.unwrap_or_default())),
             "data" | "uri" => parts.push(media(&item)?.into()),
-            // If no text or media follow, the result becomes `result`, the text of all items.
-            _ => parts.clear(),
+            _ => has_unknown = true,
         }
     }
-    if parts.is_empty() {
-        let text = content.get("result").map(|result| result.as_shown()).transpose()?;
-        parts.push(Part::text(text.unwrap_or_default()));
+    // `result` is the text of all items, also of those of an unknown type.
+    let text = content.get("result").map(|result| result.as_shown()).transpose()?;
+    match text {
+        Some(text) if has_unknown => {
+            parts.retain(|part| !matches!(part, Part::Text(_)));
+            parts.insert(0, Part::text(text));
+        }
+        text if parts.is_empty() => parts.push(Part::text(text.unwrap_or_default())),
+        _ => {}
     }
     let mut result = ToolResult::of_parts("", parts);
     result.call_id = content.text("call_id")?;

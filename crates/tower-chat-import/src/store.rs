@@ -5,8 +5,8 @@ use std::{ops::Range, sync::Arc, time::SystemTime};
 use tower_chat_core::{
     ConversationKey, Message, MessageId, Messages, Role, RunId,
     store::{
-        DescriptionPatch, Directory, History, HistoryStore, ModelUsage, Revision, RunActivity,
-        StoreError, UsageSum,
+        Description, DescriptionPatch, Directory, History, HistoryStore, ModelUsage, Revision,
+        RunActivity, StoreError, UsageSum,
         author::{RecordedResult, ToolRecord, Write},
     },
 };
@@ -155,14 +155,16 @@ async fn compared(
     Ok((outcome, stored.head.revision))
 }
 
-/// Sets the title. Does nothing if the store has no directory. A title that is too long is an
-/// error.
+/// Sets the title, as far as a description can contain it. Does nothing if the store has no
+/// directory.
 async fn describe(
     history: &dyn HistoryStore,
     key: &ConversationKey,
     title: &str,
 ) -> Result<(), StoreError> {
-    let patch = DescriptionPatch::new().with_title(title);
+    let longest = title.len().min(Description::TITLE_LIMIT);
+    let end = (0..=longest).rev().find(|end| title.is_char_boundary(*end));
+    let patch = DescriptionPatch::new().with_title(&title[..end.unwrap_or_default()]);
     match history.change_description(key, &patch).await {
         Ok(_) | Err(StoreError::MissingCapability { .. }) => Ok(()),
         Err(error) => Err(error),

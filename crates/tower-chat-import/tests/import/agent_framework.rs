@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tower_chat::{
-    ToolStatus,
+    Part, ToolStatus,
     import::{Format, read},
 };
 
@@ -26,6 +26,47 @@ async fn files_of_agent_framework_are_read_stored_and_gone_on_with() {
     let alice = read(Format::AgentFramework, &file("short/alice.jsonl")).unwrap().remove(0);
     let authors: Vec<_> = alice.messages.iter().filter_map(|it| it.author.as_deref()).collect();
     assert_eq!(authors, ["pilot"]);
+}
+
+#[test]
+fn items_of_an_unknown_type_are_read_from_the_text_of_the_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tides.jsonl");
+    let [one, two, unknown] = [
+        json!({"type": "text", "text": "High at 18:40."}),
+        json!({"type": "text", "text": "Low at 0:30."}),
+        json!({"type": "chart"}),
+    ];
+    let image =
+        json!({"type": "uri", "uri": "https://tides.example/7.png", "media_type": "image/png"});
+    let known = "High at 18:40.Low at 0:30.";
+    for (items, result, expected) in [
+        (vec![&one, &two], Some("All."), known),
+        (vec![&one, &unknown, &two], Some("All."), "All."),
+        (vec![&one, &unknown, &image], Some("All."), "All.[image/png]"),
+        (vec![&one, &unknown, &two], None, known),
+        (vec![&unknown], Some("All."), "All."),
+        (vec![], Some("All."), "All."),
+    ] {
+        let call =
+            json!({"type": "function_call", "call_id": "c", "name": "tide", "arguments": "{}"});
+        let mut content = json!({"type": "function_result", "call_id": "c", "items": items});
+        if let Some(result) = result {
+            content["result"] = result.into();
+        }
+        let line =
+            |role: &str, content| json!({"type": "message", "role": role, "contents": [content]});
+        let lines = format!("{}\n{}\n", line("assistant", call), line("tool", content.clone()));
+        std::fs::write(&path, lines).unwrap();
+        let read = read(Format::AgentFramework, &path).unwrap().remove(0);
+        let result = read.messages[1].results().next().unwrap();
+        let parts = result.content.iter().map(|part| match part {
+            Part::Text(text) => text.text.to_string(),
+            Part::Media(media) => format!("[{}]", media.media_type),
+            part => format!("{part:?}"),
+        });
+        assert_eq!(parts.collect::<String>(), expected, "{content}");
+    }
 }
 
 fn alice() -> Expected {
