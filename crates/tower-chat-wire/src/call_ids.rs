@@ -26,7 +26,7 @@ pub(crate) struct Round {
     takes_any: bool,
     /// Whether a call was written with another id than it has.
     has_renamed: bool,
-    /// Whether a message of another role has followed the assistant's.
+    /// Whether a message of another role follows the messages of the assistant.
     is_answered: bool,
 }
 
