@@ -1,9 +1,11 @@
 //! An update log in a SQLite file.
 
 use std::{
+    io::ErrorKind,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, SystemTime},
+    thread,
+    time::{Duration, Instant, SystemTime},
 };
 
 use async_trait::async_trait;
@@ -40,6 +42,8 @@ const READ: &str =
     "SELECT position, data FROM updates WHERE run = ? AND position > ? ORDER BY position LIMIT ?";
 /// Selects expired runs, first those with the id of the run that begins.
 const EXPIRED: &str = "id IN (SELECT id FROM runs WHERE last_at <= ? ORDER BY run <> ? LIMIT ?)";
+/// How long a connection waits for a lock on the file.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// The largest number of expired runs that the beginning of a run erases.
 const MAX_SWEPT: i64 = 100;
 
@@ -90,9 +94,20 @@ impl SqliteUpdateLog {
         Ok(Self { connection: Arc::new(Mutex::new(connection)), options })
     }
 
-    /// Executes an operation in a transaction, on a thread that may block.
+    /// Executes an operation in a transaction that has the write lock, on a thread that may block.
     async fn transaction<T: Send + 'static>(
         &self,
+        action: &'static str,
+        operation: impl FnOnce(&Transaction<'_>, &UpdateLogOptions) -> Result<T, BoxError>
+        + Send
+        + 'static,
+    ) -> Result<T, UpdateLogError> {
+        self.transaction_of(TransactionBehavior::Immediate, action, operation).await
+    }
+
+    async fn transaction_of<T: Send + 'static>(
+        &self,
+        behavior: TransactionBehavior,
         action: &'static str,
         operation: impl FnOnce(&Transaction<'_>, &UpdateLogOptions) -> Result<T, BoxError>
         + Send
@@ -101,8 +116,7 @@ impl SqliteUpdateLog {
         let Self { connection, options } = self.clone();
         blocking(action, move || {
             let mut connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
-            let transaction =
-                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let transaction = connection.transaction_with_behavior(behavior)?;
             let output = operation(&transaction, &options)?;
             transaction.commit()?;
             Ok(output)
@@ -198,20 +212,25 @@ impl UpdateLog for SqliteUpdateLog {
         limit: usize,
     ) -> Result<UpdatePage, UpdateLogError> {
         let run = run.clone();
-        self.transaction("read updates", move |transaction, options| {
-            let Some((id, record)) = find(transaction, &run, options)? else {
-                return Ok(UpdatePage::new(Vec::new(), RunState::Unknown));
-            };
-            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-            let mut read = transaction.prepare_cached(READ)?;
-            let updates = read.query_map((id, after.to_integer(), limit), |row| {
-                let position = UpdatePosition::from_integer(row.get(0)?);
-                let update = StoredUpdate::new(row.get::<_, String>(1)?);
-                Ok(PositionedUpdate { position, update })
-            })?;
-            let updates = updates.collect::<Result<Vec<_>, _>>()?;
-            Ok(UpdatePage::new(updates, record.state(options.clock.now())))
-        })
+        // A deferred transaction reads one snapshot, and does not wait for writers.
+        self.transaction_of(
+            TransactionBehavior::Deferred,
+            "read updates",
+            move |transaction, options| {
+                let Some((id, record)) = find(transaction, &run, options)? else {
+                    return Ok(UpdatePage::new(Vec::new(), RunState::Unknown));
+                };
+                let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+                let mut read = transaction.prepare_cached(READ)?;
+                let updates = read.query_map((id, after.to_integer(), limit), |row| {
+                    let position = UpdatePosition::from_integer(row.get(0)?);
+                    let update = StoredUpdate::new(row.get::<_, String>(1)?);
+                    Ok(PositionedUpdate { position, update })
+                })?;
+                let updates = updates.collect::<Result<Vec<_>, _>>()?;
+                Ok(UpdatePage::new(updates, record.state(options.clock.now())))
+            },
+        )
         .await
     }
 
@@ -261,22 +280,28 @@ async fn blocking<T: Send + 'static>(
     output.map_err(|error| match error.downcast::<UpdateLogError>() {
         Ok(refused) => *refused,
         Err(error) => {
-            use ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull};
-            let code = error.downcast_ref().and_then(rusqlite::Error::sqlite_error_code);
-            let passes = matches!(code, Some(DatabaseBusy | DatabaseLocked | DiskFull));
+            let is_full =
+                |error: &rusqlite::Error| error.sqlite_error_code() == Some(ErrorCode::DiskFull);
+            let passes =
+                error.downcast_ref().is_some_and(|error| is_locked(error) || is_full(error));
             UpdateLogError::backend(action, passes, error)
         }
     })
 }
 
 fn connect(path: &Path) -> Result<Connection, BoxError> {
+    // An existing file is opened only by SQLite: on POSIX systems, a process that closes a file loses
+    // all its locks on the file, also those of other connections.
     let mut options = std::fs::OpenOptions::new();
-    options.create(true).append(true);
+    options.create_new(true).append(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)?;
+    match options.open(path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error.into()),
+        Ok(_) | Err(_) => {}
+    }
     let mut connection = Connection::open(path)?;
-    connection.busy_timeout(Duration::from_secs(5))?;
+    connection.busy_timeout(PATIENCE)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let pragma = |name| transaction.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     match (pragma("application_id")?, pragma("user_version")?) {
@@ -289,10 +314,35 @@ fn connect(path: &Path) -> Result<Connection, BoxError> {
         _ => return Err("the file is not an update log of this release".into()),
     }
     transaction.commit()?;
-    connection.pragma_update(None, "journal_mode", "WAL")?;
+    switch_to_wal(&connection)?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "secure_delete", "ON")?;
     Ok(connection)
+}
+
+/// Switches to the write-ahead log. SQLite does not always wait for other connections in the switch, so
+/// it is repeated while the file is locked.
+fn switch_to_wal(connection: &Connection) -> Result<(), BoxError> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let mode = connection
+            .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0));
+        match mode {
+            Ok(mode) if mode.eq_ignore_ascii_case("wal") => return Ok(()),
+            Ok(mode) => {
+                return Err(format!("the file cannot have a write-ahead log: {mode}").into());
+            }
+            Err(error) if is_locked(&error) && Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(5));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn is_locked(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
 fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
@@ -332,4 +382,59 @@ fn erase(
     transaction.execute(&updates, values.clone())?;
     let runs = format!("DELETE FROM runs WHERE {condition}");
     Ok(transaction.execute(&runs, values)? as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use tower_chat_layers::{ConversationKey, RunId};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_reader_does_not_wait_for_a_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("updates.db");
+        let log = SqliteUpdateLog::open(&path).await.unwrap();
+        let writer = Connection::open(&path).unwrap();
+        writer.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let run = RunKey::new(ConversationKey::new("alice", "wardrobe"), RunId::new());
+        let page = log.read(&run, UpdatePosition::START, 1).await.unwrap();
+        assert_eq!(page.state, RunState::Unknown);
+    }
+
+    #[test]
+    fn the_switch_to_the_write_ahead_log_waits_for_readers() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("updates.db");
+        drop(connect(&path).unwrap());
+        let reader = Connection::open(&path).unwrap();
+        let mode = |mode| {
+            reader
+                .pragma_update_and_check(None, "journal_mode", mode, |row| row.get::<_, String>(0))
+        };
+        assert_eq!(mode("DELETE").unwrap(), "delete");
+        reader.execute_batch("BEGIN; SELECT count(*) FROM runs").unwrap();
+        let opened = thread::spawn(move || connect(&path).map(drop).map_err(|e| e.to_string()));
+        thread::sleep(Duration::from_millis(200));
+        reader.execute_batch("COMMIT").unwrap();
+        opened.join().unwrap().unwrap();
+        assert_eq!(mode("WAL").unwrap(), "wal");
+    }
+
+    /// In WAL mode a connection has a shared lock on the file from its first read on.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_second_connection_keeps_the_locks_of_the_first() {
+        use std::os::unix::fs::MetadataExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("updates.db");
+        let first = connect(&path).unwrap();
+        assert!(!is_empty(&first).unwrap());
+        let inode = format!(":{} ", std::fs::metadata(&path).unwrap().ino());
+        let locks = || std::fs::read_to_string("/proc/locks").unwrap_or_default();
+        // Not every kernel lists its locks.
+        let is_listed = locks().contains(&inode);
+        let _second = connect(&path).unwrap();
+        assert_eq!(locks().contains(&inode), is_listed);
+    }
 }
