@@ -216,6 +216,9 @@ impl Follower {
                         Ok((positioned.position, update))
                     })
                     .collect::<Result<Vec<_>, UpdateLogError>>()?;
+                if page.updates.is_empty() && page.state == RunState::Unknown {
+                    return Err(DeliveryError::UnknownRun { run: self.run.clone() });
+                }
                 if updates.is_empty() {
                     // All updates before the window are stored, so there are none in between.
                     self.after = self.after.max(first.previous());

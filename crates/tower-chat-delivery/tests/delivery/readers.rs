@@ -2,7 +2,8 @@
 
 use tower_chat::{ChatRequest, ChatUpdate, MemoryStore, PersistenceMode, is_retryable};
 use tower_chat_delivery::{
-    DeliveryError, DetachedRuns, MemoryUpdateLog, RunEnd, RunEvent, RunState, UpdatePosition,
+    DeliveryError, DetachedRuns, Erase, MemoryUpdateLog, RunEnd, RunEvent, RunState, UpdateLog,
+    UpdatePosition,
 };
 use tower_chat_testkit::{Gate, Step};
 
@@ -109,6 +110,23 @@ async fn a_reader_that_does_not_read_does_not_delay_the_run() {
     assert_eq!(sketched[201..], ["finish", "completed"]);
     // The caller of the run reads as slowly.
     assert_eq!(response.collect().await.unwrap().text(), texts.concat());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_of_an_erased_run_receives_an_error() {
+    let texts: Vec<String> = (0..200).map(|index| format!("{index:>2000}")).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let log = MemoryUpdateLog::new();
+    let runs = DetachedRuns::new(log.clone());
+    let step = Step::updates(deltas(&texts)).hangs_after(200);
+    let server = Server::new([step], runs, MemoryStore::new(), PersistenceMode::PerServiceCall);
+    let (request, run) = request();
+    let _response = server.call(request).await.unwrap();
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    let mut slow = server.attach(&run, UpdatePosition::START).await;
+    log.erase(Erase::Conversation(&run.conversation)).await.unwrap();
+    let error = slow.next().await.unwrap().unwrap_err();
+    assert!(matches!(error, DeliveryError::UnknownRun { .. }), "{error:?}");
 }
 
 #[tokio::test(start_paused = true)]
