@@ -194,6 +194,8 @@ struct Progress<'t> {
     /// When the updates that are not stored are appended.
     flush_at: Option<Instant>,
     renew_at: Instant,
+    /// Whether no other attempt may execute the run. A refused append does not end the ownership.
+    is_owner: bool,
     readers: watch::Receiver<usize>,
     /// When the run stops because it has no reader.
     unread_until: Option<Instant>,
@@ -212,6 +214,7 @@ impl<'t> Progress<'t> {
             renewal: None,
             flush_at: None,
             renew_at: Instant::now() + task.shared.settings.renewal_interval(),
+            is_owner: true,
             readers: task.hub.reader_count(),
             unread_until: None,
             failures: 0,
@@ -243,7 +246,7 @@ impl<'t> Progress<'t> {
             renewed = output(&mut self.renewal) => self.renewal_ended(&renewed),
             // `start_append` compares the time.
             () = at(self.flush_at), if self.append.is_none() => {}
-            () = sleep_until(self.renew_at), if self.renewal.is_none() && hub.is_logged() => {
+            () = sleep_until(self.renew_at), if self.renewal.is_none() && self.is_owner => {
                 self.start_renewal(attempt);
             }
             () = at(self.unread_until) => {
@@ -347,7 +350,8 @@ impl<'t> Progress<'t> {
                 self.failures += 1;
                 let is_last = self.end.is_some() && self.failures >= MAX_FAILURES_AT_END;
                 if is_last || !error.is_retryable() {
-                    return hub.log_lost();
+                    hub.log_lost();
+                    return self.check_owner(error);
                 }
                 hub.append_failed();
             }
@@ -369,10 +373,17 @@ impl<'t> Progress<'t> {
             Ok(Renewed { stop_requested: false }) => {}
             Err(error) => {
                 self.task.warn(error, "the lease of a run was not renewed");
-                if !error.is_retryable() {
-                    self.task.hub.log_lost();
-                }
+                self.check_owner(error);
             }
+        }
+    }
+
+    /// Stops the run if the log reports that this attempt is not its owner.
+    fn check_owner(&mut self, error: &UpdateLogError) {
+        if let UpdateLogError::NotOwner { .. } = error {
+            self.is_owner = false;
+            self.task.hub.log_lost();
+            self.stop("a run is stopped, because another attempt may execute it");
         }
     }
 

@@ -180,6 +180,39 @@ async fn readers_in_the_process_need_no_log() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_whose_updates_are_refused_keeps_its_lease() {
+    let (memory, clock) = timed_log();
+    let log = FaultyLog::new(memory, &[Fault::Permanent]);
+    let step = Step::updates(deltas(&["Take ", "a coat."])).hangs_after(1);
+    let runs = DetachedRuns::new(log.clone());
+    let server = Server::new([step], runs, MemoryStore::new(), PersistenceMode::PerServiceCall);
+    let (request, run) = request();
+    let response = server.call(request).await.unwrap();
+    for _ in 0..10 {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        clock.advance(Duration::from_secs(5));
+    }
+    let other = DetachedRuns::new(log);
+    let open = RunState::Open { attempt: 1, stop_requested: true };
+    assert_eq!(other.stop(&run).await.unwrap(), open);
+    assert_eq!(response.collect().await.unwrap().text(), "Take ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_another_attempt_executes_is_stopped() {
+    let (log, clock) = timed_log();
+    let step = Step::updates(deltas(&["Take ", "a coat."])).hangs_after(1);
+    let runs = DetachedRuns::new(log.clone());
+    let server = Server::new([step], runs, MemoryStore::new(), PersistenceMode::PerServiceCall);
+    let (request, run) = request();
+    let response = server.call(request).await.unwrap();
+    clock.advance(Duration::from_secs(15));
+    log.begin(&run, 2, Duration::from_secs(15)).await.unwrap();
+    assert_eq!(response.collect().await.unwrap().text(), "Take ");
+    server.runs.drained().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_run_ends_although_its_log_stays_away() {
     let log = FaultyLog::new(MemoryUpdateLog::new(), &[]);
     let step = Step::updates(deltas(&["Take ", "a coat."]));
