@@ -67,9 +67,9 @@ impl RunTask {
         let call = Box::pin(async move { call.await.map_err(Into::into) });
         let progress = Progress::new(&self, Source::Calling(call), earlier);
         let (end, error) = progress.run(attempt).await;
-        self.hub.enter(Phase::Ended { end: end.clone(), error });
-        self.close(attempt, end).await;
-        self.shared.remove(&self.run, &self.hub);
+        self.close(attempt, end.clone()).await;
+        // A caller that receives a failure may send its request again immediately.
+        self.end(Phase::Ended { end, error });
     }
 
     /// Begins the next attempt, unless another process executes the run.
@@ -82,11 +82,16 @@ impl RunTask {
             }
             let attempt = state.attempt().saturating_add(1);
             match log.begin(run, attempt, self.shared.settings.lease).await {
-                Ok(()) => {
-                    let earlier =
-                        if attempt > 1 { self.earlier().await? } else { Earlier::default() };
-                    return Ok(Beginning::Here { attempt, earlier });
+                Ok(()) if attempt == 1 => {
+                    return Ok(Beginning::Here { attempt, earlier: Earlier::default() });
                 }
+                Ok(()) => match self.earlier().await {
+                    Ok(earlier) => return Ok(Beginning::Here { attempt, earlier }),
+                    Err(error) => {
+                        self.close(attempt, RunEnd::Failed { message: error.to_string() }).await;
+                        return Err(error);
+                    }
+                },
                 // Another process has begun this attempt since the read.
                 Err(UpdateLogError::NotOwner { .. }) => {}
                 Err(error) => return Err(error),
@@ -129,7 +134,7 @@ impl RunTask {
         }
     }
 
-    /// Ends a run that has not begun.
+    /// Ends the run in this process, and then reports the end to its readers.
     fn end(&self, phase: Phase) {
         self.shared.remove(&self.run, &self.hub);
         self.hub.enter(phase);

@@ -123,6 +123,7 @@ impl UpdateLog for FaultyLog {
         end: RunEnd,
     ) -> Result<RunState, UpdateLogError> {
         self.check()?;
+        tokio::time::sleep(Duration::from_millis(1)).await;
         self.0.log.close(run, attempt, end).await
     }
 
@@ -210,6 +211,35 @@ async fn a_run_that_another_attempt_executes_is_stopped() {
     log.begin(&run, 2, Duration::from_secs(15)).await.unwrap();
     assert_eq!(response.collect().await.unwrap().text(), "Take ");
     server.runs.drained().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_run_may_be_repeated_immediately() {
+    let log = FaultyLog::new(MemoryUpdateLog::new(), &[]);
+    let failure = Step::error(tower_chat::Retryability::Retryable);
+    let steps = [failure, Step::text("Take a coat.").whole()];
+    let runs = DetachedRuns::new(log);
+    let server = Server::new(steps, runs, MemoryStore::new(), PersistenceMode::PerServiceCall);
+    let (request, _) = request();
+    server.call(request.clone()).await.unwrap_err();
+    let response = server.call(request).await.unwrap();
+    assert_eq!(response.collect().await.unwrap().text(), "Take a coat.");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_without_the_earlier_messages_is_closed() {
+    let log = MemoryUpdateLog::new();
+    let (request, run) = request();
+    log.begin(&run, 1, Duration::from_secs(15)).await.unwrap();
+    let damaged = [StoredUpdate::new("not an update")];
+    log.append(&run, UpdatePosition::new(1, 0), &damaged).await.unwrap();
+    log.close(&run, 1, RunEnd::Completed).await.unwrap();
+    let server = server(&FaultyLog::new(log, &[]));
+    server.call(request).await.unwrap_err();
+    let state = server.runs.state(&run).await.unwrap();
+    let RunState::Closed { attempt: 2, end: RunEnd::Failed { .. } } = state else {
+        panic!("{state:?}")
+    };
 }
 
 #[tokio::test(start_paused = true)]
