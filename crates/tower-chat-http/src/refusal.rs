@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
 use serde_json::{Value, json};
 use tower::{load_shed::error::Overloaded, timeout::error::Elapsed};
-use tower_chat_delivery::DeliveryError;
+use tower_chat_delivery::{DeliveryError, UpdateLogError};
 use tower_chat_layers::{
     BoxError, DeadlineExceeded, PersistenceError, ToolLoopError, idle_timeout::IdleTimeoutExceeded,
     is_verdict, store::StoreError, validate::InvalidRequest,
@@ -204,6 +204,9 @@ impl Refusal {
         }
         if let Some(error) = error.downcast_ref::<DeliveryError>() {
             return Self::of_delivery(error);
+        }
+        if let Some(error) = error.downcast_ref::<UpdateLogError>() {
+            return Some(Self::of_storage(error.is_retryable()));
         }
         if error.is::<DeadlineExceeded>()
             || error.is::<IdleTimeoutExceeded>()

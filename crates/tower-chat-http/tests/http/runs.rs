@@ -7,7 +7,7 @@ use tower::{Layer, ServiceExt};
 use tower_chat::{
     ChatUpdate, ConversationKey, Finish, MemoryStore, PersistenceMode, store::HistoryStore,
 };
-use tower_chat_delivery::{DetachedRuns, MemoryUpdateLog};
+use tower_chat_delivery::{DetachedRuns, MemoryUpdateLog, UpdateLogOptions};
 use tower_chat_http::{ChatEndpoint, RUN_HEADER, Scope};
 use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
@@ -21,8 +21,12 @@ struct Fixture {
 
 impl Fixture {
     fn new(steps: impl IntoIterator<Item = Step>) -> Self {
+        Self::with_log(steps, MemoryUpdateLog::new())
+    }
+
+    fn with_log(steps: impl IntoIterator<Item = Step>, log: MemoryUpdateLog) -> Self {
         let store = MemoryStore::new();
-        let runs = DetachedRuns::new(MemoryUpdateLog::new());
+        let runs = DetachedRuns::new(log);
         let model = ScriptedModel::new(steps);
         let stack = stack(model, store.clone(), PersistenceMode::PerServiceCall);
         let endpoint = ChatEndpoint::new(runs.layer(stack), store.clone()).with_runs(runs.clone());
@@ -40,12 +44,20 @@ impl Fixture {
         self.send(Some("alice"), Request::get(path).body(Body::empty()).unwrap()).await
     }
 
+    /// Sends a streamed question, with the id of its run if there is one.
+    async fn ask(&self, question: &str, run: Option<&str>) -> Response {
+        let body = json!({"conversation": "c", "stream": true,
+            "messages": [{"role": "user", "content": question}]});
+        let mut request = Request::post("/v1/chat/completions");
+        if let Some(run) = run {
+            request = request.header(RUN_HEADER, run);
+        }
+        self.send(Some("alice"), request.body(Body::from(body.to_string())).unwrap()).await
+    }
+
     /// Begins a streamed answer, and disconnects. Returns the path of its run.
     async fn begin(&self) -> String {
-        let body = json!({"conversation": "c", "stream": true,
-            "messages": [{"role": "user", "content": "What should I wear?"}]});
-        let request = Request::post("/v1/chat/completions").body(Body::from(body.to_string()));
-        let response = self.send(Some("alice"), request.unwrap()).await;
+        let response = self.ask("What should I wear?", None).await;
         assert_eq!(response.status(), StatusCode::OK);
         let run = response.headers()[RUN_HEADER].to_str().unwrap();
         format!("/v1/conversations/c/runs/{run}")
@@ -163,6 +175,15 @@ async fn wrong_names_and_positions_are_refused() {
     assert_eq!(json_of(response).await["error"]["code"], "invalid_position");
     let response = fixture.get("/v1/conversations/c/runs/7/events").await;
     assert_eq!(response.status(), StatusCode::NOT_FOUND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_of_the_update_log_is_a_failure_of_storage() {
+    let options = UpdateLogOptions::default().with_max_runs(0);
+    let fixture = Fixture::with_log([step()], MemoryUpdateLog::with_options(options));
+    let response = fixture.ask("What should I wear?", None).await;
+    assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(json_of(response).await["error"]["code"], "history_error");
 }
 
 #[tokio::test(start_paused = true)]
