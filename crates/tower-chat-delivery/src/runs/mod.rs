@@ -149,7 +149,7 @@ impl DetachedRuns {
     }
 
     /// Delivers updates only after they are stored in the log, in batches of 250 ms. Readers then
-    /// receive no delta that a killed process would lose.
+    /// receive no delta that a killed process would lose, unless the log refuses the updates of the run.
     #[must_use]
     pub fn durable_delivery(mut self) -> Self {
         self.settings.batch_interval = Duration::from_millis(250);
