@@ -19,8 +19,8 @@ use crate::{
     ChatEndpoint, Refusal,
     conversation::{Asked, CONVERSATION_HEADER, id_in_body, single_header},
     models::{self, as_json},
-    new_messages::new_messages,
-    runs::with_run,
+    new_messages::{before_run, new_messages},
+    runs::{named_run, with_run},
     streamed,
 };
 
@@ -42,7 +42,9 @@ pub(crate) async fn complete(
         conversation: id_in_body(conversation.as_ref())?,
     };
     let key = (endpoint.key)(&asked)?;
-    let tries_again = tries_again(&parts.headers)?;
+    let named = named_run(&parts.headers)?;
+    // The name of the run marks a retry.
+    let tries_again = tries_again(&parts.headers)? && named.is_none();
     let include_usage = takes_usage(&mut body);
     refuse_choices(&body)?;
     let mut request = BodyWire::OpenAiChat
@@ -53,6 +55,10 @@ pub(crate) async fn complete(
     models::check(&endpoint.models, request.options.model.as_deref())?;
 
     let history = endpoint.store.load(&key).await.map_err(|error| Refusal::of_store(&error))?;
+    let history = match named {
+        Some(run) => before_run(history, run),
+        None => history,
+    };
     let recognised = new_messages(&history, &request.messages, tries_again)?;
     yield_if(is_large).await;
     let is_streamed = request.options.stream;
@@ -65,7 +71,7 @@ pub(crate) async fn complete(
             // `new_messages` has removed the repeated messages. With `Append`, the stack stores the
             // remaining messages as new, even if a stored message has the same text.
             request.extensions.insert(RepeatedTranscript::Append);
-            let run = RunId::new();
+            let run = named.unwrap_or_else(RunId::new);
             let completion = Completion::of_run(run).asked_by(&request.options);
             let request = request.in_run(Conversation { key: key.clone(), run });
             (endpoint.stack.oneshot(request).await.map_err(failed)?, completion, Some(run))

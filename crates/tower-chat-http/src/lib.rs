@@ -97,7 +97,9 @@
 //! # Runs that continue without their client
 //!
 //! With [`ChatEndpoint::with_runs`], a run continues when its client disconnects. The response of a
-//! completion has the run id in the header `x-run-id`. The paths below name the conversation and the
+//! completion has the run id in the header `x-run-id`. A client may create the id itself, as a UUID, and
+//! send it in the same header of its request. The same request with the same id then joins or continues
+//! the run; without an id, a request after a lost connection may begin a second run. The paths below name the conversation and the
 //! run. The scope is that of the request, so a client reaches only runs of its own scope.
 //!
 //! - `GET /v1/conversations/{conversation}/runs/{run}/events` streams the run from its beginning, as

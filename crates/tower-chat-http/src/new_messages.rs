@@ -1,7 +1,7 @@
 //! Finds the new messages of a request.
 
 use tower_chat_layers::{
-    Messages,
+    Messages, RunId,
     store::History,
     transcript::{Recognised, TranscriptError, recognise_in},
 };
@@ -25,6 +25,17 @@ pub(crate) fn new_messages(
             Refusal::bad_request(message).with_param("messages")
         }
     })
+}
+
+/// Returns the history before a run. A request that names its run contains the input of the run again,
+/// which the comparison with its stored messages would remove.
+pub(crate) fn before_run(stored: History, run: RunId) -> History {
+    let is_of_run = |id: tower_chat_layers::MessageId| id.run == run;
+    let first = stored.messages.iter().position(|message| message.id.is_some_and(is_of_run));
+    match first {
+        Some(first) => History::new(stored.head, stored.messages.take(first)),
+        None => stored,
+    }
 }
 
 #[cfg(test)]

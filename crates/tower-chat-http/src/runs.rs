@@ -10,7 +10,7 @@ use axum::{
     },
 };
 use futures_util::{StreamExt, stream};
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Value, json};
 use tower_chat_delivery::{
     DeliveryError, DetachedRuns, RunEnd, RunEvent, RunKey, RunReader, RunState, UpdatePosition,
@@ -23,7 +23,8 @@ use crate::{
     models::as_json,
 };
 
-/// The header with the run id of a response.
+/// The header with the run id of a response. A client that creates the id of its run itself, as a UUID,
+/// sends it in the header of its request: the same request with the same id joins or continues the run.
 ///
 /// ```
 /// assert_eq!(tower_chat_http::RUN_HEADER, "x-run-id");
@@ -63,6 +64,15 @@ pub(crate) async fn stop(
     let (runs, run) = run_of(&endpoint, &names, &request)?;
     let state = runs.stop(&run).await.map_err(|error| refused(&error))?;
     state_response(&run, &state)
+}
+
+/// Returns the id that the client has chosen for its run.
+pub(crate) fn named_run(headers: &HeaderMap) -> Result<Option<RunId>, Refusal> {
+    let id = single_header(headers, RUN_HEADER)?.filter(|id| !id.is_empty());
+    id.map(str::parse).transpose().map_err(|_| {
+        let message = format!("the header {RUN_HEADER} is not the id of a run: send a UUID");
+        Refusal::bad_request(message).with_code("invalid_header")
+    })
 }
 
 /// Adds the id of a run to the headers of a response.

@@ -187,6 +187,47 @@ async fn a_failure_of_the_update_log_is_a_failure_of_storage() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_client_names_its_run() {
+    let id = "6f1b0f0c-8f0e-4d55-9a0b-3a4ff0f5f001";
+    let question = "What should I wear?";
+    let gate = Gate::closed();
+    let fixture = Fixture::new([step().waits_after(1, &gate)]);
+    // The first connection is lost, and the same request joins the run. Later it gets the stored answer.
+    drop(fixture.ask(question, Some(id)).await);
+    let joined = fixture.ask(question, Some(id)).await;
+    assert_eq!(joined.headers()[RUN_HEADER], id);
+    gate.open();
+    assert!(text_of(joined).await.contains("a coat."));
+    fixture.runs.drained().await;
+    let again = fixture.ask(question, Some(id)).await;
+    assert_eq!(again.headers()[RUN_HEADER], id);
+    assert!(text_of(again).await.contains("Take a coat."));
+    fixture.runs.drained().await;
+    let key = ConversationKey::new("alice", "c");
+    assert_eq!(fixture.store.load(&key).await.unwrap().messages.len(), 2);
+
+    let response = fixture.ask("What else?", Some(id)).await;
+    assert_eq!(response.status(), StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(json_of(response).await["error"]["code"], "run_id_reused");
+    let response = fixture.ask(question, Some("7")).await;
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+    assert_eq!(json_of(response).await["error"]["code"], "invalid_header");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_named_run_continues_after_a_failure() {
+    let id = "6f1b0f0c-8f0e-4d55-9a0b-3a4ff0f5f002";
+    let fixture = Fixture::new([Step::error(tower_chat::Retryability::Retryable), step()]);
+    let failed = fixture.ask("What should I wear?", Some(id)).await;
+    assert!(failed.status().is_server_error());
+    let answered = fixture.ask("What should I wear?", Some(id)).await;
+    assert!(text_of(answered).await.contains("a coat."));
+    fixture.runs.drained().await;
+    let key = ConversationKey::new("alice", "c");
+    assert_eq!(fixture.store.load(&key).await.unwrap().messages.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn tools_are_not_visible_in_events() {
     let call =
         tower_chat::Message::tool_calls([tower_chat::ToolCall::new("s1", "order_status", "{}")]);
