@@ -105,7 +105,7 @@
 //! - `GET /v1/conversations/{conversation}/runs/{run}/events` streams the run from its beginning, as
 //!   server-sent events. `text` has the next part of a message's text (`{"text": ...}`). `message` has
 //!   the complete text of a message, in place of its deltas (`{"index": ..., "text": ...}`); it replaces
-//!   all messages with the same or a later index. After `restarted`, the text of the unfinished message
+//!   all messages with the same or a later index, and its text may be empty. After `restarted`, the text of the unfinished message
 //!   begins anew. `end` is the final event (`{"end": "completed" | "failed" | "interrupted"}`). Every
 //!   other event has an id. A request with the header `Last-Event-ID`, which a browser's `EventSource`
 //!   sends when it reconnects, or with the query `after`, receives the events that follow the event with

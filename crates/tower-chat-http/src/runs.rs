@@ -123,7 +123,7 @@ async fn next(mut reader: RunReader) -> Option<(Option<Event>, RunReader)> {
     let event = reader.next().await?.ok()?;
     let event = match event {
         RunEvent::Update { position, update } => {
-            data_of(&update).map(|(name, data)| positioned(name, position, &data))
+            data_of(&update, position.attempt).map(|(name, data)| positioned(name, position, &data))
         }
         RunEvent::Restarted { position, attempt } => {
             Some(positioned("restarted", position, &json!({"attempt": attempt})))
@@ -143,14 +143,15 @@ fn positioned(name: &str, position: UpdatePosition, data: &Value) -> Event {
 
 /// Returns the name and the data of the event for an update; `None` for an update that clients do not
 /// receive. Clients receive the text of the model, but not its reasoning, and no calls and results of
-/// tools.
-fn data_of(update: &ChatUpdate) -> Option<(&'static str, Value)> {
+/// tools. In a later attempt, a message without text replaces those of earlier attempts too.
+fn data_of(update: &ChatUpdate, attempt: u32) -> Option<(&'static str, Value)> {
     match update {
         ChatUpdate::TextDelta(text) => Some(("text", json!({"text": text}))),
         ChatUpdate::Message(message) if message.role == Role::Assistant => {
             let text = message.text();
             let index = message.id.map(|id| id.index);
-            (!text.is_empty()).then(|| ("message", json!({"index": index, "text": text})))
+            (!text.is_empty() || attempt > 1)
+                .then(|| ("message", json!({"index": index, "text": text})))
         }
         _ => None,
     }

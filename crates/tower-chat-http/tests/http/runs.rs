@@ -5,9 +5,9 @@ use http::{Request, StatusCode};
 use serde_json::{Value, json};
 use tower::{Layer, ServiceExt};
 use tower_chat::{
-    ChatUpdate, ConversationKey, Finish, MemoryStore, PersistenceMode, store::HistoryStore,
+    ChatUpdate, ConversationKey, Finish, MemoryStore, PersistenceMode, RunId, store::HistoryStore,
 };
-use tower_chat_delivery::{DetachedRuns, MemoryUpdateLog, UpdateLogOptions};
+use tower_chat_delivery::{DetachedRuns, MemoryUpdateLog, RunKey, UpdateLog, UpdateLogOptions};
 use tower_chat_http::{ChatEndpoint, RUN_HEADER, Scope};
 use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
@@ -225,6 +225,24 @@ async fn a_named_run_continues_after_a_failure() {
     fixture.runs.drained().await;
     let key = ConversationKey::new("alice", "c");
     assert_eq!(fixture.store.load(&key).await.unwrap().messages.len(), 2);
+}
+
+/// The first attempt answers, and its process dies. The second one calls a tool instead.
+#[tokio::test(start_paused = true)]
+async fn a_message_without_text_replaces_those_of_an_earlier_attempt() {
+    let log = MemoryUpdateLog::new();
+    let call =
+        tower_chat::Message::tool_calls([tower_chat::ToolCall::new("s1", "order_status", "{}")]);
+    let fixture = Fixture::with_log([Step::message(call), step()], log.clone());
+    let id = RunId::new();
+    let run = RunKey::new(ConversationKey::new("alice", "c"), id);
+    log.begin(&run, 1, std::time::Duration::ZERO).await.unwrap();
+    let response = fixture.ask("What should I wear?", Some(&id.to_string())).await;
+    text_of(response).await;
+    let events = fixture.events(&format!("/v1/conversations/c/runs/{id}/events")).await;
+    let names: Vec<&str> = events.iter().map(|event| &*event.0).collect();
+    assert_eq!(names, ["restarted", "message", "text", "text", "message", "end"]);
+    assert_eq!(events[1].2, json!({"index": 1, "text": ""}));
 }
 
 #[tokio::test(start_paused = true)]
