@@ -47,7 +47,8 @@ pub enum RunEvent {
         update: ChatUpdate,
     },
     /// A later attempt continues the run, because the process of the run died. The text of the
-    /// unfinished message begins anew. Complete messages stay, and are not sent again.
+    /// unfinished message begins anew. Complete messages stay, and are not sent again. If the attempt
+    /// repeats such a message as deltas, the event follows them too.
     ///
     /// A run whose messages are stored at its end (per-run mode) begins anew as a whole. Its new
     /// messages replace those of the earlier attempt; the history has the final ones.

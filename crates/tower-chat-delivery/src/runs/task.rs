@@ -112,6 +112,8 @@ impl RunTask {
                 if let LoggedUpdate::Chat(ChatUpdate::Message(message)) = update
                     && let Some(id) = message.id
                 {
+                    // A message replaces those with a later index.
+                    earlier.retain(|sent, _| sent.run != id.run || sent.index < id.index);
                     earlier.insert(id, message);
                 }
             }
@@ -191,6 +193,8 @@ struct Progress<'t> {
     task: &'t RunTask,
     source: Source,
     earlier: Earlier,
+    /// Whether the response has sent deltas since its last message.
+    has_deltas: bool,
     is_finished: bool,
     end: Option<(RunEnd, Option<SharedError>)>,
     /// The append in flight, which returns the number of its updates.
@@ -213,6 +217,7 @@ impl<'t> Progress<'t> {
         Self {
             source,
             earlier,
+            has_deltas: false,
             is_finished: false,
             end: None,
             append: None,
@@ -267,13 +272,18 @@ impl<'t> Progress<'t> {
         match update {
             Some(Ok(update)) => {
                 self.is_finished |= matches!(update, ChatUpdate::Finish(_));
-                let update = match update {
+                let is_delta = !matches!(update, ChatUpdate::Message(_) | ChatUpdate::Finish(_));
+                let had_deltas = std::mem::replace(&mut self.has_deltas, is_delta);
+                match update {
                     ChatUpdate::Message(message) if self.is_repeated(&message) => {
-                        LoggedUpdate::Repeated(message)
+                        self.push(LoggedUpdate::Repeated(message));
+                        // Readers have the message, and discard the deltas that repeat its text.
+                        if had_deltas {
+                            self.push(LoggedUpdate::Restarted);
+                        }
                     }
-                    update => LoggedUpdate::Chat(update),
-                };
-                self.push(update);
+                    update => self.push(LoggedUpdate::Chat(update)),
+                }
             }
             Some(Err(error)) => self.fail(error),
             None if self.is_finished => self.end = Some((RunEnd::Completed, None)),

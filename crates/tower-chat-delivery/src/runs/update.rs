@@ -14,7 +14,8 @@ use crate::StoredUpdate;
 /// One update in a log.
 #[derive(Debug, Clone)]
 pub(crate) enum LoggedUpdate {
-    /// A later attempt begins: the text of the unfinished message begins anew.
+    /// A later attempt begins, or has repeated a message as deltas: the text of the unfinished message
+    /// begins anew.
     Restarted,
     /// An update of the response.
     Chat(ChatUpdate),

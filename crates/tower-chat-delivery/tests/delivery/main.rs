@@ -8,6 +8,7 @@ mod histories;
 mod kills;
 mod limits;
 mod readers;
+mod repetitions;
 mod sqlite_log;
 mod stops;
 mod support;
