@@ -110,7 +110,9 @@ use crate::{PositionedUpdate, RunKey, RunState, UpdateLog, UpdateLogError, Updat
 ///
 /// # Stop
 ///
-/// [`stop`](Self::stop) ends a run from any process. Dropping a response never does.
+/// [`stop`](Self::stop) ends a run from any process. Dropping a response never does. If the response
+/// of a stopped run has not ended after the time of a lease, as without a tool loop, it is dropped, and
+/// the run fails.
 #[derive(Clone)]
 pub struct DetachedRuns {
     log: Arc<dyn UpdateLog>,
@@ -175,7 +177,7 @@ impl DetachedRuns {
     }
 
     /// Sets the largest size of the updates of a run, 16 MiB by default. A run that exceeds it is
-    /// stopped.
+    /// stopped. If its response continues to twice this size, the response is dropped, and the run fails.
     #[must_use]
     pub fn with_max_bytes_per_run(mut self, most: u64) -> Self {
         self.settings.max_bytes = most;

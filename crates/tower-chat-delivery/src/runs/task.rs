@@ -206,6 +206,8 @@ struct Progress<'t> {
     /// Whether no other attempt may execute the run. A refused append does not end the ownership.
     is_owner: bool,
     readers: watch::Receiver<usize>,
+    /// When a response that has not ended since the stop of the run is dropped.
+    dropped_at: Option<Instant>,
     /// When the run stops because it has no reader.
     unread_until: Option<Instant>,
     /// The number of appends that have failed since the last one that succeeded.
@@ -226,6 +228,7 @@ impl<'t> Progress<'t> {
             renew_at: Instant::now() + task.shared.settings.renewal_interval(),
             is_owner: true,
             readers: task.hub.reader_count(),
+            dropped_at: None,
             unread_until: None,
             failures: 0,
             task,
@@ -264,6 +267,12 @@ impl<'t> Progress<'t> {
                 self.unread_until = None;
             }
             Ok(()) = self.readers.changed() => self.readers_changed(),
+            () = hub.handle.stopped(), if self.dropped_at.is_none() => {
+                self.dropped_at = Some(Instant::now() + self.task.shared.settings.lease);
+            }
+            () = at(self.dropped_at), if self.end.is_none() && !self.is_finished => {
+                self.stop_expired();
+            }
             update = self.source.next(hub), if self.end.is_none() => self.received(update),
         }
     }
@@ -282,7 +291,18 @@ impl<'t> Progress<'t> {
                             self.push(LoggedUpdate::Restarted);
                         }
                     }
-                    update => self.push(LoggedUpdate::Chat(update)),
+                    update => {
+                        let was_stopped = self.task.hub.handle.is_stopped();
+                        self.push(LoggedUpdate::Chat(update));
+                        let is_too_large = || {
+                            let most = self.task.shared.settings.max_bytes;
+                            self.task.hub.total_bytes() / 2 > most
+                        };
+                        // After a stop, a tool loop sends only the message with the text so far.
+                        if was_stopped && is_delta && is_too_large() {
+                            self.fail_stopped();
+                        }
+                    }
                 }
             }
             Some(Err(error)) => self.fail(error),
@@ -323,6 +343,20 @@ impl<'t> Progress<'t> {
     fn fail(&mut self, error: BoxError) {
         let error = SharedError::new(error);
         self.end = Some((RunEnd::Failed { message: error.to_string() }, Some(error)));
+    }
+
+    /// Ends a run whose response has not ended although the run was stopped. Without a tool loop,
+    /// no layer stops the response.
+    fn stop_expired(&mut self) {
+        match self.source {
+            Source::Responding(_) => self.fail_stopped(),
+            // A run in the queue of its conversation is stopped when it leaves the queue.
+            Source::Calling(_) => self.dropped_at = None,
+        }
+    }
+
+    fn fail_stopped(&mut self) {
+        self.fail("the run was stopped, and its service did not end the response".into());
     }
 
     fn stop(&self, why: &'static str) {

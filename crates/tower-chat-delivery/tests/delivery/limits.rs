@@ -2,11 +2,62 @@
 
 use std::time::Duration;
 
-use tower_chat::{EndedBy, MemoryStore, PersistenceMode, is_retryable};
+use futures_util::{StreamExt, stream};
+use tokio::time::{Instant, sleep};
+use tower::{Layer, ServiceExt, service_fn};
+use tower_chat::{
+    BoxError, ChatRequest, ChatResponse, ChatUpdate, EndedBy, MemoryStore, PersistenceMode,
+    is_retryable,
+};
 use tower_chat_delivery::{DeliveryError, DetachedRuns, MemoryUpdateLog, UpdatePosition};
 use tower_chat_testkit::Step;
 
 use crate::support::{Server, deltas, request};
+
+/// A service without a tool loop, which ignores stops.
+async fn endless(_: ChatRequest) -> Result<ChatResponse, BoxError> {
+    let deltas = stream::repeat(()).then(|()| async {
+        sleep(Duration::from_millis(100)).await;
+        Ok(ChatUpdate::TextDelta("x".to_owned()))
+    });
+    Ok(ChatResponse::stream(deltas))
+}
+
+/// Returns the error of a response.
+async fn failure(response: ChatResponse) -> String {
+    let error = response.collect().await.unwrap_err();
+    let Some(DeliveryError::Failed { source, .. }) = error.downcast_ref() else {
+        panic!("{error:?}")
+    };
+    source.to_string()
+}
+
+const NOT_ENDED: &str = "the run was stopped, and its service did not end the response";
+
+#[tokio::test(start_paused = true)]
+async fn a_response_that_ignores_a_stop_is_dropped_after_a_lease() {
+    let runs = DetachedRuns::new(MemoryUpdateLog::new());
+    let (request, run) = request();
+    let response = runs.layer(service_fn(endless)).oneshot(request).await.unwrap();
+    runs.stop(&run).await.unwrap();
+    let stopped_at = Instant::now();
+    assert_eq!(failure(response).await, NOT_ENDED);
+    let passed = stopped_at.elapsed();
+    assert!((Duration::from_secs(15)..Duration::from_secs(16)).contains(&passed), "{passed:?}");
+    runs.drained().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_of_twice_the_size_is_dropped() {
+    // Each stored delta has 12 bytes, so the limit is reached after 10 seconds.
+    let runs = DetachedRuns::new(MemoryUpdateLog::new()).with_max_bytes_per_run(1200);
+    let began_at = Instant::now();
+    let (request, _) = request();
+    let response = runs.layer(service_fn(endless)).oneshot(request).await.unwrap();
+    assert_eq!(failure(response).await, NOT_ENDED);
+    let passed = began_at.elapsed();
+    assert!((Duration::from_secs(20)..Duration::from_secs(21)).contains(&passed), "{passed:?}");
+}
 
 fn server(runs: DetachedRuns, steps: impl IntoIterator<Item = Step>) -> Server {
     Server::new(steps, runs, MemoryStore::new(), PersistenceMode::PerServiceCall)
