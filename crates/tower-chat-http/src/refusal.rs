@@ -230,6 +230,10 @@ impl Refusal {
                 let message = "the server is overloaded: send the request again later";
                 Some(Self::new(StatusCode::SERVICE_UNAVAILABLE, message))
             }
+            DeliveryError::OtherInput { .. } => {
+                let refusal = Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string());
+                Some(refusal.with_code("run_id_reused"))
+            }
             DeliveryError::Interrupted { .. } => {
                 let message = "the answer was interrupted: send the request again";
                 let refusal = Self::new(StatusCode::SERVICE_UNAVAILABLE, message);

@@ -42,6 +42,14 @@ pub enum DeliveryError {
         /// That a repeated request fails again.
         source: Retryability,
     },
+    /// The run is in progress in this process with another input.
+    #[error("{run} is in progress with another input: send this request with a new run id")]
+    OtherInput {
+        /// The run.
+        run: RunKey,
+        /// That a repeated request fails again while the run is in progress.
+        source: Retryability,
+    },
     /// Too many runs are in progress.
     #[error("{most} runs are in progress, which is the limit: send the request again later")]
     TooManyRuns {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use tokio::sync::watch;
-use tower_chat_layers::{BoxError, RunHandle, SharedError};
+use tower_chat_layers::{BoxError, Messages, RunHandle, SharedError};
 
 use super::update::LoggedUpdate;
 use crate::{RunEnd, StoredUpdate, UpdatePosition};
@@ -20,6 +20,8 @@ const MAX_COPIED: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Hub {
     pub(crate) handle: RunHandle,
+    /// The messages of the request; none if the request continues a run.
+    input: Messages,
     is_durable_first: bool,
     state: Mutex<State>,
     changed: watch::Sender<()>,
@@ -98,14 +100,20 @@ pub(crate) struct Batch {
 }
 
 impl Hub {
-    pub(crate) fn new(handle: RunHandle, is_durable_first: bool) -> Self {
+    pub(crate) fn new(handle: RunHandle, input: Messages, is_durable_first: bool) -> Self {
         Self {
             handle,
+            input,
             is_durable_first,
             state: Mutex::default(),
             changed: watch::Sender::new(()),
             readers: watch::Sender::new(0),
         }
+    }
+
+    /// Returns whether a request with these messages may be a request for this run.
+    pub(crate) fn can_have_input(&self, input: &Messages) -> bool {
+        input.is_empty() || self.input.is_empty() || self.input == *input
     }
 
     pub(crate) fn phase(&self) -> (Phase, u32) {

@@ -20,7 +20,7 @@ use std::{
 };
 
 use tokio::sync::watch;
-use tower_chat_layers::{Retryability, RunHandle, SharedError};
+use tower_chat_layers::{Messages, Retryability, RunHandle, SharedError};
 use tower_layer::Layer;
 
 pub use self::{
@@ -105,7 +105,8 @@ use crate::{PositionedUpdate, RunKey, RunState, UpdateLog, UpdateLogError, Updat
 /// # The same request again
 ///
 /// If the run of a request is in progress, in any process, the caller receives the response of that
-/// run from its beginning, and the service is not called. If the run has ended or its process died,
+/// run from its beginning, and the service is not called. If the run is in this process and the request
+/// has another input, it fails with [`DeliveryError::OtherInput`]. If the run has ended or its process died,
 /// the request is the next attempt: the layers below return the stored answer, or resume the run.
 ///
 /// # Stop
@@ -307,7 +308,12 @@ enum Entered {
 
 impl Shared {
     /// Adds a run to those in progress, unless it is one of them.
-    fn enter(&self, run: &RunKey, handle: RunHandle) -> Result<Entered, DeliveryError> {
+    fn enter(
+        &self,
+        run: &RunKey,
+        handle: RunHandle,
+        input: &Messages,
+    ) -> Result<Entered, DeliveryError> {
         let mut hubs = self.hubs();
         let count = hubs.len();
         match hubs.entry(run.clone()) {
@@ -318,7 +324,7 @@ impl Shared {
                     let source = Retryability::Retryable;
                     return Err(DeliveryError::TooManyRuns { most, source });
                 }
-                let hub = Arc::new(Hub::new(handle, self.settings.is_durable_first));
+                let hub = Arc::new(Hub::new(handle, input.clone(), self.settings.is_durable_first));
                 vacant.insert(hub.clone());
                 self.registry.count.send_replace(count + 1);
                 Ok(Entered::New(hub))

@@ -74,8 +74,13 @@ where
         let source = Retryability::Permanent;
         return Err(DeliveryError::BelowPersistence { run, source }.into());
     }
-    let reader = match shared.enter(&run, request.run_handle())? {
-        Entered::InProgress(hub) => hub.reader(),
+    let input = request.new_messages();
+    let reader = match shared.enter(&run, request.run_handle(), &input)? {
+        Entered::InProgress(hub) if hub.can_have_input(&input) => hub.reader(),
+        Entered::InProgress(_) => {
+            let source = Retryability::Permanent;
+            return Err(DeliveryError::OtherInput { run, source }.into());
+        }
         Entered::New(hub) => {
             let reader = hub.reader();
             let task = RunTask::new(shared.clone(), run.clone(), hub);

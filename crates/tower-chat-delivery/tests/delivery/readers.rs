@@ -151,6 +151,25 @@ async fn the_same_request_joins_a_run_in_progress() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn another_input_does_not_join_a_run_in_progress() {
+    let step = Step::updates(deltas(&["Take ", "a coat."])).hangs_after(1);
+    let server = Server::simple([step]);
+    let (request, run) = request();
+    let _response = server.call(request.clone()).await.unwrap();
+    let mut other = ChatRequest::user("What else?");
+    other.extensions = request.extensions.clone();
+    let error = server.call(other).await.unwrap_err();
+    assert!(matches!(error.downcast_ref(), Some(DeliveryError::OtherInput { .. })), "{error:?}");
+    assert_eq!(is_retryable(&*error), Some(false));
+    // A request without messages continues a run, as a recovery sends it.
+    let mut recovery = ChatRequest::default();
+    recovery.extensions = request.extensions.clone();
+    let joined = server.call(recovery).await.unwrap();
+    server.runs.stop(&run).await.unwrap();
+    assert_eq!(joined.collect().await.unwrap().text(), "Take ");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_same_request_after_the_end_returns_the_stored_answer() {
     let server = Server::simple([Step::text("Take a coat.").whole()]);
     let (request, run) = request();

@@ -196,6 +196,9 @@ async fn a_client_names_its_run() {
     drop(fixture.ask(question, Some(id)).await);
     let joined = fixture.ask(question, Some(id)).await;
     assert_eq!(joined.headers()[RUN_HEADER], id);
+    let response = fixture.ask("What else?", Some(id)).await;
+    assert_eq!(response.status(), StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(json_of(response).await["error"]["code"], "run_id_reused");
     gate.open();
     assert!(text_of(joined).await.contains("a coat."));
     fixture.runs.drained().await;
