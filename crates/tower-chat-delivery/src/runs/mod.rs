@@ -197,6 +197,10 @@ impl DetachedRuns {
     /// strictly after a position, and then those that follow. A reader of the whole run begins at
     /// [`UpdatePosition::START`].
     ///
+    /// A position is valid while the log contains the run. If the log has lost the run, as a log in
+    /// memory does with its process, and the run begins again, its positions begin again too. Readers
+    /// then attach at the beginning.
+    ///
     /// # Errors
     ///
     /// [`DeliveryError::UnknownRun`] if the log does not contain the run; [`DeliveryError::Log`] if
