@@ -217,6 +217,33 @@ async fn a_client_names_its_run() {
     assert_eq!(json_of(response).await["error"]["code"], "invalid_header");
 }
 
+/// The messages of a named run do not count as repeated, and an equal question of an earlier run is not
+/// its question, although the client marks the request as a retry.
+#[tokio::test(start_paused = true)]
+async fn the_input_of_a_named_run_is_its_own() {
+    let id = "6f1b0f0c-8f0e-4d55-9a0b-3a4ff0f5f003";
+    let fixture = Fixture::new([step(), Step::text("Take boots.").whole()]);
+    text_of(fixture.ask("What should I wear?", None).await).await;
+    fixture.runs.drained().await;
+    let named = |messages: Value| {
+        let body = json!({"conversation": "c", "messages": messages});
+        let request = Request::post("/v1/chat/completions").header(RUN_HEADER, id);
+        let request = request.header("x-stainless-retry-count", "1");
+        fixture.send(Some("alice"), request.body(Body::from(body.to_string())).unwrap())
+    };
+    let user = |text: &str| json!({"role": "user", "content": text});
+    let response = named(json!([user("What should I wear?")])).await;
+    assert_eq!(response.headers()[RUN_HEADER], id);
+    fixture.runs.drained().await;
+    let key = ConversationKey::new("alice", "c");
+    assert_eq!(fixture.store.load(&key).await.unwrap().messages.len(), 4);
+
+    let answer = json!({"role": "assistant", "content": "Take a coat."});
+    let other = json!([user("What should I wear?"), answer, user("What else?")]);
+    let response = named(other).await;
+    assert_eq!(response.status(), StatusCode::UNPROCESSABLE_ENTITY);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_named_run_continues_after_a_failure() {
     let id = "6f1b0f0c-8f0e-4d55-9a0b-3a4ff0f5f002";
