@@ -20,7 +20,7 @@ pub(crate) trait Ending: Send + 'static {
     /// Handles an update of the answer.
     fn record_update(&mut self, _update: &ChatUpdate) {}
 
-    /// Checks whether the complete answer may be stored.
+    /// Checks whether the answer so far may be stored: after each message with calls, and at its end.
     ///
     /// # Errors
     ///
@@ -108,7 +108,12 @@ impl<E: Ending> Streamed<E> {
             match update {
                 Some(Ok(ChatUpdate::Message(message))) => {
                     self.more_follows();
+                    let has_calls = message.calls().next().is_some();
                     self.messages.push(message);
+                    // An endless answer is refused before its end.
+                    if has_calls && let Err(error) = self.ending.as_ref()?.check(&self.messages) {
+                        return self.failed(error).await;
+                    }
                 }
                 Some(Ok(ChatUpdate::Finish(finish))) => {
                     if let Err(error) = self.ending.as_ref()?.check(&self.messages) {

@@ -83,12 +83,13 @@ use crate::ConversationKey;
 /// - The rows of the record in a write are stored with the write and deleted with the conversation.
 ///   Each call has one row, the last that was written. A write that is acknowledged again changes
 ///   no row. Times are stored with a precision of at least a millisecond.
-/// - A [staged](Write::staged) write is as durable as any other, and invisible until its run is
-///   committed: to loads, lists and queries of the record. It opens its run. From then on only
+/// - With the capability [`Journal`], a [staged](Write::staged) write is as durable as any other, and
+///   invisible until its run is committed: to loads, lists and queries of the record. It opens its run. From then on only
 ///   writes of that run, under its current [`Lease`] or a later attempt, are stored; all others
 ///   fail with a [`Conflict`] that names the run. Committing makes the whole run visible at one
 ///   moment. Discarding deletes all of it, except for rows of calls in messages that were visible
-///   before.
+///   before. A store without the capability refuses a staged write with
+///   [`StoreError::MissingCapability`].
 /// - A write that [claims](Write::with_claims) tool calls is stored only if all claims are valid.
 /// - A store that outlives its process remembers that it contains sealed data: once a write that is
 ///   marked as [sealed](Write::sealed) is stored, the store refuses every change without that mark

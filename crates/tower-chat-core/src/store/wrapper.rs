@@ -13,8 +13,9 @@ use crate::ConversationKey;
 
 /// A store that wraps another store, and overrides the methods that differ.
 ///
-/// Every method forwards to the inner store until it is overridden. Every type that implements this
-/// trait implements [`HistoryStore`]. A wrapper overrides a method to act before or after the
+/// Every method forwards to the inner store until it is overridden, except those of
+/// [capabilities](super::Capability): the wrapper has only the capabilities that it returns itself.
+/// Every type that implements this trait implements [`HistoryStore`]. A wrapper overrides a method to act before or after the
 /// method of [`inner`](Self::inner):
 ///
 /// ```

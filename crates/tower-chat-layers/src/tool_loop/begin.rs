@@ -52,6 +52,9 @@ impl<S> Rounds<S> {
         let run = of_layer.unwrap_or_else(run_of_loop);
         if !has_persister && !run.is_written_at_end() {
             put_history_for_loop(&run, &mut request)?;
+        } else {
+            // An earlier attempt of the run may have put it into its request.
+            run.log().history_in_request = None;
         }
         let transcript = transcript(&request, &run, has_persister, run_id);
         let tools = settings.source.tools();

@@ -117,7 +117,7 @@ pub enum ToolLoopError {
     /// An answer of the model contains more calls than the loop allows. None of its calls was run, and
     /// nothing of the answer is stored.
     TooManyCalls {
-        /// The number of calls in the answer.
+        /// The number of calls that had arrived when the answer was refused.
         calls: usize,
         /// The allowed number of calls.
         limit: usize,
@@ -200,8 +200,8 @@ impl fmt::Display for ToolLoopError {
             ),
             Self::TooManyCalls { calls, limit, conversation } => write!(
                 f,
-                "the model's answer{} holds {calls} tool calls, and {limit} are allowed: allow more by \
-                 ToolLoop::max_calls_per_answer, or ask again",
+                "the model's answer{} contains {calls} tool calls or more, and {limit} are allowed: allow more \
+                 by ToolLoop::max_calls_per_answer, or ask again",
                 of_conversation(conversation.as_ref())
             ),
             Self::PersisterAbove { conversation } => write!(

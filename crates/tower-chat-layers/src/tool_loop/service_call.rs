@@ -94,6 +94,10 @@ where
                 reading.is_held |= has_calls && self.tools.any_needs_approval();
                 reading.text.clear();
                 reading.messages.push(message.clone());
+                if has_calls {
+                    // An endless answer is refused before its end.
+                    self.loop_policy().check(&reading.messages, self.context.conversation())?;
+                }
                 self.updates.push_back(ChatUpdate::Message(message));
             }
             delta => {

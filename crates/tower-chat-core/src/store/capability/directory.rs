@@ -250,4 +250,12 @@ impl Directory for dyn HistoryStore + '_ {
             .set_description(key, description, expected_version)
             .await
     }
+
+    async fn change_description(
+        &self,
+        key: &ConversationKey,
+        patch: &DescriptionPatch,
+    ) -> Result<Description, StoreError> {
+        self.directory().ok_or(Capability::Directory)?.change_description(key, patch).await
+    }
 }

@@ -1,8 +1,14 @@
 //! An answer with more calls than the tool loop allows is refused like a malformed answer: no tool
 //! runs, nothing of the answer is stored, and the conversation can continue.
 
-use tower::Layer;
-use tower_chat::{Finish, PerRunPersistence, PerServiceCallPersistence, ToolLoop, ToolLoopError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::{FutureExt, StreamExt, stream};
+use tower::{Layer, service_fn};
+use tower_chat::{
+    BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, PerRunPersistence,
+    PerServiceCallPersistence, ToolLoop, ToolLoopError,
+};
 use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;
@@ -76,4 +82,32 @@ async fn an_answer_with_as_many_calls_as_allowed_is_run() {
         assert_eq!(stored(&store).await, all);
     })
     .await;
+}
+
+#[tokio::test]
+async fn an_endless_answer_is_refused_at_the_first_call_over_the_limit() {
+    static SENT: AtomicUsize = AtomicUsize::new(0);
+    let endless = service_fn(|_: ChatRequest| {
+        let calls = stream::repeat_with(|| {
+            let id = format!("c{}", SENT.fetch_add(1, Ordering::Relaxed));
+            Ok::<_, BoxError>(ChatUpdate::Message(call_message([("look", &id)]).into()))
+        });
+        let calls = calls.then(|call| tokio::task::yield_now().map(|()| call));
+        std::future::ready(Ok::<_, BoxError>(ChatResponse::stream(calls)))
+    });
+    for mode in [PerServiceCall, Journaled] {
+        let (store, ran) = (store(), Ran::default());
+        SENT.store(0, Ordering::Relaxed);
+        let below = PerServiceCallPersistence::new(store.clone()).layer(endless);
+        let tool_loop = ToolLoop::new(tools(&ran)).max_calls_per_answer(Some(LIMIT));
+        let above = PerRunPersistence::new(store.clone()).mode(mode);
+        let client = boxed(above.layer(tool_loop.layer(below)));
+        let request = ChatRequest::user("where?").in_conversation(key()).streamed();
+        let error = send(&client, request).await.unwrap_err();
+        let error = error.downcast_ref::<ToolLoopError>().expect("the loop's error");
+        assert!(matches!(error, ToolLoopError::TooManyCalls { calls: 3, .. }), "{mode:?} {error}");
+        assert!(ran.names().is_empty(), "{mode:?}");
+        // A layer may have read the next message already.
+        assert!(SENT.load(Ordering::Relaxed) <= LIMIT + 2, "{mode:?}");
+    }
 }
