@@ -39,8 +39,8 @@ pub(crate) struct Writer<'a> {
     compared: u64,
     /// The open run of the source.
     open: Option<StagedRun>,
-    /// The records of the source that follow the visible messages of the target. They are kept here
-    /// while the target has an open run, and compared with its staged messages.
+    /// The records of the source that follow the visible messages of the target. They are stored here
+    /// while the target has an open run, because they must be compared with its staged messages.
     held_back: VecDeque<HeldBack>,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{LEASE, Subject, at, expected, run_in, sketch};
 use crate::{RunEnd, RunState, UpdatePosition};
 
-/// The longest wait of a test. No test waits so long if the log follows its contract.
+/// How long a test waits at most. If the log follows its contract, each wait ends long before this time.
 const LONG: Duration = Duration::from_secs(60);
 
 /// A page never repeats the update at the position of the reader, and has at most the limit.

@@ -1,4 +1,4 @@
-//! Removes the ids of reasoning and other items if a call between them is left out of the replay.
+//! Removes the ids of reasoning and other items if the replay omits a call between them.
 //!
 //! OpenAI Responses links a reasoning item with the item that followed it. It recognises both by their
 //! ids, and refuses an input that contains only one of the two. It accepts items without ids: reasoning
@@ -13,12 +13,13 @@ mod tests;
 
 const WIRE: &str = "openai-responses";
 
-/// Removes the ids of items that may be linked with calls that are left out: the reasoning directly
-/// before such a call, and the items after it until the next reasoning. Without reasoning directly
-/// before the call, nothing changes. Reasoning without encrypted content is removed, because without
-/// its id it is empty.
+/// Removes the ids of items that may be linked with omitted calls: the reasoning directly before an
+/// omitted call, and the items after the call until the next reasoning. If there is no reasoning directly
+/// before the call, nothing changes. Reasoning without encrypted content is removed, because it is empty
+/// if its id is removed.
 ///
-/// `gaps` contains the number of remaining parts before each call that is left out, in ascending order.
+/// `gaps` contains, for each omitted call, the number of remaining parts before the call, in ascending
+/// order.
 pub(super) fn unlink(parts: &mut Vec<Part>, gaps: &[usize]) {
     let mut broken = Vec::new();
     let mut last_gap = 0;

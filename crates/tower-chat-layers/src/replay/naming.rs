@@ -68,8 +68,8 @@ impl<'a> Naming<'a> {
         named.into_owned()
     }
 
-    /// Adds a call position to each result with the id of an earlier call that was left out. Without
-    /// the position, the open round could match the result with one of its own calls that has no id.
+    /// Adds a call position to each result that has the id of an earlier call which the replay omits.
+    /// Otherwise, the open round could match the result with one of its own calls that has no id.
     fn name_earlier(&mut self, message: &mut Cow<'_, Arc<Message>>) {
         let Some(round) = &mut self.round else { return };
         let mut is_late =

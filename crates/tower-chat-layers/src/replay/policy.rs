@@ -13,15 +13,15 @@
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DanglingCalls {
-    /// Leaves the call out, regardless of the state of its run. The model does not receive its own
-    /// call. A round without any answered call is left out, except its text.
+    /// Does not send the call, regardless of the state of its run. The model does not receive its own
+    /// call. If no call of a round has a result, only the text of the round is sent.
     Drop,
     /// Like [`Interrupted`](Self::Interrupted), but a call of a run that ended intentionally is sent
     /// with its recorded result, if there is one.
     FromRecord,
-    /// Sends a call whose run was interrupted with its recorded result, or with an error result that
-    /// says that the call may or may not have run. A call of a run that ended intentionally (a tool
-    /// ended the run, or the call was returned to the caller and never answered) is left out.
+    /// Sends a call whose run was interrupted with its recorded result, or with an error result that says
+    /// that the call may or may not have run. Does not send a call of a run that ended intentionally (a
+    /// tool ended the run, or the call was returned to the caller and never answered).
     ///
     /// The intentional end of a run is recognised by the mark that was stored with it. A run without a
     /// mark, as in histories of earlier versions, counts as interrupted.

@@ -9,8 +9,8 @@ use super::without_calls::without_calls;
 
 /// Which calls the replay leaves out because the tools have changed. Off by default.
 ///
-/// These calls remain in the record. A call is left out together with its result. A round without any
-/// remaining call is left out, except its text.
+/// These calls remain in the record. A call is not sent, and neither is its result. If no call of a round
+/// remains, only the text of the round is sent.
 ///
 /// ```
 /// use tower_chat::{Message, Messages, ToolCall, ToolResult, replay::OutdatedCalls};

@@ -1,4 +1,4 @@
-//! The text of an answer whose stream ended before its finish.
+//! Partial responses: the text that was streamed of an answer that did not finish.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) fn is_marked_interrupted(message: &Message) -> bool {
     message.metadata.get(INTERRUPTED) == Some(&Value::Bool(true))
 }
 
-/// The text of an answer that was streamed until now.
+/// The text that was streamed of an answer until now.
 #[derive(Debug, Default)]
 pub(super) struct StreamedText {
     /// The text of the complete messages.
@@ -53,12 +53,13 @@ impl StreamedText {
     }
 }
 
-/// The partial text of a journaled run.
+/// The partial response of a journaled run: the stored text, and its next change.
 #[derive(Debug, Default)]
 pub(super) struct PartialText {
     /// The text in the store.
     stored: Option<Arc<str>>,
-    /// The text that the next write stores in its place.
+    /// The text with which the next write replaces `stored`. An empty text removes it. `None` if the next
+    /// write changes nothing.
     change: Option<Arc<str>>,
 }
 
@@ -72,19 +73,22 @@ impl PartialText {
         self.change = Some(text);
     }
 
-    /// Removes the text, because the service call was answered and its text is part of a message.
+    /// Makes the next write remove the stored text, because the service call was answered and its text is
+    /// part of a message.
     pub(super) fn forget(&mut self) {
         self.change = self.stored.is_some().then(|| "".into());
     }
 
-    /// Returns the change for a write, and records it as stored.
+    /// Returns the change that the next write makes, if there is one. From now on, the change counts as
+    /// stored.
     pub(super) fn take_change(&mut self) -> Option<Arc<str>> {
         let change = self.change.take()?;
         self.stored = (!change.is_empty()).then(|| change.clone());
         Some(change)
     }
 
-    /// Returns the current text, stored or not.
+    /// Returns the text as the next write leaves it: the change if there is one, otherwise the stored
+    /// text. `None` if that is empty.
     pub(super) fn text(&self) -> Option<Arc<str>> {
         self.change.clone().or_else(|| self.stored.clone()).filter(|text| !text.is_empty())
     }

@@ -6,16 +6,22 @@ use std::sync::Arc;
 use serde_json::Value;
 use tower_chat_core::{Message, Part, Role, ToolResult};
 
-/// The metadata key of a stored message for the positions of its calls whose arguments a hook has
-/// changed. An attempt that resumes the run must not run these calls.
+/// The metadata key that lists the calls of a stored message for which a hook has changed the arguments.
+/// The value contains the index of each such call among the stored calls of the message, counted from 0.
+/// Provider-executed calls are not counted, calls in approval requests are. An attempt that resumes the
+/// run must not run these calls.
 const ARGUMENTS_NOT_KEPT: &str = "arguments_not_kept";
 
-/// The metadata key of stored messages of a response whose tool calls were all removed by hooks. Such
-/// messages are not a final answer, although they contain no call.
+/// The metadata key that marks the stored messages of a response. Hooks have removed calls of the
+/// response, and it contains no other calls. Such messages are not a final answer, although they contain
+/// no call.
 const CALLS_NOT_KEPT: &str = "calls_not_kept";
 
-/// Removes calls (`None`) or replaces their arguments, as the hooks have decided. Other calls remain
-/// unchanged.
+/// Removes calls (`None`) or replaces their arguments (`Some`), as the hooks have decided. Calls without
+/// a change remain as they are.
+///
+/// Each change begins with the index of a call in the unchanged `message`, counted without
+/// provider-executed calls. The changes must be in ascending order of this index.
 pub(super) fn redact_calls(message: &mut Arc<Message>, changes: Vec<(usize, Option<String>)>) {
     if changes.is_empty() {
         return;
@@ -52,9 +58,11 @@ pub(super) fn redact_calls(message: &mut Arc<Message>, changes: Vec<(usize, Opti
     }
 }
 
-/// Marks the response at the end of a write if it contains no call any more and the message at
-/// `forgotten` is part of it. `forgotten` is the index of the last message from which calls were
-/// removed.
+/// Marks the response, which is all assistant messages at the end of `stored`, if hooks have removed
+/// calls of the response and it contains no other calls.
+///
+/// `forgotten` is the index in `stored` of the last message from which calls were removed. If this
+/// message is not part of the response, nothing changes.
 pub(super) fn mark_without_calls(stored: &mut [Arc<Message>], forgotten: usize) {
     let is_response = |message: &&Arc<Message>| message.role == Role::Assistant;
     let first = stored.len() - stored.iter().rev().take_while(is_response).count();
@@ -68,20 +76,23 @@ pub(super) fn mark_without_calls(stored: &mut [Arc<Message>], forgotten: usize) 
     }
 }
 
-/// Returns whether a stored message is part of a response whose calls were all removed.
+/// Returns whether a stored message is part of a response that contains no calls because hooks have
+/// removed them.
 pub(crate) fn is_without_calls(message: &Message) -> bool {
     message.metadata.get(CALLS_NOT_KEPT) == Some(&Value::Bool(true))
 }
 
-/// Returns the positions of the calls in a stored message whose arguments differ from those of the
-/// model.
+/// Returns the calls of a stored message for which a hook has changed the arguments, as indices among the
+/// stored calls that are not provider-executed.
 pub(crate) fn calls_without_arguments(message: &Message) -> impl Iterator<Item = usize> {
     let positions = message.metadata.get(ARGUMENTS_NOT_KEPT).and_then(Value::as_array);
     let positions = positions.map(Vec::as_slice).unwrap_or_default();
     positions.iter().filter_map(|position| usize::try_from(position.as_u64()?).ok())
 }
 
-/// Removes results (`None`) or replaces them. Other results remain unchanged.
+/// Removes results (`None`) or replaces them (`Some`). Results without a change remain as they are. Each
+/// change begins with the index of a result among the results of `message`, and the changes must be in
+/// ascending order of this index.
 pub(super) fn redact_results(
     message: &mut Arc<Message>,
     changes: Vec<(usize, Option<Box<ToolResult>>)>,

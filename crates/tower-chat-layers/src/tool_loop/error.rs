@@ -1,4 +1,4 @@
-//! The errors of the tool loop itself.
+//! The errors of the tool loop.
 
 use std::{any::Any, error::Error, fmt, time::SystemTime};
 
@@ -15,7 +15,7 @@ use crate::{
 /// ```
 /// use tower_chat::{BoxError, ToolLoopError};
 ///
-/// /// Returns the cause of a run that failed in its tools.
+/// Returns why a run failed in the tool loop.
 /// fn whose(error: &BoxError) -> &'static str {
 ///     match error.downcast_ref::<ToolLoopError>() {
 ///         Some(ToolLoopError::ToolFailedRun { .. }) => "a tool has ended the run",
@@ -41,8 +41,8 @@ pub enum ToolLoopError {
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
-    /// A tool failed the run with [`ToolError::fail_run`]. Results of other calls are stored as for a
-    /// cancelled run.
+    /// A tool failed the run with [`ToolError::fail_run`]. The results of the round's other calls are
+    /// stored in the same way as when a run is cancelled.
     ToolFailedRun {
         /// The call and its error.
         failure: ToolFailure,
@@ -56,50 +56,55 @@ pub enum ToolLoopError {
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
-    /// The call of a decided approval request already has its result. No call was run.
+    /// A request decides about a call that already has its result. No call was run.
     ApprovalAnswered {
         /// The id of the approval request.
         id: String,
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
-    /// A decided approval request is neither stored nor among the messages of the request. No call was
-    /// run.
+    /// The approval request that a decision names is neither stored in this conversation nor among the
+    /// messages of the chat request, or it is pending in the conversation from which this one was copied.
+    /// No call was run.
     ApprovalUnknown {
         /// The id in the decision.
         id: String,
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
-    /// The call of a decided approval request is being executed by a run in another process, which
-    /// renews its claim. No call was run, and the model was not called.
+    /// Another run is executing the call of a decided approval request, and has claimed the call. No call
+    /// was run, and the model was not called.
     ApprovalHeld {
         /// The id of the approval request.
         id: String,
-        /// The end of the claim. If it is not renewed until then, the other run has died.
+        /// When the claim expires. The other run renews the claim while it executes the call. If the
+        /// claim expires, the other run has ended without a result.
         until: SystemTime,
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
-    /// An approval request was both approved and rejected. No call was run.
+    /// The chat request both approves and rejects the same approval request. No call was run.
     ApprovalContradicted {
         /// The id of the approval request.
         id: String,
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
-    /// Calls were approved although calls of the same answer that the caller executes have no results.
-    /// No call was run.
+    /// Calls were approved, but other calls of the same answer have no results. The caller executes these
+    /// calls and must send their results. No call was run.
     ResultsMissing {
         /// The calls without a result.
         calls: Vec<CallNotRun>,
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
-    /// Approved calls cannot be run, because the `persist` hooks of their tools have changed the stored
-    /// arguments and the approved arguments are not stored. No call of the batch was run, and the model
-    /// was not called. The record now contains an error result for each of these calls. If the same
-    /// approvals are sent again, the rest of the batch runs and the model receives these results.
+    /// Approved calls cannot be run. The `persist` hooks of their tools have changed the stored
+    /// arguments, so the approved arguments are not stored. No call of the batch was run, and the model
+    /// was not called.
+    ///
+    /// The record now contains an error result for each of these calls. If the same approvals are sent
+    /// again, the other calls of the batch run, and the model receives the error results. The error is
+    /// not retryable all the same, because no repetition runs the calls themselves.
     ArgumentsNotKept {
         /// The calls that cannot be run.
         calls: Vec<CallNotRun>,
@@ -227,8 +232,8 @@ impl Error for ToolLoopError {
 }
 
 impl ToolLoopError {
-    /// Returns whether the same request may succeed if it is sent again. True if the tools may behave
-    /// differently the next time, or if another process is executing a call.
+    /// Returns whether the same request may succeed if it is sent again: because the tools may behave
+    /// differently the next time, or because another run may have finished the call by then.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::ConsecutiveFailures { .. }
@@ -254,7 +259,7 @@ impl ToolLoopError {
 pub struct CallNotRun {
     /// The tool's name.
     pub tool: String,
-    /// The id of the call, as the model receives it.
+    /// The id of the call, as it is sent to the model.
     pub call_id: String,
 }
 
@@ -265,9 +270,9 @@ pub struct CallNotRun {
 pub struct ToolFailure {
     /// The tool's name.
     pub tool: String,
-    /// The id of the call, as the model receives it.
+    /// The id of the call, as it is sent to the model.
     pub call_id: String,
-    /// The number of the round, from 0.
+    /// The index of the round in the run, counted from 0.
     pub round_index: usize,
     /// The error that the tool returned, its panic as [`ToolPanicked`], or the text of its error
     /// result.
@@ -307,8 +312,8 @@ impl ToolPanicked {
 #[error("a tool loop needs at least one round: leave the loop out to run no tools")]
 pub struct ZeroRounds;
 
-/// Displays an error with its causes on one line, without the effect of a [`ToolError`] and without
-/// retry verdicts.
+/// Displays an error with its causes on one line. Omits causes that only carry the effect of a
+/// [`ToolError`] or a retry verdict.
 pub(super) struct Chain<'a>(pub(super) &'a (dyn std::error::Error + 'a));
 
 impl fmt::Display for Chain<'_> {

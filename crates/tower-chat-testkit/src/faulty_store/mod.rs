@@ -92,9 +92,9 @@ struct Held {
 /// The submissions that were not passed to the inner store yet.
 #[derive(Default)]
 struct Unreleased {
-    /// The number of submissions that were held back and have been released.
+    /// The number of delayed submissions that were passed to the inner store since the store was created.
     released: usize,
-    /// The conversation of each write that is held back, in the order of the writes.
+    /// The conversation of each delayed write, in the order of the writes.
     keys: VecDeque<ConversationKey>,
 }
 
@@ -210,7 +210,7 @@ impl<S: HistoryStore> FaultyStore<S> {
         self.state().script.fail_every_append(error);
     }
 
-    /// Removes all prepared faults. Gates stay, and submissions that are held back stay held back.
+    /// Removes all prepared faults. Does not open gates, and does not release delayed submissions.
     pub fn heal(&self) {
         self.state().script.clear_faults();
     }
@@ -239,7 +239,7 @@ impl<S: HistoryStore> FaultyStore<S> {
         while self.release_one(&mut state) {}
     }
 
-    /// Waits until `count` writes are held back.
+    /// Waits until at least `count` writes are delayed.
     pub async fn holding(&self, count: usize) {
         let is_reached = |unreleased: &Unreleased| unreleased.keys.len() >= count;
         let _ = self.shared.unreleased.subscribe().wait_for(is_reached).await;

@@ -27,9 +27,9 @@ impl<S: HistoryStore> FaultyStore<S> {
         self.shared.is_dead.load(Ordering::Acquire)
     }
 
-    /// Executes an operation other than a submission. `concerns` returns whether the operation concerns
-    /// a conversation. The operation waits until no write of such a conversation is held back. With an
-    /// injector, it waits until no write is held back at all.
+    /// Executes an operation other than a submission. The operation first waits until no write of a
+    /// conversation for which `concerns` returns `true` is delayed. With an injector, it waits until no
+    /// write is delayed at all.
     pub(super) async fn perform<T>(
         &self,
         operation: Operation,

@@ -97,7 +97,7 @@ fn far() -> SystemTime {
 }
 
 /// Runs are pruned by the times in their ids, from the beginning of the conversation up to the first run
-/// that is kept. A run after it is kept even if its own time is earlier.
+/// that is recent enough to stay. All later runs stay too, even if the time in their ids is earlier.
 pub async fn runs_are_pruned_by_the_time_at_which_they_were_made(store: Store) {
     let key = key("by time");
     let made_at = |second: u64| {

@@ -39,7 +39,7 @@
 //!   a character that the service does not accept;
 //! - arguments that are not a JSON object are written as one: missing arguments and `null` as an empty
 //!   object, any other text as the field `arguments` of an object;
-//! - the following is left out: reasoning of other wires; reasoning of Claude without a signature; reasoning
+//! - the following is not written: reasoning of other wires; reasoning of Claude without a signature; reasoning
 //!   at the end of a turn; blank texts; messages that are then empty; approvals and errors; native items of
 //!   other wires; provider-executed calls of other wires, and their results; media outside of user messages
 //!   and results; media other than images, PDF documents and files of the service.

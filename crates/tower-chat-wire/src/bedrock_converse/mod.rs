@@ -13,7 +13,7 @@
 //!
 //! Messages of other wires are written in the closest form of this wire. The service requires that user and
 //! assistant alternate, so consecutive messages of one role are joined, with results before all other blocks.
-//! The following is left out: blank texts, which the service refuses; reasoning and native items of other
+//! The following is not written: blank texts, which the service refuses; reasoning and native items of other
 //! wires; provider-executed calls and their results; approvals and errors; media other than images and
 //! documents in base64. Documents are named `document`, `document 2` and so on. Call ids are written with
 //! letters, digits, `_` and `-`; `_` replaces any other character. Calls in one turn are written with

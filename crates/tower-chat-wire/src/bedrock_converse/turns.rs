@@ -47,9 +47,8 @@ struct UsualTurn {
 }
 
 impl Conversation {
-    /// Adds a message. The following is left out: reasoning and native items of other wires,
-    /// provider-executed calls and their results, approvals, errors, and media that the service does not
-    /// accept.
+    /// Adds a message. Does not write reasoning and native items of other wires, provider-executed calls
+    /// and their results, approvals, errors, and media that the service does not accept.
     ///
     /// A message with a mark is written as it was read, unless it has a blank text or the previous turn has
     /// the same role. A message is joined with a previous turn of its role, and a joined turn is written in

@@ -100,9 +100,9 @@ impl Completion {
     }
 
     /// Returns the chunks of a streamed answer as JSON, without the end of the stream on the wire (`[DONE]`).
-    /// Text and reasoning are returned when they arrive. Calls are returned whole, at the end of the answer,
-    /// because only then all calls are known that determine which of them are left out. The stream ends after
-    /// an error.
+    /// Text and reasoning are returned when they arrive. Calls are returned whole, at the end of the
+    /// answer, because a call of a tool that the request does not declare is omitted only if the answer also
+    /// calls a declared tool. The stream ends after an error.
     pub fn chunks(
         self,
         response: ChatResponse,

@@ -11,7 +11,7 @@
 //! message is a string if it has only one text. A message in any other form begins with a native part
 //! that contains the JSON of the message. As long as the message is not changed, this JSON is written.
 //!
-//! Messages of other wires are written in the closest form of this wire. The following is left out: reasoning
+//! Messages of other wires are written in the closest form of this wire. The following is not written: reasoning
 //! and native items of other wires, provider-executed calls and their results, approvals, errors, and media
 //! other than images of a user. Calls in one answer have different ids, and results have the ids of their
 //! calls.

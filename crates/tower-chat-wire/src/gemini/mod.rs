@@ -28,7 +28,7 @@
 //! result is written as `{"output": …}`, and that of an error as `{"error": …}`; media in a result are
 //! written after the results. Arguments that are not a JSON object become `{"arguments": "the text"}`. If a
 //! conversation begins with a call of the model, an empty text of the user is written before it. The
-//! following is left out: reasoning of other wires, approvals, errors, authors, provider-executed calls and
+//! following is not written: reasoning of other wires, approvals, errors, authors, provider-executed calls and
 //! their results, file ids of other providers, native items of other wires, and contents that are then empty.
 //! The result depends only on the messages.
 //!

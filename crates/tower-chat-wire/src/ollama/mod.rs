@@ -8,7 +8,7 @@
 //!
 //! Messages of other wires are written in the closest form of this wire. Results get the names of their tools
 //! from earlier calls. Images in results are written in a user message after the results. The following is
-//! left out: reasoning and native items of other wires, provider-executed calls and their results, approvals,
+//! not written: reasoning and native items of other wires, provider-executed calls and their results, approvals,
 //! errors, and media other than images in base64.
 
 mod accumulator;

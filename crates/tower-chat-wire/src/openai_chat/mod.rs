@@ -22,7 +22,7 @@
 //!
 //! Messages of other wires are written in the closest form of this wire. One tool message with several
 //! results becomes several messages; results in a user message are written before its text; media become
-//! `image_url`, `input_audio` or `file` parts. The following is left out: reasoning of other wires,
+//! `image_url`, `input_audio` or `file` parts. The following is not written: reasoning of other wires,
 //! approvals, errors, provider-executed calls and their results, native items of other wires, and messages
 //! that are then empty. [`with_mistral_ids`] changes the ids to ones that Mistral accepts.
 //!

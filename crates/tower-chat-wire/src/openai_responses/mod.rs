@@ -24,15 +24,15 @@
 //! native item. Calls of the provider's tools that the client runs (`computer_call`, `shell_call`, …) need a
 //! result. If the arguments are not a string, such as an `action`, the call has their JSON text, and their
 //! field in the native item is `null`.
-//!
 //! The fields of a message take precedence over its native items, so that changes of an application are
-//! written. An unchanged message is written as it was read. [`render_input`] makes the list as a whole valid.
-//! Each call has an id that no earlier call has, and its output has the same id. An output is written before
-//! any message that is between the output and its call. The following is left out: reasoning without a later
-//! item of the model; reasoning, native items and provider-executed calls of other wires; approvals and
-//! errors; names of authors, for which the wire has no field. A call without a result is written too, and so
-//! is a result without a call, because the service may store the missing item. A new result of an unknown
-//! call is written as `function_call_output`.
+//! written. An unchanged message is written as it was read. [`render_input`] makes the list as a whole
+//! valid. Each call has an id that no earlier call has, and its output has the same id. If there are
+//! messages between a call and its output, the output is written before these messages. The following is
+//! not written: reasoning without a later item of the model; reasoning, native items and
+//! provider-executed calls of other wires; approvals and errors; names of authors, for which the wire has
+//! no field. A call without a result is written too, and so is a result without a call, because the
+//! service may store the missing item. A new result of an unknown call is written as
+//! `function_call_output`.
 //!
 //! ```
 //! use tower_chat_core::Role;

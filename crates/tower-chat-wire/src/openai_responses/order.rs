@@ -5,9 +5,9 @@ use tower_chat_core::RawJson;
 use super::item::{Item, ItemKind};
 use crate::fields::{Fields, raw};
 
-/// Puts the items into the order that services require. Moves an output before any message that is between
-/// the output and its call. Leaves out reasoning without a later item of the model. Removes the id of
-/// reasoning that is followed by a message without an id or by other reasoning.
+/// Puts the items into the order that services require. If there are messages between a call and its
+/// output, moves the output before these messages. Omits reasoning without a later item of the model.
+/// Removes the id of reasoning that is followed by a message without an id or by other reasoning.
 pub(super) fn in_order(items: Vec<Item>) -> Vec<Item> {
     without_broken_links(without_lone_reasoning(with_outputs_at_calls(items)))
 }

@@ -9,9 +9,9 @@ use tower_chat_core::{
 
 /// The times at which the tool calls of a conversation finished, from the record.
 ///
-/// The replay may have left out calls of a message, so a call is identified by its id, as the model
-/// knows it. Calls of one message with the same id are identified by their order. If some of these were
-/// left out, the latest of their times counts.
+/// The replay may have omitted calls of a message, so a call is identified by its id, as the model knows
+/// it. Calls of one message with the same id are identified by their order. If some of these were
+/// omitted, the latest of their times counts.
 ///
 /// ```
 /// use std::time::SystemTime;
@@ -226,7 +226,8 @@ impl<'a> FinishTimesWalk<'a> {
             OfId { count: 0 | 1, latest, .. } => latest,
             of_id => {
                 let rank = rank(&mut self.ranks, message, message_id, index, call_id);
-                // If some calls were left out, the order does not identify the call.
+                // If the replay has omitted some calls with this id, the order does not identify the
+                // call.
                 if of_id.count == rank.of { of_id.nth(rank.before) } else { of_id.latest }
             }
         }

@@ -45,8 +45,8 @@ impl fmt::Display for Channel {
 
 /// For how long the model receives the results of tools after the tool has finished.
 ///
-/// An older result is left out together with its call, and the model can call the tool again. Both
-/// remain in the record. A round without any remaining call is left out, except its text. Plain text is
+/// An older result is not sent, and neither is its call. The model can call the tool again. Both remain
+/// in the record. If no call of a round remains, only the text of the round is sent. Plain text is
 /// replayed at any age.
 ///
 /// The window for the request's [`Channel`] and the tool together applies first. Without one, the
