@@ -29,15 +29,18 @@ pub(crate) fn check(run: &Run, request: &ChatRequest) -> Result<(), ToolLoopErro
 }
 
 /// Returns the pending calls that the decisions in a request approve or reject, in the order of the
-/// calls. `sent` are pending batches among the messages of the request. Without `rules` no tool can be
+/// calls. `sent` are pending batches among the messages of the request. If `rules` is `None`, no tool can
 /// run, and pending calls of the caller's tools are not detected.
 ///
-/// A batch without any decision remains pending. If the caller executes a part of a batch, a request
-/// that is not required needs no decision: its call runs with the batch, unless it is rejected. The
-/// executed call is always that of the approval request, and never data from the decision. A decision
-/// that is followed by an answer or a result among the request's messages belongs to the past, and is
-/// only applied if its call is still pending. A decision about a call whose result is the last known
-/// message continues from there: nothing runs again, and the model receives the result.
+/// A batch without any decision remains pending. If the caller executes a part of a batch, an approval
+/// request that is not required needs no decision: its call runs with the batch, unless it is rejected.
+/// The executed call is always the call of the approval request, and never data from the decision.
+///
+/// A decision is old if an answer or a result follows it among the request's messages. An old decision
+/// has an effect only if its call is still pending.
+///
+/// If a decided call already has a result and no answer of the model follows the result, the call does
+/// not run again, and the run continues by sending the result to the model.
 ///
 /// # Errors
 ///
@@ -116,7 +119,7 @@ pub(super) fn decide(
     Ok(calls)
 }
 
-/// Checks that a call can still be decided about.
+/// Checks that the call still waits for a decision.
 ///
 /// # Errors
 ///
@@ -151,7 +154,7 @@ fn decisions<'a>(
     decisions
 }
 
-/// Returns the decisions that no result and no answer of the model follows.
+/// Returns the decisions that are not followed by a result or by an answer of the model.
 fn last_decisions<'a>(
     messages: impl Iterator<Item = &'a Arc<Message>>,
 ) -> Vec<&'a ApprovalResponse> {
@@ -168,13 +171,13 @@ fn last_decisions<'a>(
     last
 }
 
-/// Returns the ids of the requests that the last messages decide about.
+/// Returns the ids of the approval requests in the [`last_decisions`].
 fn new_decisions<'a>(messages: impl Iterator<Item = &'a Arc<Message>>) -> Vec<&'a str> {
     let decisions = last_decisions(messages).into_iter();
     decisions.map(|decision| decision.request_id.as_str()).collect()
 }
 
-/// Returns the first request that the last messages both approve and reject.
+/// Returns the first approval request that the [`last_decisions`] both approve and reject.
 fn contradicted<'a>(messages: impl Iterator<Item = &'a Arc<Message>>) -> Option<&'a str> {
     let mut decided: HashMap<&str, bool> = HashMap::new();
     last_decisions(messages).into_iter().find_map(|decision| {
@@ -185,8 +188,8 @@ fn contradicted<'a>(messages: impl Iterator<Item = &'a Arc<Message>>) -> Option<
 }
 
 /// Returns whether these messages contain an approval request and the result of its call, and no answer
-/// of the model after that result. The run for which the call was approved then continues from the
-/// result.
+/// of the model after that result. The run for which the call was approved is then incomplete and
+/// continues from the result.
 fn is_unseen_among<'a>(messages: impl Iterator<Item = &'a Arc<Message>>, id: &str) -> bool {
     let messages: Vec<_> = messages.collect();
     let found = messages.iter().find_map(|message| {
@@ -198,7 +201,8 @@ fn is_unseen_among<'a>(messages: impl Iterator<Item = &'a Arc<Message>>, id: &st
     })
 }
 
-/// Returns a planned call that was run before and whose result the service has not received.
+/// Returns a planned call that reuses its earlier result, because the service has not received this
+/// result.
 fn known_already((waiting, result): (PendingApproval, ToolResult)) -> PlannedCall {
     let report = ToolReport::not_run(match result.is_error {
         true => ToolStatus::Error,
@@ -209,7 +213,7 @@ fn known_already((waiting, result): (PendingApproval, ToolResult)) -> PlannedCal
     PlannedCall { pending, action: Action::Reuse(Box::new((result, report))) }
 }
 
-/// Returns the error for a decision that has no effect.
+/// Returns the error for a decision about an approval request that is not pending.
 fn not_waiting(
     request: &ChatRequest,
     run: &Run,
@@ -247,12 +251,12 @@ fn planned(
 #[derive(Default)]
 pub(super) struct Approved {
     pub(super) calls: Vec<PlannedCall>,
-    /// The calls that cannot run with their stored arguments, and whose refusal is not recorded yet. No
-    /// call of the batch runs before it is recorded.
+    /// The calls that cannot run with their stored arguments, and whose refusal is not recorded yet. If
+    /// there are any, `calls` is empty: no call of the batch runs before the refusals are recorded.
     pub(super) refused: Vec<PlannedCall>,
 }
 
-/// Returns the pending calls that the request's own messages decide about, stored calls and calls among
+/// Returns the pending calls that the request's own messages decide about: stored calls, and calls among
 /// these messages. Calls with a known outcome do not run again.
 pub(super) fn approved(
     request: &ChatRequest,

@@ -1,4 +1,4 @@
-//! The begin of a run of the loop: with a service call, with approved calls, or at the step where an
+//! How a run of the loop begins: with a service call, with approved calls, or at the step where an
 //! earlier attempt was interrupted.
 
 use std::{
@@ -53,7 +53,7 @@ impl<S> Rounds<S> {
         if !has_persister && !run.is_written_at_end() {
             put_history_for_loop(&run, &mut request)?;
         } else {
-            // An earlier attempt of the run may have put it into its request.
+            // An earlier attempt of the run may have put the history into its request.
             run.log().history_in_request = None;
         }
         let transcript = transcript(&request, &run, has_persister, run_id);
@@ -157,7 +157,8 @@ impl<S> Rounds<S> {
     }
 }
 
-/// Returns the first phase: running the approved calls, or calling the model if there are none.
+/// Returns the first phase: refusing approved calls that cannot run, otherwise running the approved
+/// calls, otherwise calling the model.
 fn first_phase(
     approved: Vec<PlannedCall>,
     refused: Vec<PlannedCall>,
@@ -174,8 +175,8 @@ fn first_phase(
     Phase::Running { calls, finish: Box::default() }
 }
 
-/// Returns the run's messages as the loop sends them. If the loop has found a layer below that puts the
-/// history before each call, the loop sends only new messages.
+/// Returns the run's messages as the loop sends them. If a persister below puts the history before each
+/// call, the loop sends only new messages.
 fn transcript(request: &ChatRequest, run: &Run, has_persister: bool, run_id: RunId) -> Transcript {
     if run.is_written_at_end() {
         let replay = run.log().open_replay().unwrap_or_else(Replay::lenient);
@@ -193,8 +194,9 @@ fn source_numbers(run: Run, messages: Messages) -> SourceNumbers {
     SourceNumbers::from(move || next_source_number(&run, &messages))
 }
 
-/// Returns whether a persister is below the loop, as far as polling for readiness can find it. Checked
-/// before the first paid service call and before any tool runs, approved calls included.
+/// Returns `true` unless a run must be stored by a persister below and polling the service for readiness
+/// finds none. Must be called before the first paid service call and before any tool runs, approved calls
+/// included.
 ///
 /// # Errors
 ///

@@ -13,16 +13,16 @@ use crate::{
 pub(super) struct RunCounters {
     pub(super) service_calls: u32,
     pub(super) usage: Usage,
-    /// The number of batches, approved ones included.
+    /// The number of batches whose tools have run in all attempts, batches of approved calls included.
     pub(super) batches: usize,
-    /// The number of rounds for the limit.
+    /// The number of rounds that count for `max_rounds`. Batches of approved calls do not count.
     pub(super) rounds: usize,
     /// The number of paused answers that were continued.
     pub(super) pauses: u32,
     tool_calls: usize,
     failing_rounds: usize,
     failures: Vec<ToolFailure>,
-    /// Changes of stored messages for the service were already logged in this run.
+    /// Whether this run has already logged that messages were changed for the service.
     pub(super) has_logged_changes: bool,
 }
 
@@ -57,7 +57,7 @@ impl RunCounters {
         calls
     }
 
-    /// Adds the calls of a batch that are to run.
+    /// Adds the calls of a batch that will run to the count.
     pub(super) fn count_calls(&mut self, calls: &[PlannedCall]) {
         self.tool_calls += calls.iter().filter(|call| call.is_to_run()).count();
     }

@@ -94,7 +94,7 @@ where
         Ok(())
     }
 
-    /// Returns whether the run has nothing more to wait for.
+    /// Returns whether no step of the run remains. Updates may still wait in the queue.
     fn is_complete(&self) -> bool {
         matches!(self.phase, Phase::Finishing(_) | Phase::Ended)
     }

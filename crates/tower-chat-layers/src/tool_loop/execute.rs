@@ -36,7 +36,7 @@ pub(super) struct Executor<'a> {
 
 /// A call whose tool runs in this batch.
 struct CallToRun {
-    /// The position among all calls of the batch.
+    /// The index among all calls of the batch, from 0.
     sequence_index: usize,
     pending: PendingCall,
     tool: Arc<dyn Tool>,
@@ -225,7 +225,7 @@ impl Executor<'_> {
         (to_run, not_run)
     }
 
-    /// Returns the position of a call, if the run stores its start and its outcome.
+    /// Returns `position` if the run stores the start and the outcome of the call, otherwise `None`.
     fn noted(&self, position: Option<CallOfRun>) -> Option<CallOfRun> {
         let run = self.run;
         position.filter(|position| run.store().is_some() && run.log().records_call(*position))
@@ -283,8 +283,8 @@ impl Executor<'_> {
         answer
     }
 
-    /// Returns the outcome of a call that was not run again, from an earlier attempt or from the policy
-    /// for calls that may or may not have run.
+    /// Returns the outcome of a call that is not run, because its result comes from an earlier attempt or
+    /// from the policy for calls that may or may not have run.
     fn reused(
         &self,
         pending: &PendingCall,
@@ -366,7 +366,7 @@ enum Step {
 }
 
 async fn run_caught(tool: Arc<dyn Tool>, context: ToolContext) -> Result<ToolOutput, BoxError> {
-    // A panic can only leave state of the tool inconsistent, because the tool shares no state with the
+    // A panic can only make the state of the tool inconsistent, because the tool shares no state with the
     // loop.
     let running = AssertUnwindSafe(async move { (*tool).call(context).await });
     match running.catch_unwind().await {

@@ -18,14 +18,14 @@ use crate::{
 /// results of finished calls must survive the cancellation of the others.
 #[derive(Debug, Default)]
 pub(super) struct Outcomes {
-    /// Each result with its call's position in the batch, in the order of completion.
+    /// Each result with the index of its call in the batch, in the order of completion.
     pub(super) results: Vec<(usize, ToolResult, ToolReport)>,
     failures: Vec<ToolFailure>,
     pub(super) terminate: bool,
     pub(super) started: Started,
 }
 
-/// The start times of the tools of a batch, by the positions of their calls in the batch.
+/// The start times of the tools of a batch, by the indices of their calls in the batch.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Started(Arc<Mutex<HashMap<usize, StartedTool>>>);
 
@@ -58,7 +58,7 @@ impl Outcomes {
         self.terminate |= terminate;
     }
 
-    /// Returns the positions of the calls of the batch that have an outcome.
+    /// Returns the indices, in the batch, of the calls that have an outcome.
     pub(super) fn answered(&self) -> HashSet<usize> {
         self.results.iter().map(|(index, ..)| *index).collect()
     }
@@ -121,12 +121,12 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// Returns whether no call after this one is started in sequential mode.
+    /// Returns whether, in sequential mode, no call starts after this one.
     pub(super) fn ends_batch(&self) -> bool {
         self.terminate || self.failure.as_ref().is_some_and(|failure| failure.fails_run())
     }
 
-    /// Returns the outcome for the run, if `position` is known.
+    /// Returns the outcome in the form that the run stores, or `None` if there is no `position`.
     pub(super) fn of(&self, position: Option<CallOfRun>) -> Option<ToolOutcome> {
         Some((position?, self.result.clone(), self.report.clone()))
     }

@@ -112,8 +112,9 @@ impl<S> Rounds<S> {
         }
     }
 
-    /// Returns whether the loop submits results of finished tools that no service call has sent to a
-    /// persister below. A journal has already stored each of them.
+    /// Returns whether the loop must submit results of finished tools that no service call has sent. The
+    /// receiver is a persister below. A journaled run does not need this submission, because the journal
+    /// has already stored each result.
     pub(super) fn submits_results(&self) -> bool {
         self.transcript.is_kept_below() && !self.run.records_each_outcome()
     }

@@ -17,8 +17,8 @@ use crate::{
 const ARGUMENTS_NOT_KEPT: &str = "The call was not run: its arguments were not kept.";
 
 impl PlannedCall {
-    /// Returns the outcome of an approved call whose arguments were not stored, for the record and the
-    /// model.
+    /// Returns the outcome, for the record and the model, of an approved call whose arguments were not
+    /// stored. `None` if the call has no position.
     pub(super) fn refusal_for_changed_arguments(&self) -> Option<ToolOutcome> {
         let mut result = ToolResult::error(self.pending.id(), ARGUMENTS_NOT_KEPT);
         result.name = Some(self.pending.name().to_owned());

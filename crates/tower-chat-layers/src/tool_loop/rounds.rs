@@ -15,10 +15,11 @@ use crate::{
     tool::{RunContext, Tools},
 };
 
-/// An active run: a source of updates. It advances the run when its queue of updates is empty.
+/// An active run: a source of updates. Performs the next step of the run when its queue of updates is
+/// empty.
 pub(super) struct Rounds<S> {
     pub(super) service: S,
-    /// The service has reported readiness for the next call.
+    /// Whether the service has reported readiness for the next call.
     pub(super) is_ready: bool,
     pub(super) settings: Arc<Settings>,
     pub(super) options: CallOptions,
@@ -28,13 +29,15 @@ pub(super) struct Rounds<S> {
     /// The extensions of each service call.
     pub(super) extensions: http::Extensions,
     pub(super) transcript: Transcript,
-    /// The tools that were declared in the last service call.
+    /// The tools that the most recent service call has declared. Before the first call, the tools that
+    /// the source had when the run began.
     pub(super) tools: Tools,
     pub(super) phase: Phase,
     /// The updates that were not returned to the caller yet.
     pub(super) updates: VecDeque<ChatUpdate>,
     pub(super) outcomes: Outcomes,
-    /// The queued messages that are last in the service call in flight.
+    /// The messages from the run's queue that the service call in flight sends. They are the last
+    /// messages of that call.
     pub(super) queued_in_flight: Vec<Message>,
     pub(super) counters: RunCounters,
 }
@@ -59,8 +62,8 @@ pub(super) struct Reading {
     pub(super) messages: Vec<Arc<Message>>,
     /// The text that was streamed after the last of `messages`.
     pub(super) text: String,
-    /// No update is returned to the caller until the end of the response, because its calls may have to
-    /// wait for approval, either all of them or none.
+    /// If `true`, no update is returned to the caller until the end of the response. A call of the
+    /// response may need approval, and then all of its calls change their form.
     pub(super) is_held: bool,
 }
 
@@ -74,15 +77,16 @@ impl<S> Rounds<S> {
         id
     }
 
-    /// Returns the error that ends the run. If the error contains a refused answer and nothing of the
-    /// run is stored, that answer begins with the messages that the run has added before, results of
-    /// tools included. No other error or store contains these messages.
+    /// Returns the error that ends the run. If the error contains a refused answer and the run would have
+    /// been stored at its end, inserts the earlier messages of the run, results of tools included, at the
+    /// beginning of this answer. No other error and no store contains these messages.
     pub(super) fn with_added(&mut self, mut error: BoxError) -> BoxError {
         let refused = error.downcast_mut().and_then(PersistenceError::answer_mut);
         if let Some(answer) = refused
             && self.run.is_written_at_end()
         {
-            // Queued messages that only the refused call has sent return to their queue.
+            // The queued messages that only the refused call has sent are omitted, because they return to
+            // their queue.
             let added = self.transcript.added();
             let count = added.len().saturating_sub(self.queued_in_flight.len());
             answer.messages.splice(..0, added.take(count).cloned());
@@ -90,7 +94,7 @@ impl<S> Rounds<S> {
         error
     }
 
-    /// Sends only new messages from now on, if a persister below stores the run.
+    /// If a persister below stores the run, makes the loop send only new messages from now on.
     pub(super) fn find_persister(&mut self) {
         if self.run.log().has_persister && !self.run.is_written_at_end() {
             self.transcript.keep_below();
@@ -122,8 +126,8 @@ impl<S> Rounds<S> {
         self.context.handle.put_back(queued);
     }
 
-    /// Returns how many messages at the end of the last service call are not part of the run. `None` if
-    /// no persister has seen the call.
+    /// Returns how many messages at the end of the most recent service call the persister has not stored
+    /// as part of the run. `None` if no persister has seen the call.
     pub(super) fn left_of_call(&self) -> Option<usize> {
         let ordinal = self.counters.service_calls.checked_sub(1)?;
         self.run.log().calls.left_of_call(ordinal)

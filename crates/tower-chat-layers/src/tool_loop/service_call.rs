@@ -173,16 +173,18 @@ impl<S> Rounds<S> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the response contains more calls than allowed, or if the run is stored at its
-    /// end and the response names the service as the history owner although a store is. No tool runs
-    /// then, and no further service call is paid for.
+    /// Returns an error if the response contains more calls than allowed. Also returns an error if a run
+    /// that is stored at its end receives a response that names the service as the history owner,
+    /// although the store owns the history. In both cases, no tool runs, and no further service call is
+    /// paid for.
     pub(super) fn answered(
         &mut self,
         messages: Vec<Arc<Message>>,
         mut finish: Box<Finish>,
     ) -> Result<(), BoxError> {
         if !self.is_stored_answer() {
-            // A stored answer contains the calls of all rounds of its run, and is not limited.
+            // A stored answer contains the calls of all rounds of its run, so the limit for one answer
+            // does not apply.
             self.loop_policy().check(&messages, self.context.conversation())?;
         }
         let has_persister = self.run.log().has_persister;
@@ -234,7 +236,7 @@ impl<S> Rounds<S> {
         Ok(())
     }
 
-    /// Logs the changes that the service's format required in the stored messages, once per run.
+    /// Logs, once per run, that the format of the service required changes of stored messages.
     fn log_changes(&mut self, finish: &Finish) {
         let Some(first) = finish.changes.first().filter(|_| !self.counters.has_logged_changes)
         else {
@@ -263,7 +265,8 @@ impl<S> Rounds<S> {
         self.run.log().answer.is_some()
     }
 
-    /// Passes the response on, with its calls as approval requests.
+    /// Turns the calls of a response into approval requests, and returns the new messages. Also replaces
+    /// the messages that wait in the queue of updates.
     ///
     /// # Errors
     ///
@@ -280,8 +283,8 @@ impl<S> Rounds<S> {
             // the error.
             keep_pending_calls(&self.run, &asking, || Answer::new(Vec::new(), finish.clone()))?;
         }
-        // The messages of the response are last in the queue, because those with calls were not
-        // returned yet.
+        // The messages of the response are at the end of the queue of updates, because those with calls
+        // were not returned yet.
         let given = self.updates.iter_mut().rev().filter_map(|update| match update {
             ChatUpdate::Message(message) => Some(message),
             _ => None,
@@ -292,7 +295,7 @@ impl<S> Rounds<S> {
         Ok(asking)
     }
 
-    /// Returns the rules that decide who executes a call.
+    /// Returns the rules that decide whether the loop or the caller executes a call.
     pub(super) fn rules(&self) -> CallRules<'_> {
         CallRules {
             tools: &self.tools,

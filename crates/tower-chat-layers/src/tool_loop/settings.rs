@@ -15,6 +15,7 @@ pub(super) struct Settings {
     pub(super) unknown_tools: UnknownTools,
     pub(super) max_failing_rounds: Option<usize>,
     pub(super) include_error_details: bool,
-    /// A persister is below the loop, although polling for readiness does not find it.
+    /// Whether the loop assumes that a persister is below, although polling for readiness does not find
+    /// it.
     pub(super) assumes_persister_below: bool,
 }

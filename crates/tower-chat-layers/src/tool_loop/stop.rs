@@ -25,8 +25,8 @@ pub(super) async fn unless_stopped<F: Future>(handle: &RunHandle, future: F) -> 
     }
 }
 
-/// Returns the output of a future that waits for a service call, or `None` if the run is stopped before
-/// the call is answered. After the call is answered, the future is awaited.
+/// Returns the output of a future that waits for a service call. Returns `None` if the run is stopped
+/// before the call is answered. If the run is stopped after that, still awaits the future.
 pub(super) async fn unless_stopped_in_call<F: Future>(
     handle: &RunHandle,
     future: F,
@@ -39,7 +39,7 @@ pub(super) async fn unless_stopped_in_call<F: Future>(
     if call.is_answered() { Some(future.await) } else { None }
 }
 
-/// A service call in flight, with access to the layer below that stores its answer.
+/// The service call in flight. Reads from the run whether a layer below has stored its answer.
 pub(super) struct CallUnderWay {
     run: Run,
     ordinal: Option<u32>,
@@ -94,8 +94,8 @@ impl<S> Rounds<S> {
         self.end_stopped(unsent, Vec::new()).await
     }
 
-    /// Stops while an answer is read. Stores its complete messages and the text after them. Calls in
-    /// these messages are returned, or wait for approval.
+    /// Stops while a response is read. Stores its complete messages and the text after them. Calls in
+    /// these messages are returned to the caller, or become approval requests.
     pub(super) async fn stop_reading(&mut self, reading: Reading) -> Result<(), BoxError> {
         let Reading { response, mut messages, text, .. } = reading;
         drop(response);
@@ -134,7 +134,7 @@ impl<S> Rounds<S> {
         let mut finish = Finish::default();
         finish.usage = self.counters.usage;
         finish.ended_by = Some(EndedBy::Stop);
-        // The result of each call states that the call did not run.
+        // Claimed calls have results, which the following write stores, so the claims are not withdrawn.
         self.run.log().keep_claims();
         self.run.write(Event::Stopped { unsent, answer }).await?;
         finish.saved = self.run.store().map(|_| self.run.log().saved());

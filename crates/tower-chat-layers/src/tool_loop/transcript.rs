@@ -14,7 +14,7 @@ pub(super) struct Transcript {
     run: RunId,
     next_index: u32,
     history: Option<WholeHistory>,
-    /// The messages of the request, and the position of the run's own messages in it.
+    /// The messages of the request. The run's own messages begin at the index `own_from`.
     request: Messages,
     own_from: usize,
     request_reach: Reach,
@@ -36,7 +36,7 @@ enum Reach {
     Done,
 }
 
-/// The whole history, for a service that does not store it.
+/// The whole history. The run sends it in each service call if the service stores no history.
 struct WholeHistory {
     /// The number of messages before the request's own.
     prefix: usize,
@@ -51,7 +51,7 @@ pub(super) struct Outgoing {
 }
 
 impl Transcript {
-    /// Creates the transcript of a run whose service calls send the whole history, until an answer
+    /// Creates the transcript of a run that sends the whole history in each service call, until an answer
     /// names another history owner. `replay` contains the history before the request's own messages.
     pub(super) fn whole(request: &ChatRequest, run: RunId, replay: Replay) -> Self {
         let prefix = request.messages.take(request.new_from);
@@ -61,8 +61,9 @@ impl Transcript {
         Self { history, only_unsent: false, ..Self::only_unsent(request, run, || 0) }
     }
 
-    /// Creates the transcript of a run whose history a layer below stores and puts before each call.
-    /// `taken` returns the number of the run's messages in that layer, after which numbering continues.
+    /// Creates the transcript of a run that sends only new messages, because a layer below stores the
+    /// history and puts it before each call. `taken` returns the number of the run's messages in that
+    /// layer, and the numbering continues from there.
     pub(super) fn only_unsent(
         request: &ChatRequest,
         run: RunId,
@@ -94,8 +95,7 @@ impl Transcript {
         self.only_unsent = true;
     }
 
-    /// Gives a message its index in the run. A message that a persister below has numbered is not
-    /// changed.
+    /// Gives a message its index in the run. Does not change a message that already has an id.
     pub(super) fn number(&mut self, mut message: Arc<Message>, clock: &Clock) -> Arc<Message> {
         match message.id {
             Some(id) if id.run == self.run => self.next_index = id.index.saturating_add(1),
@@ -148,23 +148,24 @@ impl Transcript {
         self.added.iter().map(|(message, _)| message)
     }
 
-    /// Returns whether results are among the messages that no service call has sent yet.
+    /// Returns whether messages with results are among those that no service call has sent yet.
     pub(super) fn has_unsent_results(&self) -> bool {
         let is_results = |message: &Arc<Message>| message.role == Role::Tool;
         self.added.iter().any(|(message, reach)| *reach == Reach::Unsent && is_results(message))
     }
 
-    /// Returns the messages that no service call has sent yet, without a layer's prefix.
+    /// Returns the run's own messages that no service call has sent yet, without the history before them.
     pub(super) fn unsent(&self) -> Messages {
         self.own(Reach::Unsent)
     }
 
-    /// Returns the unsent messages, and marks them because no service call will send them.
+    /// Returns the unsent messages, and marks them as done, because no service call will send them.
     pub(super) fn take_unsent(&mut self) -> Vec<Arc<Message>> {
         self.take(Reach::Unsent)
     }
 
-    /// Returns the messages of the service call in flight, and marks them because the call has ended.
+    /// Returns the messages of the service call in flight, and marks them as done, because the call has
+    /// ended.
     pub(super) fn take_in_flight(&mut self) -> Vec<Arc<Message>> {
         self.take(Reach::InFlight)
     }
@@ -219,8 +220,9 @@ impl Transcript {
     }
 }
 
-/// Returns the index of the run's next message: after the run's last numbered message in the request,
-/// or else after the request's own messages and those that were numbered before.
+/// Returns the index of the run's next message. It follows the run's last numbered message in the
+/// request. If the request ends with another message, the index is the number of the request's own
+/// messages or `taken`, whichever is larger.
 fn next_index(request: &ChatRequest, run: RunId, taken: impl FnOnce() -> usize) -> u32 {
     match request.messages.last().and_then(|last| last.id) {
         Some(last) if last.run == run => last.index.saturating_add(1),
