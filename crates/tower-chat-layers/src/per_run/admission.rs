@@ -15,7 +15,7 @@ use crate::{
 
 /// A run that may begin.
 pub(super) struct Admitted {
-    /// The conversation of the request, or the branch in which the run continues.
+    /// The conversation in which the run continues: that of the request, or its branch.
     pub(super) conversation: Conversation,
     pub(super) turn: RunUnderWay,
     pub(super) branch: Option<ConversationKey>,
@@ -26,7 +26,7 @@ pub(super) struct RunAdmission {
     pub(super) _turn: RunUnderWay,
     /// The copy of the conversation in which the run continues, if there is one.
     pub(super) branch: Option<ConversationKey>,
-    /// The open run that was resumed first.
+    /// The open run that was resumed before this run began.
     pub(super) recovered: Option<Box<RecoveredRun>>,
 }
 
@@ -36,7 +36,8 @@ pub(super) enum OpenRunInTheWay {
     Closed(Box<OpenRun>, RunEnd),
 }
 
-/// Waits in the conversation's queue of this process, by the policy.
+/// Makes the run the only active run of its conversation in this process. If another run is active, the
+/// policy decides: the run waits in the queue, continues in a branch of the conversation, or fails.
 pub(super) async fn admit(
     settings: &Settings,
     conversation: Conversation,
@@ -49,7 +50,8 @@ pub(super) async fn admit(
     };
     let handle = settings.store.handle();
     if settings.policy.concurrent_runs == ConcurrentRuns::Branch {
-        // A run that is sent again continues in its branch, although its conversation is free now.
+        // A run that is sent again continues in its branch, even if its conversation has no active run
+        // now.
         let branch = branch_of(&key, run);
         let head = head_of(settings, &branch).await?;
         if head.revision != Revision::ABSENT {
@@ -95,8 +97,9 @@ fn busy_with(
 }
 
 impl OpenRunInTheWay {
-    /// Returns the required action for the conversation's open run, if there is one that belongs to
-    /// another run.
+    /// Returns what must happen to the conversation's open run before this run may begin. `None` if there
+    /// is no open run, or if this run is the open run and its mode is journaled, so that the run itself
+    /// resumes.
     ///
     /// # Errors
     ///
@@ -120,8 +123,8 @@ impl OpenRunInTheWay {
             return Ok((!goes_on).then_some(Self::ToResume(open)));
         }
         match settings.policy.journal.on_open_run {
-            // The caller of the open run has disconnected, and no paid service call is made to finish
-            // its answer.
+            // The caller of the open run has disconnected, so no paid service call is made to finish its
+            // answer.
             OnOpenRun::Recover if open.lease.is_abandoned() => {
                 Ok(Some(Self::Closed(open, RunEnd::Commit)))
             }

@@ -8,17 +8,18 @@ use tower_chat_core::{
 use super::lease_wait::LeaseWaiting;
 use crate::{PersistenceError, approval::answers_approvals, run::Settings};
 
-/// Waits, by the policy, until the approved calls that other processes run are finished and the runs of
-/// these calls are stored.
+/// Waits, by the policy, until other processes have finished approved calls and have stored the runs of
+/// these calls.
 #[derive(Default)]
 pub(super) struct ApprovedElsewhere {
-    /// The revision at which a call was claimed.
+    /// The revision of the conversation when this value last found a claim of another process.
     held_at: Option<Revision>,
 }
 
 impl ApprovedElsewhere {
-    /// Waits for one interval if another process runs an approved call and the request answers
-    /// approvals too. Returns whether it has waited. The caller must read the head again then.
+    /// Waits for one interval if the request answers approvals and another process runs an approved call,
+    /// or has finished one and not stored its run yet. Returns whether it has waited. If `true`, the
+    /// caller must read the head again.
     ///
     /// After the tool has finished, the other run calls the model and is stored. Without the wait, this
     /// request would pay the model for the same result, and one of the two runs would be refused. The

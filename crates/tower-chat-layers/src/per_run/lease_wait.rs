@@ -7,11 +7,11 @@ use tower_chat_core::{BoxError, ChatRequest};
 
 use crate::{ConcurrentRuns, PersistenceError, recovery::ResumesRun, run::Settings};
 
-/// The remaining time for which a run may wait for leases of other processes.
+/// For how long a run may wait for leases of other processes.
 pub(super) struct LeaseWaiting {
-    /// `None` if the run does not wait.
+    /// The whole time for which the run may wait. `None` if the run does not wait.
     limit: Option<Duration>,
-    /// Set by the first wait.
+    /// The end of `limit`, from the first wait on.
     deadline: Option<Instant>,
 }
 
@@ -31,12 +31,13 @@ impl LeaseWaiting {
         Self { limit, deadline: None }
     }
 
-    /// Waits for one interval if another process has the lease of the open run and time remains. The
-    /// caller must read the head again then.
+    /// Waits for one interval if `error` reports that another process has the lease of the open run, and
+    /// if time remains. The caller must then read the head again.
     ///
     /// # Errors
     ///
-    /// Returns `error` itself if it is another error, or if no time remains.
+    /// Returns any other `error` unchanged, and returns `error` if the run does not wait or no time
+    /// remains.
     pub(super) async fn wait_after(
         &mut self,
         error: PersistenceError,
@@ -70,8 +71,8 @@ impl LeaseWaiting {
         self.limit.is_some()
     }
 
-    /// Returns whether an attempt at the open run failed because another process has taken the run
-    /// over. The caller must then read the head again, which contains the new lease.
+    /// Returns whether the run waits for other processes and `error` reports that another process has
+    /// taken the open run over. The caller must then read the head again, which contains the new lease.
     pub(super) fn is_lost_race(&self, error: &BoxError) -> bool {
         let conflict = match error.downcast_ref::<PersistenceError>() {
             Some(PersistenceError::RunHeld { .. }) => true,

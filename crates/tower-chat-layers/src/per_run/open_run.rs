@@ -28,8 +28,8 @@ pub(super) struct Cleared {
     pub(super) recovered: Option<Box<RecoveredRun>>,
 }
 
-/// Applies the policy to the open run of a conversation until no open run blocks it. Then waits for
-/// approved calls that other processes run, by the policy.
+/// Applies the policy to the open run of a conversation, and repeats this until no open run blocks the
+/// conversation. Then waits, by the policy, for approved calls that other processes run.
 ///
 /// # Errors
 ///
@@ -122,7 +122,7 @@ where
     one_run(service, layer, request, begins, None).await?.collect().await
 }
 
-/// Ends an open run, by the policy, that could not be resumed because the service refuses it. The
+/// Ends an open run that could not be resumed because the service refuses it. The policy decides how. The
 /// conversation then continues without the run.
 ///
 /// # Errors

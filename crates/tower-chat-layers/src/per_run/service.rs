@@ -111,7 +111,8 @@ where
     one_run(&mut service, &layer, request, begun, Some(admission)).await
 }
 
-/// Checks that the order of the layers allows the run to be stored.
+/// Checks that the request names a conversation, and that the order of the layers allows the run to be
+/// stored. Returns the conversation.
 fn check(
     request: &ChatRequest,
     settings: &Settings,
@@ -134,15 +135,16 @@ fn check(
     Ok(conversation)
 }
 
-/// Returns whether a tool loop is below without a persister. If a layer hides the persister, the tool
-/// loop must be configured with `ToolLoop::assume_persister_below`. A layer that hides both also hides
-/// the loop. Checked here, before the input of a journaled run is staged.
+/// Returns whether a tool loop is below, but no persister that can be found. If a layer hides the
+/// persister, the tool loop must be configured with `ToolLoop::assume_persister_below`. A layer that
+/// hides the persister and the loop has no effect here. Checked before the input of a journaled run is
+/// staged.
 fn lacks_persister(below: &LayersBelow) -> bool {
     below.holds(LayerKind::ToolLoop) && !below.holds(LayerKind::PerServiceCallPersistence)
 }
 
-/// Waits for a resource that another run releases at its end. The other run may need the permit of the
-/// service that this run holds, so the permit is released during the wait.
+/// Waits for a resource that another run releases at its end. Releases this run's permit of the service
+/// during the wait, because the other run may need that permit.
 pub(super) async fn giving_way<S, T>(
     service: &mut S,
     mut waited_for: Pin<&mut impl Future<Output = Result<T, PersistenceError>>>,
@@ -160,8 +162,8 @@ where
     Ok(waited_for)
 }
 
-/// Executes one run that no other run blocks. If the service has lost its history, the run begins again
-/// with the stored messages, by policy.
+/// Executes one run that no other run blocks. If the service has lost its history, the policy may require
+/// a second attempt, which sends the stored messages.
 pub(super) async fn one_run<S>(
     service: &mut S,
     layer: &PerRunPersistence,
@@ -188,7 +190,7 @@ where
     let settings = &layer.settings;
     let key = &conversation.key;
     let not_loaded = |source| PersistenceError::NotLoaded { key: key.clone(), source };
-    // Messages that this request has added do not replace the history of the service.
+    // Messages that this run has added, other than answers, cannot replace the history of the service.
     let is_record = |message: &Arc<Message>| {
         message.role == Role::Assistant || message.id.is_none_or(|id| id.run != conversation.run)
     };
@@ -336,7 +338,8 @@ where
     Ok(Beginning::Call(Box::new(Begun { request, before, call })))
 }
 
-/// Returns the response of a resumed run, after the part of its answer that was stored before.
+/// Returns the response of a resumed run, with the part of the answer that was stored earlier put before
+/// it.
 fn following(before: Vec<Arc<Message>>, response: ChatResponse) -> ChatResponse {
     if before.is_empty() {
         return response;
@@ -366,8 +369,8 @@ struct RunEnding {
     opened: Opened,
 }
 
-/// A run that has begun. Its drop leaves an incomplete run to a later attempt, and lets the next run in
-/// the queue begin.
+/// A run that has begun. When it is dropped, an incomplete run becomes available to a later attempt, and
+/// the next run in the queue can begin.
 struct Opened {
     run: Run,
     admission: Option<RunAdmission>,
@@ -407,7 +410,8 @@ impl Ending for RunEnding {
                  messages of all rounds in its answer"
             );
         }
-        // If the write of a run that is stored at its end is refused, nothing of the run is stored.
+        // If the write of a run that is stored at its end is refused, nothing of the run is stored. The
+        // queued messages then return to their queue.
         let handle = self.handle.filter(|_| run.is_written_at_end());
         let queued = handle.as_ref().map(|_| queued_in(&run, &answer, self.before));
         match completed(&run, self.call, self.before, answer).await {
@@ -433,8 +437,8 @@ impl Ending for RunEnding {
     }
 }
 
-/// Returns how a run ends, by the policy, that failed before any answer of the model. `None` if the run
-/// remains open.
+/// Returns how a run ends that failed before any answer of the model. The policy decides. `None` if the
+/// run remains open.
 fn end_of_unanswered(policy: &JournalPolicy, error: &BoxError, attempt: u32) -> Option<RunEnd> {
     let is_wrong_stack = matches!(error.downcast_ref(), Some(PersistenceError::LayerTwice { .. }));
     if is_wrong_stack && attempt == 1 {
@@ -445,8 +449,8 @@ fn end_of_unanswered(policy: &JournalPolicy, error: &BoxError, attempt: u32) -> 
     Some(if is_before_service(&**error) { RunEnd::Discard } else { end })
 }
 
-/// Returns the messages that were queued during the run, without those that tools have queued, because
-/// the tools run again.
+/// Returns the messages from the run's queue that the answer contains. Messages that tools have queued
+/// are omitted, because the tools run again.
 fn queued_in(run: &Run, answer: &Answer, before: usize) -> Vec<Message> {
     let of_run = answer.messages.iter().skip(before);
     let is_queued = |message: &&Arc<Message>| {
@@ -462,15 +466,15 @@ fn queued_in(run: &Run, answer: &Answer, before: usize) -> Vec<Message> {
     queued.map(without_id).collect()
 }
 
-/// Returns whether a tool loop below may have had rounds that neither its answer contains nor a layer
-/// below it has seen.
+/// Returns whether a tool loop below may have had rounds that are missing from its answer and that no
+/// layer below the loop has seen.
 fn hides_rounds(run: &Run, answer: &Answer) -> bool {
     let has_rounds = answer.messages.iter().any(|message| message.role == Role::Tool);
     !has_rounds && !run.log().has_seen_rounds()
 }
 
-/// Stores the rest of a run that has its answer. The first `before` messages of the answer were added
-/// by an earlier attempt.
+/// Stores the rest of a run after its answer is complete. An earlier attempt has added the first `before`
+/// messages of the answer.
 async fn completed(
     run: &Run,
     call: Option<Box<OpenCall>>,

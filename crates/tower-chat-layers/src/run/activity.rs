@@ -10,8 +10,8 @@ pub(super) fn activity_now(run: &Run) -> RunActivity {
     run.stored().iter().fold(activity, |activity, stored| activity.with_start(stored.arrived_at))
 }
 
-/// Returns the activity for the next write. Only a write with messages reports usage, because a
-/// store cannot distinguish the repetition of another write from a new one.
+/// Returns the activity for the next write. Only a write with messages reports usage. The store
+/// recognises the repetition of such a write, but would count the usage of another repeated write twice.
 pub(super) fn activity(run: &Run, log: &mut RunLog, has_messages: bool) -> RunActivity {
     let activity = activity_now(run);
     match has_messages {

@@ -10,7 +10,7 @@ use crate::replay::{AskedCall, Replay};
 /// are paired together, because the cost per result must not grow with the number of results.
 #[derive(Default)]
 pub(super) struct AnsweredCalls {
-    /// The replay of the messages before the next pairing.
+    /// The replay of all messages before those that are paired next.
     replay: Option<Replay>,
     /// The number of messages of the write that were paired or skipped.
     pushed: usize,

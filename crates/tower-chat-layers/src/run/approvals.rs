@@ -19,7 +19,7 @@ use crate::{
     tool::{CallOfRun, NotKept},
 };
 
-/// A stored result that the model has not answered.
+/// A stored result that no answer of the model follows.
 pub(crate) enum UnseenResult {
     /// The replay contains the result.
     InReplay,
@@ -35,7 +35,8 @@ impl Run {
     }
 }
 
-/// Checks that the calls in these messages that wait for approval can be run later.
+/// Checks that the calls in these messages that wait for approval can run later. Keeps the decisions of
+/// their hooks for the write that stores the messages.
 ///
 /// # Errors
 ///
@@ -68,8 +69,8 @@ pub(super) fn pending_call_not_kept(
     }
 }
 
-/// Returns whether a call can still be decided about. A claim of a run of this process that has
-/// ended no longer blocks the call.
+/// Returns whether a call still waits for a decision. A claim counts only if another process may have
+/// made it: a claim of this process belongs to a run that has ended.
 pub(crate) fn waiting_of(run: &Run, waiting: &PendingApproval) -> Waiting {
     let Some(call) = waiting.call_position else { return Waiting::Open };
     match run.log().prior_attempts.waiting(call, run.clock().now()) {
@@ -102,8 +103,8 @@ impl RunLog {
             .is_some_and(|stored| calls_without_arguments(stored).any(|position| position == index))
     }
 
-    /// Returns the batches that wait for approval, after the messages of a request. The results in
-    /// these messages may answer calls of a batch.
+    /// Returns the stored batches that wait for approval, as they are after `own`, a request's own
+    /// messages. Results in these messages may answer calls of a batch.
     pub(crate) fn pending_batches<'a>(
         &self,
         own: impl Iterator<Item = &'a Arc<Message>>,
@@ -114,8 +115,8 @@ impl RunLog {
         replay.pending_batches()
     }
 
-    /// Returns the recorded outcome of a call that waits for approval, as of the begin of the run.
-    /// `None` if the call had not started.
+    /// Returns the recorded outcome of a call that waits for approval, as it was when the run began.
+    /// `None` if the call had neither started nor a result.
     pub(crate) fn known_approved(&self, call: CallOfRun) -> Option<CallOutcome> {
         self.prior_attempts.call(call)
     }
@@ -152,8 +153,8 @@ impl RunLog {
         })
     }
 
-    /// Returns the stored messages of the run with answers to approval requests. An approved call that
-    /// the run has not run remains pending until the caller sends the run again.
+    /// Returns the stored messages of the run that contain decisions about approval requests. If the run
+    /// has not executed an approved call, the call remains pending until the caller sends the run again.
     pub(crate) fn stored_approvals(&self) -> Vec<Arc<Message>> {
         self.conversation
             .added

@@ -18,9 +18,9 @@ use super::{
 };
 use crate::{StoreFailure, tool::CallOfRun};
 
-/// Submits the outcomes again that are not stored, before a message contains them. Without its
-/// outcome, another attempt would treat a call as unknown. A journaled run does not need this
-/// write, because its attempts read the staged outcomes.
+/// Submits the outcomes that are not stored and that no message contains yet. Another attempt would
+/// otherwise treat these calls as calls with an unknown outcome. Does nothing for a journaled run,
+/// because its attempts read the staged outcomes.
 pub(crate) fn submit_unstored_outcomes(run: &Run) {
     let mut log = run.log();
     let unstored = std::mem::take(&mut log.approved_calls.unstored);
@@ -36,9 +36,9 @@ pub(crate) fn submit_unstored_outcomes(run: &Run) {
     drop(submission);
 }
 
-/// Withdraws the claims of calls whose tools have not started, which can then be approved again.
-/// Ends the lease of the claims whose tools were dropped. The writes are submitted and not awaited,
-/// because the caller may have disconnected.
+/// Withdraws the claims of calls whose tools have not started. These calls can then be approved again.
+/// Also ends the lease of claims whose tools were dropped while they ran. The writes are submitted and
+/// not awaited, because the caller may have disconnected.
 pub(crate) fn withdraw_claims(run: &Run) {
     let mut log = run.log();
     let claimed = std::mem::take(&mut log.approved_calls.claimed);
@@ -67,7 +67,7 @@ pub(crate) fn withdraw_claims(run: &Run) {
     drop(submission);
 }
 
-/// Submits rows of the record that neither open nor close the run.
+/// Submits rows of the record without opening or closing the run.
 pub(super) fn submit_rows(
     run: &Run,
     log: &mut RunLog,
@@ -90,8 +90,8 @@ fn write_of_claims(run: &Run, log: &RunLog, revision: Revision, claims: Vec<Clai
     if claims.is_empty() { write } else { write.with_claims(claims) }
 }
 
-/// Returns how long a claim lasts after its last renewal. Zero for a journaled run, whose lease
-/// covers the whole conversation.
+/// Returns how long a claim lasts after its last renewal. Zero for a journaled run, whose lease covers
+/// the whole conversation. Also zero if no other process can access the store.
 pub(super) fn claim_lease(run: &Run, log: &RunLog) -> Duration {
     match log.journal.as_deref().is_some()
         || run.store().is_none_or(|it| it.handle().is_exclusive())
@@ -101,7 +101,8 @@ pub(super) fn claim_lease(run: &Run, log: &RunLog) -> Duration {
     }
 }
 
-/// Starts the task that renews the claims as long as the run exists and the tools are running.
+/// Starts the task that renews the claims, unless it is already running. The task ends when the run no
+/// longer exists or has no claims.
 pub(super) fn keep_claims_held(run: &Run, log: &mut RunLog) {
     let lease = claim_lease(run, log);
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
@@ -120,8 +121,9 @@ pub(super) fn keep_claims_held(run: &Run, log: &mut RunLog) {
     });
 }
 
-/// Renews the claims. Returns whether there are any. Another run may have written to the
-/// conversation since, without an effect on the claims.
+/// Renews the claims. Returns whether the task must continue: `false` if there are no claims, if another
+/// attempt has claimed the calls, if the conversation was deleted, or if other writes were first in every
+/// try. A write of another run to the conversation does not end the claims.
 async fn renew_claims(run: &Run, lease: Duration) -> bool {
     const MOST: usize = 8;
     let Some(store) = run.store() else { return false };
@@ -169,8 +171,8 @@ async fn renew_claims(run: &Run, lease: Duration) -> bool {
     false
 }
 
-/// Records the outcomes of the approved calls of this run, after another run has written first and
-/// regardless of the other run's rows.
+/// If the run's write failed because another run has written first, records the outcomes of the approved
+/// calls of this run after the other run's writes. Does nothing after any other failure.
 pub(super) async fn record_outcomes_again(run: &Run, source: &StoreError) {
     if !matches!(source, StoreError::Conflict(_)) {
         return;
@@ -203,7 +205,8 @@ pub(super) async fn record_outcomes_again(run: &Run, source: &StoreError) {
     }
 }
 
-/// Stores rows at the current end of the conversation, after the writes of other runs.
+/// Stores rows at the current end of the conversation, after the writes of other runs. Does nothing if
+/// the conversation was deleted.
 async fn record_at_end(run: &Run, rows: Vec<ToolRecord>) -> Result<(), StoreError> {
     const MOST: usize = 8;
     let Some(store) = run.store() else { return Ok(()) };
@@ -229,8 +232,8 @@ async fn record_at_end(run: &Run, rows: Vec<ToolRecord>) -> Result<(), StoreErro
 }
 
 impl RunLog {
-    /// Returns rows that set the end of the claims of calls whose tools have started, and the claims
-    /// that must still belong to this run.
+    /// Returns rows that set `until` as the end of the claims of started calls. Also returns the claims:
+    /// the write fails if one of them no longer belongs to this run.
     fn held_rows(
         &self,
         calls: impl IntoIterator<Item = (CallOfRun, SystemTime)>,
@@ -245,14 +248,14 @@ impl RunLog {
         rows.unzip()
     }
 
-    /// Records that the tool of a call has started. From now on the claim shows that the call may have
-    /// had an effect.
+    /// Records that the tool of a call has started. From now on, its claim is not withdrawn, because the
+    /// call may have had an effect.
     pub(crate) fn note_tool_begun(&mut self, call: CallOfRun) {
         self.approved_calls.claimed.remove(&call);
     }
 
-    /// Stops the withdrawal of claims of calls whose tools have not started, because results of these
-    /// calls are stored.
+    /// Removes all claims, so that none is withdrawn. Called when results of the claimed calls are
+    /// stored.
     pub(crate) fn keep_claims(&mut self) {
         self.approved_calls.forget_claims();
     }

@@ -33,10 +33,11 @@ pub(crate) struct AsItStands {
     pub(crate) rows: Vec<ToolRecord>,
 }
 
-/// Returns the messages and rows that the commit of an incomplete run adds, from `sequence` on. The
-/// messages are a result for each call of the run without one, the results of calls of earlier runs
-/// that the run has decided about, and the text of an answer that was cut off. `tools` are the rows of
-/// the run's calls. `id_of` returns the id of the message with a sequence number.
+/// Returns the messages and rows that the commit of an incomplete run adds, from the sequence number
+/// `sequence` on. The messages are, in this order: a result for each unanswered call of the run; the
+/// results of calls of earlier runs that the run has decided about; the text of an answer that was cut
+/// off. `tools` are the rows of the run's calls. `id_of` returns the id of the message with a sequence
+/// number.
 pub(crate) fn as_it_stands<'a>(
     (tools, id_of): (impl IntoIterator<Item = &'a ToolRecord>, impl Fn(u64) -> Option<MessageId>),
     sequence: u64,
@@ -56,9 +57,9 @@ pub(crate) fn as_it_stands<'a>(
 /// The result, for the model, of a call that was not run before its run ended.
 const NEVER_RUN: &str = "The call was not run: its run was interrupted before.";
 
-/// Returns the missing results of the last round as one message, in the order of the calls, followed by
-/// the messages that the tools have queued. Also returns the rows of these calls, which refer to the
-/// results in the message at `sequence`.
+/// Returns the missing results of the run's calls as one message, in the order of the calls, followed by
+/// the messages that the tools have queued. Also returns the rows of these calls. The rows refer to the
+/// results in the message with the number `sequence`.
 fn missing_results<'a>(
     tools: impl IntoIterator<Item = &'a ToolRecord>,
     sequence: u64,
@@ -131,9 +132,10 @@ pub(crate) async fn of_prior_calls(
     })
 }
 
-/// Returns the results of calls of earlier runs that the staged messages decide about but do not
-/// answer, in the order of the calls, and the messages that their tools have queued. A result is the
-/// recorded one, or a rejection.
+/// Returns the results of calls of earlier runs that the staged messages decide about but do not answer,
+/// in the order of the calls. Also returns the messages that the tools of these calls have queued. A
+/// result is the recorded one. If there is none, it is a rejection, or, for a call that has started, an
+/// error that reports the unknown outcome.
 ///
 /// A batch with an approved call that has not started remains pending, and the user can approve that
 /// call again. The results of the other calls in the batch remain in the record.
@@ -192,8 +194,8 @@ async fn results_of_decided_calls(
     Ok(Some((message, queued)))
 }
 
-/// Returns the result of a call that was decided about, and its status if the record does not contain
-/// it.
+/// Returns the result of a call that was decided about. Also returns its status if the message must
+/// contain it, because the row of the call does not determine it.
 fn result_of_decided(
     outcome: Option<CallOutcome>,
     decision: &ApprovalResponse,

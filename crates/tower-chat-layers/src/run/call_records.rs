@@ -1,4 +1,4 @@
-//! The state of the record of tool calls between the writes of a run.
+//! What a run remembers about its tool calls from one write to the next, for the rows of the record.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::tool::{CallOfRun, NotKept, Retained, ToolReports, retained};
 
-/// The state of the record of tool calls between the writes of a run.
+/// What a run remembers about its tool calls from one write to the next, for the rows of the record.
 #[derive(Debug, Default)]
 pub(super) struct CallRecords {
     pub(super) hooks: Hooks,
@@ -36,9 +36,10 @@ pub(super) struct CallRecords {
 pub(super) struct Asking {
     pub(super) sequence: u64,
     pub(super) round_index: u32,
-    /// For each call of the message, its position among the stored calls. `None` if it is not stored.
+    /// For each call of the message in the model's order, its index among the stored calls of the
+    /// message. `None` if the call is not stored.
     pub(super) stored: Vec<Option<u32>>,
-    /// Hooks have removed some of the calls.
+    /// Whether hooks have removed some of the calls.
     pub(super) lacks_calls: bool,
 }
 
@@ -91,13 +92,14 @@ impl CallRecords {
         Ok(())
     }
 
-    /// Returns the decision of a tool's hook about the call itself.
+    /// Returns what the hook of the call's tool allows to be stored of the call itself. `Retained::Whole`
+    /// if the call has no tool.
     pub(super) fn retained_call(&self, of_run: CallOfRun, call: &ToolCall) -> Retained {
         let tool = self.hooks.tool(of_run, call).filter(|_| !self.hooks.had_no_tool(of_run));
         tool.map_or(Retained::Whole, |tool| retained(tool, call, None, None))
     }
 
-    /// Creates the records of a run of which these messages are already stored.
+    /// Creates the records of a run. `added` are the messages of the run that are already stored.
     pub(super) fn after(added: &[Arc<Message>], hooks: Hooks) -> Self {
         Self { hooks, rounds_before: rounds_in(added), ..Self::default() }
     }
@@ -124,7 +126,8 @@ impl CallRecords {
         self.asking.get(*self.asked.get(&message)?)
     }
 
-    /// Returns the round of the next message with calls.
+    /// Returns the index, within the run and from 0, of the round to which the next message with calls
+    /// belongs.
     pub(super) fn round_index(&self, begins_round: bool) -> u32 {
         let rounds_before = u32::try_from(self.rounds_before).unwrap_or(u32::MAX);
         let next = match self.asking.last() {

@@ -1,4 +1,4 @@
-//! The service calls of a run. A retry may send the last one again.
+//! The service calls of a run. A retry may repeat the most recent call.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tower_chat_core::{Answer, Message, Messages, store::author::Write};
 use super::usage::UntoldUsage;
 use crate::next_step::NextStep;
 
-/// A service call and its outcome.
+/// The most recent service call and its outcome.
 pub(crate) struct LastCall {
     ordinal: Option<u32>,
     attempt: Attempt,
@@ -19,19 +19,19 @@ pub(super) enum Attempt {
     /// remains here until it is durable. `step` is the next step, if the tool loop has reported its
     /// loop policy.
     Answered { answer: Answer, step: Option<NextStep>, write: Option<Write> },
-    /// The service call failed. `rest` are its inputs that were not submitted.
+    /// The service call failed. `rest` contains those of its inputs that were not submitted.
     Unanswered { rest: Vec<Arc<Message>> },
 }
 
 /// The service calls of a run.
 #[derive(Default)]
 pub(crate) struct ServiceCalls {
-    /// The last service call of a run that is stored call by call.
+    /// The most recent service call, if each service call is stored separately.
     pub(super) last: Option<LastCall>,
-    /// A layer has seen the answer to a service call of this attempt.
+    /// Whether a layer has seen the answer to a service call of this attempt.
     pub(super) is_answered: bool,
-    /// The last service call whose answer the run or the store has refused. Nothing of that call is
-    /// stored.
+    /// The number of the most recent service call whose answer the run or the store has refused. Nothing
+    /// of that call is stored.
     pub(super) refused: Option<u32>,
     /// The messages that a layer above put before the run's input. They are first in every service
     /// call, although the tool loop sends them only once.
@@ -40,8 +40,8 @@ pub(crate) struct ServiceCalls {
 }
 
 impl ServiceCalls {
-    /// Returns the outcome of a service call if it is the last one. A service call without a number is
-    /// never recognised.
+    /// Returns the outcome of the service call with this number, if it is the most recent one. Returns
+    /// `None` for a service call without a number.
     pub(super) fn attempt(&self, ordinal: Option<u32>) -> Option<&Attempt> {
         let last = self.last.as_ref().filter(|last| last.ordinal == ordinal)?;
         ordinal.is_some().then_some(&last.attempt)
@@ -61,7 +61,8 @@ impl ServiceCalls {
         }
     }
 
-    /// Drops the write of an answer that is durable. A retry of the call has nothing to submit again.
+    /// Removes the write of an answer after the write is durable, so that a retry of the call submits
+    /// nothing again.
     pub(super) fn forget_write(&mut self, ordinal: Option<u32>) {
         let last = self.last.as_mut().filter(|last| last.ordinal == ordinal);
         if let Some(LastCall { attempt: Attempt::Answered { write, .. }, .. }) = last {
@@ -69,8 +70,8 @@ impl ServiceCalls {
         }
     }
 
-    /// Returns how many messages at the end of a service call are not part of the run. `None` if no
-    /// persister has seen the call.
+    /// Returns how many messages at the end of a service call's inputs were not submitted. All of them
+    /// (`usize::MAX`) if its answer was refused. `None` if no persister has seen the call.
     pub(crate) fn left_of_call(&self, ordinal: u32) -> Option<usize> {
         if self.refused == Some(ordinal) {
             return Some(usize::MAX);

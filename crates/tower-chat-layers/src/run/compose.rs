@@ -99,7 +99,8 @@ impl RunLog {
         Composed { messages: stored, records }
     }
 
-    /// Adds the rows of a message's calls. Returns whether all calls are stored.
+    /// Adds the rows of a message's calls to `records`, and changes the calls in the message as their
+    /// hooks decide. Returns whether all calls are stored.
     fn store_calls(
         &mut self,
         message: &mut Arc<Message>,
@@ -154,8 +155,9 @@ impl RunLog {
         keeps_all
     }
 
-    /// Adds the rows of a message's results. `asked` are the calls that the results answer, one for
-    /// each result.
+    /// Adds the rows of a message's results to `records`, and changes the results in the message as their
+    /// hooks decide. `asked` are the calls that the results answer, one for each result. `sequence` is
+    /// the number of the stored message, or `None` if no message stores the results.
     fn store_results(
         &mut self,
         message: &mut Arc<Message>,
@@ -219,9 +221,9 @@ impl RunLog {
         mark_statuses(message, statuses);
     }
 
-    /// Returns the position by which a result names its call in the stored form, or `None` if a
-    /// position is not necessary. It is necessary if calls of the same message are not stored, because
-    /// ids and order then do not identify the call.
+    /// Returns the position with which the stored result names its call. `None` if no position is
+    /// necessary. A position is necessary if some calls of the same message are not stored, because ids
+    /// and order then do not identify the call.
     fn stored_name(
         &self,
         asked: &AskedCall,
@@ -254,7 +256,7 @@ impl StoredPosition {
     }
 }
 
-/// Removes uncited sources from a whole run, and truncates results that are too long.
+/// Removes uncited sources if `citations` is set, and truncates results that are too long.
 fn shorten(
     stored: &mut Vec<Arc<Message>>,
     records: &mut Records,

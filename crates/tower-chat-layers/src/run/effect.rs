@@ -22,11 +22,12 @@ pub(super) enum Effect {
 #[derive(Default)]
 pub(super) struct RunWrite {
     pub(super) messages: Vec<Arc<Message>>,
-    /// Results that no service call has sent.
+    /// Messages with results at the end of the run that no service call has sent. They are stored in the
+    /// record, not as messages.
     pub(super) left_out: Vec<Arc<Message>>,
     /// The history owner, if an answer has named one.
     pub(super) adopted: Option<Adopted>,
-    /// The messages are the whole run, including its final answer.
+    /// Whether the messages are the whole run, including its final answer.
     pub(super) is_whole_run: bool,
     /// Calls whose tools are about to start.
     pub(super) starts: Vec<CallOfRun>,
@@ -34,7 +35,7 @@ pub(super) struct RunWrite {
     pub(super) outcomes: Vec<ToolOutcome>,
     /// How the write ends a journaled run.
     pub(super) close: Option<Close>,
-    /// The write is the last of its run, which ended intentionally.
+    /// Whether the write is the final one of its run and the run ended intentionally.
     pub(super) ends_run: bool,
     /// The reason for the end of the run, if that is not the last answer of the model.
     pub(super) ended_by: Option<EndedBy>,
@@ -42,10 +43,10 @@ pub(super) struct RunWrite {
     pub(super) last_response: Vec<Arc<Message>>,
     /// Rows of the record that do not result from the other fields.
     pub(super) rows: Vec<ToolRecord>,
-    /// Messages and rows are in the form in which they are stored, and the store numbers the messages.
+    /// Whether messages and rows already are in their stored form. The store then numbers the messages.
     pub(super) is_as_stored: bool,
-    /// The run does not await the outcome, or the outcome cannot end the run. The write is submitted
-    /// again with the next one, because the store may have refused it.
+    /// Whether the write must be submitted again with the next one. It may have been refused without an
+    /// effect on the run: the run does not await its outcome, or ignores a failure.
     pub(super) is_unsettled: bool,
 }
 

@@ -138,16 +138,16 @@ fn begun(log: &RunLog, input: Vec<Arc<Message>>) -> Option<RunWrite> {
     }
 }
 
-/// *A service call succeeds*, *the service pauses an answer*, *a token limit cuts an answer off*, *a
-/// tool needs approval*. For a run that is stored at its end, also *the run completes* and *`stop`*.
+/// *A service call succeeds*, *the service pauses an answer*, *a token limit cuts an answer off*, *a tool
+/// needs approval*. In a run that is stored at its end also *the run completes* and *`stop`*.
 fn call_answered(log: &mut RunLog, policy: &PersistencePolicy, answered: Answered) -> RunWrite {
     log.forget_partial_text();
     let Answered { messages, answer, adopted, step, first_calls, ended_by } = answered;
     let write = RunWrite { adopted: Some(adopted), ended_by, ..RunWrite::messages(messages) };
     let ends_run = match &step {
         Some(step) => step.ends_run(),
-        // A tool loop of another crate does not report the next step. Without a mark, the answer would
-        // be read as a part of the interrupted answer before it.
+        // A tool loop of another crate does not report the next step. If the answer follows open calls
+        // and had no mark, readers would take it for a part of the interrupted answer before it.
         None => {
             follows_open_calls(&log.conversation.added, &write.messages)
                 && pending_calls(&answer).is_empty()
@@ -210,8 +210,8 @@ fn unanswered(
     }
 }
 
-/// *The service reports in the middle of a run that it stores the history, or no longer does.* The tools
-/// of the results have run, but the history continues without the service call.
+/// *The service reports in the middle of a run that it stores the history, or no longer does.* Records
+/// the results among the inputs, because their tools have run. The service call itself is not stored.
 fn answer_refused(
     log: &RunLog,
     policy: &PersistencePolicy,
@@ -396,9 +396,9 @@ fn found_complete(
     }
 }
 
-/// *An approval is answered that has its result already*, *an approved call's arguments were changed by
-/// a hook*. Discards the staged messages if they are only the run's input. An open run would be resumed
-/// before every later request, and refused each time.
+/// *An approval is answered that has its result already*, *an approved call's arguments were changed by a
+/// hook*. Discards the staged messages if they contain no answer of the model. Otherwise, the open run
+/// would be resumed before every later request, and refused each time.
 fn input_refused(log: &RunLog) -> Option<RunWrite> {
     let journal = log.journal.as_deref().filter(|journal| journal.is_open())?;
     if log.conversation.has_answers() {
@@ -468,15 +468,15 @@ impl RunLog {
         message.run == self.run
     }
 
-    /// Returns the outcomes of calls of this run. An approved call of an earlier run that was not run
-    /// remains pending, as in the other modes.
+    /// Returns the outcomes of calls of this run. The others belong to approved calls of earlier runs
+    /// that were not run. These calls remain pending, as in the other modes.
     fn of_this_run(&self, mut outcomes: Vec<ToolOutcome>) -> Vec<ToolOutcome> {
         outcomes.retain(|(call, ..)| self.is_of_run(*call));
         outcomes
     }
 
-    /// Returns the number of inputs, from the first, that are stored if the service call fails. A
-    /// message that a tool has queued counts as a result.
+    /// Returns how many inputs, counted from the first, are stored if the service call fails. A message
+    /// that a tool has queued counts as a result.
     fn kept_of(&self, kept: UnansweredInputs, inputs: &[Arc<Message>]) -> usize {
         let is_result = |message: &Arc<Message>| {
             message.role == Role::Tool
@@ -489,8 +489,8 @@ impl RunLog {
         }
     }
 
-    /// Returns whether the last staged messages of the run are decisions about approvals, without any
-    /// result or answer after them.
+    /// Returns whether the user's messages at the end of the run, after any result or answer, contain
+    /// decisions about approval requests.
     fn has_open_decisions(&self) -> bool {
         let is_input = |message: &&Arc<Message>| message.role == Role::User;
         answers_approvals(self.conversation.added.iter().rev().take_while(is_input))

@@ -7,8 +7,8 @@ use tower_chat_core::{ConversationKey, Message, Messages};
 use crate::{replay::Replay, telemetry};
 
 /// Logs how the model receives stored calls that neither the history nor the run's own input answers.
-/// Only calls of the last run are logged as a warning, because each later run finds the older ones
-/// again.
+/// Calls of the last run, and calls without a run id, are logged as a warning. Each later run finds the
+/// older calls again, so these are not.
 pub(super) fn warn_of_dangling(
     key: &ConversationKey,
     history: &Messages,

@@ -1,6 +1,6 @@
-//! The begin of a run: opens the head, loads the history, takes the input and resumes an open run. Each
-//! step returns a type that the next step needs. The model is called afterwards, so that a store that
-//! cannot be read causes no costs.
+//! The steps of a run's begin: open the head, load the history, take the input, and resume an open run.
+//! Each step returns a type that the next step needs. The model is called after all of them, so a store
+//! that cannot be read causes no costs.
 
 mod dangling;
 mod records;
@@ -67,7 +67,7 @@ pub(crate) struct Begins {
     pub(crate) head: Head,
     /// When the request of the run arrived, before it waited in a queue.
     pub(crate) arrived_at: SystemTime,
-    /// The service has lost its history, and is sent the stored messages.
+    /// Whether the service has lost its history, so that the stored messages are sent.
     pub(crate) sends_record: bool,
 }
 
@@ -80,12 +80,12 @@ struct Beginning<'a> {
     is_background: bool,
 }
 
-/// The conversation's head, and the open run that this run resumes.
+/// The conversation's head, with the open run if this run resumes it.
 struct OpenedHead {
     head: Head,
     /// The service id, if the service stores the history.
     service_id: Option<Arc<str>>,
-    /// The service has lost its history, and is sent the stored messages.
+    /// Whether the service has lost its history, so that the stored messages are sent.
     sends_record: bool,
     resumed: Option<OpenRunContent>,
 }
@@ -95,7 +95,7 @@ struct OpenedHead {
 struct LoadedHistory {
     history: History,
     replay: Replay,
-    /// Whether the history was loaded. Otherwise it is empty.
+    /// Whether the history was loaded and is needed. Otherwise, `history` is empty.
     is_read: bool,
     /// Rows of visible calls whose results are staged.
     prior_rows: Vec<ToolRecord>,
@@ -106,7 +106,7 @@ struct TakenInput {
     /// The messages of this run in the history.
     added: Vec<Arc<Message>>,
     is_overtaken: bool,
-    /// The answer of the last run, if the request repeats all messages except that answer.
+    /// The answer of the previous run, if the request repeats all stored messages except this answer.
     last_answer: Option<Vec<Arc<Message>>>,
     own: Vec<Arc<Message>>,
     /// The service call that the request makes, if the request was compared with the stored messages.
@@ -196,7 +196,7 @@ impl Beginning<'_> {
         move |source| PersistenceError::NotLoaded { key: key.clone(), source }
     }
 
-    /// Checks that the layers can serve the request.
+    /// Checks that the policy and the store support the request in this mode.
     fn check(&self, request: &ChatRequest) -> Result<(), PersistenceError> {
         let own = own_messages(request);
         if request.options.continuation.is_some() && !own.is_empty() {
@@ -215,8 +215,9 @@ impl Beginning<'_> {
         Ok(())
     }
 
-    /// Reads the open run that is resumed. Since the head was read, this run may have ended and another
-    /// one may be open, or another process may have taken the run over.
+    /// Reads the open run that this run resumes. Its content is read here because the head may be out of
+    /// date: the run may have ended and another run may be open, or another process may have taken the
+    /// run over.
     async fn open(
         &self,
         request: &ChatRequest,
@@ -245,9 +246,9 @@ impl Beginning<'_> {
         Ok(OpenedHead { head, service_id, sends_record, resumed })
     }
 
-    /// Loads the needed part of the history, and the messages to drop with the run. An answer in the
-    /// background does not need the history. If the store has the history, it is still searched for a
-    /// run that is sent again.
+    /// Loads the needed part of the history. Also returns the messages that must be dropped together with
+    /// the run. An answer in the background does not need the history. If the store has the history, the
+    /// store is still searched for a run that is sent again.
     async fn load(
         &self,
         request: &ChatRequest,
@@ -283,8 +284,8 @@ impl Beginning<'_> {
         Ok((LoadedHistory { history, replay, is_read, prior_rows }, loaded))
     }
 
-    /// Adds the messages that an earlier attempt has staged to the history. Returns the rows of visible
-    /// calls that these messages answer.
+    /// Adds to the history the messages that an earlier attempt has staged. Returns the rows of those
+    /// visible calls that the staged messages answer.
     async fn extend_by_staged(
         &self,
         history: &mut History,
@@ -305,8 +306,8 @@ impl Beginning<'_> {
         rows.map_err(self.not_loaded())
     }
 
-    /// Compares the request of a tool loop of another crate with the stored messages, if no layer above
-    /// the loop has begun its run.
+    /// If the request comes from a tool loop of another crate and no layer above that loop has begun its
+    /// run, compares the request with the stored messages. Returns `None` for any other request.
     fn observe(
         &self,
         request: &ChatRequest,
@@ -321,7 +322,8 @@ impl Beginning<'_> {
         observe_alone(self.settings, self.conversation, request, &loaded.history)
     }
 
-    /// Removes stored messages from the request, by the policy.
+    /// Separates the new messages of the request from those that are already stored, and removes the
+    /// stored ones from the request, by the policy.
     async fn take_input(
         &self,
         request: &mut ChatRequest,
@@ -355,9 +357,9 @@ impl Beginning<'_> {
         Ok(TakenInput { own, added, is_overtaken, last_answer, step: None, digest })
     }
 
-    /// Returns whether the request's own messages are the input of the run. Without a layer above the
-    /// tool loop, the messages of a later service call are not input, and the messages of a loop
-    /// without numbers for its service calls may be either.
+    /// Returns whether the request's own messages are known to be the input of the run. If no layer above
+    /// the tool loop has begun the run, the messages of a later service call are not input. The messages
+    /// of a loop that does not number its service calls may be input or not.
     fn compares_input(&self, request: &ChatRequest) -> bool {
         match self.caller {
             Caller::Request => true,
@@ -446,8 +448,8 @@ impl Beginning<'_> {
         })
     }
 
-    /// Returns the recorded results with which the stored run ended, unless the run continues from
-    /// there.
+    /// Returns the recorded results with which the stored run ended. `None` if this attempt resumes the
+    /// run.
     async fn recorded_end(
         &self,
         opened: &OpenedHead,
@@ -463,7 +465,7 @@ impl Beginning<'_> {
     }
 
     /// Returns the records of the run's calls. The input of a run without stored messages may contain
-    /// results that the record already has.
+    /// results that the record already has, and takes their reports from the record.
     async fn call_records(
         &self,
         history: &History,

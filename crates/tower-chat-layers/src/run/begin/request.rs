@@ -14,12 +14,13 @@ use crate::{
     },
 };
 
-/// Returns the request for the tool loop, and the run's input as it will be stored: numbered, and
-/// empty if it is already stored.
+/// Returns the request for the tool loop, and the run's input as it will be stored: numbered, and without
+/// the messages that are already stored.
 ///
 /// # Errors
 ///
-/// Returns an error if this function adds the history and a dangling call may not be replayed.
+/// Returns an error if the run is stored at its end and its history contains a dangling call that must
+/// not be replayed.
 pub(crate) fn open_request(
     run: &Run,
     mut request: ChatRequest,
@@ -43,8 +44,8 @@ pub(crate) fn open_request(
     Ok((request, own))
 }
 
-/// Puts the history before the input, for a run without a layer below that adds the history to each
-/// service call. Adds no history if the service stores it.
+/// Puts the history before the input of a run for which no layer below adds the history to each service
+/// call. Adds no history if the service stores it.
 ///
 /// # Errors
 ///
@@ -83,14 +84,14 @@ fn put_history_before(
         let mut open = closed.split_open_round();
         let history = closed.view();
         request.new_from = prefix.len() + history.len();
-        // Messages that a layer above put first remain first.
+        // The messages that a layer above has put first remain first.
         request.messages = joined(prefix, history);
         if answers_approvals(own) {
             request.messages.extend(own.iter().cloned());
             open_replay = Some(open);
         } else {
-            // As in per-service-call mode, because both modes must send the same messages.
-            // Providers refuse a result without its call.
+            // These messages are sent as in per-service-call mode, because both modes must send the same
+            // messages. Providers refuse a result without its call.
             own.iter().for_each(|message| open.push(message));
             request.messages.append(&open.view());
         }
@@ -119,8 +120,8 @@ pub(in crate::run) fn replay_with(
     Ok(replay)
 }
 
-/// Builds the messages of a request whose history is added to each service call: the stored messages
-/// without an answer, and the input.
+/// Builds the messages of a request if a layer below adds the history to each service call: the stored
+/// messages of the run that the model has not answered, and the input.
 fn put_unanswered_before(log: &mut RunLog, request: &mut ChatRequest, own: &[Arc<Message>]) {
     let unanswered = log.unanswered_input();
     let prefix = request.messages.take(request.new_from);
@@ -141,8 +142,8 @@ fn put_unanswered_before(log: &mut RunLog, request: &mut ChatRequest, own: &[Arc
 }
 
 impl RunLog {
-    /// Returns the input that an earlier attempt has staged, if the model has not answered it yet. The
-    /// tool loop must process all of it.
+    /// Returns the input that an earlier attempt has staged, because the tool loop must process all of
+    /// it. Empty if the model has already answered it.
     fn unanswered_input(&self) -> Vec<Arc<Message>> {
         let Some(journal) = self.journal.as_deref() else { return Vec::new() };
         let added = &self.conversation.added;

@@ -54,8 +54,8 @@ pub(crate) fn stored_answer(
     Ok(Some(Answer::new(messages, finish)))
 }
 
-/// Returns the stored answer for a repeated request, if no layer above the persister has begun the
-/// run.
+/// Returns the stored answer if the request repeats an earlier one. Only for a run that no layer above
+/// the persister has begun.
 ///
 /// # Errors
 ///
@@ -83,9 +83,9 @@ pub(crate) fn repeated_answer(
     Ok(if ordinal.is_some() { answer } else { answer.map(as_last_response) })
 }
 
-/// Returns whether a request is the first of the run. Used for a request that could not be compared
-/// with the stored messages, because a tool loop of another crate does not number its service
-/// calls.
+/// Returns whether a request repeats the first messages of the run. Used for a request of a tool loop of
+/// another crate, which does not number its service calls, if the request could not be compared with the
+/// stored messages.
 fn repeats_input(_run: &Run, log: &RunLog, request: &ChatRequest) -> bool {
     let own = log.input(request);
     let is_same = |(own, added): (&Arc<Message>, &Arc<Message>)| {
@@ -94,8 +94,8 @@ fn repeats_input(_run: &Run, log: &RunLog, request: &ChatRequest) -> bool {
     !own.is_empty() && own.iter().zip(&log.conversation.added).all(is_same)
 }
 
-/// Returns the messages that the run added after its input before it was interrupted. They are part
-/// of the answer.
+/// Returns the messages that earlier attempts have added after the input of the run. They are part of the
+/// answer. Partial responses are omitted.
 pub(crate) fn answered_before(run: &Run, request: &ChatRequest) -> Vec<Arc<Message>> {
     let log = run.log();
     let input = log.input_len(request);
