@@ -19,19 +19,22 @@ use crate::{
     removal, row_key, tool_row,
 };
 
-/// A write with the stored form of its messages, and of the results that are in no message.
+/// A write with its messages in stored form, and with those results in stored form that are in no
+/// message.
 #[derive(Debug)]
 pub(crate) struct EncodedWrite {
     write: Write,
+    /// The stored form of the messages, in order.
     bodies: Vec<String>,
-    /// The results of the rows that have one outside of messages, in order.
+    /// The stored form of the results that are in no message, in the order of their rows.
     results: Vec<String>,
 }
 
 /// The reason why a write was not stored.
 #[derive(Debug)]
 pub(crate) enum NotStored {
-    /// The write was refused. Nothing of it was written, and the transaction can continue.
+    /// The write was refused. Nothing of it was written except the mark of sealed data
+    /// ([`crate::seal_mark`]), and the transaction can continue.
     Refused(StoreError),
     /// SQLite failed, perhaps in the middle of the write. The transaction must be rolled back.
     Failed(rusqlite::Error),
@@ -43,7 +46,8 @@ impl From<rusqlite::Error> for NotStored {
     }
 }
 
-/// Reads precede all statements that write, so that damage refuses the write.
+/// Converts damage into a refusal of the write, because all reads precede the statements that
+/// change the conversation.
 impl From<NotRead> for NotStored {
     fn from(error: NotRead) -> Self {
         match error {
@@ -60,8 +64,8 @@ impl EncodedWrite {
         Self { write, bodies, results }
     }
 
-    /// Returns the number of bytes of its messages and results in stored form. The rest of a write
-    /// is small.
+    /// Returns the number of bytes of its messages and results in stored form. The other parts of a
+    /// write are small and not counted.
     pub(crate) fn bytes(&self) -> usize {
         self.bodies.iter().chain(&self.results).map(String::len).sum()
     }
@@ -70,8 +74,9 @@ impl EncodedWrite {
         self.write.key()
     }
 
-    /// Stores the write, if the conversation is at the expected revision and its open run, if any,
-    /// admits the write. A write that is stored already is acknowledged again.
+    /// Stores the write and returns the new revision, if the conversation is at the expected
+    /// revision, its open run, if any, admits the write, and all claims are valid. A write that is
+    /// stored already is acknowledged again.
     pub(crate) fn store(
         &self,
         connection: &Connection,
@@ -160,6 +165,7 @@ impl EncodedWrite {
         }
     }
 
+    /// Refuses the write if one of its claims is not valid.
     fn check_claims(
         &self,
         connection: &Connection,
@@ -174,7 +180,7 @@ impl EncodedWrite {
         Ok(())
     }
 
-    /// Checks that a discard deletes only messages of the run.
+    /// If the write discards the open run, checks that this deletes only messages of the run.
     fn check_discard(
         &self,
         connection: &Connection,
@@ -228,7 +234,8 @@ impl EncodedWrite {
     }
 
     /// Returns whether the write's first message is stored at the position that the write expects.
-    /// A write without messages counts as stored until the next write.
+    /// A write without messages counts as stored as long as the conversation is at the revision
+    /// after the write.
     fn is_stored(&self, connection: &Connection, found: &Conversation) -> rusqlite::Result<bool> {
         if self.bodies.is_empty() {
             return Ok(found.revision == self.write.result());
@@ -251,6 +258,7 @@ impl EncodedWrite {
             .is_some_and(|(run, index)| run == id.run.to_bytes() && index == i64::from(id.index)))
     }
 
+    /// Creates the refusal of a write to a conversation in another state.
     fn conflict(&self, found: Option<&Conversation>) -> NotStored {
         let revision = found.map_or(Revision::ABSENT, |found| found.revision);
         let open = found.and_then(|found| found.open.as_ref()).map(|open| open.run);
@@ -258,7 +266,7 @@ impl EncodedWrite {
         NotStored::Refused(Box::new(conflict.with_open_run(open)).into())
     }
 
-    /// Inserts the messages. Their sequence numbers are in range.
+    /// Inserts the messages. The caller has checked that their sequence numbers are in range.
     fn insert_messages(&self, connection: &Connection, number: i64) -> rusqlite::Result<()> {
         let mut statement = connection.prepare_cached(
             "INSERT INTO messages (place, run, run_index, body, checksum)
@@ -275,6 +283,7 @@ impl EncodedWrite {
         Ok(())
     }
 
+    /// Writes the rows of the record for calls in messages that exist after the write.
     fn put_tool_rows(
         &self,
         connection: &Connection,
@@ -292,8 +301,9 @@ impl EncodedWrite {
     }
 }
 
-/// Returns whether a call waits for approval in a visible message, and its start time is that of
-/// the claim.
+/// Returns whether a claim is valid: the row of its call has the status `pending_approval` and the
+/// start time in the claim. If there is no row, or the message of the call is not visible, a claim
+/// without a start time is valid.
 fn holds(
     connection: &Connection,
     found: Option<&Conversation>,
@@ -317,6 +327,7 @@ fn holds(
     })
 }
 
+/// Applies a change of the service id, if there is one.
 fn change_service_id(
     connection: &Connection,
     number: i64,
@@ -336,11 +347,11 @@ fn change_service_id(
     Ok(())
 }
 
-/// Deletes a conversation with all its messages; triggers of the schema delete its tool rows and
-/// its open run. Returns whether it existed. For a large conversation it only begins the deletion:
-/// see [`removal`].
+/// Deletes a conversation with all its messages and tool rows; triggers of the schema delete its
+/// open run and its usage. Returns whether the conversation existed. If the conversation is too
+/// large for one step, this function only makes it invisible: see [`removal`].
 ///
-/// It reads only the number, so that a damaged conversation can be deleted.
+/// It does not read the head, so that a conversation with a damaged head can be deleted.
 pub(crate) fn delete(connection: &Connection, key: &ConversationKey) -> Result<bool, NotStored> {
     let Some(number) = conversation::number(connection, key)? else { return Ok(false) };
     if !removal::is_one_step(connection, number)? {
@@ -351,7 +362,8 @@ pub(crate) fn delete(connection: &Connection, key: &ConversationKey) -> Result<b
     Ok(true)
 }
 
-/// Inserts the row of a conversation that was created at `created`.
+/// Inserts the row of a conversation that was created at `created`, in milliseconds since 1970, and
+/// returns the number of the conversation.
 pub(crate) fn insert_conversation(
     connection: &Connection,
     key: &ConversationKey,

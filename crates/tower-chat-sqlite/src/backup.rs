@@ -18,16 +18,16 @@ use crate::{BackupError, SqliteStore, file::StoreFile};
 
 /// Copies a store into another file while this or other processes use it.
 ///
-/// The copy contains everything that was submitted through this store before the backup began, and
-/// is a snapshot of one moment. The backup blocks neither readers nor writers. The write-ahead log
-/// grows by all writes during the backup, because it cannot be reused until the backup ends.
-/// Deleted data are not in later copies, to the extent that they are deleted from the
-/// [file](crate#deleting); earlier copies still contain them.
+/// The copy is a snapshot of one moment. A backup [of](Self::of) an open store contains everything
+/// that was submitted through the store before the backup began. The backup blocks neither readers
+/// nor writers. The write-ahead log grows by all writes during the backup, because it cannot be
+/// reused until the backup ends. Deleted data are not in later copies, to the extent that they are
+/// deleted from the [file](crate#deleting); earlier copies still contain them.
 ///
 /// The file appears under its name when it is complete and on the disk. Until then its name begins
-/// with a dot and ends with `.part`. A process that is killed leaves this file behind. On Unix the
-/// copy gets the permissions of the store's file. If it replaces a file, it gets only the
-/// permissions that both files have.
+/// with a dot and ends with `.part`. If the process is killed, this file remains. On Unix the copy
+/// gets the permissions of the store's file. If it replaces a file, it gets only the permissions
+/// that both files have.
 ///
 /// ```
 /// # let folder = tempfile::tempdir().unwrap();
@@ -61,8 +61,8 @@ impl Backup {
         Self { source: Source::Store(store.clone()), replacing: false }
     }
 
-    /// Creates a backup of a file, which may be open elsewhere. Unlike opening the file, it does
-    /// not migrate an older schema. Use it to copy a file before a migration.
+    /// Creates a backup of a file, which may be open elsewhere. Unlike opening the file, the backup
+    /// does not migrate an older schema. Use it to copy a file before a migration.
     pub fn of_file(path: impl AsRef<Path>) -> Self {
         Self { source: Source::File(path.as_ref().to_path_buf()), replacing: false }
     }
@@ -75,11 +75,11 @@ impl Backup {
     }
 
     /// Makes the copy, and returns its size in bytes. Must be called on a tokio runtime. If the
-    /// future is dropped, the copy is either completed or removed.
+    /// future is dropped, the backup is either completed, or stopped without a copy.
     ///
     /// # Errors
     ///
-    /// [`BackupError`]; an existing file at the path is unchanged.
+    /// [`BackupError`], which documents the state of an existing file at the path.
     pub async fn write(self, to: impl AsRef<Path>) -> Result<u64, BackupError> {
         let to = to.as_ref().to_path_buf();
         let failed = {
@@ -117,7 +117,7 @@ impl Backup {
     }
 }
 
-/// Copies a snapshot of the file.
+/// Copies a snapshot of the file to the incomplete copy.
 fn copy(
     file: &StoreFile,
     target: &Target,
@@ -128,7 +128,8 @@ fn copy(
     const COPY: &str = "copy the store";
     let unreadable = |error| BackupError::Store(file.failure(error).store_error(COPY));
     let failed = |error: rusqlite::Error| match error.sqlite_error_code() {
-        // The copy is the only file that is written.
+        // The copy is the only file that this function writes, so that the full disk is that of the
+        // copy.
         Some(ErrorCode::DiskFull) => target.full(error.into()),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::DatabaseBusy) => {
             unreadable(error)
@@ -163,7 +164,7 @@ fn copy(
     copy.close().map_err(|(_, error)| failed(error))
 }
 
-/// The path of the copy.
+/// The path of the copy, and whether the copy may replace a file there.
 #[derive(Debug)]
 struct Target {
     path: PathBuf,
@@ -173,7 +174,7 @@ struct Target {
 }
 
 impl Target {
-    /// Checks whether the copy may be written to the path.
+    /// Creates the target, if the copy may be written to the path.
     fn new(path: &Path, replacing: bool) -> Result<Self, BackupError> {
         let failed = |error: io::Error| BackupError::Io {
             path: path.into(),
@@ -192,6 +193,8 @@ impl Target {
         Ok(target)
     }
 
+    /// Refuses a path with a folder, a file that must not be replaced, or the log or journal of
+    /// another database.
     fn check(&self) -> Result<(), BackupError> {
         match fs::symlink_metadata(&self.path) {
             Ok(_) if !self.replacing => {
@@ -222,8 +225,8 @@ impl Target {
         }
     }
 
-    /// Refuses a path with a log beside it: SQLite would apply the log to the copy, because it does
-    /// not check that they belong together.
+    /// Refuses a path with a log or journal beside it. SQLite does not check that a log belongs to
+    /// its database, and would apply it to the copy.
     fn check_log(&self, ending: &str) -> Result<(), BackupError> {
         let log = self.beside(ending);
         match fs::symlink_metadata(&log) {
@@ -233,12 +236,12 @@ impl Target {
     }
 
     /// Lets SQLite remove an empty log, such as the one of a reading process that was killed.
-    /// SQLite removes it with the last connection, so that the log of a file that is open elsewhere
-    /// stays.
+    /// SQLite removes the log when the only remaining connection is closed, so that the log of a
+    /// file that is open elsewhere remains.
     fn remove_empty_log(&self) {
         if fs::metadata(self.beside("-wal")).is_ok_and(|log| log.len() == 0) {
             let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-            // If the file cannot be opened, its log stays, and the caller refuses the path.
+            // If the file cannot be opened, its log remains, and the caller refuses the path.
             let _ = Connection::open_with_flags(&self.path, flags).and_then(|connection| {
                 connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
             });
@@ -251,14 +254,16 @@ impl Target {
         self.folder.join(name)
     }
 
-    /// Renames the complete copy to its name.
+    /// Checks the path again, renames the complete copy to its final name, and makes the name
+    /// durable.
     fn publish(&self, part: &Part) -> Result<(), BackupError> {
         self.check()?;
         let published = self.name(part).and_then(|()| sync_folder(&self.folder));
         published.map_err(|error| self.failed(error))
     }
 
-    /// Renames the file. It fails if another file has appeared under the name since the check.
+    /// Renames the copy to its final name. If the copy must not replace a file, and the file system
+    /// has hard links, this fails if another file has appeared under the name since the check.
     fn name(&self, part: &Part) -> io::Result<()> {
         let rename = || fs::rename(&part.path, &self.path);
         if self.replacing {
@@ -292,7 +297,7 @@ impl Target {
     }
 }
 
-/// The incomplete copy. Dropping it removes the file.
+/// The incomplete copy under its temporary name. Dropping it removes the file.
 #[derive(Debug)]
 struct Part {
     path: PathBuf,
@@ -321,7 +326,7 @@ impl Part {
         }
     }
 
-    /// Syncs the file, and returns its size.
+    /// Sets the permissions of the file, syncs it, and returns its size in bytes.
     fn sync(&self, target: &Target, store: &StoreFile) -> io::Result<u64> {
         let file = fs::OpenOptions::new().write(true).open(&self.path)?;
         // The copy must not have more permissions than the store.
@@ -340,17 +345,17 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // If the file was renamed, there is nothing to remove.
+        // After the rename there is no file to remove.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Makes a new name durable. On Windows the sync of the file includes the name.
+/// Makes the names in a folder durable. On Windows the sync of a file includes its name.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { fs::File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
-/// Signals the copying thread to stop when the future is dropped.
+/// Sets the flag that stops the copying thread when the future of [`Backup::write`] is dropped.
 #[derive(Debug)]
 struct GivesUp(Arc<AtomicBool>);
 

@@ -6,8 +6,9 @@ use tower_chat_core::{Classified, is_retryable, store::StoreError};
 
 use crate::OpenError;
 
-/// A store could not be copied. No new file was created, and an existing file at the path is
-/// unchanged.
+/// A store could not be copied. No file was created at the path, and an existing file there is
+/// unchanged. There is one exception: if the folder of the complete copy could not be synced, the
+/// copy is at the path, and a power loss may undo its name.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackupError {
@@ -21,8 +22,8 @@ pub enum BackupError {
         /// The path of the copy.
         path: PathBuf,
     },
-    /// There is a write-ahead log of another database beside the path of the copy. That database is
-    /// open or was not closed. SQLite would apply the log to the copy.
+    /// A write-ahead log or journal of another database is beside the path of the copy. That
+    /// database is open or was not closed. SQLite would apply its log to the copy.
     #[error(
         "cannot copy the store to `{}`, because `{}` exists: a database is open there, or was not \
          closed; choose another path",
@@ -32,7 +33,7 @@ pub enum BackupError {
     InUse {
         /// The path of the copy.
         path: PathBuf,
-        /// The log beside it.
+        /// The path of the log or journal.
         log: PathBuf,
     },
     /// The copy would replace the store, or a file that SQLite keeps beside a database.

@@ -7,12 +7,15 @@ use std::sync::{
 
 use tokio::sync::Notify;
 
-/// Counts the bytes of unfinished submissions. While they reach the limit, callers wait before they
-/// reserve a slot.
+/// Counts the bytes of unfinished submissions. While they are at or above the limit,
+/// `SqliteStore::reserve` waits.
 #[derive(Debug)]
 pub(crate) struct ByteBudget {
+    /// The number of bytes from which on callers wait.
     limit: usize,
+    /// The number of bytes of all unfinished submissions.
     taken: AtomicUsize,
+    /// Wakes all waiting callers when the bytes fall below the limit.
     freed: Notify,
 }
 
@@ -21,14 +24,14 @@ impl ByteBudget {
         Self { limit, taken: AtomicUsize::new(0), freed: Notify::new() }
     }
 
-    /// Counts the bytes of a submission. They may exceed the limit, because the slot was reserved
-    /// before.
+    /// Counts the bytes of a submission until the guard is dropped. They may exceed the limit,
+    /// because the caller has reserved its slot before.
     pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> BudgetGuard {
         self.taken.fetch_add(bytes, Ordering::SeqCst);
         BudgetGuard { budget: self.clone(), bytes }
     }
 
-    /// Waits until the bytes in use are below the limit. A single submission may exceed the limit.
+    /// Waits until the counted bytes are below the limit.
     pub(crate) async fn wait(&self) {
         while !self.is_free() {
             let mut freed = std::pin::pin!(self.freed.notified());
@@ -41,13 +44,13 @@ impl ByteBudget {
         }
     }
 
-    /// Returns whether the bytes in use are below the limit.
+    /// Returns whether the counted bytes are below the limit.
     pub(crate) fn is_free(&self) -> bool {
         self.taken.load(Ordering::SeqCst) < self.limit
     }
 }
 
-/// A number of bytes in use. Dropping the guard releases them.
+/// The bytes of one submission. Dropping the guard removes them from the count.
 #[derive(Debug)]
 pub(crate) struct BudgetGuard {
     budget: Arc<ByteBudget>,

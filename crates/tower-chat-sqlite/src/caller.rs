@@ -14,14 +14,14 @@ use tokio::{
 };
 
 thread_local! {
-    /// Whether tokio has refused to block this thread.
+    /// Whether tokio has refused to let this thread block.
     static REFUSED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether the calling thread may be blocked. On a multi-thread runtime, other threads then
-/// execute its tasks.
+/// Returns whether the calling thread may block: it belongs to a multi-thread runtime, where other
+/// threads then execute its tasks, and tokio has not refused it before.
 pub(crate) fn may_block() -> bool {
-    // The threads of shuttle may be blocked; they belong to no runtime.
+    // The threads of shuttle may block. They belong to no runtime.
     if cfg!(all(test, shuttle)) {
         return true;
     }

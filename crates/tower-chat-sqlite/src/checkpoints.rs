@@ -1,4 +1,5 @@
-//! Checkpoints: copying the write-ahead log into the file, by a thread of its own or by the writer.
+//! Checkpoints: the copying of the write-ahead log into the file, by the checkpoint thread or by
+//! the writer.
 //!
 //! The log is reused from its beginning only after a complete checkpoint, and a reused log is
 //! faster to write than a growing one. A checkpoint thread copies pages while the writer continues.
@@ -39,14 +40,15 @@ const AT_ONCE: u32 = 2 * LIMIT;
 /// prevent a complete checkpoint.
 const PRESSING: u32 = 2 * LIMIT;
 
-/// How long the writer waits for readers, multiplied by the size of the log in units of `PRESSING`.
-/// If readers overlap without a gap, the log grows until the wait is as long as the longest read.
+/// How long the writer waits for readers for every `PRESSING` pages in the log. If readers overlap
+/// without a gap, the log grows until the wait is as long as the longest read.
 const PATIENCE_WITH_READERS: Duration = Duration::from_millis(50);
+/// The maximum time that the writer waits for readers.
 const MOST_PATIENCE_WITH_READERS: Duration = Duration::from_secs(1);
 
-/// How long one attempt to empty the log waits for readers, during which writes are blocked, and
-/// the pause before the next attempt.
+/// How long one attempt to empty the log waits for readers. Writes are blocked meanwhile.
 const ATTEMPT: Duration = Duration::from_millis(100);
+/// The pause between two attempts to empty the log.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The maximum number of passes of the checkpoint thread before the writer has to finish the
@@ -60,18 +62,21 @@ pub(crate) struct Checkpoints {
     /// The number of pages in a reused log at which the first checkpoint begins.
     first_due: u32,
     state: Mutex<State>,
+    /// Signals changes of the state to the checkpoint thread, and to threads that wait for a
+    /// checkpoint to end.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The number of pages in the log after the last commit.
+    /// The number of pages in the log after the latest commit.
     log: u32,
-    /// The same number, until `take_written` resets it.
+    /// The number of pages in the log after the latest commit; 0 if there was no commit since the
+    /// previous call of `take_written`.
     written: u32,
     /// The number of pages at which the next checkpoint begins.
     due: u32,
-    /// The number of pages of the log that are known to be copied.
+    /// The number of pages of the log that are known to be in the file.
     carried: u32,
     /// Whether the checkpoint thread should run.
     is_wanted: bool,
@@ -79,6 +84,7 @@ struct State {
     is_under_way: bool,
     /// Whether the log grows faster than the checkpoint thread copies it, or the thread has failed.
     is_behind: bool,
+    /// Whether the checkpoint thread should end.
     is_ending: bool,
 }
 
@@ -101,8 +107,8 @@ impl Checkpoints {
         Self { file, first_due, state, changed: Condvar::new() }
     }
 
-    /// Counts the pages of each commit on a connection. The hook replaces SQLite's automatic
-    /// checkpoints.
+    /// Records the number of pages in the log after each commit on a connection. The hook replaces
+    /// SQLite's automatic checkpoints.
     pub(crate) fn follow(self: &Arc<Self>, connection: &mut Connection) -> rusqlite::Result<()> {
         let this = self.clone();
         connection.wal_hook(Some(move |_: &mut Wal, pages| {
@@ -111,8 +117,8 @@ impl Checkpoints {
         }))
     }
 
-    /// Bounds the size of the log. The writer calls it after a commit, with the connection of the
-    /// commit.
+    /// Bounds the size of the log: if a checkpoint is due, wakes the checkpoint thread, or copies
+    /// the remaining pages. The writer calls it after a commit, with the connection of the commit.
     pub(crate) fn committed(&self, connection: &Connection) {
         let mut state = self.state();
         let log = state.log;
@@ -125,7 +131,8 @@ impl Checkpoints {
             state.is_wanted = true;
             return self.changed.notify_all();
         }
-        // A checkpoint in progress has as few pages to copy as the writer would have.
+        // `begin` waits for a checkpoint in progress, which has no more pages to copy than the
+        // writer would have.
         let _under_way = self.begin(state);
         let reached = if log < PRESSING {
             carry_over(connection, "PRAGMA wal_checkpoint(PASSIVE)")
@@ -143,7 +150,7 @@ impl Checkpoints {
     }
 
     /// Copies the whole log, so that the next commit reuses the log from its beginning. If a reader
-    /// prevents the checkpoint, the log grows.
+    /// or an error prevents the checkpoint, the log grows.
     pub(crate) fn begin_log_anew(&self, connection: &Connection) {
         let _under_way = self.begin(self.state());
         let waits = connection.busy_timeout(PATIENCE_WITH_READERS);
@@ -175,7 +182,8 @@ impl Checkpoints {
         }
     }
 
-    /// Copies the whole log and truncates it. Waits a limited time for readers and other processes.
+    /// Copies the whole log and truncates it. Waits up to [`PATIENCE`] for readers and other
+    /// processes, then fails with a retryable error.
     pub(crate) fn empty(self: &Arc<Self>, queue: &WriteQueue) -> Result<(), NotRead> {
         let deadline = Instant::now() + PATIENCE;
         {
@@ -214,8 +222,8 @@ impl Checkpoints {
         checked.map_err(|failure| NotRead::Damaged(failure.store_error(CHECKPOINT)))
     }
 
-    /// Returns the number of pages in the log after the last commit, if there were commits since
-    /// the last call.
+    /// Returns the number of pages in the log after the latest commit; `None` if there was no
+    /// commit since the previous call.
     pub(crate) fn take_written(&self) -> Option<u32> {
         Some(mem::take(&mut self.state().written)).filter(|pages| *pages > 0)
     }
@@ -251,8 +259,8 @@ impl Checkpoints {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no checkpoint of this store is running, because SQLite refuses the second of two
-    /// concurrent checkpoints.
+    /// Waits until no checkpoint of this store is running, and marks one as running until the guard
+    /// is dropped. SQLite refuses the second of two concurrent checkpoints.
     fn begin(&self, mut state: MutexGuard<'_, State>) -> UnderWay<'_> {
         while state.is_under_way {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -261,6 +269,7 @@ impl Checkpoints {
         UnderWay(self)
     }
 
+    /// Records the number of pages in the log after a commit.
     fn grew_to(&self, pages: u32) {
         let mut state = self.state();
         state.written = pages;
@@ -271,7 +280,8 @@ impl Checkpoints {
         }
     }
 
-    /// Copies pages until the writer may copy the rest.
+    /// Copies pages until the writer may copy the rest, or a reader prevents copying. If neither is
+    /// the case after [`PASSES`] passes, sets `is_behind`.
     fn catch_up(&self, connection: &mut Option<Connection>) -> Result<(), NotRead> {
         let connection = match connection {
             Some(connection) => connection,
@@ -310,6 +320,7 @@ impl Drop for UnderWay<'_> {
     }
 }
 
+/// Executes a statement that runs a checkpoint.
 fn carry_over(connection: &Connection, sql: &str) -> rusqlite::Result<Reached> {
     // SQLite returns -1 if the number is unknown, for example while another process runs a
     // checkpoint. It counts as 0.

@@ -6,9 +6,8 @@
 //!
 //! The checksum is the CRC-32 of the message's sequence number, its id, and its body. It is stored
 //! as a signed integer of four bytes. The number of the conversation is not included, so that a
-//! copied row has the same checksum. A row that is moved to another conversation is detected by its
-//! sequence number.
-//! is not expected there.
+//! copied row has the same checksum. Therefore a row that was moved to another conversation is
+//! detected only if its sequence number is not expected there.
 
 use rusqlite::{Connection, OptionalExtension, Row, params, types::ValueRef};
 
@@ -24,8 +23,9 @@ pub(crate) fn of(sequence: u64, run: &[u8], index: i64, body: &[u8]) -> i32 {
     hasher.finalize().cast_signed()
 }
 
-/// Returns whether a row of row key, run, index in the run, body and checksum is intact. Rows of
-/// releases before checksums have no checksum and count as intact.
+/// Returns whether the checksum of a row matches its content. The columns are the row key, the run,
+/// the index in the run, the body and the checksum. A row of a release without checksums has none
+/// and counts as intact.
 pub(crate) fn fits(row: &Row<'_>) -> rusqlite::Result<bool> {
     let stored = match row.get_ref(4)? {
         ValueRef::Null => return Ok(true),
@@ -39,7 +39,8 @@ pub(crate) fn fits(row: &Row<'_>) -> rusqlite::Result<bool> {
     Ok(stored == i64::from(of(row_key::sequence(row.get(0)?), run, index, body)))
 }
 
-/// Replaces the body in the row of a message, and its checksum.
+/// Replaces the body and the checksum in the row of a message. If the run or the index in the row
+/// is damaged, the row gets no checksum.
 pub(crate) fn replace_body(
     connection: &Connection,
     row_key: i64,

@@ -18,9 +18,12 @@ use crate::{
 /// The row of an existing conversation.
 #[derive(Debug, Clone)]
 pub(crate) struct Conversation {
+    /// The number of the conversation, which is part of its row keys.
     pub(crate) number: i64,
     pub(crate) revision: Revision,
+    /// The sequence number of the last pruned message; 0 if none was pruned.
     pub(crate) pruned: u64,
+    /// The committed service id. An open run has its own change of it.
     pub(crate) service_id: Option<Arc<str>>,
     pub(crate) open: Option<OpenRun>,
     pub(crate) activity: Activity,
@@ -40,7 +43,7 @@ impl Conversation {
     }
 }
 
-/// Returns the number of a conversation, if it exists.
+/// Returns the number of a conversation; `None` if the conversation does not exist.
 pub(crate) fn number(
     connection: &Connection,
     key: &ConversationKey,
@@ -57,9 +60,9 @@ pub(crate) fn number(
     checked(number, key).map(Some)
 }
 
-/// Fails if the index has returned the row of another conversation. The index contains a copy of
-/// the key, and its pages have no checksum. The check ensures that even a bit flip cannot return
-/// data of another scope.
+/// Fails if `is_its_own` is false: the index has returned the row of another conversation. The
+/// index contains a copy of the key, and its pages have no checksum. The check ensures that even a
+/// bit flip cannot return data of another scope.
 fn check_own(is_its_own: bool, key: &ConversationKey) -> Result<(), NotRead> {
     if is_its_own {
         return Ok(());
@@ -71,8 +74,8 @@ fn check_own(is_its_own: bool, key: &ConversationKey) -> Result<(), NotRead> {
     Err(NotRead::Damaged(StoreError::Corrupt { reason }))
 }
 
-/// Returns the number of a conversation if it is in range. With a number out of range, its row keys
-/// would be those of another conversation.
+/// Returns the number of a conversation, or fails if it is out of range. The row keys of a number
+/// out of range may be those of another conversation.
 fn checked(number: i64, key: &ConversationKey) -> Result<i64, NotRead> {
     if (1..=row_key::LAST_CONVERSATION).contains(&number) {
         return Ok(number);
@@ -84,8 +87,8 @@ fn checked(number: i64, key: &ConversationKey) -> Result<i64, NotRead> {
     Err(NotRead::Damaged(StoreError::Corrupt { reason }))
 }
 
-/// Reads a conversation, inside a transaction that the caller has begun. Fails if its numbers are
-/// out of range.
+/// Reads a conversation, inside a transaction that the caller has begun. Returns `None` if the
+/// conversation does not exist. Fails if one of its numbers is out of range.
 pub(crate) fn find(
     connection: &Connection,
     key: &ConversationKey,
@@ -151,14 +154,14 @@ fn activity(row: &Row<'_>) -> rusqlite::Result<Activity> {
     })
 }
 
-/// Reads a number that must not be negative.
+/// Reads a number, and fails if it is negative.
 pub(crate) fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
     let stored: i64 = row.get(index)?;
     u64::try_from(stored).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(index, stored))
 }
 
-/// Changes the incarnation of a conversation, so that writes which expect an earlier one are
-/// refused.
+/// Sets the incarnation of a conversation. The store then refuses writes that expect an earlier
+/// one.
 pub(crate) fn set_incarnation(
     connection: &Connection,
     conversation: i64,

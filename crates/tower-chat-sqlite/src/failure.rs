@@ -7,8 +7,8 @@ use tower_chat_core::{Classified, SharedError, store::StoreError};
 
 use crate::{FileChange, FileMoved, OpenError, WritePanicked};
 
-/// The cause why a transaction stopped, with the path of the file. It is cloned for every write of
-/// a failed group.
+/// The cause of a failed operation on the file, with the path of the file. It is cloned for every
+/// submission of a failed group.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     path: Arc<Path>,
@@ -22,7 +22,7 @@ enum Cause {
     Panicked(WritePanicked),
 }
 
-/// The class of an error.
+/// The class of a cause, which determines the error that the store reports.
 enum Meaning {
     Locked,
     ReadOnly,
@@ -61,7 +61,7 @@ impl Failure {
         matches!(self.meaning(), Meaning::Full)
     }
 
-    /// Returns the error of an open store.
+    /// Returns the error of an open store that failed to do `action`.
     pub(crate) fn store_error(&self, action: &'static str) -> StoreError {
         match self.meaning() {
             Meaning::ReadOnly => StoreError::ReadOnly,

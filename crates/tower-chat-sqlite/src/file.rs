@@ -21,7 +21,7 @@ use crate::{
     identity::Identity,
 };
 
-/// The size of the smallest database: one page of the smallest size.
+/// The size of the smallest database in bytes: one page of the smallest size.
 const SMALLEST: u64 = 512;
 
 /// How long a connection waits for a lock of another process.
@@ -41,7 +41,7 @@ pub(crate) struct StoreFile {
     log: Arc<Path>,
     index: Arc<Path>,
     durability: Durability,
-    /// The identity of the file, once it was found to be a store.
+    /// The identity of the file; `None` until it was found to be a store.
     identity: Option<Identity>,
     /// The log and index that the writer has open; `None` while the writer has no connection.
     in_use: Arc<Mutex<Option<LogInUse>>>,
@@ -49,14 +49,14 @@ pub(crate) struct StoreFile {
     unwritten: Option<Unwritten>,
 }
 
-/// The write-ahead log of an open connection.
+/// The identities of the log and the index that the writer has open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct LogInUse {
     log: Identity,
     index: Identity,
 }
 
-/// The sizes of the files.
+/// The sizes of the file and its log, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sizes {
     pub(crate) file: u64,
@@ -125,7 +125,8 @@ impl StoreFile {
         (self.log, self.index) = (beside("-wal"), beside("-shm"));
     }
 
-    /// Opens a store of this or an older version, to read it without a migration.
+    /// Checks that a file is a store of this or an older version, and prepares to read it without a
+    /// migration.
     pub(crate) fn of_any_version(path: &Path) -> Result<Self, OpenError> {
         let options = SqliteOptions::new().with_read_only(true);
         match Self::open(path, &options) {
@@ -153,8 +154,8 @@ impl StoreFile {
     }
 
     /// Like [`check_path`](Self::check_path), for the file and the log only. Every write calls it.
-    /// Returns their sizes, or `None` if they cannot be determined: open files can be used without
-    /// access to their folder.
+    /// Returns their sizes. Returns `None` while the writer has no log open, and if the sizes
+    /// cannot be determined: open files can be used without access to their folder.
     pub(crate) fn check_sizes(&self) -> Result<Option<Sizes>, Failure> {
         let Ok(file) = Identity::at(&self.path) else { return Ok(None) };
         if self.identity.is_some() && file.map(|found| found.identity) != self.identity {
@@ -170,7 +171,7 @@ impl StoreFile {
         }
     }
 
-    /// Returns the sizes of the file and its log; 0 for a size that cannot be determined.
+    /// Returns the sizes of the file and its log in bytes; 0 for a size that cannot be determined.
     pub(crate) fn sizes_on_disk(&self) -> (u64, u64) {
         let size = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
         (size(&self.path), size(&self.log))
@@ -204,7 +205,7 @@ impl StoreFile {
         self.durability
     }
 
-    /// Syncs the committed data to the disk, if commits are not synced.
+    /// Syncs the committed data to the disk, if the commits did not sync them.
     pub(crate) fn sync_log(&self) -> Result<(), NotSynced> {
         match self.durability {
             Durability::Full => return Ok(()),
@@ -330,6 +331,7 @@ fn address_of(path: &Path) -> String {
     address
 }
 
+/// Appends a path to a URI, with percent-encoding.
 fn push_escaped(address: &mut String, path: &Path) {
     for byte in path.as_os_str().as_encoded_bytes() {
         match byte {

@@ -73,6 +73,7 @@ fn read(path: &Path) -> Result<FileSettings, OpenError> {
     settings.map_err(|error| file.failure(error).open_error())
 }
 
+/// Reads the settings on a connection. The sizes were determined before.
 fn ask(reader: &Connection, (file_bytes, log_bytes): (u64, u64)) -> rusqlite::Result<FileSettings> {
     let number = |name| reader.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let (pages, size) = (number("freelist_count")?, number("page_size")?);
@@ -87,7 +88,8 @@ fn ask(reader: &Connection, (file_bytes, log_bytes): (u64, u64)) -> rusqlite::Re
     })
 }
 
-/// Checks the file. Damage may also make the check itself fail.
+/// Returns the errors of a quick check. If damage makes the check itself fail, returns that error
+/// as the only one.
 fn damage(reader: &Connection) -> rusqlite::Result<Vec<String>> {
     let check = || {
         let mut check = reader.prepare("PRAGMA quick_check")?;

@@ -15,7 +15,8 @@ use crate::{
     row_key,
 };
 
-/// Copies the visible part of a conversation. Returns [`Revision::ABSENT`] if there is none.
+/// Copies the visible part of a conversation, and returns the revision of the copy. If there is
+/// nothing to copy, returns [`Revision::ABSENT`].
 pub(crate) fn fork(
     connection: &Connection,
     from: &ConversationKey,
@@ -82,6 +83,7 @@ pub(crate) fn fork(
     Ok(revision)
 }
 
+/// Copies the description, if it was ever set.
 fn copy_description(connection: &Connection, from: i64, to: i64) -> Result<(), NotStored> {
     connection
         .prepare_cached(

@@ -4,11 +4,13 @@ use std::{collections::VecDeque, fmt};
 
 use crate::submission::Submission;
 
-/// The limits of one transaction. A single submission may exceed them. A larger group would save
-/// few more syncs and delay all of its callers.
+/// The maximum number of bytes of one group, unless a single submission is larger. A larger group
+/// would save few more syncs and delay all of its callers.
 const GROUP_BYTES: usize = 1 << 20;
+/// The maximum number of submissions in one group.
 const GROUP_SUBMISSIONS: usize = 256;
 
+/// An entry of the write queue.
 #[derive(Debug)]
 pub(crate) enum Waiting {
     Submission(Submission),
@@ -25,7 +27,7 @@ pub(crate) enum Due {
 }
 
 /// Removes the next work from the queue: exclusive work, or as many submissions as one transaction
-/// may contain.
+/// may contain. Returns `None` if nothing waits.
 pub(crate) fn first(waiting: &mut VecDeque<Waiting>) -> Option<Due> {
     let mut group = Vec::new();
     let mut bytes = 0;

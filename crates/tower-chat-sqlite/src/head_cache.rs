@@ -20,9 +20,11 @@ const LIMIT: usize = 512;
 /// connection, of this or another process, commits. SQLite's data version shows such a commit.
 #[derive(Debug, Default)]
 pub(crate) struct HeadCache {
-    /// The data version after this connection's last commit.
+    /// The data version after the latest commit on this connection; `None` after the cache was
+    /// cleared.
     version: Option<u32>,
-    /// At most [`LIMIT`] entries, so a randomly seeded hash is enough against colliding keys.
+    /// The cached heads. There are at most [`LIMIT`], so that a hash with a random seed suffices
+    /// against keys that collide.
     known: HashMap<ConversationKey, Conversation, RandomState>,
     /// Whether the file contains sealed data; `None` if that is not known.
     holds_sealed: Option<bool>,
@@ -32,8 +34,8 @@ pub(crate) struct HeadCache {
 }
 
 impl HeadCache {
-    /// Clears the cache if another connection has committed. Called with the data version when a
-    /// transaction begins.
+    /// Clears the cache if another connection has committed. The writer calls it with the data
+    /// version when a transaction begins.
     pub(crate) fn begin(&mut self, version: u32) {
         if self.version != Some(version) {
             self.known.clear();
@@ -41,7 +43,8 @@ impl HeadCache {
         }
     }
 
-    /// Called with the data version after a commit, or with `None` if it could not be read.
+    /// Stores the data version after a commit. If it could not be read, clears the cache. The
+    /// writer calls it after every commit.
     pub(crate) fn committed(&mut self, version: Option<u32>) {
         self.version = version;
         if version.is_none() {
@@ -81,7 +84,7 @@ impl HeadCache {
 
     /// Stores the head that the transaction has written.
     pub(crate) fn keep(&mut self, key: &ConversationKey, conversation: Conversation) {
-        // A partial text has no size limit, so that a head with one is not cached.
+        // A partial text has no size limit. Therefore a head with a partial text is not cached.
         if conversation.open.as_ref().is_some_and(|open| open.partial_text.is_some()) {
             self.known.remove(key);
         } else if let Some(known) = self.known.get_mut(key) {

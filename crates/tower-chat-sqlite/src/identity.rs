@@ -10,7 +10,7 @@ use std::{
 /// SQLite does not notice this: it would continue to write to a file that is no longer at the path,
 /// or behind a gap in the log, and these writes would be lost. Therefore the store does not write
 /// until the files are restored, and does not read a file that was moved. Each write checks the
-/// files before it is acknowledged. Writes that were acknowledged before are in the moved file.
+/// files before it is acknowledged. Writes that were acknowledged earlier are in the moved file.
 /// Data in a truncated part are lost. The error is the source of a
 /// [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend):
 ///
@@ -119,7 +119,8 @@ impl Identity {
     ///
     /// # Errors
     ///
-    /// If it cannot be determined: an open file can be used without access to its folder.
+    /// If the system cannot determine it, for example without access to the folder. The store can
+    /// still use a file that it has open.
     pub(crate) fn at(path: &Path) -> Result<Option<Found>, io::Error> {
         match std::fs::metadata(path) {
             Ok(metadata) => Ok(Some(Found { identity: Self::of(&metadata), size: metadata.len() })),

@@ -23,8 +23,8 @@ pub(crate) fn conversation(query: &InvocationQuery) -> Option<ConversationKey> {
     Some(ConversationKey::new(&*query.scope, id))
 }
 
-/// The `FROM` and `WHERE` of a statement that selects the rows of a query, as `t`, with their
-/// conversations, as `c`. Staged rows are not selected.
+/// The `FROM` and `WHERE` of a statement that selects the rows of a query (alias `t`) with their
+/// conversations (alias `c`), and their values. Staged rows are not selected.
 pub(crate) struct Filter {
     pub(crate) sql: String,
     pub(crate) values: Vec<Value>,
@@ -127,7 +127,7 @@ pub(crate) fn invocations(
             Some(conversation) => asked.push(Asked::read(row, &query.scope, conversation)?),
         }
     }
-    // SQL guarantees no order of the two halves, nor within them.
+    // SQL guarantees no order, neither between the two parts of the union nor within them.
     asked.sort_by(|left, right| left.order().cmp(&right.order()));
     let mut invocations = Invocations::default();
     for Asked { key, row_key, index, record } in asked {
@@ -148,6 +148,7 @@ pub(crate) fn invocations(
     Ok(invocations)
 }
 
+/// The index of the column with the conversation's id, which is NULL in rows of messages.
 const CONVERSATION: usize = 5;
 
 /// A row that matches a query.
@@ -187,7 +188,8 @@ impl Messages {
         Ok(())
     }
 
-    /// Returns a message of the same conversation as that of `row_key`.
+    /// Returns a message in the conversation of `row_key`; `None` if it is missing or cannot be
+    /// decoded.
     fn find(&self, row_key: i64, sequence: u64) -> Option<Arc<Message>> {
         self.0.get(&in_conversation_of(row_key, sequence)?)?.as_ref().ok().cloned()
     }
@@ -209,6 +211,7 @@ impl Messages {
     }
 }
 
+/// Returns the row key of a message in the conversation of another row key.
 fn in_conversation_of(row_key: i64, sequence: u64) -> Option<i64> {
     row_key::of_message(row_key::conversation(row_key), sequence)
 }

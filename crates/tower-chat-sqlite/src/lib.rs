@@ -29,7 +29,7 @@
 //! a power loss. With [`Durability::Normal`] it survives the end of the process. Writes that wait
 //! at the same time share one transaction and one sync of the disk, up to 256 submissions or 1 MiB.
 //! If the store is idle, the calling thread executes its own write, without waking another thread;
-//! the same applies to reading a head. If the disk is slow,
+//! the same applies to reads of a few rows, such as a head. If the disk is slow,
 //! [`reserve`](tower_chat_core::store::HistoryStore::reserve) waits, because the queue is bounded
 //! in submissions and in bytes.
 //!
@@ -37,7 +37,7 @@
 //!
 //! When the log (`-wal`) has 1,000 pages (4 MB), the writer copies the remaining pages into the
 //! file, and the log is reused from its beginning. With [`Durability::Full`] a checkpoint thread
-//! has copied most pages before, while other threads read and write. The log grows larger during a
+//! has already copied most pages, while other threads read and write. The log grows larger during a
 //! large transaction and during a long read, because pages that a reader may need cannot be
 //! overwritten. Afterwards the checkpoint thread copies the accumulated pages, and the log is
 //! truncated to 16 MiB. If readers overlap without a gap, the writer waits for them from 2,000

@@ -38,6 +38,7 @@ pub(crate) fn vacuum(connection: &Connection) -> Result<(), NotRead> {
     Ok(connection.execute_batch("VACUUM")?)
 }
 
+/// Returns a conversation row by row, including unreadable rows; `None` if it does not exist.
 pub(crate) fn rows(
     connection: &Connection,
     key: &ConversationKey,
@@ -66,6 +67,7 @@ pub(crate) fn rows(
     Ok(Some(ConversationRows::new(found.head(), messages, tools)))
 }
 
+/// Returns the number of rows that belong to no conversation.
 pub(crate) fn stray(connection: &Connection) -> Result<StrayRows, NotRead> {
     let count = |table: &str| {
         let sql = format!(
@@ -120,7 +122,7 @@ pub(crate) fn rewrite(connection: &Connection, rewrite: &Rewrite) -> Result<Revi
     Ok(revision)
 }
 
-/// Replaces counts of the directory.
+/// Replaces counts of the directory. Negative counts of usage become 0.
 fn recount(connection: &Connection, number: i64, counts: &DirectoryCounts) -> Result<(), NotRead> {
     let stored = |count: u64| i64::try_from(count.min(UsageSum::LARGEST)).unwrap_or(i64::MAX);
     connection
@@ -136,7 +138,8 @@ fn recount(connection: &Connection, number: i64, counts: &DirectoryCounts) -> Re
              WHERE number = ?1",
         )?
         .execute([number])?;
-    // A run has a row for each model, and no row records which model made the call.
+    // A run has a row for each model, and the record does not contain the model of a call.
+    // Therefore the first row gets all calls of the run.
     let mut of_run = connection.prepare_cached(
         "UPDATE run_usage SET tool_calls = CASE
              WHEN model = (SELECT min(model) FROM run_usage WHERE number = ?1 AND run = ?2)

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use tokio::sync::Semaphore;
 use tower_chat_core::{Classified, is_retryable};
 
-/// A store could not be opened. The file is unchanged.
+/// A store could not be opened. A file that is not a store is unchanged. A store may have been
+/// created or migrated before the error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {

@@ -17,7 +17,7 @@ use crate::{
     row_key, tool_row,
 };
 
-/// Returns the open run of a conversation.
+/// Returns the open run of a conversation, if there is one.
 pub(crate) fn find(
     connection: &Connection,
     conversation: i64,
@@ -28,7 +28,7 @@ pub(crate) fn find(
         .optional()
 }
 
-/// Reads the row of an open run, whose columns begin at `first`.
+/// Reads an open run from a row, in which its columns begin at the index `first`.
 fn read(row: &Row<'_>, first: usize) -> rusqlite::Result<OpenRun> {
     let lease = Lease {
         attempt: row.get(first + 2)?,
@@ -107,8 +107,9 @@ pub(crate) fn close(connection: &Connection, conversation: i64) -> rusqlite::Res
     Ok(())
 }
 
-/// Returns whether all messages after the visible ones belong to the run. This is so for every run
-/// that a store has staged; otherwise the number of visible messages in the row is damaged.
+/// Returns whether all messages after the visible ones belong to the run. This is true for every
+/// run that a store has staged. If it is false, the number of visible messages in the row is
+/// damaged.
 pub(crate) fn owns_the_rest(
     connection: &Connection,
     conversation: i64,
@@ -140,7 +141,8 @@ pub(crate) fn discard(
     close(connection, conversation)
 }
 
-/// Returns a conversation's open run with everything that is staged of it, as of one moment.
+/// Returns a conversation's open run with all its staged messages and rows, as of one moment;
+/// `None` if there is none.
 pub(crate) fn content(
     connection: &Connection,
     key: &ConversationKey,
@@ -174,7 +176,8 @@ pub(crate) fn content(
     Ok(Some(OpenRunContent::new(head, open, messages, tools)))
 }
 
-/// Returns the conversations of a scope that have an open run, in the byte order of their ids.
+/// Returns up to `limit` conversations of a scope that have an open run, in the byte order of their
+/// ids, beginning with the first id greater than `after`.
 pub(crate) fn list(
     connection: &Connection,
     scope: &str,

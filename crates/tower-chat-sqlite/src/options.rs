@@ -19,12 +19,12 @@ pub enum Durability {
     /// crash of the system may undo the last writes, newest first; the file stays consistent
     /// (`synchronous=NORMAL`).
     ///
-    /// The writes since the last sync of the write-ahead log are at risk. The log is synced by
-    /// checkpoints: after 1,000 pages (4 MB) and one transaction, and at
+    /// The writes since the last sync of the write-ahead log are at risk: up to 1,000 pages (4 MB)
+    /// and one transaction, after which a checkpoint syncs the log. If readers overlap without a
+    /// gap, or the disk is full, more writes are at risk. The log is also synced at
     /// [`close`](tower_chat_core::store::HistoryStore::close) and
-    /// [`checkpoint`](SqliteStore::checkpoint). If readers overlap without a gap, or the disk is
-    /// full, it may be more. There is no time limit: the last writes of an idle store stay at risk
-    /// until the operating system writes them to the disk.
+    /// [`checkpoint`](SqliteStore::checkpoint). There is no time limit: the last writes of an idle
+    /// store stay at risk until the operating system writes them to the disk.
     Normal,
 }
 
@@ -97,18 +97,18 @@ impl SqliteOptions {
         self
     }
 
-    /// Sets the maximum number of bytes in unfinished submissions, at least 1. When it is reached,
-    /// [`reserve`](tower_chat_core::store::HistoryStore::reserve) waits. A caller that already has
-    /// a slot may exceed the limit, because a submission cannot wait.
+    /// Sets the maximum number of bytes in unfinished submissions, at least 1. While they are at or
+    /// above this number, [`reserve`](tower_chat_core::store::HistoryStore::reserve) waits. A
+    /// caller that already has a slot may exceed the limit, because a submission cannot wait.
     #[must_use]
     pub fn with_max_queued_bytes(mut self, bytes: usize) -> Self {
         self.max_queued_bytes = bytes;
         self
     }
 
-    /// Sets how many conversations can be read at the same time, at least 1. Each reader has a
-    /// connection, which is opened when it is first needed, and uses a thread of tokio's blocking
-    /// pool while it reads.
+    /// Sets the maximum number of concurrent reads, at least 1. Each reader has a connection, which
+    /// is opened when it is first needed, and uses a thread of tokio's blocking pool while it
+    /// reads.
     #[must_use]
     pub fn with_readers(mut self, readers: usize) -> Self {
         self.readers = readers;
@@ -140,8 +140,9 @@ impl SqliteOptions {
     /// Sets whether a caller on a multi-thread runtime executes short work on its own thread (the
     /// default): its own write if the store is idle, and the read of a head. This avoids waking
     /// another thread. It uses tokio's `block_in_place`, which panics inside a `LocalSet`. The
-    /// panic is caught, and the other thread executes the work. Under `panic = "abort"`, a program
-    /// that uses the store from `spawn_local` should disable this option.
+    /// panic is caught, and the writer thread or a thread of tokio's blocking pool executes the
+    /// work. Under `panic = "abort"`, a program that uses the store from `spawn_local` should
+    /// disable this option.
     #[must_use]
     pub fn with_work_on_caller(mut self, work_on_caller: bool) -> Self {
         self.work_on_caller = work_on_caller;

@@ -11,6 +11,7 @@ use crate::{
     row_key,
 };
 
+/// Selects the rows that wait for approval, with their messages, between two row keys.
 pub(crate) const SQL: &str = "
     SELECT m.place, m.run, m.run_index, m.body, m.checksum, t.call_index
     FROM tool_invocations t INDEXED BY pending_approvals
@@ -20,7 +21,8 @@ pub(crate) const SQL: &str = "
 
 /// Returns the requests of the calls that wait in visible messages, grouped by answer.
 ///
-/// It reads only the rows that wait and their messages, however long the record is.
+/// It reads only the rows that wait for approval and their messages. Its cost does not depend on
+/// the length of the record.
 pub(crate) fn pending_approvals(
     connection: &Connection,
     key: &ConversationKey,

@@ -8,7 +8,8 @@ use tower_chat_core::{
 
 use crate::{append::NotStored, conversation, row_key};
 
-/// Deletes the runs that need not be kept, inside a transaction that the caller has begun.
+/// Deletes the oldest runs, except those that `keep` or a waiting call keeps, inside a transaction
+/// that the caller has begun.
 pub(crate) fn prune(
     connection: &Connection,
     key: &ConversationKey,
@@ -40,7 +41,8 @@ pub(crate) fn prune(
     Ok(cut.pruned)
 }
 
-/// Reads the key and the run of every message, but not its body.
+/// Passes the sequence number and the run of every message to `pruning`. It does not read the
+/// bodies.
 fn see_messages(
     connection: &Connection,
     conversation: i64,
@@ -57,6 +59,7 @@ fn see_messages(
     Ok(())
 }
 
+/// Passes every row of the record to `pruning`.
 fn see_calls(
     connection: &Connection,
     conversation: i64,

@@ -32,43 +32,53 @@ use crate::{
 
 /// The queue of submissions, and the writer that executes them.
 ///
-/// A leader executes one group of submissions. A caller leads its own submission if no other leader
-/// is active and no submission waits. Otherwise the writer thread leads the waiting submissions,
-/// and the exclusive work between them. The mutex of the state decides which thread leads.
+/// A leader is a thread that executes one group of submissions or one piece of exclusive work. At
+/// most one leader is active: `State::led` is true while it is. A caller leads for its own append
+/// if it may block, no leader is active and nothing waits. The writer thread executes everything
+/// else.
 #[derive(Debug)]
 pub(crate) struct WriteQueue {
+    /// The state of the queue. A leader does not hold this lock while it executes submissions.
     state: Mutex<State>,
     /// Wakes the writer thread.
     wake: Condvar,
+    /// The writer, which a leader locks while it works.
     writer: Mutex<Writer>,
+    /// Whether callers may execute their own appends: `SqliteOptions::with_work_on_caller`.
     work_on_caller: bool,
-    /// Whether the opened file contains rows of deleted conversations.
+    /// Whether the file contained rows of deleted conversations when the queue was created.
     has_deleted_rows: bool,
+    /// The number of transactions that the writer has committed.
     commits: AtomicU64,
+    /// The number of acknowledged writes.
     writes: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    /// The submissions and the exclusive work that wait for the writer thread, in order.
     waiting: VecDeque<Waiting>,
     /// Whether a leader is active.
     led: bool,
     /// The number of submissions that have finished since the queue was created.
     finished: u64,
-    /// The conversations of the unfinished submissions: first those of the active group, then those
-    /// that wait.
+    /// The conversations of the unfinished submissions, one entry for each submission: first those
+    /// of the active group, then those that wait.
     unfinished: VecDeque<Keys>,
+    /// The barriers that are not resolved yet.
     barriers: Vec<Barrier>,
-    /// Whether the queue refuses submissions.
+    /// Whether the queue refuses submissions and exclusive work.
     closed: bool,
-    /// Whether the writer thread ends when the queue is empty.
+    /// Whether the writer thread ends when nothing waits and no leader is active.
     retiring: bool,
 }
 
-/// A caller that waits until this many submissions have finished.
+/// A caller that waits for submissions.
 #[derive(Debug)]
 struct Barrier {
+    /// The value of `State::finished` at which the barrier is resolved.
     until: u64,
+    /// Resolves the caller's receiver.
     passed: oneshot::Sender<()>,
 }
 
@@ -86,7 +96,9 @@ impl WriteQueue {
         }
     }
 
-    /// Executes an append on the caller's thread, or queues it for the writer thread.
+    /// Executes an append on the caller's thread if the caller may lead, and otherwise queues it
+    /// for the writer thread. If the queue is closed, the ticket resolves to
+    /// [`StoreError::Closed`].
     pub(crate) fn append(&self, append: Submission<Append>) -> Ticket {
         let may_lead = self.work_on_caller && append.may_block() && caller::may_block();
         let mut state = self.state();
@@ -104,7 +116,8 @@ impl WriteQueue {
         ticket
     }
 
-    /// Queues a submission for the writer thread.
+    /// Queues a submission for the writer thread. If the queue is closed, the outcome of the
+    /// submission is [`StoreError::Closed`].
     pub(crate) fn submit(&self, mut submission: Submission) {
         let mut state = self.state();
         if state.closed {
@@ -116,9 +129,10 @@ impl WriteQueue {
         self.enqueue(state, Waiting::Submission(submission));
     }
 
-    /// Queues work that takes SQLite's lock on another connection. The writer thread executes it
-    /// between two groups, so that no submission of this store fails on that lock. It is skipped if
-    /// the receiver was dropped. The sender is dropped without an outcome if the queue is closed.
+    /// Queues `work`, which takes SQLite's write lock on a connection of its own. The writer thread
+    /// executes the work between two groups, so that no submission of this store waits for this
+    /// lock. If the receiver was dropped before, the work is skipped. If the queue is closed, the
+    /// work panics or the writer thread ends, the receiver resolves to an error.
     pub(crate) fn run_exclusively<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -139,14 +153,16 @@ impl WriteQueue {
 
     fn enqueue(&self, mut state: MutexGuard<'_, State>, waiting: Waiting) {
         state.waiting.push_back(waiting);
-        // The active leader wakes the thread when it has finished.
+        // An active leader wakes the writer thread when it has finished.
         if !state.led {
             self.wake.notify_one();
         }
     }
 
-    /// Returns a receiver that resolves when all submissions so far have finished, or all that
-    /// change one conversation. Returns `None` if there are none.
+    /// Returns a receiver that resolves when all submissions so far have finished, or with a key,
+    /// all those so far that name this conversation. Returns `None` if all of them have finished
+    /// already. Exclusive work is not waited for. If the writer thread ends before, the receiver
+    /// resolves to an error.
     pub(crate) fn barrier(&self, key: Option<&ConversationKey>) -> Option<oneshot::Receiver<()>> {
         let mut state = self.state();
         let last = match key {
@@ -159,12 +175,12 @@ impl WriteQueue {
         Some(receiver)
     }
 
-    /// Refuses submissions from now on.
+    /// Refuses submissions and exclusive work from now on. Those that wait are still executed.
     pub(crate) fn close(&self) {
         self.state().closed = true;
     }
 
-    /// Refuses submissions from now on, and ends the writer thread once the queue is empty.
+    /// Closes the queue, and ends the writer thread once nothing waits and no leader is active.
     pub(crate) fn retire(&self) {
         let mut state = self.state();
         state.closed = true;
@@ -172,7 +188,8 @@ impl WriteQueue {
         self.wake.notify_one();
     }
 
-    /// Runs the writer thread.
+    /// Runs the writer thread until the queue retires. Returns an error if the committed data could
+    /// not be synced to the disk.
     pub(crate) fn serve(&self) -> Result<(), NotSynced> {
         let _end = ThreadEnd(self);
         if self.has_deleted_rows {
@@ -186,7 +203,8 @@ impl WriteQueue {
                 },
                 Due::Exclusive(Exclusive(work)) => {
                     let _writer = self.writer();
-                    // A panic drops the sender, which the caller receives as an error.
+                    // A panic drops the sender of the outcome. The caller's receiver then resolves
+                    // to an error.
                     drop(catch(work));
                     drop(lead);
                 }
@@ -221,7 +239,8 @@ impl WriteQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for work and becomes its leader. Returns `None` when the queue retires.
+    /// Waits until something is queued and no leader is active, and makes the writer thread the
+    /// leader. Returns `None` if the queue retires, nothing waits and no leader is active.
     fn next(&self) -> Option<(Lead<'_>, Due)> {
         let mut state = self.state();
         loop {
@@ -242,7 +261,8 @@ impl WriteQueue {
         }
     }
 
-    /// Executes the caller's own submission. If another process has the file lock, the submission
+    /// Executes the append of a caller that has become the leader. If the thread may not block
+    /// after all, or [`write`](Self::write) returns [`Busy`], nothing is stored, and the append
     /// goes to the front of the queue, for the writer thread.
     fn lead_alone(&self, append: Submission<Append>) -> Ticket {
         let lead = Lead { queue: self, submissions: 1 };
@@ -250,7 +270,8 @@ impl WriteQueue {
         let done = caller::block(|| self.write(&mut group, Duration::ZERO).is_ok());
         let [append] = group;
         if done == Some(true) {
-            // The ticket is resolved before the lead ends, as for a group.
+            // The append releases its slot and has its outcome before the lead ends, and therefore
+            // before a barrier behind it is resolved.
             let ticket = append.done();
             drop(lead);
             return ticket;
@@ -260,6 +281,9 @@ impl WriteQueue {
         ticket
     }
 
+    /// Executes a group of submissions, and counts and reports its commits and writes. A panic
+    /// outside of the statements fails the whole group. Waits for the file lock of another process
+    /// for at most `patience`, and returns [`Busy`] only if `patience` is zero.
     fn write<W>(&self, group: &mut [Submission<W>], patience: Duration) -> Result<(), Busy>
     where
         Submission<W>: Work,
@@ -284,25 +308,28 @@ impl WriteQueue {
     }
 }
 
-/// The guard of a leader, for one group or one piece of exclusive work. It is dropped even after a
-/// panic.
+/// The guard of an active leader. When it is dropped, also by a panic, the lead ends: the
+/// submissions of the leader count as finished, their barriers are resolved, and the writer thread
+/// is woken if something waits.
 struct Lead<'a> {
     queue: &'a WriteQueue,
+    /// The number of submissions that the leader executes; 0 for exclusive work, and after
+    /// [`give_back`](Self::give_back).
     submissions: usize,
 }
 
 impl Lead<'_> {
     /// Resolves the tickets of the group, and ends the lead.
     fn finish(self, group: impl IntoIterator<Item = Submission>) {
-        // The tickets are resolved before the barrier, so that every earlier ticket has its outcome
-        // when the barrier resolves.
+        // The tickets are resolved before the barriers, so that every earlier ticket has its
+        // outcome when a barrier is resolved.
         for submission in group {
             submission.resolve();
         }
         drop(self);
     }
 
-    /// Ends the lead without a result. The group goes to the front of the queue.
+    /// Ends the lead without an outcome, and returns the group to the front of the queue.
     fn give_back(
         mut self,
         group: impl IntoIterator<Item = Submission, IntoIter: DoubleEndedIterator>,
@@ -335,15 +362,17 @@ impl Drop for Lead<'_> {
     }
 }
 
-/// Closes the queue when the writer thread ends, also after a panic, and refuses the waiting
-/// submissions.
+/// The guard of the writer thread. When the thread ends, also by a panic, it closes the queue,
+/// refuses the waiting submissions, and drops the exclusive work and the barriers. The receivers of
+/// the latter two resolve to an error.
 struct ThreadEnd<'a>(&'a WriteQueue);
 
 impl Drop for ThreadEnd<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.closed = true;
-        // Dropping exclusive work drops its sender, which the caller receives as an error.
+        // Dropping exclusive work drops the sender of its outcome. The caller's receiver then
+        // resolves to an error.
         let waiting: Vec<Submission> = mem::take(&mut state.waiting)
             .into_iter()
             .filter_map(|waiting| match waiting {

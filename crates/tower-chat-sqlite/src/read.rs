@@ -13,7 +13,8 @@ use crate::{
     checksum, conversation, pending_approvals::pending_approvals, removal::NOT_DELETED, row_key,
 };
 
-/// The number of visible messages of a conversation, as `c`, or an upper bound of it.
+/// The SQL expression for the sequence number of the last visible message of a conversation, or for
+/// an upper bound of it if no run is open. The table `conversations` has the alias `c`.
 pub(crate) const VISIBLE: &str =
     "ifnull((SELECT visible FROM open_runs WHERE number = c.id), 4294967295)";
 
@@ -70,7 +71,7 @@ pub(crate) const MESSAGES: &str = "SELECT place, run, run_index, body, checksum 
      WHERE place BETWEEN ?1 AND ?2 ORDER BY place";
 
 /// Reads the messages with these row keys, which must follow the first `before` messages of the
-/// conversation without a gap. Adds the number of bytes to `bytes`.
+/// conversation without a gap. Adds the number of bytes in stored form to `bytes`.
 pub(crate) fn messages(
     statement: &mut Statement<'_>,
     key: &ConversationKey,
@@ -97,7 +98,7 @@ fn body_bytes(row: &Row<'_>) -> rusqlite::Result<usize> {
     })
 }
 
-/// Decodes the message of a row, which must have this sequence number.
+/// Decodes the message of a row. Fails if the row has another sequence number than `expected`.
 fn message_at(
     row: &Row<'_>,
     key: &ConversationKey,
@@ -113,6 +114,7 @@ fn message_at(
     Ok(Arc::new(message))
 }
 
+/// Creates the error for a message that is missing.
 pub(crate) fn missing(key: &ConversationKey, sequence: u64) -> NotRead {
     let reason = format!(
         "message {sequence} of conversation {key} is missing: restore the file from a backup"
@@ -120,7 +122,9 @@ pub(crate) fn missing(key: &ConversationKey, sequence: u64) -> NotRead {
     NotRead::Damaged(StoreError::Corrupt { reason })
 }
 
-/// Lists conversations of a scope in the byte order of their ids.
+/// Returns up to `limit` conversations of a scope, in the byte order of their ids, beginning with
+/// the first id greater than `after`. Conversations that have neither a visible message nor a
+/// service id are not included.
 pub(crate) fn list(
     connection: &Connection,
     scope: &str,
@@ -149,8 +153,9 @@ pub(crate) fn list(
     ids.map(|id| Ok(ConversationKey::new(scope.clone(), id?))).collect()
 }
 
-/// Lists scopes in byte order, including those whose conversations are all staged. Each scope is
-/// one step in the index.
+/// Returns up to `limit` scopes in byte order, beginning with the first one greater than `after`.
+/// Scopes whose conversations are all staged are included. Each scope costs one search in the
+/// index.
 pub(crate) fn scopes(
     connection: &Connection,
     after: Option<&str>,

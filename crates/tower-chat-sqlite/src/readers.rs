@@ -8,10 +8,11 @@ use tower_chat_core::{BoxError, store::StoreError};
 
 use crate::{SqliteOptions, caller, file::StoreFile, read::NotRead};
 
-/// A bounded pool of connections. Each is opened when it is first needed.
+/// A bounded pool of connections for reading. A read opens a connection if no idle one is left.
 #[derive(Debug)]
 pub(crate) struct Readers {
     file: StoreFile,
+    /// A permit for each concurrent read.
     permits: Arc<Semaphore>,
     idle: Mutex<Vec<Connection>>,
     work_on_caller: bool,
@@ -24,7 +25,8 @@ impl Readers {
         Self { file, permits, idle, work_on_caller: options.work_on_caller }
     }
 
-    /// Reads a few rows, on the calling thread if it may block and a connection is free.
+    /// Reads a few rows, on the calling thread if it may block and a permit is free, and otherwise
+    /// on a thread of the blocking pool.
     pub(crate) async fn read_few<T: Send + 'static>(
         self: &Arc<Self>,
         action: &'static str,
@@ -91,7 +93,7 @@ impl Readers {
                 self.idle().push(connection);
                 Err(error)
             }
-            // The connection is dropped, and the next reader opens another.
+            // The connection is dropped, and a later read opens another.
             Err(NotRead::Failed(error)) => Err(failed(error)),
         }
     }

@@ -1,4 +1,5 @@
 //! Deleting a conversation in steps of a bounded size.
+//!
 //! The deletion overwrites each page, and each overwritten page is written to the write-ahead log.
 //! Deleting a large conversation in one transaction would need as much space for the log as the
 //! conversation has, which a full disk does not have. Therefore the conversation is first renamed,
@@ -10,15 +11,17 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::row_key;
 
-/// The maximum number of bytes, and of rows, that one step deletes.
+/// The maximum number of bytes that one step deletes, unless a single row is larger.
 pub(crate) const STEP: u64 = 1 << 20;
+/// The maximum number of rows that one step deletes.
 const ROWS: usize = 1000;
 
 /// The condition that excludes conversations which are being deleted, for a statement that reads a
 /// conversation as `c`. No store writes the incarnation 0 otherwise.
 pub(crate) const NOT_DELETED: &str = "c.incarnation <> 0";
 
-/// Returns whether all rows of a conversation can be deleted in one step.
+/// Returns whether the messages of a conversation fit in one step, and its tool rows in another
+/// one. They are then deleted in one transaction.
 pub(crate) fn is_one_step(connection: &Connection, number: i64) -> rusqlite::Result<bool> {
     let (_, last) = row_key::range(number);
     let first_of = |table| end_of_step(connection, table, number, STEP);
@@ -26,7 +29,8 @@ pub(crate) fn is_one_step(connection: &Connection, number: i64) -> rusqlite::Res
         && first_of(Table::Tools)?.is_none_or(|end| end == last))
 }
 
-/// Makes a conversation invisible to readers, by a random name.
+/// Begins a deletion: gives the conversation a random name in the empty scope, so that it is
+/// invisible to readers, and deletes its open run and its description.
 pub(crate) fn begin(connection: &Connection, number: i64) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
@@ -50,7 +54,8 @@ pub(crate) fn find(connection: &Connection) -> rusqlite::Result<Option<i64>> {
         .optional()
 }
 
-/// Deletes rows of a conversation, about this many bytes at most. Returns whether no rows remain.
+/// Deletes rows of one table of a conversation, up to about `bytes` bytes. If there are none,
+/// deletes the row of the conversation itself and returns true.
 pub(crate) fn step(connection: &Connection, number: i64, bytes: u64) -> rusqlite::Result<bool> {
     let (first, _) = row_key::range(number);
     for table in [Table::Messages, Table::Tools] {
@@ -91,8 +96,9 @@ impl Table {
     }
 }
 
-/// Returns the last row key of the next step. If the step includes all rows, it is the last
-/// possible key of the conversation. Returns `None` if there are no rows.
+/// Returns the last row key of the next step. If the step includes all rows of the table, this is
+/// the last possible row key of the conversation. Returns `None` if the table has no rows of the
+/// conversation.
 fn end_of_step(
     connection: &Connection,
     table: Table,

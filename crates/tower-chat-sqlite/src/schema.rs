@@ -16,6 +16,7 @@ pub(crate) const APPLICATION_ID: i64 = 0x7477_6368;
 const MIGRATIONS: &[&str] =
     &[MESSAGES, TOOL_INVOCATIONS, OPEN_RUNS, PRUNED, DIRECTORY, CHECKSUMS, MARKS];
 
+/// The conversations and their messages.
 const MESSAGES: &str = "
     CREATE TABLE conversations (
         id INTEGER PRIMARY KEY CHECK (id BETWEEN 1 AND 2147483647),
@@ -71,7 +72,7 @@ const TOOL_INVOCATIONS: &str = "
 ///
 /// Staged messages are in the other tables at their final positions. A commit deletes one row, and
 /// readers read up to the stored number of visible messages. In the other modes an append looks up
-/// a row in an empty tree and writes nothing more than before.
+/// a row in an empty tree, and writes nothing to the table.
 ///
 /// With the partial index, the cost of reading a conversation's pending approvals does not depend
 /// on the length of its record. Rows with other statuses are not in the index.
@@ -172,8 +173,8 @@ const DIRECTORY_VERSION: usize = 5;
 /// The first version with the mark of sealed data.
 const MARKS_VERSION: usize = 7;
 
-/// The maximum number of steps of SQLite's virtual machine for checking a file, in thousands.
-/// Checking the schema of a store needs a few hundred steps.
+/// The maximum number of steps that SQLite's virtual machine may execute to check a file, in
+/// thousands. Checking the schema of a store needs a few hundred steps.
 const MOST_STEPS: u32 = 1_000;
 
 /// The statements that create the tables of `ANALYZE`.
@@ -195,9 +196,9 @@ pub(crate) enum Content {
     Foreign,
 }
 
-/// Returns whether a file of an older version contains sealed data, by the service ids and messages
-/// of its conversations. In an encrypted store few texts match the search, so that it ends soon. In
-/// other stores few messages match, and only those are decoded.
+/// Returns whether a file of an older version contains sealed data, which is recognised by service
+/// ids and messages. In an encrypted store the first matches end the search. In other stores few
+/// messages match, and only those are decoded.
 fn has_sealed_data(connection: &Connection) -> Result<bool> {
     let sealed_heads =
         "SELECT EXISTS (SELECT 1 FROM conversations WHERE service_id LIKE 'tower-chat-_:%')";
@@ -240,6 +241,7 @@ pub(crate) fn content(connection: &mut Connection) -> Result<Content> {
     content
 }
 
+/// Determines the kind of a file in a transaction of its own.
 fn look(connection: &Connection) -> Result<Content> {
     content_at_this_moment(&*connection.unchecked_transaction()?)
 }
@@ -293,7 +295,7 @@ pub(crate) fn migrate(connection: &mut Connection) -> Result<Content> {
     Ok(Content::Store { version: VERSION })
 }
 
-/// The objects of a schema: type and name, with the table and the statement.
+/// The objects of a schema: from the type and the name to the table and the statement.
 type Objects = BTreeMap<(String, String), (String, String)>;
 
 /// Returns the difference between the schema of a file and the result of the migrations. The schema

@@ -6,8 +6,9 @@ use tower_chat_core::store::StoreError;
 use crate::append::NotStored;
 
 /// Admits a change or refuses it: a file with sealed data accepts only changes from the wrapper
-/// that seals the data. Returns whether the file contains sealed data. Must be called in the
-/// transaction of the change, before anything is written.
+/// that seals the data. A sealed change sets the mark of the file. Returns whether the file
+/// contains sealed data afterwards. `known` is the current mark, if the caller knows it. Must be
+/// called in the transaction of the change, before anything else is written.
 pub(crate) fn admit(
     connection: &Connection,
     known: Option<bool>,

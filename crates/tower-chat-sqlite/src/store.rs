@@ -36,7 +36,7 @@ use crate::{
 ///
 /// Clones are handles of the same store. Dropping the last handle waits for the submitted writes,
 /// and blocks the thread meanwhile. To wait without blocking, [`close`](HistoryStore::close) the
-/// store before.
+/// store first.
 ///
 /// Its async methods must be called on a tokio runtime.
 #[derive(Debug, Clone)]
@@ -137,7 +137,7 @@ impl SqliteStore {
         self.0.writing.as_ref().ok_or(StoreError::ReadOnly)
     }
 
-    /// Changes the file on a separate connection, after everything submitted so far and before
+    /// Executes `work` on a separate connection, after everything submitted so far and before
     /// everything submitted later.
     pub(crate) async fn run_exclusively<T: Send + 'static>(
         &self,
@@ -163,7 +163,8 @@ impl SqliteStore {
         self.0.readers.file()
     }
 
-    /// Waits until all submissions so far have finished, or all for one conversation.
+    /// Waits until all submissions so far have finished, or with a key, all those so far that name
+    /// this conversation.
     pub(crate) async fn settle(&self, key: Option<&ConversationKey>) -> Result<(), StoreError> {
         let barrier = self.0.writing.as_ref().and_then(|writing| writing.queue.barrier(key));
         match barrier {

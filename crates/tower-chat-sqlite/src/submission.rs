@@ -1,4 +1,4 @@
-//! Submissions: executed by their caller, or queued for the writer thread.
+//! Submissions: the units of work that a caller executes itself, or queues for the writer thread.
 
 mod append;
 mod changes;
@@ -27,27 +27,29 @@ use crate::{
     telemetry::TELEMETRY,
 };
 
-/// A submission with its slot: an append that its caller may execute, or an entry of the queue.
+/// A submission with its slot. Its work `W` is an [`Append`] that the caller may execute, or a
+/// [`Queued`] entry of the queue.
 #[derive(Debug)]
 pub(crate) struct Submission<W = Queued> {
     slot: Slot,
     /// Its share of the queue's byte budget. Only appends have one.
     budget: Option<BudgetGuard>,
+    /// Measures the time that the submission waits.
     queued: Queuing,
     work: W,
 }
 
-/// The part of a transaction that executes a submission.
+/// The execution of a submission in transactions.
 pub(crate) trait Work {
-    /// Executes the next write inside a transaction. After an error the transaction must be rolled
-    /// back, and the submission must be either [started over](Self::start_over) or
-    /// [failed](Self::fail).
+    /// Executes the next write inside a transaction. A refusal ends the submission and is not an
+    /// error. After an error the caller must roll the transaction back, and then call either
+    /// [`start_over`](Self::start_over) or [`fail`](Self::fail).
     fn step(&mut self, connection: &Connection, heads: &mut HeadCache) -> rusqlite::Result<Next>;
 
-    /// Resets the submission, after a rollback.
+    /// Resets the submission to its first write, after a rollback.
     fn start_over(&mut self);
 
-    /// Ends the submission with SQLite's error, after this many durable writes.
+    /// Sets a failure as the outcome of the submission, of which `completed` writes are durable.
     fn fail(&mut self, completed: usize, failure: &Failure);
 
     /// Returns the number of stored writes.
@@ -76,11 +78,12 @@ pub(crate) enum Queued {
 pub(crate) struct Append {
     /// The writes: usually one, or several from an outbox.
     writes: Vec<EncodedWrite>,
+    /// The number of writes that were stored, including those in the current transaction.
     stored: usize,
     outcome: Result<Revision, AppendError>,
 }
 
-/// The conversations of a submission, usually one.
+/// The conversations that a submission changes or copies, usually one.
 pub(crate) type Keys = Vec<ConversationKey>;
 
 /// Whether a submission has more writes.
@@ -91,12 +94,13 @@ pub(crate) enum Next {
 }
 
 impl<W> Submission<W> {
-    /// Returns the number of bytes of its messages and results.
+    /// Returns the number of bytes of the messages and results in an append; 0 for other
+    /// submissions.
     pub(crate) fn bytes(&self) -> usize {
         self.budget.as_ref().map_or(0, BudgetGuard::bytes)
     }
 
-    /// Records that its transaction begins.
+    /// Ends the measured waiting time, because the transaction begins.
     pub(crate) fn begin(&mut self) {
         self.queued.begin();
     }
@@ -129,8 +133,8 @@ impl Submission<Append> {
         (Submission { slot, budget, queued, work: Queued::Append(work, reply) }, ticket)
     }
 
-    /// Releases its slot and returns a ticket with the outcome, for an append that its caller has
-    /// executed.
+    /// Releases the slot of an append that its caller has executed, and returns a ticket with the
+    /// outcome.
     pub(crate) fn done(self) -> Ticket {
         self.work.tell_refusal();
         self.queued.end();
@@ -149,7 +153,7 @@ impl Submission {
         self.work.keys()
     }
 
-    /// Ends it with [`StoreError::Closed`].
+    /// Sets [`StoreError::Closed`] as the outcome.
     pub(crate) fn refuse(&mut self) {
         match &mut self.work {
             Queued::Append(append, _) => {
@@ -254,7 +258,7 @@ impl Work for Queued {
                 )?;
                 Ok(Next::Done)
             }
-            // The head of a conversation does not have its description.
+            // The cached heads remain valid, because a head does not contain the description.
             Self::Describe(Describe { key, description, expected_version, outcome, .. }) => {
                 let described = heads.admit(connection, description.is_sealed()).and_then(|()| {
                     directory::describe(connection, key, description, *expected_version)
@@ -337,7 +341,8 @@ impl Work for Queued {
     }
 }
 
-/// A refusal is an outcome, after which the transaction continues.
+/// Returns a success or a refusal as the outcome of a change, after which the transaction
+/// continues. Returns an error if SQLite failed.
 fn refused<T>(outcome: Result<T, NotStored>) -> rusqlite::Result<Result<T, StoreError>> {
     match outcome {
         Ok(done) => Ok(Ok(done)),

@@ -33,8 +33,8 @@ pub(crate) fn result_apart(record: &ToolRecord) -> Option<String> {
     }
 }
 
-/// Writes rows of a conversation with their [`result_apart`]. Each replaces the former row of its
-/// call.
+/// Writes rows of the record of a conversation, each with its [`result_apart`]. Each row replaces
+/// the former row of its call.
 pub(crate) fn put<'a>(
     connection: &Connection,
     conversation: i64,
@@ -74,8 +74,8 @@ pub(crate) fn put<'a>(
     Ok(())
 }
 
-/// Reads a row for a call in the message with this sequence number. Its [`COLUMNS`] begin at
-/// `first`.
+/// Reads a row for a call in the message with the sequence number `sequence`. Its [`COLUMNS`] begin
+/// at the index `first`.
 ///
 /// # Errors
 ///

@@ -8,26 +8,30 @@ use crate::{
     file::{Sizes, StoreFile},
 };
 
-/// The size of the smallest database.
+/// The size of the smallest database, in bytes.
 const SMALLEST: u64 = 512;
 
-/// The bytes of a write-ahead log besides its pages: the header of the file, and that of each page.
-/// See
+/// The size of the header of a write-ahead log, in bytes. See
 /// <https://www.sqlite.org/fileformat2.html#walformat>.
 const LOG_HEADER: u64 = 32;
+/// The size of the header before each page in a write-ahead log, in bytes.
 const FRAME_HEADER: u64 = 24;
 
-/// The minimum sizes of the files at the writer's next transaction.
+/// Checks at each transaction of the writer that the files were not truncated since the previous
+/// one.
 ///
 /// SQLite does not notice that the log was truncated: it continues behind the former end of the
 /// log, and a process that opens the file later reads only up to the gap. If no other connection
-/// has committed, the log must not have become shorter. SQLite's data version shows whether one
-/// has. A checkpoint that truncates the log counts as a commit.
+/// has committed, neither the log nor the file may have become shorter. SQLite's data version shows
+/// whether another connection has committed. A checkpoint that truncates the log counts as a
+/// commit.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
-    /// SQLite's data version after the last transaction.
+    /// SQLite's data version after the previous transaction.
     version: Option<u32>,
+    /// The minimum sizes of the files at the next transaction; `None` if they are unknown.
     least: Option<Sizes>,
+    /// The size of a page, in bytes.
     page_size: u64,
 }
 
@@ -51,7 +55,8 @@ impl Watched {
         Ok(watched)
     }
 
-    /// Checks the files, inside a transaction that has the write lock.
+    /// Fails if a file was truncated, and records the sizes of the files. Must be called inside a
+    /// transaction that has the write lock.
     ///
     /// It calls `stat` twice, which took 3.6 us together on the busy machine of the benches: 1 % of
     /// a durable append, and 4 % of one that is not synced.

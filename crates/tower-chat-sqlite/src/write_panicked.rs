@@ -5,8 +5,9 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// A panic stopped one write, and nothing of it is stored. Other writes of the store are not
-/// affected.
+/// A panic stopped a write. If one of its statements panicked, nothing of the write is stored, and
+/// other writes of the store are not affected. If the commit or a checkpoint panicked, every write
+/// of the transaction has this error and may be stored or not.
 ///
 /// It is the source of a [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend) that is
 /// not retryable. Under `panic = "abort"` there is no such error: the process ends.

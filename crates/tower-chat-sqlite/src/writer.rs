@@ -15,20 +15,20 @@ use crate::{
     write_panicked::{WritePanicked, catch},
 };
 
-/// Owns the writing connection.
+/// Owns the writing connection, and executes transactions on it.
 #[derive(Debug)]
 pub(crate) struct Writer {
     file: StoreFile,
     checkpoints: Arc<Checkpoints>,
     /// `None` after a failed rollback, until the next transaction opens another connection.
     connection: Option<Connection>,
-    /// The heads that the connection has cached.
+    /// The cache of heads, which is valid for this connection only.
     heads: HeadCache,
-    /// The sizes of the files after the last transaction.
+    /// Detects that the files were truncated since the previous transaction.
     watched: Watched,
     /// Whether the file contained rows of deleted conversations when the writer was created.
     has_deleted_rows: bool,
-    /// The number of committed transactions.
+    /// The number of committed transactions, including the steps of deletions.
     commits: u64,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Busy;
 /// The minimum number of bytes that one step of a removal deletes if the disk is full.
 const SMALLEST_STEP: u64 = 16 << 10;
 
-/// The stage at which a transaction stopped. It is rolled back.
+/// The stage at which a transaction stopped. The transaction was rolled back.
 #[derive(Debug)]
 pub(crate) enum Stopped {
     BeforeBegin(Failure),
@@ -75,8 +75,8 @@ impl Writer {
         Ok(Self { file, checkpoints, connection, heads, watched, has_deleted_rows, commits: 0 })
     }
 
-    /// Continues deletions that an earlier process has not finished, once. If that fails, the next
-    /// deletion continues them.
+    /// Continues deletions that an earlier process has not finished. Only the first call does this.
+    /// If it fails, the next deletion continues them.
     pub(crate) fn purge_deleted_rows(&mut self) {
         if std::mem::take(&mut self.has_deleted_rows) {
             drop(catch(|| self.remove_deleted()));
@@ -105,8 +105,8 @@ impl Writer {
         self.heads.forget();
     }
 
-    /// Fails a group after a panic outside of its statements. Whether the group was committed is
-    /// unknown, as after a lost connection. Repeating the writes shows it.
+    /// Fails a group after a panic outside of its statements. It is unknown whether the group was
+    /// committed, as after a lost connection. The callers find out when they repeat the writes.
     pub(crate) fn panicked<W: Work>(&mut self, group: &mut [W], panic: WritePanicked) {
         self.release();
         let failure = self.file.panicked(panic);
@@ -135,7 +135,9 @@ impl Writer {
         self.connection.as_mut().unwrap()
     }
 
-    /// Executes a group of submissions in one transaction and stores the outcome in each.
+    /// Executes a group of submissions in one transaction, and stores the outcome in each
+    /// submission. If one of several writes fails, executes each write in its own transaction.
+    /// Waits up to `patience` for the lock of another process.
     ///
     /// # Errors
     ///
@@ -219,7 +221,8 @@ impl Writer {
                 Err((completed, Stopped::AtStatement(failure) | Stopped::AtCommit(failure))) => {
                     submission.fail(completed, &failure);
                 }
-                // The others cannot begin either, and each would wait as long again.
+                // The transactions of the others cannot begin either, and each would wait as long
+                // again.
                 Err((completed, Stopped::BeforeBegin(failure))) => {
                     submission.fail(completed, &failure);
                     rest.by_ref().for_each(|submission| submission.fail(0, &failure));
@@ -229,7 +232,7 @@ impl Writer {
     }
 
     /// Executes every write of a submission in its own transaction. An error contains the number of
-    /// writes that were stored before.
+    /// writes that are durable.
     fn write_alone(
         &mut self,
         submission: &mut impl Work,
@@ -247,6 +250,8 @@ impl Writer {
         Ok(())
     }
 
+    /// Executes `body` in one transaction. Opens the connection if there is none. If the
+    /// transaction stops, rolls it back.
     fn transaction(
         &mut self,
         patience: Duration,
@@ -316,10 +321,12 @@ fn prepare(
     prepared.map_err(|error| file.failure(error))
 }
 
+/// Returns whether a group consists of one write.
 fn is_single(group: &[impl Work]) -> bool {
     matches!(group, [only] if only.is_single())
 }
 
+/// Begins a transaction with the write lock. Waits up to `patience` for the lock.
 fn begin(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
     connection.busy_timeout(patience)?;
     run(connection, "BEGIN IMMEDIATE")

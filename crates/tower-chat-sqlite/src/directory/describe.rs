@@ -8,7 +8,8 @@ use tower_chat_core::{
 
 use crate::{append::NotStored, conversation};
 
-/// Sets the description, if it has this version, and returns the new version.
+/// Sets the description of a conversation, if the stored one has the version `expected`, and
+/// returns the new version. Metadata without members are stored as NULL.
 pub(crate) fn describe(
     connection: &Connection,
     key: &ConversationKey,

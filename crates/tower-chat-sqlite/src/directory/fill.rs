@@ -9,8 +9,8 @@ use super::HOUR;
 use crate::row_key;
 
 /// Inserts the rows of the directory into a file without them, inside the transaction that has
-/// created the tables. Times are those in the ids of runs; counts are those of the messages and the
-/// record. It reads the key of every message once.
+/// created the tables. The times come from the ids of the runs, the counts from the messages and
+/// the record. It reads the row key and the run of every message once.
 pub(crate) fn fill(connection: &Connection) -> rusqlite::Result<()> {
     let now = milliseconds::of(SystemTime::now());
     let mut statement = connection.prepare("SELECT place, run FROM messages ORDER BY place")?;
@@ -43,15 +43,17 @@ pub(crate) fn fill(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(TOOL_CALLS)
 }
 
-/// The data of one conversation.
+/// The directory data of one conversation. Times are in milliseconds since 1970.
 struct Found {
     number: i64,
-    /// The sequence number of the last visible message.
+    /// The sequence number of the last visible message, or the largest sequence number if no run is
+    /// open.
     visible: i64,
     created: Option<i64>,
     last_active: i64,
     runs: i64,
     last_run: Option<RunId>,
+    /// The number of runs without the open run.
     runs_without_open: i64,
     last_run_without_open: Option<RunId>,
 }
@@ -75,6 +77,7 @@ impl Found {
         })
     }
 
+    /// Adds a message. `now` is the time of a run whose id contains no time.
     fn see(
         &mut self,
         connection: &Connection,

@@ -20,12 +20,13 @@ use crate::{
     row_key,
 };
 
-/// The columns of a conversation, as `c`.
+/// The columns that [`Entry::read`] reads, of the table `conversations` with the alias `c`.
 const COLUMNS: &str =
     "c.id, c.scope, c.conversation, ifnull(c.created, 0), c.runs, c.mode, c.title,
     c.metadata, c.description_version";
 
-/// Returns the summary of a conversation, as of one moment.
+/// Returns the summary of a conversation, as of one moment; `None` if the conversation does not
+/// exist.
 pub(crate) fn summary(
     connection: &Connection,
     key: &ConversationKey,
@@ -84,8 +85,8 @@ pub(crate) fn conversations(
     Ok(page)
 }
 
-/// Returns the statement for the conversations that may match, in order. The hours of the index
-/// bound the rows that it reads.
+/// Returns a statement, and its values, that selects the conversations that may match, in the order
+/// of the pages. The hours in the index bound the rows that the statement reads.
 fn statement(query: &ConversationQuery) -> (String, Vec<Value>) {
     let mut sql = format!(
         "SELECT {COLUMNS}, {LAST_ACTIVE} AS active FROM conversations c WHERE {NOT_DELETED}"
@@ -112,7 +113,7 @@ fn statement(query: &ConversationQuery) -> (String, Vec<Value>) {
     (sql, values)
 }
 
-/// A row of the directory.
+/// A row of the table `conversations`.
 struct Entry {
     number: i64,
     /// The summary without the data of other tables.
@@ -120,7 +121,8 @@ struct Entry {
 }
 
 impl Entry {
-    /// Reads a row. An unreadable row is reported beside the readable ones.
+    /// Reads a row. The inner error describes a row that cannot be decoded, which the caller
+    /// reports beside the others.
     fn read(row: &Row<'_>) -> rusqlite::Result<Result<Self, UnreadableConversation>> {
         let key = ConversationKey::new(row.get::<_, Arc<str>>(1)?, row.get::<_, Arc<str>>(2)?);
         let unreadable = |reason: String| Ok(Err(UnreadableConversation::new(key.clone(), reason)));
@@ -151,13 +153,13 @@ impl Entry {
         Ok(Ok(Self { number: row.get(0)?, summary }))
     }
 
-    /// Adds the data of other tables.
+    /// Adds the data of other tables: the usage, the number of messages and the state.
     fn completed(self, connection: &Connection) -> Result<ConversationSummary, NotRead> {
         let Self { number, mut summary } = self;
         summary.usage = total(connection, number)?;
         let found = match conversation::find(connection, &summary.key) {
             Ok(Some(found)) => found,
-            // Its numbers are out of range. It is listed with the state `Damaged`.
+            // A number of the conversation is out of range, or the index is damaged.
             Ok(None) | Err(NotRead::Damaged(_)) => {
                 summary.state = ConversationState::Damaged;
                 return Ok(summary);
@@ -197,7 +199,8 @@ pub(super) fn time(stored: i64) -> Option<SystemTime> {
     milliseconds::time(stored)
 }
 
-/// Returns the last visible messages before a sequence number.
+/// Returns the last `limit` visible messages before the sequence number `before`, or before the end
+/// of the conversation, as of one moment.
 pub(crate) fn messages_before(
     connection: &Connection,
     key: &ConversationKey,

@@ -1,10 +1,10 @@
 //! The directory: conversations, their activity, and the usage of their runs.
 //!
-//! An append writes one row in `run_usage`, that of its run and model, usually in the same leaf
-//! page as the append before. The row of the conversation changes only when the run, the mode or
-//! the hour changes. Its last activity is exact for all but the last run; the rows of the last run
-//! have the exact time. The index for lists of conversations contains only the hour, so that it
-//! changes once an hour.
+//! An append writes the row of its run and model in `run_usage`, usually in the same leaf page as
+//! the previous append. The row of the conversation changes only when the run, the mode or the hour
+//! changes. The last activity in this row may therefore be up to an hour too early. The rows of the
+//! last run in `run_usage` have the exact time. The index for lists of conversations contains only
+//! the hour, so that it changes once an hour.
 //!
 //! The directory adds one page per append to the log. The case `directory` of the benches compares
 //! it with appends without activity.
@@ -33,23 +33,25 @@ pub(crate) use self::{
 /// The number of milliseconds in an hour, the unit of the index of conversations.
 const HOUR: i64 = 3_600_000;
 
-/// The exact last activity of a conversation, as `c`.
+/// The SQL expression for the exact last activity of a conversation, from the table `conversations`
+/// with the alias `c`.
 pub(crate) const LAST_ACTIVE: &str = "max(c.last_active, ifnull((
     SELECT max(last) FROM run_usage WHERE number = c.id AND run = c.last_run), c.last_active))";
 
-/// The activity in the row of a conversation.
+/// The activity of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Activity {
-    /// The last activity in milliseconds since 1970, like all times here. It is exact, unlike the
-    /// column.
+    /// The last activity in milliseconds since 1970. It is exact, unlike the column.
     pub(crate) last_active: i64,
     pub(crate) runs: RunCount,
+    /// The mode of the last write that contains a mode.
     pub(crate) mode: Option<PersistenceMode>,
-    /// The number of runs after the open run is discarded. It is ignored while no run is open.
+    /// The runs before the open run began, to which a discard returns. It is ignored while no run
+    /// is open.
     pub(crate) without_open_run: RunCount,
 }
 
-/// The number of runs, and the last run.
+/// The number of runs, and the last of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RunCount {
     pub(crate) count: u64,
@@ -84,12 +86,13 @@ impl Activity {
         self
     }
 
-    /// Returns the hour of the last activity, which is in the index.
+    /// Returns the hour of the last activity since 1970, which is in the index.
     pub(crate) fn hour(&self) -> i64 {
         self.last_active.div_euclid(HOUR)
     }
 
-    /// Writes the differences to `before` into the row of the conversation.
+    /// Writes the activity into the row of the conversation, unless it differs from `before` only
+    /// by a time within the same hour.
     pub(crate) fn store(
         &self,
         connection: &Connection,

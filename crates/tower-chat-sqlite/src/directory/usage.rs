@@ -17,7 +17,8 @@ use crate::{conversation, open_run, read::NotRead, removal::NOT_DELETED};
 const COUNTS: &str = "service_calls, tool_calls, input_tokens, cached_input_tokens, output_tokens,
     reasoning_tokens, cost_nanos";
 
-/// Reads the counts of a row, which begin at `first`. A negative count is read as 0.
+/// Reads the counts of a row, whose columns begin at the index `first`. A negative count is read as
+/// 0.
 fn counts(row: &Row<'_>, first: usize) -> rusqlite::Result<UsageSum> {
     let count = |column: usize| {
         row.get::<_, i64>(first + column).map(|count| u64::try_from(count).unwrap_or_default())
@@ -71,12 +72,14 @@ pub(crate) fn usage(
     Ok(report.into_totals())
 }
 
+/// Reads the name of a model; `None` if the model is unknown.
 fn model(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Arc<str>>> {
     let model: Arc<str> = row.get(column)?;
     Ok(Some(model).filter(|model| !model.is_empty()))
 }
 
-/// Returns the runs of a conversation, newest first, as of one moment.
+/// Returns up to `limit` runs of a conversation, in the descending byte order of their ids,
+/// beginning with the first id less than `after`, as of one moment.
 pub(crate) fn runs(
     connection: &Connection,
     key: &ConversationKey,

@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl StoreFile {
-    /// Returns the size of the file, or `None` if it does not exist.
+    /// Returns the size of the file in bytes, or `None` if it does not exist.
     pub(super) fn size_on_disk(&self) -> Result<Option<u64>, OpenError> {
         match fs::metadata(&self.path) {
             Ok(metadata) if metadata.is_file() => Ok(Some(metadata.len())),
@@ -77,9 +77,9 @@ impl StoreFile {
         }
     }
 
-    /// Returns whether a transaction from before the switch to WAL mode was neither completed nor
-    /// rolled back. Unlike the file itself, its journal may be read without SQLite, because SQLite
-    /// has no locks on it.
+    /// Returns whether the file has the journal of an unfinished transaction, which was begun
+    /// before the switch to WAL mode. Unlike the file itself, the journal may be read without
+    /// SQLite, because SQLite has no locks on it.
     fn has_journal(&self) -> bool {
         const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
         let mut path = self.path.as_os_str().to_owned();
@@ -101,6 +101,7 @@ impl StoreFile {
         Connection::open_with_flags(address, flags).and_then(without_trust)
     }
 
+    /// Opens a connection for reading, and checks that the file is a store of this version.
     pub(super) fn open_checked_reader(&self) -> Result<Connection, OpenError> {
         let failed = |error| self.failure(error).open_error();
         let mut connection = self.reader().map_err(failed)?;
@@ -109,6 +110,8 @@ impl StoreFile {
         Ok(connection)
     }
 
+    /// Opens a connection for writing. Creates the file if `create` allows it, and migrates an
+    /// older version. Waits for other processes.
     pub(super) fn open_current_writer(&self, create: bool) -> Result<Connection, OpenError> {
         let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
         flags.set(OpenFlags::SQLITE_OPEN_CREATE, create);
@@ -176,7 +179,8 @@ impl StoreFile {
         }
     }
 
-    /// Reads from all tables, so that damage is found now.
+    /// Reads from the tables of conversations, messages and tool calls, so that opening the store
+    /// reports some damage.
     fn check_tables(&self, connection: &Connection) -> Result<(), OpenError> {
         let sql = "SELECT (SELECT max(id) FROM conversations), (SELECT max(place) FROM messages),
             (SELECT max(place) FROM tool_invocations)";
@@ -201,6 +205,7 @@ pub(super) fn without_trust(connection: Connection) -> rusqlite::Result<Connecti
     Ok(connection)
 }
 
+/// Returns whether an error can be caused by a transaction that was interrupted.
 fn is_half_written(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error_code();
     matches!(code, Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt))

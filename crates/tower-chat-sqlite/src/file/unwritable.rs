@@ -16,7 +16,7 @@ use rusqlite::ErrorCode;
 use super::StoreFile;
 use crate::{FileChange, OpenError, failure::Failure, schema};
 
-/// The size and time of the file when it was opened.
+/// The size in bytes and the modification time of the file when it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unwritten {
     size: u64,

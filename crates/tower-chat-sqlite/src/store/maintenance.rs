@@ -14,7 +14,9 @@ use crate::{
 
 impl SqliteStore {
     /// Copies the write-ahead log into the file and truncates the log, so that the log contains no
-    /// deleted data ([Deleting](crate#deleting)). There is no other reason to call it.
+    /// deleted data ([Deleting](crate#deleting)). With
+    /// [`Durability::Normal`](crate::Durability::Normal) it also makes all acknowledged writes
+    /// survive a power loss. There is no other reason to call it.
     ///
     /// # Errors
     ///
@@ -33,9 +35,9 @@ impl SqliteStore {
     ///
     /// It needs space for two more files of the same size: the log, and a temporary file without a
     /// name (on Unix in `SQLITE_TMPDIR`, or else `TMPDIR`). Reads continue meanwhile. Writes of
-    /// this store wait; writes of another process fail if it takes longer than their lock timeout.
-    /// If the future is dropped, the vacuum may or may not take effect, and the log may still
-    /// contain deleted data.
+    /// this store wait; writes of another process fail if the vacuum takes longer than their lock
+    /// timeout. If the future is dropped, the vacuum may or may not take effect, and the log may
+    /// still contain deleted data.
     ///
     /// # Errors
     ///

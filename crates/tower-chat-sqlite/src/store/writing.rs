@@ -18,6 +18,7 @@ use crate::{
     writer::Writer,
 };
 
+/// The writing part of a store that was not opened read-only.
 #[derive(Debug)]
 pub(super) struct Writing {
     pub(super) queue: Arc<WriteQueue>,
@@ -34,6 +35,7 @@ struct Threads {
 }
 
 impl Writing {
+    /// Starts the writer thread and the checkpoint thread.
     pub(super) fn start(
         file: &StoreFile,
         connection: Connection,
@@ -59,17 +61,18 @@ impl Writing {
         Ok(Self { queue, slots, budget, checkpoints, threads: Mutex::new(Some(threads)) })
     }
 
-    /// Ends the threads when everything submitted is finished and durable. Returns a function that
-    /// waits for their end.
+    /// Returns a blocking function that waits until everything submitted is finished and durable,
+    /// and ends the threads. If an earlier call has returned the function for the threads, the new
+    /// function does not wait for them.
     pub(super) fn retire(&self) -> impl FnOnce() -> Result<(), NotSynced> + Send + 'static {
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (queue, checkpoints) = (self.queue.clone(), self.checkpoints.clone());
         move || {
             checkpoints.end();
             // The connection that is closed last copies the write-ahead log into the file. If two
-            // are closed at the same time, each may consider the other the last one. Therefore the
-            // writer closes its connection after all others. A thread that panicked has already
-            // reported the panic to its callers.
+            // connections are closed at the same time, each may find the other still open, and
+            // neither copies the log. Therefore the writer closes its connection after all others.
+            // A thread that panicked has already reported the panic to its callers.
             match threads {
                 Some(Threads { writer, checkpoints }) => {
                     drop(checkpoints.join());
@@ -85,5 +88,7 @@ impl Writing {
     }
 }
 
+/// The name of the writer thread.
 const WRITER: &str = "tower-chat-sqlite";
+/// The name of the checkpoint thread.
 const CHECKPOINTS: &str = "tower-chat-sqlite-checkpoints";

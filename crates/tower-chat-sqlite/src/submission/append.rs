@@ -7,6 +7,7 @@ use super::{Append, Keys, Next, Work};
 use crate::{append::NotStored, failure::Failure, head_cache::HeadCache, telemetry::TELEMETRY};
 
 impl Append {
+    /// Reports a conflict to the telemetry.
     pub(super) fn tell_refusal(&self) {
         if let Err(error) = &self.outcome {
             TELEMETRY.refused(&error.source);
