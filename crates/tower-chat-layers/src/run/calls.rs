@@ -15,9 +15,9 @@ pub(crate) struct LastCall {
 
 /// The outcome of a service call.
 pub(super) enum Attempt {
-    /// The service call was answered, and its answer and all messages before it were submitted. `write`
-    /// remains here until it is durable. `step` is the next step, if the tool loop has reported its
-    /// loop policy.
+    /// The service call was answered, and its answer and all earlier messages were submitted. `write`
+    /// contains the write of the answer until that write is durable. `step` is the next step of the run.
+    /// `None` if the tool loop has not reported its loop policy.
     Answered { answer: Answer, step: Option<NextStep>, write: Option<Write> },
     /// The service call failed. `rest` contains those of its inputs that were not submitted.
     Unanswered { rest: Vec<Arc<Message>> },

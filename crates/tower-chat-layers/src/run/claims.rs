@@ -10,11 +10,12 @@ use crate::tool::{CallOfRun, ToolOutcome};
 /// The state of approved calls of earlier runs in this attempt.
 #[derive(Default)]
 pub(super) struct ApprovedCalls {
-    /// The claim times of calls whose tools have not started.
+    /// The calls whose tools have not started, with the times at which the run claimed them.
     pub(super) claimed: HashMap<CallOfRun, SystemTime>,
-    /// The claim times of calls without an outcome. Other processes do not run these calls.
+    /// The claimed calls without an outcome, with the same times. Other processes must not run these
+    /// calls.
     pub(super) held: HashMap<CallOfRun, SystemTime>,
-    /// A task renews the claims.
+    /// Whether a task renews the claims.
     pub(super) is_renewed: bool,
     /// The outcomes of the calls that have run.
     pub(super) outcomes: Vec<ToolOutcome>,
@@ -49,6 +50,7 @@ impl ApprovedCalls {
     }
 }
 
-/// The end of a run's claims. `None` if no other process can access the store.
+/// When a claim ends. `None` if the claim does not expire because no other process can access the store,
+/// or if the run gives the claim up.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HeldUntil(pub(super) Option<SystemTime>);

@@ -36,8 +36,8 @@ impl RunLog {
     /// Builds the contents of a write: first the hooks are applied, then citations are compacted, then
     /// results are truncated.
     ///
-    /// `citations` is only given for a whole run. `left_out` are results at the end of the run that no
-    /// stored message contains. The record stores these results itself.
+    /// `citations` is `None` unless the messages are a whole run. `left_out` are messages with results at
+    /// the end of the run that are not stored as messages. The record stores these results itself.
     pub(super) fn compose(
         &mut self,
         messages: &[Arc<Message>],

@@ -63,8 +63,8 @@ async fn load_stored(
     Ok((history, unsaved))
 }
 
-/// Returns a history including its unsaved writes, and the replay of both. Calls that the run's own
-/// messages answer are not completed from the record.
+/// Returns a history including its unsaved writes, and the replay of both. Dangling calls are completed
+/// from the record, except those that the run's own messages answer.
 async fn replay_of(
     settings: &Settings,
     key: &ConversationKey,
@@ -131,8 +131,8 @@ pub(super) fn is_incomplete_response(message: &Message, run: RunId) -> bool {
     is_of_run && (is_partial_response(message, run) || is_without_calls(message))
 }
 
-/// Applies the replay steps of the policy to the stored messages. Messages that this run adds are sent
-/// unchanged.
+/// Applies the replay steps of the policy to the stored messages. Does not affect messages that this run
+/// adds.
 async fn show(
     replay: &mut Replay,
     settings: &Settings,

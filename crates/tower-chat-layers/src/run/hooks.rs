@@ -12,8 +12,9 @@ use tower_chat_core::{Message, MessageId, Messages, ToolCall};
 
 use crate::tool::{CallOfRun, Tool, ToolSource, Tools};
 
-/// The metadata key of a stored message for the positions of its calls whose tools have hooks. Without
-/// the hook of its tool, the unchanged result of such a call must not be stored.
+/// The metadata key that lists the calls of a stored message whose tools have hooks. The value contains
+/// the index of each such call among the stored calls of the message. If the hook of the tool is not
+/// registered any more, the result of such a call must not be stored unchanged.
 pub(super) const HOOKED_CALLS: &str = "hooked_calls";
 
 /// The tools of a run, whose hooks the run calls.

@@ -7,12 +7,12 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tower_chat_core::{MediaSource, Message, Part, Role};
 
-/// The metadata key for the digest of the input, in the first stored message of a run. Messages of
-/// older releases have no digest.
+/// The metadata key of the input's digest. The first stored message of a run contains the digest. Runs of
+/// older releases have none.
 const INPUT_DIGEST: &str = "run_input";
 
-/// The first characters of a digest: the version of its algorithm. Digests of other versions are not
-/// compared. The number of user messages follows.
+/// The first characters of a digest: the version of its algorithm. The number of user messages and the
+/// hash follow. Digests of other versions are not compared.
 const VERSION: &str = "1:";
 
 /// Returns the digest of the user's messages in the input of a run, or `None` if the input has no user
@@ -61,7 +61,8 @@ fn digest_of_first(most: usize, input: &[Arc<Message>]) -> Option<String> {
     (count > 0).then(|| format!("{VERSION}{count}:{digits}"))
 }
 
-/// Adds a text with its length, because two different sequences of texts must not have the same bytes.
+/// Adds the length of a text and the text to the hash. Without the lengths, two different sequences of
+/// texts could have the same bytes.
 fn add(hash: &mut Sha256, text: &str) {
     hash.update((text.len() as u64).to_le_bytes());
     hash.update(text);
@@ -73,7 +74,7 @@ pub(super) fn mark_input(message: &mut Arc<Message>, digest: &str) {
     metadata.insert(INPUT_DIGEST.to_owned(), Value::from(digest));
 }
 
-/// Removes the digest from the first message of a run and returns it.
+/// Removes the digest from a run's first message and returns it.
 pub(super) fn take_mark(message: &mut Arc<Message>) -> Option<String> {
     if !message.metadata.contains_key(INPUT_DIGEST) {
         return None;
@@ -84,8 +85,9 @@ pub(super) fn take_mark(message: &mut Arc<Message>) -> Option<String> {
     }
 }
 
-/// Returns whether the input of a request differs from the input of the stored digest. An input that
-/// may be longer must begin with the stored one.
+/// Returns whether the input of a request differs from the input of the stored digest. If
+/// `may_be_longer`, the input only has to begin with the stored one. Returns `false` if there is no
+/// stored digest of this version.
 pub(super) fn differs(stored: Option<&str>, input: &[Arc<Message>], may_be_longer: bool) -> bool {
     let of_stored = stored.and_then(|stored| stored.strip_prefix(VERSION)?.split_once(':'));
     let count = of_stored.and_then(|(count, _)| count.parse().ok());

@@ -1,10 +1,10 @@
-//! The messages that a run has loaded, until they are dropped.
+//! Drops, on a thread that may block, the messages that a run has loaded.
 
 use tokio::runtime::Handle;
 use tower_chat_core::{Messages, store::History};
 
-/// The number of messages from which another thread drops them. Each drop takes up to a microsecond,
-/// for which neither a thread of the runtime should block nor the caller wait.
+/// From this number of messages on, another thread drops the messages. Each drop takes up to a
+/// microsecond, and neither a thread of the runtime nor the caller should spend this time.
 const MANY: usize = 500;
 
 /// The messages that a run has loaded. If the run has the last references to them, a thread that may
@@ -13,8 +13,8 @@ const MANY: usize = 500;
 pub(super) struct Loaded(Messages);
 
 impl Loaded {
-    /// Returns the messages of a history. Empty if a store has the messages in memory, because they are
-    /// not dropped with the run then, or if there are only a few.
+    /// Returns the messages of a history. Returns no messages if there are only a few, or if a store has
+    /// them in memory, because they then outlive the run.
     pub(super) fn of(history: &History) -> Self {
         let stays = history.messages.len() < MANY || history.memo().is_shared();
         Self(if stays { Messages::new() } else { history.messages.clone() })

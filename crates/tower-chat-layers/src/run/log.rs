@@ -29,7 +29,7 @@ pub(crate) struct RunLog {
     pub(super) run: RunId,
     /// How the run is stored: the column of the contract that applies to the run.
     pub(super) mode: PersistenceMode,
-    /// No layer above the tool loop has begun the run.
+    /// Whether no layer above the tool loop has begun the run.
     pub(crate) is_alone: bool,
     /// The stored answer of the run of a tool loop, if the run was complete before its first service
     /// call.
@@ -44,22 +44,22 @@ pub(crate) struct RunLog {
     pub(super) call_records: CallRecords,
     /// The record's rows about calls that wait for approval, as they were when the run began.
     pub(super) prior_attempts: PriorAttempts,
-    /// The number of messages in the store's outbox.
+    /// The number of messages of the conversation in the store's outbox.
     pub(super) unsaved: usize,
     /// Writes whose outcome no caller has awaited. They are submitted again with the next write,
     /// because the store may have refused them.
     pub(super) unsettled: Vec<Write>,
     /// The content of messages that services have refused.
     pub(super) refused: RefusedSoFar,
-    /// A submitted write marks the run as complete.
+    /// Whether a submitted write marks the run as complete.
     pub(super) is_end_stored: bool,
-    /// A persister below the tool loop has reported itself.
+    /// Whether a persister below the tool loop has reported itself.
     pub(crate) has_persister: bool,
-    /// A service call was made before any persister below the tool loop had reported itself.
+    /// Whether a service call was made although no persister below the tool loop had reported itself.
     pub(super) is_persister_missed: bool,
-    /// The position and the number of the stored messages that a tool loop sends with its first service
-    /// call, because it has found no persister below. A persister that the loop could not find removes
-    /// them from the request.
+    /// The stored messages that a tool loop sends with its first service call because it has found no
+    /// persister below: the index of the first of them in the request, and their number. If there is a
+    /// persister that the loop could not find, the persister removes these messages from the request.
     pub(crate) history_in_request: Option<(usize, usize)>,
     /// The digest of the user's messages in the input. It is stored with the first message.
     pub(super) input_digest: Option<String>,
@@ -74,7 +74,7 @@ pub(crate) struct RunLog {
 
 /// The conversation as the run has loaded and extended it.
 pub(super) struct LoadedConversation {
-    /// The stored history that was loaded. Empty if the service stores the history.
+    /// The stored history that was loaded. Usually empty if the service stores the history.
     pub(super) history: Messages,
     /// The number of messages of the conversation that were pruned before `history`.
     pub(super) pruned: u64,
@@ -90,25 +90,26 @@ pub(super) struct LoadedConversation {
     pub(super) recording: Recording,
     /// The messages that this run has submitted to the store, in order.
     pub(super) added: Vec<Arc<Message>>,
-    /// The number of messages to which the run has given an index, stored or not. It is also the index
-    /// of the next message.
+    /// The number of messages to which the run has given an index, whether stored or not. It is also the
+    /// index of the next message.
     pub(super) taken: usize,
 }
 
 /// The stored part of a run that the request sends again.
 #[derive(Default)]
 pub(super) struct StoredBefore {
-    /// If a tool has ended the run: the results in the record of the calls in the run's last answer.
+    /// If a tool has ended the run or the calls were returned: the results that the record contains for
+    /// the calls of the run's last answer.
     pub(super) recorded_end: Option<Vec<ToolResult>>,
     /// The number of the run's tool calls that have started, counted in the messages that readers see.
     pub(super) tool_calls: usize,
-    /// Another run has written messages after the stored messages of this run.
+    /// Whether another run has written messages after the stored messages of this run.
     pub(super) is_overtaken: bool,
-    /// The answer of the last run, if the request repeats all messages except that answer.
+    /// The answer of the previous run, if the request repeats all stored messages except this answer.
     pub(super) last_answer: Option<Vec<Arc<Message>>>,
-    /// The request was compared with the stored messages, and now contains only new messages.
+    /// Whether the request was compared with the stored messages, and now contains only new messages.
     pub(super) is_observed: bool,
-    /// The request repeats an earlier service call.
+    /// Whether the request repeats an earlier service call.
     pub(super) is_repeated: bool,
 }
 
@@ -193,12 +194,12 @@ impl RunLog {
         }
     }
 
-    /// Returns the number of the run's messages that are stored, and of those in the outbox.
+    /// Returns how many of the run's messages are stored, and how many messages are in the outbox.
     pub(crate) fn saved(&self) -> Saved {
         Saved::new(self.conversation.added.len().saturating_sub(self.unsaved), self.unsaved)
     }
 
-    /// Returns whether the store has the run as an open run on which this attempt works.
+    /// Returns whether the run is an open run in the store and this attempt works on it.
     pub(super) fn is_open(&self) -> bool {
         self.journal.as_deref().is_some_and(Journal::is_open)
     }
@@ -253,15 +254,15 @@ impl RunLog {
         id.is_some_and(|id| (id.index as usize) < self.conversation.taken)
     }
 
-    /// Removes the inputs that another attempt at the same service call has submitted.
+    /// If another attempt at the same service call has failed, removes the inputs that it has submitted.
     pub(super) fn leave_out_taken(&self, ordinal: Option<u32>, inputs: &mut Vec<Arc<Message>>) {
         if let Some(Attempt::Unanswered { .. }) = self.calls.attempt(ordinal) {
             inputs.retain(|message| !self.is_taken(message));
         }
     }
 
-    /// Returns the id of the message with this sequence number, from the loaded history or from the
-    /// answers of this attempt.
+    /// Returns the id of the message with this sequence number: a message with calls that this attempt
+    /// has stored, or a message of the loaded history.
     pub(super) fn id_at(&self, sequence: u64) -> Option<MessageId> {
         let of_attempt = self.call_records.id_at(sequence);
         of_attempt.or_else(|| self.conversation.message_at(sequence)?.id)
@@ -299,7 +300,7 @@ impl RunLog {
     }
 
     /// Returns the state that earlier attempts at the run have stored, with the numbers of rounds and
-    /// tool calls. The state of the last round is only returned once.
+    /// tool calls. Only the first call returns the state of the last round.
     pub(crate) fn take_interrupted(&mut self) -> InterruptedRun {
         let staged = self.journal.as_deref_mut().and_then(|journal| journal.take_interrupted());
         let mut interrupted = staged.unwrap_or_default();

@@ -109,8 +109,8 @@ impl RunLog {
     }
 }
 
-/// Returns the uninterrupted assistant messages of a run before and after a position. `before` are the
-/// messages before the position, the nearest first.
+/// Returns the assistant messages of a run around a position, without gaps. `before` are the messages
+/// before the position, the nearest first. `from` are those from the position on.
 fn answer_of<'m>(
     run: RunId,
     before: impl IntoIterator<Item = &'m Arc<Message>>,

@@ -132,8 +132,8 @@ struct Shared {
     conversation: Conversation,
     log: Mutex<RunLog>,
     /// How and where the run is stored. Empty for the run of a tool loop without a persister, whose
-    /// events have no effect. The last field, because fields are dropped in order: all other references
-    /// of the run to the loaded messages are dropped before.
+    /// events have no effect. Must be the last field: fields are dropped in order, so all other
+    /// references of the run to the loaded messages are dropped first.
     stored: OnceCell<Arc<Storage>>,
 }
 
@@ -144,9 +144,10 @@ struct Storage {
     policy: PersistencePolicy,
     store: Arc<dyn HistoryStore>,
     clock: Clock,
-    /// The column of the contract that applies to the run.
+    /// How this run is stored: the column of the contract that applies to it. May differ from `mode` for
+    /// an answer in the background.
     stored_as: PersistenceMode,
-    /// A tool of another run has begun this run.
+    /// Whether a tool of another run has begun this run.
     is_nested: bool,
     /// When the request of the run arrived.
     arrived_at: SystemTime,
@@ -214,7 +215,7 @@ impl Run {
         self.stored().is_some_and(|stored| stored.stored_as == PersistenceMode::Journaled)
     }
 
-    /// Returns the reaction to a failed write. A journaled run guarantees that all its messages are
+    /// Returns what happens after a failed write. A journaled run guarantees that all its messages are
     /// durable, so a failed write fails its service calls.
     fn store_failure(&self) -> StoreFailure {
         match self.records_each_outcome() {

@@ -14,9 +14,12 @@ use crate::{
     transcript::{Observed, Step, StoredRun, StoredTranscript, observe},
 };
 
-/// Records the messages that a service call adds to a run that is stored at its end. Needed for a
-/// tool loop of another crate, whose answer may contain only the last message. If the request
-/// contains only new messages, the messages before them are added to it.
+/// Records the messages that a service call adds to a run that is stored at its end, and completes the
+/// request: it then contains the run's request and all recorded messages before the new ones.
+///
+/// Only for a tool loop of another crate, whose answer may contain only the last message. Does nothing
+/// for the tool loop of this crate, which numbers its service calls. If the messages do not continue
+/// those of the earlier calls, the request remains unchanged and the recorded rounds count as incomplete.
 pub(crate) fn observe_round(run: &Run, request: &mut ChatRequest) {
     if request.extensions.get::<ServiceCall>().is_some() {
         return;
@@ -63,10 +66,9 @@ pub(crate) fn observe_round(run: &Run, request: &mut ChatRequest) {
     rounds.messages.extend(new);
 }
 
-/// Records the answer of a service call in a run that is stored at its end. The layer next to the
-/// service calls this function, which compares the service id in the answer with that of the run. A
-/// conflict ends the run before a tool of the answer runs and before the next service call is paid
-/// for.
+/// Records the answer of a service call in a run that is stored at its end, and compares the service id
+/// in the answer with that of the run. The layer next to the service calls this function. A conflict ends
+/// the run before a tool of the answer runs and before the next service call is paid for.
 ///
 /// With a tool loop of another crate and no layer below it, only the last answer is compared, at
 /// the end of the run.
@@ -85,7 +87,8 @@ pub(crate) fn observe_answer(run: &Run, answer: &Answer) -> Result<(), Persisten
     Ok(())
 }
 
-/// Returns whether two lists are clones of the same list.
+/// Returns whether two lists have the same length and the same last message in memory, as clones of one
+/// list have.
 fn is_same(one: &Messages, other: &Messages) -> bool {
     let is_last = |(one, other)| Arc::ptr_eq(one, other);
     one.len() == other.len() && one.last().zip(other.last()).is_some_and(is_last)
@@ -97,8 +100,9 @@ impl RunLog {
         self.calls.is_answered && !self.whole_run.rounds.is_broken
     }
 
-    /// Returns the replay of the open end of the stored history, if the input answers approval requests
-    /// in it. A tool loop pushes its own messages to this replay and sends the resulting view.
+    /// Returns the replay of the open end of the stored history. `None` unless the input answers approval
+    /// requests in this end. A tool loop adds its own messages to this replay and sends the resulting
+    /// view.
     pub(crate) fn open_replay(&self) -> Option<Replay> {
         self.whole_run.open_replay.clone()
     }

@@ -11,8 +11,8 @@ use tower_chat_core::{Answer, Conversation};
 use super::{Run, Shared, log::RunLog};
 use crate::PersistenceError;
 
-/// A request extension with the run of a tool loop above which no layer has begun a run. The persister
-/// below begins this run with the first service call.
+/// A request extension with the run of a tool loop, if no layer above the loop has begun a run. The
+/// persister below begins this run with the first service call.
 #[derive(Clone)]
 pub(crate) struct RunOfLoop(pub(crate) Run);
 
@@ -22,9 +22,10 @@ pub(crate) fn run_without_store(conversation: Conversation) -> Run {
     Run(Arc::new(Shared { conversation, log, stored: OnceCell::new() }))
 }
 
-/// Begins a run without a store as the run that `begin` returns, with its stored answer. If two service
-/// calls begin the run concurrently, the second one waits for the first. A failure is not stored.
-/// Returns the stored answer if the run was complete before.
+/// Begins a run without a store: takes over the state of the run that `begin` returns, and stores the
+/// answer that `begin` returns. Returns that answer, which exists if the run was complete before. If two
+/// service calls begin the run concurrently, the second one waits for the first. After a failure, the
+/// next call begins the run again.
 pub(crate) async fn store_run(
     run: &Run,
     begin: impl Future<Output = Result<(Run, Option<Answer>), PersistenceError>>,

@@ -21,8 +21,8 @@ pub(crate) enum CallOutcome {
     NeverStarted,
     /// The tool was started and has no outcome. It is not known whether the call had an effect.
     Started(Option<SystemTime>),
-    /// Like `NeverStarted` without a time, and like `Started` with one, but the call cannot run again
-    /// because its arguments were not stored.
+    /// Like `NeverStarted` (`None`) or `Started` (a time), but the arguments of the call were not stored,
+    /// so the call cannot run again.
     WithoutArguments(Option<SystemTime>),
     Finished(Box<(ToolResult, ToolReport)>),
 }
@@ -36,8 +36,9 @@ impl CallOutcome {
         }
     }
 
-    /// Returns the state of a call from its row in the record. Every reader of rows uses this function.
-    /// The status of a call that waits for approval does not depend on the outcome of its tool.
+    /// Returns the state of a call from its row in the record. Every reader of rows must use this
+    /// function. It does not use the status: a call that waits for approval keeps its status regardless
+    /// of the outcome of its tool.
     pub(crate) fn of<'r>(row: impl Into<Recorded<'r>>) -> Self {
         let row = row.into();
         match (row.result, row.started_at) {
@@ -48,7 +49,8 @@ impl CallOutcome {
     }
 }
 
-/// The row of a call in the record, with the result if no message contains it.
+/// The row of a call in the record. `result` is the result that the record itself stores, because no
+/// message contains it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Recorded<'r> {
     status: ToolStatus,
@@ -111,8 +113,8 @@ impl<'r> From<&'r ToolInvocation> for Recorded<'r> {
     }
 }
 
-/// The calls that wait for approval and were started or refused before, from the record as it was when
-/// the run began.
+/// What the record contained about calls that wait for approval when the run began: the calls that were
+/// started or that have a result.
 #[derive(Debug, Default)]
 pub(super) struct PriorAttempts {
     pub(super) starts: HashMap<SequencePosition, SystemTime>,
@@ -122,17 +124,17 @@ pub(super) struct PriorAttempts {
     /// Calls whose row is closed without a result, because this conversation is a copy and the calls
     /// remain pending in the original.
     copied: HashSet<CallOfRun>,
-    /// The end of the claims of other runs.
+    /// When the claims of other runs end, by call.
     held: HashMap<CallOfRun, SystemTime>,
 }
 
 impl PriorAttempts {
-    /// Returns the state of a call, if it was started.
+    /// Returns the state of a call, if it was started or its row has a result.
     pub(super) fn call(&self, call: CallOfRun) -> Option<CallOutcome> {
         self.calls.get(&call).cloned()
     }
 
-    /// Returns whether a call can still be decided about at the time `now`.
+    /// Returns whether a call still waits for a decision at the time `now`.
     pub(super) fn waiting(&self, call: CallOfRun, now: SystemTime) -> Waiting {
         match self.held.get(&call) {
             _ if self.copied.contains(&call) => Waiting::InOriginal,
@@ -143,7 +145,7 @@ impl PriorAttempts {
     }
 }
 
-/// Whether a call that waits for approval can still be decided about.
+/// Whether a call that waits for approval still waits for a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiting {
     Open,
@@ -174,7 +176,8 @@ impl FromIterator<ToolInvocation> for PriorAttempts {
             let position = SequencePosition { sequence: call.sequence, index: call.sequence_index };
             begun.starts.extend(call.started_at.map(|started_at| (position, started_at)));
             let of_run = (call.message, call.sequence_index as usize);
-            // The last row of a call counts, because an outcome in the outbox follows the claim.
+            // If there are several rows of a call, the final one counts, because an outcome in the outbox
+            // follows the claim.
             match call.held_until {
                 Some(until) => _ = begun.held.insert(of_run, until),
                 None => _ = begun.held.remove(&of_run),

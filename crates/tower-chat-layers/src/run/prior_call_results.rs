@@ -17,12 +17,12 @@ use crate::{
     tool::{CallOfRun, ToolReport, ToolReports},
 };
 
-/// The metadata key of a stored message of results for the statuses of calls of earlier runs, if
-/// neither the result nor the record contains the status.
+/// The metadata key for the statuses of calls of earlier runs, in the stored message with their results.
+/// Contains only statuses that neither the result nor the record determines.
 const RESULT_STATUSES: &str = "result_statuses";
 
-/// Stores in a message of results the statuses of the calls of earlier runs, by the positions of the
-/// results.
+/// Stores statuses of calls of earlier runs in the message with their results. Each status has the index
+/// of its result in the message.
 pub(crate) fn mark_statuses(message: &mut Arc<Message>, statuses: Vec<(u32, ToolStatus)>) {
     if statuses.is_empty() {
         return;
@@ -51,9 +51,9 @@ fn marked_status(message: &Message, index: u32) -> Option<ToolStatus> {
     statuses.get(index.to_string())?.as_str()?.parse().ok()
 }
 
-/// Returns the rows that resolve calls in the visible history with their staged results. The commit
-/// writes these rows, because readers cannot resolve staged results before. An attempt that resumes or
-/// ends the run must build the rows again.
+/// Returns rows that resolve calls in the visible history with their staged results. The commit writes
+/// these rows. Readers could not resolve them earlier, because readers do not see staged results. An
+/// attempt that resumes or ends the run must build the rows again.
 ///
 /// # Errors
 ///
@@ -85,9 +85,9 @@ pub(crate) fn by_call<T>(known: &[(T, ToolInvocation)]) -> HashMap<CallOfRun, &T
     calls
 }
 
-/// Returns the recorded reports about results in a run's input that were taken from the record. Each
-/// entry contains the position of the message in the input and one report for each result. The results
-/// are in their stored form, and the start and end times are those of the record.
+/// Returns the recorded reports about results in a run's input that equal results of the record. Each
+/// entry contains the index of the message in the input and one report for each of its results. The start
+/// and end times are those of the record.
 ///
 /// # Errors
 ///
@@ -173,7 +173,7 @@ fn answered(visible: &History, staged: &[Arc<Message>]) -> Vec<Answered> {
     // A lenient replay drops calls that are answered after other messages.
     let mut replay = Replay::of_history(visible, DanglingCalls::default());
     let asked = replay.push_answering(staged);
-    // The sequence numbers of the messages. If an id occurs twice, the last message counts.
+    // The sequence numbers of the messages. If an id occurs twice, the later message counts.
     let messages: HashMap<MessageId, u64> = visible
         .numbered()
         .filter_map(|(sequence, message)| Some((message.id?, sequence)))

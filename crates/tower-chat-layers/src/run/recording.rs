@@ -11,7 +11,7 @@ use crate::{ConflictPolicy, replay::Replay};
 pub(super) enum Recording {
     /// All messages. The store is the history owner.
     History,
-    /// All messages. The service is the history owner, and the store is never read.
+    /// All messages. The service is the history owner, and the stored history is not sent to it.
     RecordOnly,
     /// All messages. The service has lost its history, and is sent the stored messages.
     AfterLoss,
@@ -61,13 +61,13 @@ pub(super) struct Adopted {
 }
 
 impl Adopted {
-    /// The service does not store the history. Removes a service id from the store, for example after
-    /// an earlier answer of the run has reported the loss of the history.
+    /// Returns the value for an answer after which the store is the history owner. Removes a service id
+    /// from the store, for example after the service has reported the loss of its history.
     pub(super) fn kept_here(recording: Recording) -> Self {
         Self { recording, service_id: None, change: Some(ServiceIdChange::Clear) }
     }
 
-    /// The service stores the history under this id.
+    /// Returns the value for an answer after which the service stores the history under this id.
     pub(super) fn named(service_id: Arc<str>, recording: Recording) -> Self {
         let change = Some(ServiceIdChange::Set(service_id.clone()));
         Self { recording, service_id: Some(service_id), change }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use tower_chat_core::{ChatRequest, Message, RefusalMark, RefusalMarks, Role};
 
-/// The refusal marks of a conversation in a run.
+/// The refusal marks of a conversation: those that were loaded, and those that this run has added.
 #[derive(Debug, Default)]
 pub(super) struct RefusedSoFar {
     pub(super) all: Vec<RefusalMark>,
-    /// The number of marks, from the first, that are stored or submitted.
+    /// How many marks, counted from the first, are stored or submitted.
     stored: usize,
 }
 
@@ -27,8 +27,8 @@ impl RefusedSoFar {
         }
     }
 
-    /// Returns a message without parts that contains the marks that are not stored yet, for a write
-    /// without another message. Replays remove this message.
+    /// Returns a message without parts that contains the marks that are not stored yet. `None` if all are
+    /// stored. Used for a write without another message. Replays remove this message.
     pub(super) fn as_message(&mut self) -> Option<Message> {
         let mut message = Arc::new(Message::new(Role::Tool, Vec::new()));
         self.store_in(&mut message);

@@ -25,9 +25,11 @@ fn note_refused(run: &Run, marks: &[RefusalMark]) {
     }
 }
 
-/// Marks the unanswered content of a failed service call that the error names. A service may refuse
-/// content after its answer has begun. `inputs` are the new messages of the call, without messages
-/// that a journaled run has staged before.
+/// If the error names the kind of content that the service refuses, marks this content in the unanswered
+/// messages of a failed service call. `inputs` are the new messages of the call, without messages that a
+/// journaled run has already staged.
+///
+/// Needed because a service may refuse content after its answer has begun.
 pub(super) fn note_refused_inputs(run: &Run, inputs: &[Arc<Message>], error: &BoxError) {
     let refusal = content_refused(&**error).filter(|refusal| refusal.named.is_some());
     let Some(refusal) = refusal else { return };
@@ -140,11 +142,11 @@ where
 /// The content of a request that may be the reason for the refusal.
 #[derive(Debug, Default, PartialEq)]
 struct Suspects {
-    /// Results of tools, and messages of earlier requests.
+    /// Suspects in results of tools and in messages of earlier requests.
     stored: Vec<RefusalMark>,
-    /// Messages of the user in this request. They are suspects only if the error names their content.
+    /// Suspects in the user's messages of this request. Empty unless the error names the kind of content.
     new: Vec<RefusalMark>,
-    /// The error names the kind of content.
+    /// Whether the error names the kind of content.
     is_named: bool,
 }
 
@@ -160,9 +162,9 @@ impl Suspects {
         })
     }
 
-    /// Returns the suspects after the last answer, because services have usually accepted everything
-    /// before it. If none of these messages can be at fault, for example after a change of the service,
-    /// returns the suspects in all earlier messages.
+    /// Returns the suspects after the last answer, because services have usually accepted all earlier
+    /// messages. If there are none there, for example after a change of the service, returns the suspects
+    /// in the earlier messages.
     fn named_or_any(
         request: &ChatRequest,
         refusal: &ContentRefused,
@@ -197,7 +199,8 @@ impl Suspects {
     }
 }
 
-/// Returns the marks that a message would have if it were at fault.
+/// Returns the marks that a message needs if its content is the reason for the refusal. Omits known
+/// marks.
 fn marks_of(
     message: &Message,
     refusal: &ContentRefused,

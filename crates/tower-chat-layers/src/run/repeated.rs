@@ -43,16 +43,16 @@ impl Stored<'_> {
     }
 }
 
-/// A service call of a tool loop of another crate, if no layer has begun its run.
+/// A compared service call of a tool loop of another crate, if no layer above the loop has begun its run.
 pub(super) struct ObservedAlone {
     pub(super) observed: Observed,
-    /// The run of the service call. If the types of the loop lose the ids of runs, this is the last
-    /// stored run.
+    /// The run of the service call. This is the last stored run if the types of the loop lose the ids of
+    /// runs and the call continues stored messages.
     pub(super) run: RunId,
 }
 
 /// Compares a service call of a tool loop of another crate with the stored messages. Returns `None` if
-/// the call does not repeat any. The policy alone decides then.
+/// the call repeats none of them, or if the policy must decide instead.
 ///
 /// # Errors
 ///
@@ -104,7 +104,7 @@ pub(super) fn observe_alone(
         (Step::Begin | Step::Continue | Step::Repeat, ..) => *run,
     };
     if observed.step == Step::Begin {
-        // The call begins a turn, and its instructions are part of the conversation.
+        // The call begins a turn, so its instructions are stored in the conversation.
         let instructions = std::mem::take(&mut observed.instructions);
         observed.new.splice(..0, instructions);
         if observed.new.len() == own.len() {
@@ -117,8 +117,8 @@ pub(super) fn observe_alone(
     Ok(Some(ObservedAlone { observed, run }))
 }
 
-/// Reduces the request of a service call to its new messages, after the messages that a layer above put
-/// first and the instructions.
+/// Replaces the messages of a service call's request: first the messages that a layer above has put
+/// first, followed by the instructions and the new messages.
 pub(super) fn take_observed(request: &mut ChatRequest, observed: &Observed) {
     let mut messages = request.messages.take(request.new_from);
     messages.extend(observed.instructions.iter().cloned());
@@ -181,8 +181,8 @@ fn before(history: &Messages, added: &[Arc<Message>]) -> Messages {
     history.take(position.unwrap_or(history.len()))
 }
 
-/// Removes stored messages from a request, by the policy. Returns the stored answer if the request
-/// contains no new message and only needs that answer.
+/// Removes stored messages from a request, by the policy. Returns the stored answer of the previous run
+/// if the request contains no new message and lacks only that answer.
 ///
 /// # Errors
 ///
@@ -195,7 +195,8 @@ pub(super) async fn take_new(
     caller: Caller,
 ) -> Result<Option<Vec<Arc<Message>>>, PersistenceError> {
     let Conversation { key, run } = conversation;
-    // Removed, because the choice must not apply to runs that a tool of this run begins.
+    // Removed from the extensions, because the choice must not apply to runs that a tool of this run
+    // begins.
     let choice = request.extensions.remove::<RepeatedTranscript>();
     let choice = choice.unwrap_or(settings.policy.repeated_transcript);
     let own = own_messages(request);
@@ -228,8 +229,8 @@ pub(super) async fn take_new(
     }
 }
 
-/// Returns the answer of the last run, if the request repeats all messages before that answer
-/// because its client did not receive it.
+/// Returns the answer of the previous run, if the request repeats all messages before that answer because
+/// its client did not receive the answer. Only the first call returns it.
 pub(crate) fn last_answer(run: &Run) -> Option<Answer> {
     let messages = run.log().stored_before.last_answer.take()?;
     let visible = messages.iter().filter(|message| !is_end_marker(message));

@@ -8,11 +8,12 @@ use tower_chat_core::{Message, Part, ToolCall, ToolResult};
 use super::{RunLog, hooks::HOOKED_CALLS};
 use crate::tool::{CallOfRun, Redaction, ResultSource, Retained, ToolReport, retained};
 
-/// The stored text of a result whose hook is not registered any more.
+/// The text that replaces a result if the hook of its tool is not registered any more.
 const WITHHELD: &str =
     "The result was not stored: the tool that decides what is stored of it is not registered.";
 
-/// The stored text of a result of a stored call, if the hook does not allow the result to be stored.
+/// The text that replaces the result of a call of an earlier run if the hook does not allow the result to
+/// be stored.
 const NOT_KEPT: &str = "The result was not stored: the tool of the call does not let it be stored.";
 
 impl RunLog {
@@ -52,8 +53,8 @@ impl RunLog {
         }))
     }
 
-    /// Returns the replacement of a result without a stored call, which may answer a call that a hook
-    /// has removed. `None` if the result is stored unchanged.
+    /// Returns the replacement of a result whose call is not stored. A hook may have removed that call.
+    /// `None` if no hook of the conversation was called, so that the result is stored unchanged.
     pub(super) fn retained_orphan(&self, result: &ToolResult) -> Option<Box<ToolResult>> {
         let may_be_forgotten = self
             .call_records

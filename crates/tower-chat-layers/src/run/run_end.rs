@@ -21,9 +21,9 @@ use crate::{
     tool::CallOfRun,
 };
 
-/// Returns whether the messages after a run's input show that the run is complete. A complete run ends
-/// with a final answer, with requests for approval, or with the mark of a run that ended intentionally
-/// in another way.
+/// Returns whether a run is complete. `answer` are its stored messages after the input. A complete run
+/// ends with a final answer, with requests for approval, or with the mark of a run that ended
+/// intentionally in another way.
 pub(super) fn is_complete(answer: &[Arc<Message>]) -> bool {
     let Some(last) = answer.last() else { return false };
     if last.role == Role::Tool {
@@ -48,16 +48,15 @@ pub(super) fn response_at_end(messages: &[Arc<Message>]) -> &[Arc<Message>] {
     messages.get(first..).unwrap_or_default()
 }
 
-/// Returns whether `written` begins with an answer although calls at the end of `added` have no
+/// Returns whether `written` begins with an assistant message and calls at the end of `added` have no
 /// results.
 pub(super) fn follows_open_calls(added: &[Arc<Message>], written: &[Arc<Message>]) -> bool {
     written.first().is_some_and(|first| first.role == Role::Assistant)
         && !pending_calls(response_at_end(added)).is_empty()
 }
 
-/// Returns the messages of a complete run as its caller received them: with the results that are only
-/// in the record, without end markers, and without partial responses that are followed by another
-/// answer.
+/// Returns the messages of a complete run as its caller received them. Adds the results that only the
+/// record contains. Omits end markers, and partial responses that another message follows.
 pub(super) fn as_answered(
     answer: &[Arc<Message>],
     recorded: Option<&[ToolResult]>,
@@ -78,8 +77,8 @@ pub(super) fn as_answered(
     messages
 }
 
-/// Returns the recorded results of the calls with which a run ended, if a tool has ended the run or the
-/// calls were returned to the caller.
+/// Returns the results that the record contains for the unanswered calls at the end of a run. `None`
+/// unless a tool has ended the run or the calls were returned to the caller.
 pub(super) async fn recorded_end(
     store: &dyn HistoryStore,
     key: &ConversationKey,
@@ -91,7 +90,7 @@ pub(super) async fn recorded_end(
     results_of_ended_run(store, key, history, &calls).await
 }
 
-/// Returns whether one of these results, which are only in the record, ended the run.
+/// Returns whether one of these rows contains a result that ended the run and that no message contains.
 fn ends_in_record(records: &[ToolRecord]) -> bool {
     records.iter().any(|row| match &row.result {
         RecordedResult::Apart(result) => result.ends_run,
@@ -100,23 +99,23 @@ fn ends_in_record(records: &[ToolRecord]) -> bool {
 }
 
 impl RunLog {
-    /// Returns whether the run's last answer has no mark as the last one, although its calls are open
-    /// or it is paused.
+    /// Returns whether the stored messages do not show the end of the run: its last answer has open calls
+    /// or is paused, and no submitted write marks the end.
     pub(super) fn has_unmarked_end(&self) -> bool {
         let response = response_at_end(&self.conversation.added);
         !self.is_end_stored && (is_paused(response) || !pending_calls(response).is_empty())
     }
 
-    /// Records that one of these results, which are only in the record, ended the run. Results of calls
-    /// that run at the same time may follow in later writes.
+    /// Records that the run has ended, if one of these rows contains a result that ended it. Results of
+    /// concurrent calls may follow in later writes.
     pub(super) fn note_end(&mut self, records: &[ToolRecord]) {
         self.is_end_stored |= ends_in_record(records);
     }
 
-    /// Marks the last write of a run as the last one, if its answer does not show the end of the run by
-    /// itself. `messages` are the messages of the write, and `stored` are the same messages in their
-    /// stored form. `response` is the last answer, if it was stored before. Returns a message to store
-    /// as well, if no other message or row of the write can contain the mark.
+    /// Marks the end of a run in its final write, if the last answer does not show the end by itself.
+    /// `messages` are the messages of the write, and `stored` are the same messages in their stored form.
+    /// `response` is the last answer, if an earlier write has stored it. Returns an additional message to
+    /// store, if no other message and no row of the write can contain the mark.
     pub(super) fn mark_end(
         &mut self,
         messages: &[Arc<Message>],
@@ -158,8 +157,8 @@ impl RunLog {
         (has_begun && !is_returned).then(end_marker)
     }
 
-    /// Records the open calls of an answer as returned to the caller. Returns whether the record
-    /// contains one of them.
+    /// Records the open calls of an answer as returned to the caller. Returns whether any of them is
+    /// stored.
     fn return_calls(&self, response: &[Arc<Message>], records: &mut Records) -> bool {
         let mut is_returned = false;
         for pending in pending_calls(response) {

@@ -30,8 +30,8 @@ use crate::{
     tool::{CallOfRun, PendingCall},
 };
 
-/// A service call in flight. It is stored if it completes. If it fails or is dropped, the policy
-/// decides whether its inputs are stored. A run that is stored at its end is one such call as a whole.
+/// A service call in flight. It is stored if it completes. If it fails or is dropped, the policy decides
+/// whether its inputs are stored. In a run that is stored at its end, one value stands for the whole run.
 pub(crate) struct OpenCall {
     run: Run,
     ordinal: Option<u32>,
@@ -50,7 +50,7 @@ enum CallState {
     /// The call waits for a slot in the store's queue. If it is dropped in this state, its inputs are
     /// submitted without a slot.
     Waiting,
-    /// The service is called. If no slot was available, the error becomes the outcome of the write.
+    /// The service is called. If no slot was available, the write will fail with this error.
     InFlight(Result<Slot, StoreError>),
     /// The write of the call was submitted.
     Settled,
@@ -73,8 +73,8 @@ impl OpenCall {
         options: Arc<ChatOptions>,
         loop_policy: Option<LoopPolicy>,
     ) -> Self {
-        // Without a layer above the tool loop, the end of the run is not known, and no write could
-        // store the text.
+        // If no layer above the tool loop has begun the run, the end of the run is not known, and no
+        // write could store the text.
         let keeps_text = run.policy().keep_partial_text && !run.log().is_alone;
         Self {
             run,
@@ -181,8 +181,8 @@ impl OpenCall {
         let rounds = log.whole_run.take_unseen_rounds(&answer.messages);
         let first = log.conversation.taken + inputs.len();
         let rounds = log.number(first, rounds, run.clock().whole_milliseconds());
-        // The last response of the rounds is the answer that the loop has returned, in the form of the
-        // model.
+        // `rounds` ends with the last response of the model. The answer begins with the same messages, as
+        // the loop has returned them.
         let seen = match is_complete(&rounds) {
             true => response_at_end(&rounds).len(),
             false => 0,
@@ -218,9 +218,9 @@ impl OpenCall {
         Ok(StoredCall { run, ordinal: self.ordinal, answer, submission })
     }
 
-    /// Returns the history owner after an answer, and records the usage. For a whole run, a layer that
-    /// has seen its service calls has already recorded their usage and compared their service ids. A
-    /// layer above may since have removed the service id from the answer.
+    /// Returns the history owner after an answer, and records the usage of the answer. In a whole run, a
+    /// layer may have seen the service calls. That layer has already recorded their usage and compared
+    /// their service ids, and a layer above it may have removed the service id from the answer.
     fn adopted(&self, log: &mut RunLog, answer: &Answer) -> Result<Adopted, PersistenceError> {
         let is_seen = self.is_whole_run() && log.calls.is_answered;
         let is_of_model = answer.messages.iter().any(|message| message.role == Role::Assistant)
@@ -237,7 +237,7 @@ impl OpenCall {
         }
     }
 
-    /// Returns the messages to store, and the next step.
+    /// Returns the event of an answered call: the messages to store, and the next step.
     fn answered(&self, messages: Vec<Arc<Message>>, answer: &Answer, adopted: Adopted) -> Answered {
         let policy = self.loop_policy.as_ref();
         let step = policy.map(|policy| policy.next_step(&answer.messages));
@@ -277,9 +277,9 @@ impl OpenCall {
         }
     }
 
-    /// Submits the inputs of a failed service call that the policy stores, and waits. If the request
-    /// has not reached the service, only results are stored, because the user's message is not an
-    /// unanswered question then.
+    /// Submits those inputs of a failed service call that the policy stores, and waits until the outcome
+    /// is known. If the request has not reached the service, only results are stored, because the user's
+    /// message is not an unanswered question in this case.
     pub(crate) async fn fail(mut self: Box<Self>, error: &BoxError) {
         let slot = self.take_slot();
         let run = self.run.clone();
@@ -303,7 +303,7 @@ impl OpenCall {
         self.streamed.take().and_then(|streamed| streamed.text())
     }
 
-    /// Returns the slot, only once. Afterwards, dropping the call stores nothing.
+    /// Returns the slot. Must be called once. Afterwards, dropping the call stores nothing.
     fn take_slot(&mut self) -> Result<Slot, StoreError> {
         match std::mem::replace(&mut self.progress, CallState::Settled) {
             CallState::Waiting => Ok(Slot::unbounded()),
@@ -348,7 +348,8 @@ impl StoredCall {
     }
 }
 
-/// Returns an answer that was submitted before, and submits its write again if it may not be durable.
+/// Returns an answer that was already submitted. If `write` is set, the answer may not be durable, and
+/// the write is submitted again.
 pub(super) fn submit_again(
     run: &Run,
     log: &RunLog,

@@ -1,4 +1,4 @@
-//! The history owner of a run: the store, the service, or both, by policy.
+//! The service id of a run: which id applies when the run begins, and after each answer.
 
 use std::sync::Arc;
 
@@ -10,8 +10,11 @@ use super::{
 };
 use crate::{ConflictPolicy, PersistenceError};
 
-/// Returns the service id of a run that begins. The stored id and the id of the request must not
-/// differ.
+/// Returns the service id of a run that begins: that of the request, or else the stored one.
+///
+/// # Errors
+///
+/// Returns an error if both exist and differ.
 pub(super) fn agreed_service_id(
     key: &ConversationKey,
     remembered: Option<Arc<str>>,
@@ -76,8 +79,8 @@ pub(super) fn adopt_service_id(
                     answer: answer(),
                 });
             }
-            // The staged messages of a journaled run will be committed, so its other messages are
-            // stored too.
+            // The staged messages of a journaled run will be committed, so the other messages of the run
+            // are stored too.
             let records_run =
                 ConflictPolicy { clear: policy.clear && log.journal.is_none(), ..policy };
             (returned, Recording::of_service_kept(records_run))
@@ -87,9 +90,8 @@ pub(super) fn adopt_service_id(
 }
 
 impl RunLog {
-    /// Returns the service id if the service stores the history and has not answered in this run. The
-    /// stored messages can then be sent to the service in place of the id, without running a tool
-    /// again.
+    /// Returns the service id if the service stores the history and has not answered in this run. Such a
+    /// run can begin again with the stored messages in place of the id, without running a tool again.
     pub(crate) fn service_id_before_answer(&self) -> Option<Arc<str>> {
         self.conversation.service_id.clone().filter(|_| !self.calls.is_answered)
     }

@@ -30,8 +30,8 @@ pub(crate) enum StartedCall {
     Answered(Box<StoredCall>),
 }
 
-/// Finds the new messages of a service call. Unless the call was answered before, builds the model
-/// client's request: the history first, and without extensions for these layers.
+/// Finds the new messages of a service call. Unless the call was already answered, also builds the
+/// request for the model client.
 ///
 /// # Errors
 ///
@@ -63,8 +63,8 @@ pub(crate) fn start_call(
             return Ok(StartedCall::Answered(Box::new(again)));
         }
         Some(Attempt::Unanswered { rest }) => rest.clone(),
-        // The run is resumed and no layer above has begun it. The request repeats the stored part
-        // of its input first.
+        // The run is resumed and no layer above the tool loop has begun it. The request begins with the
+        // stored part of the input.
         None if ordinal == Some(0) && log.is_alone => {
             own_messages(request).into_iter().skip(log.conversation.added.len()).collect()
         }
@@ -129,7 +129,7 @@ fn unsubmitted(
     })
 }
 
-/// Returns the last response of a complete run, for a service call that was made before.
+/// Returns the last response of a complete run, for a request that repeats its final service call.
 fn last_response(run: &Run, log: &RunLog) -> StoredCall {
     let response = response_at_end(&log.conversation.added).iter().map(without_mark);
     let mut finish = Finish::stop();
@@ -145,7 +145,7 @@ enum NewOfCall {
     Nothing,
 }
 
-/// Returns the number of messages at the end that the model has not answered.
+/// Returns the number of messages after the last answer of the model.
 fn unanswered_len(own: &[Arc<Message>]) -> usize {
     own.iter().rev().take_while(|message| message.role != Role::Assistant).count()
 }
@@ -169,9 +169,9 @@ impl RunLog {
         own
     }
 
-    /// Returns whether a message with an id is stored. The id must belong to a message of the loaded
-    /// history, or to a message of this run with the same content or with content that hooks have
-    /// changed.
+    /// Returns whether a message is stored, by its id. The id must belong to a message of the loaded
+    /// history, or to a message of this run. A message of this run must also have the stored content,
+    /// unless hooks may have changed the stored content.
     fn is_stored(&self, message: &Arc<Message>) -> bool {
         let Some(id) = message.id else { return false };
         if id.run != self.run {
@@ -188,8 +188,9 @@ impl RunLog {
 }
 
 impl RunLog {
-    /// Builds the model client's request: the history first, and without extensions for these layers.
-    /// `unsent` is the number of the run's messages that no service call has sent yet, stored or not.
+    /// Builds the request for the model client: the history first, with a mark that a persister has
+    /// handled it. `unsent` is the number of the run's messages that no service call has sent yet,
+    /// whether stored or not.
     pub(super) fn address_model(&self, request: &mut ChatRequest, replay: &Replay, unsent: usize) {
         let mut prefix = request.messages.take(request.new_from);
         if prefix.is_empty() && self.conversation.service_id.is_none() {

@@ -22,8 +22,8 @@ struct Index {
     rounds: HashMap<usize, u32>,
 }
 
-/// Returns the stored messages of a run that is sent again, the digest of its input, and whether other
-/// messages follow.
+/// Returns the stored messages of a run that is sent again, the digest of its input, and whether messages
+/// of other runs follow.
 pub(super) fn stored_of_run(history: &History, run: RunId) -> RunInStore {
     let Some(end) = history.end_of_run(run) else { return RunInStore::default() };
     let before = (0..end).rev().map_while(|position| history.messages.get(position));
@@ -35,7 +35,7 @@ pub(super) fn stored_of_run(history: &History, run: RunId) -> RunInStore {
     RunInStore { added, input_digest, is_overtaken: end < history.messages.len() }
 }
 
-/// Removes the marks of refused content from a message, because its caller does not know them.
+/// Removes the marks of refused content from a message, because the caller does not know these marks.
 fn without_refusals(message: &mut Arc<Message>) {
     if RefusalMark::is_stored_in(message) {
         RefusalMark::remove_from(Arc::make_mut(message));
@@ -49,11 +49,11 @@ pub(super) struct RunInStore {
     pub(super) added: Vec<Arc<Message>>,
     /// The digest of the input, if the first message contains one.
     pub(super) input_digest: Option<String>,
-    /// Another run has written messages after this run.
+    /// Whether another run has written messages after this run.
     pub(super) is_overtaken: bool,
 }
 
-/// Returns a message and its position among the numbered messages of a run, which must be in order.
+/// Returns a message and its index in `messages`, which must be in the order of their ids.
 pub(super) fn find(messages: &[Arc<Message>], id: MessageId) -> Option<(usize, &Arc<Message>)> {
     let position = messages.partition_point(|message| message.id < Some(id));
     let message = messages.get(position).filter(|message| message.id == Some(id))?;
@@ -113,7 +113,7 @@ impl Index {
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
     pub(super) count: usize,
-    /// The last answer with calls, until a message that is not part of it follows.
+    /// The most recent answer with calls. `None` after a message that is not part of the answer.
     open: Option<AnswerKey>,
 }
 

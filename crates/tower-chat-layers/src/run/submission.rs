@@ -13,8 +13,7 @@ use tower_chat_core::{
 
 use crate::StoreFailure;
 
-/// Submitted writes, together with writes that were in the outbox before them. Empty after they are
-/// durable.
+/// Submitted writes, together with earlier writes from the outbox. Empty after their outcome is known.
 ///
 /// The store owns the writes as soon as this value exists. Dropping the value does not cancel them. A
 /// failure after the drop is logged, and the writes are added to the outbox if the policy requires it.
@@ -22,9 +21,9 @@ pub(crate) struct Submission(Option<Pending>);
 
 struct Pending {
     ticket: Ticket,
-    /// Contains more than one write if the outbox was not empty.
+    /// The submitted writes that are not known to be durable. More than one if the outbox was not empty.
     writes: Vec<Write>,
-    /// The number of writes, from the first, that come from the outbox.
+    /// How many of `writes`, counted from the first, come from the outbox.
     waited: usize,
     store: Arc<dyn HistoryStore>,
     policy: StoreFailure,
@@ -42,8 +41,8 @@ impl Submission {
         Self(None)
     }
 
-    /// Submits writes to one conversation after its writes in the outbox. If no slot was available,
-    /// that error is their outcome. Without a store, the writes are omitted.
+    /// Submits writes to one conversation, after its writes in the outbox. If `slot` is an error, all
+    /// writes fail with this error. Without a store, nothing is submitted.
     pub(crate) fn submit(
         store: Option<&Arc<dyn HistoryStore>>,
         policy: StoreFailure,
@@ -70,7 +69,7 @@ impl Submission {
         Self(Some(Pending { ticket, writes: copies, waited, store: store.clone(), policy }))
     }
 
-    /// Waits for the writes. Returns the number of messages of the conversation in the outbox, or
+    /// Waits for the outcome of the writes. Returns the number of messages that are now in the outbox, or
     /// `None` if there was nothing to write.
     pub(crate) async fn outcome(&mut self) -> Result<Option<usize>, FailedSubmission> {
         let Some(pending) = &mut self.0 else { return Ok(None) };
@@ -117,8 +116,8 @@ impl Pending {
 }
 
 impl Drop for Submission {
-    /// Starts a task that waits for the outcome. Without it, a failed write would be lost together with
-    /// the dropped future.
+    /// Starts a task that waits for the outcome, because a failed write would otherwise be lost together
+    /// with the dropped future.
     fn drop(&mut self) {
         let Some(mut pending) = self.0.take() else { return };
         if let Some(outcome) = (&mut pending.ticket).now_or_never() {
@@ -154,9 +153,9 @@ impl Watch {
 }
 
 impl Drop for Watch {
-    /// Adds the writes to the outbox, because without a running runtime no task can wait for their
-    /// outcome. The outbox submits the writes again, and the store recognises durable ones by their
-    /// write id.
+    /// Adds the writes to the outbox if the policy is to continue, because without a running runtime no
+    /// task can wait for their outcome. The outbox submits the writes again, and the store recognises
+    /// durable ones by their write id.
     fn drop(&mut self) {
         let Some(pending) = self.0.take() else { return };
         if pending.policy == StoreFailure::Continue {

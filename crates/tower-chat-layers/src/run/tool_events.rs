@@ -26,13 +26,13 @@ use crate::{
     tool::{CallOfRun, Retained, ToolOutcome, ToolReport},
 };
 
-/// Stores that calls are about to run, and claims those that waited for approval. If several
-/// attempts claim the same call, only one of them may run it.
+/// Stores that calls are about to run, and claims those that waited for approval. If several attempts
+/// claim the same call, only one of the claims succeeds.
 ///
 /// # Errors
 ///
-/// Returns an error if the write fails, or if another attempt has claimed a call. The caller must
-/// not run any of the tools then.
+/// Returns an error if the write fails, or if another attempt has claimed a call. In both cases, the
+/// caller must not run any of the tools.
 pub(crate) async fn tools_started(
     run: &Run,
     calls: Vec<CallOfRun>,
@@ -47,10 +47,9 @@ pub(crate) async fn tools_started(
     started
 }
 
-/// Stores the outcome of a call, and that the call `next` is about to run. If the caller
-/// disconnects before the store has a slot, the outcome is submitted without one. `beside` are the
-/// outcomes of calls of the round that were not run. `ends_run` says that the tool has ended the
-/// run.
+/// Stores the outcome of a call, and that the call `next` is about to run. `beside` are the outcomes of
+/// calls of the same round that were not run. `ends_run` is `true` if the tool has ended the run. If the
+/// caller disconnects before the store has a slot, the outcome is submitted without one.
 ///
 /// # Errors
 ///
@@ -66,7 +65,7 @@ pub(crate) async fn tool_finished(
     if call.0.run != run.id() {
         run.log().approved_calls.note_outcome(&outcome);
     }
-    // The claim is a separate write, because a failed claim would fail the outcome in the same
+    // The claim is a separate write, because a refused claim would also refuse an outcome in the same
     // write.
     let (claim, next): (Vec<_>, Vec<_>) = next.into_iter().partition(|next| next.0.run != run.id());
     let next = next.into_iter().next();
@@ -95,9 +94,9 @@ pub(crate) async fn write_beside(run: &Run, event: Event) -> Result<(), Persiste
     run.settled(submission, || None).await
 }
 
-/// Returns a slot for a write in addition to those of the run itself. A run that is stored at its
-/// end occupies its slot during the whole run, and would wait for itself if it reserved another
-/// one.
+/// Returns a slot for a write in addition to those of the run itself. For a run that is stored at its
+/// end, this slot has no limit: the run occupies a slot from its begin to its end, and would wait for
+/// itself.
 async fn reserve_beside(run: &Run) -> Result<Result<Slot, StoreError>, PersistenceError> {
     match run.is_written_at_end() {
         true => Ok(Ok(Slot::unbounded())),
@@ -202,9 +201,8 @@ impl RunLog {
         }
     }
 
-    /// Returns the outcomes of the calls that results in these messages answer, except calls that wait
-    /// for approval. The tool loop records the outcomes of those calls under their claims, when their
-    /// tools finish.
+    /// Returns the outcomes of those calls that results in these messages answer. Omits calls that needed
+    /// approval, because the tool loop records their outcomes when their tools finish.
     pub(super) fn outcomes_in(&self, inputs: &[Arc<Message>]) -> Vec<ToolOutcome> {
         if inputs.iter().all(|message| message.results().next().is_none()) {
             return Vec::new();

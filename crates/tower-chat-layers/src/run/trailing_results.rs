@@ -6,8 +6,8 @@ use tower_chat_core::{Message, Part, Role};
 
 use super::RunLog;
 
-/// Removes and returns the results at the end that answer calls of this run. No service call has sent
-/// them, and per-service-call persistence would not have stored them either.
+/// Removes and returns the messages with results at the end, if they answer calls of this run. No service
+/// call has sent these results, and per-service-call persistence would not have stored them either.
 ///
 /// Results of approved calls are not removed. An earlier run has stored their calls, which would wait
 /// for approval again.
@@ -23,7 +23,8 @@ pub(super) fn take_trailing_results(messages: &mut Vec<Arc<Message>>) -> Vec<Arc
     }
 }
 
-/// Marks results as the end of their run. A tool loop of another crate does not set this mark.
+/// Marks results as the end of their run, because a tool loop of another crate does not do this. A
+/// message that already contains the mark remains unchanged.
 pub(super) fn mark_results(messages: &mut [Arc<Message>]) {
     for message in messages {
         if message.results().any(|result| result.ends_run) {
@@ -42,7 +43,8 @@ fn is_results(message: &Arc<Message>) -> bool {
 }
 
 impl RunLog {
-    /// Returns the results at the end of an answer that no service call has sent.
+    /// Returns the results at the end of an answer that the run has not stored, because no service call
+    /// has sent them.
     pub(super) fn not_taken(&self, answer: &[Arc<Message>]) -> Vec<Arc<Message>> {
         let is_of_run = |message: &Arc<Message>| message.id.is_some_and(|id| id.run == self.run);
         let trailing = answer.iter().rev().take_while(|message| is_results(message));
@@ -52,7 +54,8 @@ impl RunLog {
         results
     }
 
-    /// Marks the results at the end of a run as its end, if the run's tools have returned them.
+    /// If the run's own tools have returned the results at the end of these messages, marks these results
+    /// as the end of the run.
     pub(super) fn mark_trailing_results(&self, messages: &mut [Arc<Message>]) {
         let is_of_tools = |message: &Arc<Message>| {
             message.id.is_some_and(|id| self.call_records.reports(id).is_some())

@@ -7,7 +7,7 @@ use tower_chat_core::{
 
 use crate::policy::PriceList;
 
-/// The usage of the run since the last write that reported usage.
+/// The usage of the run that no write has reported yet.
 #[derive(Debug, Default)]
 pub(super) struct UntoldUsage {
     pub(super) usage: Vec<ModelUsage>,

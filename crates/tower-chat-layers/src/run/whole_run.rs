@@ -9,13 +9,12 @@ use crate::replay::Replay;
 /// The state of a run that is stored at its end.
 #[derive(Default)]
 pub(super) struct WholeRun {
-    /// The index of the first message of the run's answer. It follows the stored messages of the run
-    /// and the input, which the run numbers at its end.
+    /// The index, in the run, of the first message of the run's answer. The stored messages of the run
+    /// and its input come first.
     pub(super) answer_from: usize,
     /// The replay of the open end of the stored history, if the input answers approval requests in it.
     pub(super) open_replay: Option<Replay>,
-    /// The messages of the request that the tool loop received, and the number of messages in it that
-    /// are not new.
+    /// The messages of the request that the tool loop received, and the index of the first new one.
     pub(super) given: (Messages, usize),
     pub(super) rounds: SeenRounds,
 }
@@ -25,13 +24,14 @@ pub(super) struct WholeRun {
 pub(super) struct SeenRounds {
     /// The messages that the service calls have added after the run's request, in order.
     pub(super) messages: Vec<Arc<Message>>,
-    /// The messages of a service call did not continue the messages of the calls before it. `messages`
-    /// is then not the whole run.
+    /// Whether a service call did not continue the messages of the earlier calls, so that `messages` is
+    /// not the whole run.
     pub(super) is_broken: bool,
 }
 
 impl WholeRun {
-    /// Returns the rounds of tools that this answer does not contain, and removes them.
+    /// Removes and returns the recorded rounds of tools. Returns nothing if the answer contains rounds
+    /// itself, or if the recorded rounds are incomplete.
     pub(super) fn take_unseen_rounds(&mut self, answer: &[Arc<Message>]) -> Vec<Arc<Message>> {
         let SeenRounds { messages, is_broken } = &mut self.rounds;
         let has_rounds =

@@ -18,14 +18,14 @@ use crate::{
     tool::CallOfRun,
 };
 
-/// The state of the last round of an interrupted run, which the tool loop resumes.
+/// The state of an interrupted run and of its last round. The tool loop continues from there.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InterruptedRun {
     /// The last response, if no message contains results of its calls yet.
     pub(crate) response: Vec<Arc<Message>>,
     /// The recorded states of the calls in `response`.
     pub(crate) calls: HashMap<CallOfRun, CallOutcome>,
-    /// The number of rounds of the run, including that of `response`, in every mode.
+    /// The number of rounds of the run, including that of `response`. Known in every mode.
     pub(crate) rounds: usize,
     /// The number of tool calls that the run has started before this round.
     pub(crate) tool_calls: usize,
@@ -66,8 +66,8 @@ impl InterruptedRun {
     }
 }
 
-/// Returns how many of the messages that a run has added are its input. If the request only names the
-/// run and contains no messages, the input is the messages before the first answer.
+/// Returns how many of the messages that a run has added are its input. If the request names the run and
+/// contains no messages, the input ends before the first answer.
 pub(in crate::run) fn input_of(added: &[Arc<Message>], own: &[Arc<Message>]) -> usize {
     if own.is_empty() {
         added.iter().take_while(|message| message.role != Role::Assistant).count()

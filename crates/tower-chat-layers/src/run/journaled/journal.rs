@@ -22,25 +22,26 @@ use crate::{run::partial_text::PartialText, tool::CallOfRun};
 pub(in crate::run) struct Journal {
     lease: Lease,
     length: Duration,
-    /// Nothing was written under this lease yet.
+    /// Whether nothing was written under this lease yet.
     is_first: bool,
-    /// A task renews the lease.
+    /// Whether a task renews the lease.
     is_kept: bool,
     /// The number of the conversation's messages that readers see.
     pub(in crate::run) visible: u64,
     stage: Stage,
-    /// How many of the messages that an earlier attempt has staged, from the first, are its input.
+    /// The number of the run's input messages among those that an earlier attempt has staged. They are
+    /// the first of them.
     input: usize,
-    /// The number of the run's messages that readers saw before the run was staged.
+    /// The number of the run's messages that were part of the history before the run was staged.
     visible_before: usize,
     /// Calls whose start is staged.
     started: HashSet<CallOfRun>,
-    /// Rows of calls in visible messages whose results are staged. The commit writes these rows,
-    /// because readers could not resolve them before.
+    /// Rows of calls in visible messages whose results are staged. The commit writes these rows. Until
+    /// then, readers could not resolve them, because readers do not see staged results.
     deferred: Vec<ToolRecord>,
     partial_text: PartialText,
-    /// The rows of calls of this run whose results are not part of a message yet, by position. A commit
-    /// in the middle of a round must answer them.
+    /// The rows of calls of this run whose results are not part of a message yet, by sequence number and
+    /// index. A commit in the middle of a round must answer these calls.
     unanswered: BTreeMap<(u64, u32), ToolRecord>,
     /// The state of an earlier attempt, until the tool loop resumes it.
     interrupted: Option<InterruptedRun>,
@@ -52,7 +53,7 @@ enum Stage {
     New,
     Open,
     Committed,
-    /// The run is open for a later attempt.
+    /// The attempt has ended, and the run is open for a later one.
     Left,
 }
 
@@ -82,8 +83,8 @@ impl Journal {
     }
 
     /// Creates the journal of a run that is resumed, under the next attempt number. `visible` is the
-    /// number of its messages that are already part of the history, because another attempt has stored
-    /// them in another mode.
+    /// number of the run's messages that are already part of the history: another attempt has stored them
+    /// in another mode.
     pub(in crate::run) fn resuming(
         holder: u64,
         length: Duration,
@@ -105,14 +106,14 @@ impl Journal {
         journal
     }
 
-    /// Updates the journal from the stored rows of the run.
+    /// Replaces the state of the earlier attempt and the unanswered calls by those in `content`.
     pub(in crate::run) fn read_again(&mut self, content: &OpenRunContent) {
         self.interrupted = Some(InterruptedRun::of(content, self.input));
         self.unanswered.clear();
         self.note_rows(&content.tools);
     }
 
-    /// Adds rows that are stored or submitted.
+    /// Updates the unanswered calls from rows that are stored or submitted.
     fn note_rows(&mut self, rows: &[ToolRecord]) {
         for row in rows.iter().filter(|row| row.call.sequence > self.visible) {
             let position = (row.call.sequence, row.call.index);
@@ -125,13 +126,13 @@ impl Journal {
         }
     }
 
-    /// Sets the rows that the commit has to resolve.
+    /// Sets the rows that the commit must write.
     pub(in crate::run) fn with_deferred(mut self, deferred: Vec<ToolRecord>) -> Self {
         self.deferred = deferred;
         self
     }
 
-    /// Returns how many of the messages that an earlier attempt has staged are the run's input.
+    /// Returns the number of the run's input messages among those that an earlier attempt has staged.
     pub(in crate::run) fn input(&self) -> usize {
         self.input
     }
@@ -142,12 +143,12 @@ impl Journal {
         self.visible_before
     }
 
-    /// Sets the text of an answer that was cut off. The next write, which ends the attempt, stores it.
+    /// Sets the text of an answer that was cut off. The next write stores it.
     pub(in crate::run) fn keep_partial_text(&mut self, text: Arc<str>) {
         self.partial_text.keep(text);
     }
 
-    /// Removes the partial text after a service call was answered.
+    /// Makes the next write remove the partial text, because a service call was answered.
     pub(in crate::run) fn forget_partial_text(&mut self) {
         self.partial_text.forget();
     }
@@ -156,7 +157,8 @@ impl Journal {
         self.stage == Stage::Open
     }
 
-    /// Returns whether the store has the run as an open run, also if another attempt works on it.
+    /// Returns whether the store contains the run as an open run, on which this attempt or a later one
+    /// works.
     pub(in crate::run) fn is_in_store(&self) -> bool {
         matches!(self.stage, Stage::Open | Stage::Left)
     }
@@ -177,8 +179,8 @@ impl Journal {
         self.stage = Stage::Left;
     }
 
-    /// Returns the interval at which the lease must be renewed, and marks the lease as renewed. `None`
-    /// if it is already being renewed or need not be.
+    /// Returns the interval at which the caller must renew the lease, and records that a task renews the
+    /// lease. `None` if a task already does, if the run is not open, or if the lease does not expire.
     pub(super) fn begin_renewals(&mut self) -> Option<Duration> {
         if self.is_kept || !self.is_open() || self.length.is_zero() {
             return None;
@@ -192,13 +194,13 @@ impl Journal {
         self.unanswered.values()
     }
 
-    /// Returns the text of an answer that was cut off, if it is stored.
+    /// Returns the text of an answer that was cut off, stored or to be stored by the next write.
     pub(in crate::run) fn partial_text(&self) -> Option<Arc<str>> {
         self.partial_text.text()
     }
 
-    /// Returns the state of an earlier attempt, only once. Approved calls whose results are staged
-    /// count as its tool calls.
+    /// Returns the state of the earlier attempt. `None` from the second call on. Approved calls with
+    /// staged results count as tool calls of the earlier attempt.
     pub(in crate::run) fn take_interrupted(&mut self) -> Option<InterruptedRun> {
         let mut interrupted = self.interrupted.take()?;
         let started = self.deferred.iter().filter(|row| row.started_at.is_some());
@@ -216,7 +218,7 @@ impl Journal {
         self.started.extend(calls);
     }
 
-    /// Returns a write as a staged write of this run, and updates whether the run is open.
+    /// Turns a write into a staged write of this run. Opens the run, or closes it as `close` says.
     pub(in crate::run) fn stage(
         &mut self,
         write: Write,
@@ -231,7 +233,7 @@ impl Journal {
         self.staged(write, rows, close, service_id)
     }
 
-    /// Returns a write as a staged write of this run, without a change to whether the run is open.
+    /// Turns a write into a staged write of this run. Does not change whether the run counts as open.
     pub(in crate::run) fn staged(
         &mut self,
         write: Write,

@@ -1,4 +1,4 @@
-//! The lease of an open run: the attempt that may work on the run, and the end of its right.
+//! The lease of an open run: which attempt may work on the run, and until when.
 
 use std::sync::{Arc, Weak};
 
@@ -17,7 +17,8 @@ use crate::{
     telemetry,
 };
 
-/// Stages a write that only contains the lease, if the run is open.
+/// If the run is open, submits a staged write that only renews the lease. `change` may change the journal
+/// before.
 pub(in crate::run) fn stage_lease(
     run: &Run,
     log: &mut RunLog,
@@ -54,8 +55,8 @@ pub(in crate::run) async fn take_over(run: &Run) -> Result<TakenOver, Persistenc
     }
 }
 
-/// Starts the task that renews the lease after the first write under it, as long as the run exists
-/// and is open.
+/// Starts the task that renews the lease, unless it is already running. The task ends when the run no
+/// longer exists or is no longer open, or when another process has taken the run over.
 pub(in crate::run) fn keep_lease(run: &Run, journal: &mut Journal) {
     let Some(interval) = journal.begin_renewals() else { return };
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };

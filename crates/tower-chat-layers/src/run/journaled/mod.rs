@@ -1,5 +1,5 @@
-//! Journaled mode: everything is staged as it happens, and one commit at the end of the run adds it to
-//! the history.
+//! Journaled mode: each message and outcome is staged as soon as it exists, and one commit at the end of
+//! the run adds all of them to the history.
 
 mod interrupted;
 mod journal;
@@ -15,8 +15,8 @@ use super::{
 use crate::{PersistenceError, policy::RunEnd, store::Journal as _, tool::CallOfRun};
 
 impl RunLog {
-    /// Returns the number of this attempt, if the run is open and no attempt has an answer of the
-    /// model.
+    /// Returns the number of this attempt, counted from 1. `None` if the run is not open, or if this or
+    /// an earlier attempt has an answer of the model.
     fn unanswered_attempt(&self) -> Option<u32> {
         let journal = self.journal.as_deref().filter(|journal| journal.is_open());
         journal.filter(|_| !self.conversation.has_answers()).map(Journal::attempt)
@@ -28,9 +28,10 @@ impl RunLog {
     }
 }
 
-/// Ends a failed run in its current state, if it is open and no attempt has an answer of the model.
-/// `end` returns how, for the number of this attempt. A failure is only logged, because the caller
-/// already has an error to report.
+/// Ends a failed run in its current state, if the run is open and no attempt has an answer of the model.
+/// `end` receives the number of this attempt and returns how the run ends, or `None` if it remains open.
+/// If the end cannot be stored, the failure is only logged, because the caller already has an error to
+/// report.
 pub(crate) async fn end_unanswered(run: &Run, end: impl FnOnce(u32) -> Option<RunEnd>) {
     let attempt = run.log().unanswered_attempt();
     let Some(end) = attempt.and_then(end) else { return };
@@ -62,9 +63,9 @@ async fn prior_calls_of_open_run(run: &Run) -> Result<OfPriorCalls, PersistenceE
     }
 }
 
-/// Returns the position of a call that is the same in every attempt, because a hook may have
-/// removed earlier calls of the message from the journal. `None` for a call that a hook has
-/// removed, because no other attempt knows that call.
+/// Returns the position of a call that is the same in every attempt. In journaled mode this is the
+/// position among the stored calls, because a hook may have removed earlier calls of the message. `None`
+/// for a call that a hook has removed, because no other attempt knows that call.
 pub(crate) fn position_across_attempts(
     run: &Run,
     (message, index): CallOfRun,
