@@ -40,11 +40,12 @@ const PUT: &str = "INSERT INTO runs (scope, conversation, run, record, last_at)
 const APPEND: &str = "INSERT INTO updates (run, position, data) VALUES (?, ?, ?)";
 const READ: &str =
     "SELECT position, data FROM updates WHERE run = ? AND position > ? ORDER BY position LIMIT ?";
-/// Selects expired runs, first those with the id of the run that begins.
+/// Selects expired runs for erasure, at most as many as the third parameter says. Runs with the id in the
+/// second parameter are first: the run that begins.
 const EXPIRED: &str = "id IN (SELECT id FROM runs WHERE last_at <= ? ORDER BY run <> ? LIMIT ?)";
 /// How long a connection waits for a lock on the file.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The largest number of expired runs that the beginning of a run erases.
+/// The largest number of expired runs that are erased when a run begins.
 const MAX_SWEPT: i64 = 100;
 
 /// An update log in a SQLite file, which several processes of one machine can share. The file is
@@ -94,7 +95,7 @@ impl SqliteUpdateLog {
         Ok(Self { connection: Arc::new(Mutex::new(connection)), options })
     }
 
-    /// Executes an operation in a transaction that has the write lock, on a thread that may block.
+    /// Executes an operation in a transaction with the write lock, on a thread that may block.
     async fn transaction<T: Send + 'static>(
         &self,
         action: &'static str,
@@ -290,8 +291,8 @@ async fn blocking<T: Send + 'static>(
 }
 
 fn connect(path: &Path) -> Result<Connection, BoxError> {
-    // An existing file is opened only by SQLite: on POSIX systems, a process that closes a file loses
-    // all its locks on the file, also those of other connections.
+    // An existing file is opened only by SQLite. On POSIX systems, a process that closes a file loses all
+    // its locks on the file, including those of other connections.
     let mut options = std::fs::OpenOptions::new();
     options.create_new(true).append(true);
     #[cfg(unix)]
@@ -320,8 +321,8 @@ fn connect(path: &Path) -> Result<Connection, BoxError> {
     Ok(connection)
 }
 
-/// Switches to the write-ahead log. SQLite does not always wait for other connections in the switch, so
-/// it is repeated while the file is locked.
+/// Switches to the write-ahead log. During the switch, SQLite does not always wait for other connections,
+/// so the switch is repeated while the file is locked.
 fn switch_to_wal(connection: &Connection) -> Result<(), BoxError> {
     let deadline = Instant::now() + PATIENCE;
     loop {

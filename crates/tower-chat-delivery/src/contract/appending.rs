@@ -1,4 +1,4 @@
-//! What an append and a new attempt do.
+//! Tests of appends, and of attempts that begin.
 
 use super::{LEASE, MAX_BYTES, MAX_RUNS, MAX_UPDATES, Subject, at, expected, run_in, stored};
 use crate::{RunEnd, RunState, StoredUpdate, UpdateLogError};

@@ -1,4 +1,4 @@
-//! Ends, leases and stops.
+//! Tests of the end of a run, of leases, of requests to stop, and of expired runs.
 
 use std::time::Duration;
 
@@ -171,7 +171,8 @@ pub async fn a_run_without_an_end_expires_after_its_lease(subject: Subject) {
 ///
 /// If the log breaks the rule.
 pub async fn an_expired_run_begins_from_nothing(subject: Subject) {
-    // The second run begins first, so that the log has erased expired runs a moment ago.
+    // The other run begins one second before the first one expires, so the log's most recent erasure of
+    // expired runs is not due again.
     let (run, other) = (run_in("s", "c"), run_in("s", "d"));
     subject.begin(&run, 1).await;
     subject.append(&run, (1, 0), &["a"]).await;

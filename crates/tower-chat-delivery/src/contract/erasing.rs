@@ -1,4 +1,4 @@
-//! The erasure of runs.
+//! Tests of the erasure of runs.
 
 use super::{LEASE, Subject, at, run_in, stored};
 use crate::{Erase, RunEnd, RunState, UpdateLogError, UpdatePosition};

@@ -1,8 +1,8 @@
 //! The contract of update logs: every rule of an [`UpdateLog`], as tests. Authors of a log need it.
 //!
-//! One macro call in the crate of a log runs all tests. The expression opens a new, empty log with
-//! the given [`UpdateLogOptions`]; it may `await`. A value that must live as long as the log, such
-//! as a temporary folder, is bound before it.
+//! One macro call in the crate of a log runs all tests. The expression opens a new, empty log with the
+//! given [`UpdateLogOptions`], and may `await`. If a value must live as long as the log, such as a
+//! temporary folder, bind it with `let` before the expression.
 //!
 //! ```
 //! mod contract {
@@ -88,12 +88,12 @@ pub const MAX_UPDATES: u64 = 50;
 /// The largest size of the updates of a run in the log under test.
 pub const MAX_BYTES: u64 = 10_000;
 
-/// The lease of the tests.
+/// The duration of each lease in the tests.
 const LEASE: Duration = Duration::from_secs(15);
 
 /// Runs one test with a log that `open` opens.
 ///
-/// The second value that `open` returns is dropped last.
+/// `open` also returns a value that is dropped after the log, such as a temporary folder.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! What readers see.
+//! Tests of reads and of readers that wait.
 
 use std::time::Duration;
 

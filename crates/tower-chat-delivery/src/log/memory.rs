@@ -45,11 +45,11 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     runs: BTreeMap<RunKey, LoggedRun>,
-    /// When the log last erased the runs that had expired.
+    /// When the log most recently erased all expired runs.
     swept_at: Option<SystemTime>,
 }
 
-/// The time between two erasures of expired runs, because each visits all runs.
+/// The minimum time between two erasures of all expired runs. An erasure visits every run of the log.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -104,8 +104,8 @@ impl MemoryUpdateLog {
 }
 
 impl State {
-    /// Erases a run if it has expired. Erases all runs that have expired if the last erasure was
-    /// some time ago, or if the log is full.
+    /// Erases a run if it has expired. If the most recent erasure of all expired runs was some time ago,
+    /// or if the log is full, erases all expired runs.
     fn sweep(&mut self, run: &RunKey, now: SystemTime, options: &UpdateLogOptions) {
         let expired_at = options.expired_at();
         let is_due = self.swept_at.is_none_or(|swept| {
@@ -207,7 +207,7 @@ impl UpdateLog for MemoryUpdateLog {
                 changed.await;
             }
         };
-        // If the time has passed, the reader reads again, as after a change.
+        // After this time, the reader reads again, as after a change.
         let _ = timeout(most, until_changed).await;
         Ok(())
     }

@@ -44,9 +44,9 @@ pub trait UpdateLog: Send + Sync + 'static {
         lease: Duration,
     ) -> Result<(), UpdateLogError>;
 
-    /// Appends updates of the attempt in `first`, the position of the first of them. All of them are
-    /// stored, or none. Updates that are stored already are skipped, so an append of unknown outcome
-    /// can be repeated.
+    /// Appends updates. `first` is the position of the first update, and contains the number of the
+    /// attempt. All updates are stored, or none. Updates that are already stored are skipped, so an
+    /// append of unknown outcome can be repeated.
     ///
     /// # Errors
     ///
@@ -71,8 +71,9 @@ pub trait UpdateLog: Send + Sync + 'static {
         lease: Duration,
     ) -> Result<Renewed, UpdateLogError>;
 
-    /// Reads at most `limit` updates strictly after a position, in order, and the state of the run.
-    /// If the page has no update, the reader has all updates that precede the state.
+    /// Reads at most `limit` updates strictly after a position, in order, and the state of the run. If
+    /// the page has no update and `limit` is not 0, the reader has all updates that were stored before
+    /// the state was read.
     ///
     /// # Errors
     ///
@@ -118,9 +119,9 @@ pub trait UpdateLog: Send + Sync + 'static {
         end: RunEnd,
     ) -> Result<RunState, UpdateLogError>;
 
-    /// Requests that the owner of a run stops it, and returns the state of the run. The owner
-    /// receives the request at its next [`renew`](Self::renew). A second request, and a request for
-    /// a run that has ended, have no effect.
+    /// Requests that the owner of a run stops it, and returns the state of the run. The owner receives
+    /// the request with its next [`renew`](Self::renew). A second request has no effect, and neither has
+    /// a request for a run that has ended.
     ///
     /// # Errors
     ///

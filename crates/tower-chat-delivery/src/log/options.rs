@@ -62,7 +62,7 @@ impl UpdateLogOptions {
         self
     }
 
-    /// Returns the latest end time of the runs that have expired.
+    /// Returns the time of the end of the runs that expire now. A run that ended earlier has expired too.
     pub(crate) fn expired_at(&self) -> SystemTime {
         self.clock.now().checked_sub(self.retention).unwrap_or(SystemTime::UNIX_EPOCH)
     }

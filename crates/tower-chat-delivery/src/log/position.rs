@@ -44,13 +44,14 @@ impl UpdatePosition {
         }
     }
 
-    /// Returns the position as one number of the same order, for attempts below 2^31.
+    /// Returns the position as an integer. For attempts below 2^31, the integers have the order of the
+    /// positions.
     #[cfg(feature = "sqlite")]
     pub(crate) fn to_integer(self) -> i64 {
         i64::from(self.attempt) << 32 | i64::from(self.index)
     }
 
-    /// Returns the position of such a number.
+    /// Returns the position that [`to_integer`](Self::to_integer) has converted.
     #[cfg(feature = "sqlite")]
     pub(crate) fn from_integer(position: i64) -> Self {
         let half = |bits: i64| u32::try_from(bits & i64::from(u32::MAX)).unwrap_or(u32::MAX);

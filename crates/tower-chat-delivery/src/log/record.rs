@@ -1,5 +1,5 @@
-//! The state of one run in an update log, and the effect of every operation on it. Every log stores
-//! this record and calls these functions, so that all logs decide alike.
+//! The state of one run in an update log, and the effect of every operation on it. Every log stores this
+//! record and calls these functions, so all logs follow the same rules.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,9 +17,9 @@ pub(crate) struct RunRecord {
     attempt: u32,
     /// The index of the next update of the attempt.
     next: u32,
-    /// The number of updates of all attempts.
+    /// The number of stored updates of all attempts.
     updates: u64,
-    /// The sum of their sizes.
+    /// The sum of the sizes of these updates, in bytes.
     bytes: u64,
     lease_until: i64,
     stop_requested: bool,
@@ -28,7 +28,7 @@ pub(crate) struct RunRecord {
 }
 
 impl RunRecord {
-    /// Begins an attempt, which must be later than the last one.
+    /// Begins an attempt. Its number must be greater than that of the previous attempt.
     pub(crate) fn begin(
         found: Option<Self>,
         run: &RunKey,
@@ -52,8 +52,8 @@ impl RunRecord {
         })
     }
 
-    /// Adds the updates that are not stored yet, and returns them. The updates before them are
-    /// those of an append that is repeated.
+    /// Adds the updates that are not stored yet, and returns them. The skipped updates at the beginning
+    /// are those of an append that is repeated.
     pub(crate) fn append<'u>(
         &mut self,
         run: &RunKey,

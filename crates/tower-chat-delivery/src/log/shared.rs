@@ -1,4 +1,4 @@
-//! A log behind a pointer is a log.
+//! Implements [`UpdateLog`] for an `Arc` of an update log.
 
 use std::{sync::Arc, time::Duration};
 

@@ -39,7 +39,7 @@ pub enum DeliveryError {
     BelowPersistence {
         /// The run.
         run: RunKey,
-        /// That a repeated request fails again.
+        /// The verdict that a repeated request fails again.
         source: Retryability,
     },
     /// The run is in progress in this process with another input.
@@ -47,15 +47,15 @@ pub enum DeliveryError {
     OtherInput {
         /// The run.
         run: RunKey,
-        /// That a repeated request fails again while the run is in progress.
+        /// The verdict that a repeated request fails again, which holds while the run is in progress.
         source: Retryability,
     },
-    /// Too many runs are in progress.
+    /// Too many runs are in progress in this process.
     #[error("{most} runs are in progress, which is the limit: send the request again later")]
     TooManyRuns {
         /// The limit.
         most: usize,
-        /// That a repeated request may succeed.
+        /// The verdict that a repeated request may succeed.
         source: Retryability,
     },
     /// The run has failed.
@@ -71,7 +71,7 @@ pub enum DeliveryError {
     Interrupted {
         /// The run.
         run: RunKey,
-        /// That a repeated request may succeed.
+        /// The verdict that a repeated request may succeed.
         source: Retryability,
     },
     /// The update log failed.

@@ -11,16 +11,16 @@ use tower_chat_layers::{BoxError, Messages, RunHandle, SharedError};
 use super::update::LoggedUpdate;
 use crate::{RunEnd, StoredUpdate, UpdatePosition};
 
-/// The number of bytes of stored updates that a hub keeps for readers that are slightly behind.
+/// The largest size, in bytes, of the stored updates that a hub keeps for readers that are slightly behind.
 const KEPT_BYTES: usize = 64 * 1024;
-/// The largest number of updates that a reader copies at once.
+/// The largest number of updates that a reader copies from the hub at once.
 const MAX_COPIED: usize = 64;
 
 /// The updates of a run in progress.
 #[derive(Debug)]
 pub(crate) struct Hub {
     pub(crate) handle: RunHandle,
-    /// The messages of the request; none if the request continues a run.
+    /// The messages of the request. Empty if the request continues a run.
     input: Messages,
     is_durable_first: bool,
     state: Mutex<State>,
@@ -32,21 +32,21 @@ pub(crate) struct Hub {
 struct State {
     phase: Phase,
     attempt: u32,
-    /// The latest updates. All updates before them are stored.
+    /// The most recent updates of the attempt. All earlier updates are stored in the log.
     window: VecDeque<Entry>,
-    /// The index of the first update in the window.
+    /// The index, in the attempt, of the first update in the window.
     first: u32,
-    /// The number of updates that are stored.
+    /// The number of updates of the attempt that are stored in the log.
     stored: u32,
-    /// The number of updates that readers may receive.
+    /// The number of updates of the attempt that readers may receive.
     visible: u32,
-    /// The indices of the updates that readers receive after they are stored, and that are not
-    /// stored yet.
+    /// The indices of updates that are not stored yet and that readers may receive only after that.
+    /// Readers do not receive later updates before them.
     gates: VecDeque<u32>,
-    /// The sizes of the stored and of the other updates in the window.
+    /// The sizes, in bytes, of the stored updates in the window, and of the other updates.
     stored_bytes: usize,
     unstored_bytes: usize,
-    /// The size of all updates.
+    /// The size of all updates of the attempt, in bytes.
     total_bytes: u64,
     /// Whether the log no longer accepts updates of the run.
     is_unlogged: bool,
@@ -73,26 +73,27 @@ pub(crate) enum Phase {
     Elsewhere { attempt: u32 },
 }
 
-/// What a hub has for a reader.
+/// What a reader receives from a hub, or must do next.
 #[derive(Debug)]
 pub(crate) enum Available {
     Updates(Vec<(UpdatePosition, LoggedUpdate)>),
-    /// The reader has everything so far.
+    /// The reader has all updates that are visible now.
     Nothing,
-    /// The log contains the updates before this position.
+    /// The hub no longer has the next updates. The reader must read the updates before this position from
+    /// the log.
     Behind {
         first: UpdatePosition,
     },
-    /// The reader has everything, and the run has ended.
+    /// The reader has all updates, and the run has ended.
     Ended {
         end: RunEnd,
         error: Option<SharedError>,
     },
-    /// The log has the updates.
+    /// Another process executes the run. The reader must follow the log.
     InLog,
 }
 
-/// The updates of an append.
+/// The updates of one append.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) first: UpdatePosition,
@@ -137,7 +138,7 @@ impl Hub {
         self.enter(Phase::Calling);
     }
 
-    /// Adds an update of the run.
+    /// Adds an update of the run. Returns an error if the update has no stored form.
     pub(crate) fn push(&self, update: LoggedUpdate) -> Result<(), BoxError> {
         let stored = update.encode()?;
         let mut state = self.state();
@@ -153,7 +154,8 @@ impl Hub {
         Ok(())
     }
 
-    /// Returns the updates that are not stored yet, if there are some.
+    /// Returns the updates that are not stored yet. `None` if there are none, or if the log accepts no
+    /// more updates of this run.
     pub(crate) fn batch(&self) -> Option<Batch> {
         let state = self.state();
         if state.is_unlogged {
@@ -166,7 +168,7 @@ impl Hub {
         (!updates.is_empty()).then_some(Batch { first, updates })
     }
 
-    /// Returns whether the next append should not be delayed.
+    /// Returns whether the next append must not wait for the end of the batch interval.
     pub(crate) fn is_append_due(&self, max_bytes: usize) -> bool {
         let state = self.state();
         !state.is_unlogged && (!state.gates.is_empty() || state.unstored_bytes >= max_bytes)
@@ -181,7 +183,7 @@ impl Hub {
         self.state().total_bytes
     }
 
-    /// Notes that updates were stored, and drops the oldest of them.
+    /// Records that the next `count` updates were stored, and drops the oldest stored ones.
     pub(crate) fn appended(&self, count: usize) {
         let mut state = self.state();
         let from = (state.stored - state.first) as usize;
@@ -210,8 +212,8 @@ impl Hub {
         self.show(state);
     }
 
-    /// Notes that the log accepts no more updates of this run. Readers in this process still
-    /// receive them.
+    /// Records that the log accepts no more updates of this run. Readers in this process still receive
+    /// all updates.
     pub(crate) fn log_lost(&self) {
         let mut state = self.state();
         state.is_unlogged = true;
@@ -222,7 +224,7 @@ impl Hub {
         !self.state().is_unlogged
     }
 
-    /// Returns what follows a position.
+    /// Returns what follows a position, for a reader that has all updates up to this position.
     pub(crate) fn available(&self, after: UpdatePosition) -> Available {
         let state = self.state();
         match &state.phase {
@@ -259,7 +261,7 @@ impl Hub {
         HubReader { changed: self.changed.subscribe(), hub: self.clone() }
     }
 
-    /// Returns the number of readers, for a task that waits for changes.
+    /// Returns the number of readers. The receiver reports each change.
     pub(crate) fn reader_count(&self) -> watch::Receiver<usize> {
         self.readers.subscribe()
     }
@@ -268,7 +270,8 @@ impl Hub {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Determines the updates that readers may receive, and wakes them if there are more.
+    /// Computes how many updates readers may receive, and wakes the readers if there are more than
+    /// before.
     fn show(&self, mut state: MutexGuard<'_, State>) {
         let next = state.next();
         let visible = if state.is_unlogged {
@@ -288,12 +291,12 @@ impl Hub {
 }
 
 impl State {
-    /// The index of the next update.
+    /// Returns the index of the next update.
     fn next(&self) -> u32 {
         self.first + u32::try_from(self.window.len()).unwrap_or(u32::MAX)
     }
 
-    /// What is available for a reader that has all updates so far.
+    /// Returns what is available for a reader that has all visible updates.
     fn nothing(&self) -> Available {
         match &self.phase {
             Phase::Ended { end, error } => {

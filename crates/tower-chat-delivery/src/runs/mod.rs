@@ -1,8 +1,8 @@
 //! A layer that executes each run in a task of its own.
 //!
-//! [`DetachedRuns`] belongs above `PerRunPersistence` and the pipeline. Below them it would detach
-//! single service calls, and refuses them. A layer above that drops a response, such as a timeout, then ends
-//! only the delivery to its caller: a deadline of the run belongs below.
+//! [`DetachedRuns`] belongs above `PerRunPersistence` and the pipeline. Below them, the layer would
+//! detach single service calls, so it refuses such requests. If a layer above, such as a timeout, drops a
+//! response, only the delivery to the caller ends. A deadline of the run therefore belongs below.
 
 mod error;
 mod hub;
@@ -142,8 +142,8 @@ impl DetachedRuns {
         Self { log: Arc::new(log), settings: Settings::default(), registry: Arc::new(registry) }
     }
 
-    /// Sets when deltas are appended to the log: after this time, or when they have this size in
-    /// bytes. The default is 1 second and 16 KiB.
+    /// Sets when deltas are appended to the log: when this time has passed since the first of them, or
+    /// when they have this size in bytes. The default is 1 second and 16 KiB.
     #[must_use]
     pub fn with_batches(mut self, interval: Duration, max_bytes: usize) -> Self {
         self.settings.batch_interval = interval.max(Duration::from_millis(1));
@@ -169,8 +169,8 @@ impl DetachedRuns {
         self
     }
 
-    /// Sets the largest number of runs in progress, 10,000 by default. A request above the limit
-    /// fails with [`DeliveryError::TooManyRuns`].
+    /// Sets the largest number of runs in progress in this process, 10,000 by default. A request above
+    /// the limit fails with [`DeliveryError::TooManyRuns`].
     #[must_use]
     pub fn with_max_runs(mut self, most: usize) -> Self {
         self.settings.max_runs = most;
@@ -218,9 +218,9 @@ impl DetachedRuns {
         Ok(RunReader::new(Follower::new(shared, run.clone(), after, hub)))
     }
 
-    /// Stops a run, in this process or another one, and returns its state. The answer so far is
-    /// stored, as [`RunHandle::stop`] describes. A run in another process stops when that process
-    /// renews its lease. Calling it again, and a call for a run that has ended, have no effect.
+    /// Stops a run, in this process or another one, and returns its state. The answer so far is stored,
+    /// as [`RunHandle::stop`] describes. A run in another process stops when that process renews its
+    /// lease. A second call has no effect, and neither has a call for a run that has ended.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -246,7 +246,7 @@ impl DetachedRuns {
                     hub.handle.stop();
                     return Ok(RunState::Open { attempt, stop_requested: true });
                 }
-                // Another process may already execute the run, which receives the request from the log.
+                // Another process may already execute the run, and receives the request through the log.
                 Phase::Beginning => hub.handle.stop(),
                 Phase::Ended { .. } | Phase::Elsewhere { .. } => {}
             }
@@ -268,8 +268,8 @@ impl DetachedRuns {
         *self.registry.count.borrow()
     }
 
-    /// Waits until no run is in progress in this process. A server that shuts down awaits it after
-    /// its last request, and then closes its stores.
+    /// Waits until no run is in progress in this process. A server that shuts down calls this after its
+    /// last request, and then closes its stores.
     pub async fn drained(&self) {
         // The registry owns the sender, so the wait does not fail.
         let _ = self.registry.count.subscribe().wait_for(|count| *count == 0).await;
@@ -311,7 +311,7 @@ enum Entered {
 }
 
 impl Shared {
-    /// Adds a run to those in progress, unless it is one of them.
+    /// Adds a run to those in progress. If the run is already in progress, returns its hub.
     fn enter(
         &self,
         run: &RunKey,

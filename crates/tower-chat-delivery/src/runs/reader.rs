@@ -104,7 +104,7 @@ impl RunReader {
     }
 }
 
-/// Returns the response of one attempt, for the caller that has requested the run.
+/// Returns the response of one attempt, for a caller whose request has begun the run or joined it.
 pub(super) fn response(
     follower: Follower,
     attempt: u32,
@@ -130,7 +130,7 @@ async fn next_of_response(
             Ok(Followed::Update(_, LoggedUpdate::Repeated(message))) => {
                 return Some(Ok(ChatUpdate::Message(message)));
             }
-            // A response cannot begin anew.
+            // A response cannot begin anew. If a later attempt has begun, the response fails.
             Ok(Followed::Update(position, LoggedUpdate::Restarted)) => {
                 if position.attempt > attempt {
                     return interrupted(run);
@@ -147,14 +147,14 @@ async fn next_of_response(
     }
 }
 
-/// What follows the position of a follower.
+/// The next update of a run after the position of a follower, or the end of the run.
 pub(super) enum Followed {
     Update(UpdatePosition, LoggedUpdate),
     Ended { end: RunEnd, error: Option<SharedError> },
 }
 
-/// Follows the updates of a run: from the task of the run if this process executes it, and
-/// otherwise from the log.
+/// Follows the updates of a run. If this process executes the run, they come from the task of the run,
+/// and otherwise from the log.
 #[derive(Debug)]
 pub(super) struct Follower {
     shared: Arc<Shared>,
@@ -200,7 +200,8 @@ impl Follower {
         }
     }
 
-    /// Receives updates from the task of the run, or waits for them. Returns the end of the run.
+    /// Receives updates from the task of the run, or waits for them. Returns the end of the run, or
+    /// `None` if the caller must call again.
     async fn follow_hub(&mut self) -> Result<Option<(RunEnd, Option<SharedError>)>, DeliveryError> {
         let Some(reader) = &mut self.hub else { return Ok(None) };
         match reader.hub.available(self.after) {
@@ -230,7 +231,8 @@ impl Follower {
         Ok(None)
     }
 
-    /// Receives updates from the log, or waits for them. Returns the end of the run.
+    /// Receives updates from the log, or waits for them. Returns the end of the run, or `None` if the
+    /// caller must call again.
     async fn follow_log(&mut self) -> Result<Option<(RunEnd, Option<SharedError>)>, DeliveryError> {
         let log = self.shared.log.clone();
         let page = log.read(&self.run, self.after, PAGE).await?;
@@ -250,7 +252,7 @@ impl Follower {
             }
             RunState::LeaseExpired { attempt } => {
                 match log.close(&self.run, attempt, RunEnd::Interrupted).await {
-                    // The next read returns the state.
+                    // The next read returns the new state.
                     Ok(_) | Err(UpdateLogError::NotOwner { .. }) => {}
                     Err(error) => return Err(error.into()),
                 }

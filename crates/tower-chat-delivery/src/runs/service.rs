@@ -58,7 +58,7 @@ where
     }
 }
 
-/// Executes the run of a request in a task, or joins the run if it is in progress.
+/// Executes the run of a request in a task, or joins the run if it is already in progress.
 async fn detached<S>(
     service: S,
     mut request: ChatRequest,
@@ -91,8 +91,8 @@ where
     follow(shared, run, reader).await
 }
 
-/// Returns the response of the attempt in progress. An error before the first update is the error
-/// of the call.
+/// Returns the response of the attempt in progress. If an error is the first item of the response,
+/// returns it as the error of the call.
 async fn follow(
     shared: Arc<Shared>,
     run: RunKey,

@@ -14,7 +14,8 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// A lease survives two renewals that fail.
+    /// Returns the time between two renewals of a lease: a third of its duration, so that the lease
+    /// survives two failed renewals.
     pub(crate) fn renewal_interval(&self) -> Duration {
         (self.lease / 3).max(Duration::from_millis(1))
     }

@@ -20,12 +20,12 @@ use super::{
 };
 use crate::{Renewed, RunEnd, RunKey, RunState, UpdateLogError, UpdatePosition};
 
-/// The number of failures of the log after the end of a run, after which the task gives up.
+/// After the end of a run, the task gives up writing to the log after this many failures in a row.
 const MAX_FAILURES_AT_END: u32 = 5;
 /// The number of updates that one read of the log returns.
 pub(super) const PAGE: usize = 256;
 
-/// The ownership of a run in this process.
+/// The task of a run: the only value in this process that executes it.
 pub(super) struct RunTask {
     shared: Arc<Shared>,
     run: RunKey,
@@ -68,7 +68,8 @@ impl RunTask {
         let progress = Progress::new(&self, Source::Calling(call), earlier);
         let (end, error) = progress.run(attempt).await;
         self.close(attempt, end.clone()).await;
-        // A caller that receives a failure may send its request again immediately.
+        // The run leaves the registry before its readers receive the end. A caller that receives a
+        // failure may send its request again immediately.
         self.end(Phase::Ended { end, error });
     }
 
@@ -99,7 +100,8 @@ impl RunTask {
         }
     }
 
-    /// Returns the messages that earlier attempts have sent.
+    /// Returns the messages that earlier attempts have sent, without those that a later message has
+    /// replaced.
     async fn earlier(&self) -> Result<Earlier, UpdateLogError> {
         let mut earlier = Earlier::default();
         let mut after = UpdatePosition::START;
@@ -112,7 +114,7 @@ impl RunTask {
                 if let LoggedUpdate::Chat(ChatUpdate::Message(message)) = update
                     && let Some(id) = message.id
                 {
-                    // A message replaces those with a later index.
+                    // A message replaces earlier ones with the same or a later index.
                     earlier.retain(|sent, _| sent.run != id.run || sent.index < id.index);
                     earlier.insert(id, message);
                 }
@@ -120,7 +122,7 @@ impl RunTask {
         }
     }
 
-    /// Closes the log of the run. If the log stays unavailable, the lease expires.
+    /// Closes the log of the run. If the log remains unavailable, the lease expires instead.
     async fn close(&self, attempt: u32, end: RunEnd) {
         for _ in 0..MAX_FAILURES_AT_END {
             if !self.hub.is_logged() {
@@ -136,7 +138,7 @@ impl RunTask {
         }
     }
 
-    /// Ends the run in this process, and then reports the end to its readers.
+    /// Removes the run from this process's registry, and then reports the end to its readers.
     fn end(&self, phase: Phase) {
         self.shared.remove(&self.run, &self.hub);
         self.hub.enter(phase);
@@ -149,7 +151,7 @@ impl RunTask {
 }
 
 impl Drop for RunTask {
-    /// If the task was aborted or has panicked, its readers end.
+    /// Ends the readers of the run if the task was aborted or has panicked.
     fn drop(&mut self) {
         self.shared.remove(&self.run, &self.hub);
         if matches!(self.hub.phase().0, Phase::Beginning | Phase::Calling | Phase::Responding) {
@@ -200,17 +202,18 @@ struct Progress<'t> {
     /// The append in flight, which returns the number of its updates.
     append: Option<BoxFuture<'static, (usize, Result<(), UpdateLogError>)>>,
     renewal: Option<BoxFuture<'static, Result<Renewed, UpdateLogError>>>,
-    /// When the updates that are not stored are appended.
+    /// When the updates that are not stored yet must be appended.
     flush_at: Option<Instant>,
     renew_at: Instant,
-    /// Whether no other attempt may execute the run. A refused append does not end the ownership.
+    /// Whether this attempt owns the run, as far as the task knows. An append that the log refuses for
+    /// another reason does not change this.
     is_owner: bool,
     readers: watch::Receiver<usize>,
-    /// When a response that has not ended since the stop of the run is dropped.
+    /// When the task drops a response that has not ended although the run was stopped.
     dropped_at: Option<Instant>,
-    /// When the run stops because it has no reader.
+    /// When the task stops the run because it has no reader.
     unread_until: Option<Instant>,
-    /// The number of appends that have failed since the last one that succeeded.
+    /// The number of appends that have failed since the most recent success.
     failures: u32,
 }
 
@@ -257,7 +260,7 @@ impl<'t> Progress<'t> {
             biased;
             (count, appended) = output(&mut self.append) => self.append_ended(count, &appended),
             renewed = output(&mut self.renewal) => self.renewal_ended(&renewed),
-            // `start_append` compares the time.
+            // Only wakes the task. `start_append` compares the time.
             () = at(self.flush_at), if self.append.is_none() => {}
             () = sleep_until(self.renew_at), if self.renewal.is_none() && self.is_owner => {
                 self.start_renewal(attempt);
@@ -286,7 +289,7 @@ impl<'t> Progress<'t> {
                 match update {
                     ChatUpdate::Message(message) if self.is_repeated(&message) => {
                         self.push(LoggedUpdate::Repeated(message));
-                        // Readers have the message, and discard the deltas that repeat its text.
+                        // Readers already have the message, and discard the deltas that repeat its text.
                         if had_deltas {
                             self.push(LoggedUpdate::Restarted);
                         }
@@ -311,10 +314,11 @@ impl<'t> Progress<'t> {
         }
     }
 
-    /// Returns whether an earlier attempt has sent the same message. From the first message that
-    /// differs on, all messages are sent again, because readers then discard the later ones.
+    /// Returns whether an earlier attempt has sent the same message. After the first message that
+    /// differs, no later message counts as repeated, because readers discard the later ones.
     ///
-    /// The time is not compared: the next attempt adds the results of a tool that has finished again.
+    /// `added_at` is not compared: the next attempt adds the results of a finished tool again, at another
+    /// time.
     fn is_repeated(&mut self, message: &Message) -> bool {
         let Some(id) = message.id else { return false };
         let is_repeated = self.earlier.get(&id).is_some_and(|sent| {
@@ -345,12 +349,12 @@ impl<'t> Progress<'t> {
         self.end = Some((RunEnd::Failed { message: error.to_string() }, Some(error)));
     }
 
-    /// Ends a run whose response has not ended although the run was stopped. Without a tool loop,
-    /// no layer stops the response.
+    /// Ends a run whose response has not ended although the run was stopped. This happens without a tool
+    /// loop, because no other layer stops a response.
     fn stop_expired(&mut self) {
         match self.source {
             Source::Responding(_) => self.fail_stopped(),
-            // A run in the queue of its conversation is stopped when it leaves the queue.
+            // The run waits in the queue of its conversation. It is stopped when it leaves the queue.
             Source::Calling(_) => self.dropped_at = None,
         }
     }
@@ -367,7 +371,7 @@ impl<'t> Progress<'t> {
         }
     }
 
-    /// Starts an append if there are updates for which it is time.
+    /// Starts an append if none is in flight and the updates that are not stored must be appended now.
     fn start_append(&mut self) {
         if self.append.is_some() {
             return;
@@ -465,5 +469,5 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// The longest wait of a reader for the log, before it reads the log again.
+/// The longest time for which a reader waits for the log before it reads the log again.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(5);

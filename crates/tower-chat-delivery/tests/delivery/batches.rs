@@ -13,7 +13,7 @@ use crate::{
     support::{positions, request},
 };
 
-/// A model that streams 500 deltas, 50 in a second.
+/// A model that streams 500 deltas, one each 20 ms.
 async fn steady(_: ChatRequest) -> Result<ChatResponse, BoxError> {
     let deltas = stream::iter(0..500).then(|index| async move {
         sleep(Duration::from_millis(20)).await;
@@ -23,7 +23,7 @@ async fn steady(_: ChatRequest) -> Result<ChatResponse, BoxError> {
     Ok(ChatResponse::stream(deltas.chain(finish)))
 }
 
-/// Returns the number of appends, and the longest time between two deltas.
+/// Returns the number of appends to the log, and the longest time between two deltas.
 async fn delivered(runs: DetachedRuns, log: &FaultyLog) -> (usize, Duration) {
     let mut stack = runs.layer(service_fn(steady));
     let (request, run) = request();

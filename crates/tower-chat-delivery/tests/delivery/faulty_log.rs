@@ -257,7 +257,8 @@ async fn a_run_ends_although_its_log_stays_away() {
     gate.open();
     assert_eq!(response.collect().await.unwrap().text(), "Take a coat.");
     server.runs.drained().await;
-    // A run does not begin without its log, so that nothing is paid that cannot be followed.
+    // A run does not begin without its log, because its readers could not follow an answer that was paid
+    // for.
     let (second, _) = request();
     let error = server.call(second).await.unwrap_err();
     assert_eq!(tower_chat::is_retryable(&*error), None);

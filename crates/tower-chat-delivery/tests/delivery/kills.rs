@@ -19,7 +19,7 @@ fn process() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
 }
 
-/// A server with a call of a tool, and an answer of which only the first delta arrives.
+/// Creates a server with a model that calls a tool and then sends only the first delta of an answer.
 fn dying(log: &MemoryUpdateLog, store: &MemoryStore, mode: PersistenceMode) -> Server {
     let call = Message::tool_calls([ToolCall::new("c1", "lookup", "{}")]);
     let answer = Step::updates(deltas(&["Take ", "a coat."])).hangs_after(1);
@@ -27,8 +27,8 @@ fn dying(log: &MemoryUpdateLog, store: &MemoryStore, mode: PersistenceMode) -> S
     Server::new([Step::message(call), answer], runs, store.clone(), mode)
 }
 
-/// Runs a request in a process that dies before the end of the answer. Returns the last position
-/// that a reader has received.
+/// Runs a request in a process that dies before the end of the answer, `waits` after the first delta.
+/// Returns the position of this delta.
 fn killed(
     log: &MemoryUpdateLog,
     store: &MemoryStore,
@@ -77,10 +77,10 @@ fn the_first_reader_after_the_lease_closes_the_log() {
     });
 }
 
-/// A journaled run is taken up by the same request. Its readers receive the rest.
+/// The same request resumes a journaled run. Its readers receive the rest.
 #[test]
 fn a_journaled_run_continues_under_the_next_attempt() {
-    // The killed process has appended its last delta to the log, or not.
+    // Without the wait, the killed process has not appended its last delta to the log.
     for waits in [Duration::ZERO, Duration::from_secs(2)] {
         let (log, clock) = timed_log();
         let store = MemoryStore::new();

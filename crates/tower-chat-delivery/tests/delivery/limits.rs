@@ -14,7 +14,7 @@ use tower_chat_testkit::Step;
 
 use crate::support::{Server, deltas, request};
 
-/// A service without a tool loop, which ignores stops.
+/// A service whose response never ends. There is no tool loop, so nothing stops the response.
 async fn endless(_: ChatRequest) -> Result<ChatResponse, BoxError> {
     let deltas = stream::repeat(()).then(|()| async {
         sleep(Duration::from_millis(100)).await;
@@ -106,7 +106,7 @@ async fn a_run_without_a_reader_is_stopped_after_some_time() {
     tokio::time::sleep(most * 2).await;
     drop(response);
     tokio::time::sleep(most - Duration::from_secs(1)).await;
-    // A reader ends the period.
+    // A reader ends the time without a reader.
     let reader = server.attach(&run, UpdatePosition::START).await;
     tokio::time::sleep(most * 2).await;
     drop(reader);

@@ -28,7 +28,7 @@ async fn a_run_continues_after_its_caller_has_disconnected() {
     server.runs.drained().await;
     assert_eq!(server.runs.in_progress(), 0);
     assert_eq!(stored(&store, &run).await, ["What should I wear?", "Take a coat."]);
-    // The log has the same after the end of the run.
+    // After the end of the run, the log has the same updates.
     assert_eq!(sketch(&server.events(&run, UpdatePosition::START).await), ANSWER);
     let closed = RunState::Closed { attempt: 1, end: RunEnd::Completed };
     assert_eq!(server.runs.state(&run).await.unwrap(), closed);
@@ -95,7 +95,7 @@ async fn a_reader_in_another_process_follows_a_run() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_does_not_read_does_not_delay_the_run() {
-    // The run sends more than the task keeps in memory for its readers.
+    // The run sends more than the hub keeps in memory for its readers.
     let texts: Vec<String> = (0..200).map(|index| format!("{index:>2000}")).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let server = Server::simple([Step::updates(deltas(&texts))]);

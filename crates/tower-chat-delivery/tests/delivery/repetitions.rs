@@ -12,7 +12,7 @@ use tower_chat_delivery::{DetachedRuns, MemoryUpdateLog, RunKey, UpdatePosition}
 
 use crate::support::{request, rest, sketch};
 
-/// An update of a scripted response.
+/// One item of a scripted response.
 #[derive(Clone, Copy)]
 enum Sent {
     Delta(&'static str),
@@ -36,7 +36,7 @@ impl Sent {
     }
 }
 
-/// Sends the same request for each of the attempts. Returns the events of a reader of the whole run.
+/// Sends the same request once for each attempt. Returns the events of a reader of the whole run.
 async fn events(attempts: &'static [&'static [Sent]]) -> Vec<String> {
     let (request, run) = request();
     let count = Arc::new(AtomicUsize::new(0));

@@ -28,7 +28,7 @@ impl Server {
         Self::over(ScriptedModel::new(steps), runs, store, mode)
     }
 
-    /// A server over a model that several servers may share.
+    /// Creates a server with a model that several servers may share.
     pub(crate) fn over(
         model: ScriptedModel,
         runs: DetachedRuns,
@@ -45,7 +45,7 @@ impl Server {
         Self { stack: runs.layer(pipeline), runs, model }
     }
 
-    /// A server with a log and a store in memory.
+    /// Creates a server with a log and a store in memory.
     pub(crate) fn simple(steps: impl IntoIterator<Item = Step>) -> Self {
         let runs = DetachedRuns::new(MemoryUpdateLog::new());
         Self::new(steps, runs, MemoryStore::new(), PersistenceMode::PerServiceCall)
@@ -59,13 +59,13 @@ impl Server {
         self.runs.attach(run, after).await.unwrap()
     }
 
-    /// All events of a run after a position, up to its end.
+    /// Returns all events of a run after a position, up to its end.
     pub(crate) async fn events(&self, run: &RunKey, after: UpdatePosition) -> Vec<RunEvent> {
         rest(self.attach(run, after).await).await
     }
 }
 
-/// A streamed request in a conversation, and the name of its run.
+/// Returns a streamed request in a conversation, and the name of its run.
 pub(crate) fn request() -> (ChatRequest, RunKey) {
     let key = ConversationKey::new("alice", "wardrobe");
     let request = ChatRequest::user("What should I wear?").in_conversation(key).streamed();
@@ -73,14 +73,14 @@ pub(crate) fn request() -> (ChatRequest, RunKey) {
     (request, run)
 }
 
-/// A log in memory with a clock that the test sets.
+/// Creates a log in memory with a clock that the test sets.
 pub(crate) fn timed_log() -> (MemoryUpdateLog, ManualClock) {
     let clock = ManualClock::new();
     let options = UpdateLogOptions::default().with_clock(clock.clock());
     (MemoryUpdateLog::with_options(options), clock)
 }
 
-/// The remaining events of a reader.
+/// Returns the remaining events of a reader.
 pub(crate) async fn rest(mut reader: RunReader) -> Vec<RunEvent> {
     let mut events = Vec::new();
     while let Some(event) = reader.next().await {
@@ -89,7 +89,7 @@ pub(crate) async fn rest(mut reader: RunReader) -> Vec<RunEvent> {
     events
 }
 
-/// A short form of events: `text`, `message: text`, `finish`, `restarted n` or the end.
+/// Returns a short form of events: `text`, `message: text`, `finish`, `restarted n` or the end.
 pub(crate) fn sketch(events: &[RunEvent]) -> Vec<String> {
     events
         .iter()
@@ -118,19 +118,19 @@ fn sketch_of(update: &ChatUpdate) -> String {
     }
 }
 
-/// The texts of the stored messages.
+/// Returns the texts of the stored messages.
 pub(crate) async fn stored(store: &MemoryStore, run: &RunKey) -> Vec<String> {
     let history = store.load(&run.conversation).await.unwrap();
     history.messages.iter().map(|message| message.text()).collect()
 }
 
-/// The positions in a log.
+/// Returns the positions of all updates of a run in a log.
 pub(crate) async fn positions(log: &dyn UpdateLog, run: &RunKey) -> Vec<UpdatePosition> {
     let page = log.read(run, UpdatePosition::START, 10_000).await.unwrap();
     page.updates.iter().map(|update| update.position).collect()
 }
 
-/// A text that is streamed as these deltas.
+/// Returns the updates of an answer that is streamed as these deltas, without its message.
 pub(crate) fn deltas(texts: &[&str]) -> Vec<ChatUpdate> {
     let texts = texts.iter().map(|text| ChatUpdate::TextDelta((*text).to_owned()));
     texts.chain([ChatUpdate::Finish(tower_chat::Finish::stop().into())]).collect()

@@ -78,8 +78,8 @@ impl Run {
         self.settled(submission, || None).await
     }
 
-    /// Reserves a slot in the store's queue. Under [`StoreFailure::Continue`], a failed reservation is
-    /// the outcome of the write.
+    /// Reserves a slot in the store's queue. Under [`StoreFailure::Continue`], returns the error of a
+    /// failed reservation in place of the slot, and the write then fails with this error.
     ///
     /// A nested run does not wait for a slot, because the outer runs may hold all slots until the
     /// nested run ends.
@@ -116,9 +116,9 @@ impl Run {
     }
 }
 
-/// Stores the rest of a run that has its answer. The first `before` messages of the answer were
-/// added by an earlier attempt. For a run that is stored call by call, only the record remains to
-/// be written, and a failure of that write is only logged.
+/// Stores the rest of a run after its answer is complete. An earlier attempt has added the first `before`
+/// messages of the answer. If each service call was stored separately, only rows of the record remain,
+/// and a failure of their write is only logged.
 ///
 /// # Errors
 ///
@@ -140,7 +140,7 @@ pub(crate) async fn complete_run(
     Ok(answer)
 }
 
-/// Discards the staged messages of a refused run if they are only the run's input. A failure is
+/// Discards the staged messages of a refused run if they contain no answer of the model. A failure is
 /// only logged, because the caller needs the error of the refusal.
 pub(crate) async fn discard_input(run: &Run) {
     let slot = Ok(Slot::unbounded());
@@ -173,7 +173,8 @@ pub(super) fn submit(
     if contents.is_empty() && !(contents.close.is_some() && log.is_open()) {
         return (Submission::nothing(), None);
     }
-    // A claim protects a tool only once it is durable, so a failed claim write fails the call.
+    // A claim protects a tool only after the claim is durable, so the call fails if the write of the
+    // claim fails.
     let failure = match contents.claims.is_empty() {
         true => run.store_failure(),
         false => StoreFailure::FailCall,
@@ -249,7 +250,8 @@ fn contents(
 fn as_write(run: &Run, log: &mut RunLog, contents: Contents, id: MessageId) -> Write {
     let Contents { stored, records, claims, service_id, close } = contents;
     let records = records.into_rows();
-    // No write of the run follows its end.
+    // A write that closes the run reports usage even without messages, because no write of the run
+    // follows.
     let activity = activity(run, log, !stored.is_empty() || close.is_some());
     let mut write = Write::new(run.key().clone(), id, log.conversation.revision, stored)
         .with_activity(activity);
@@ -279,8 +281,8 @@ pub(super) async fn logged(run: &Run, mut submission: Submission, failure: &'sta
     }
 }
 
-/// Returns the error of a write that failed. If another run has written first, the outcomes of
-/// approved calls are recorded in spite of the failure.
+/// Returns the error of a write that failed. If another run has written first, also records the outcomes
+/// of approved calls, because their tools have run.
 async fn refused_write(
     run: &Run,
     failed: FailedSubmission,

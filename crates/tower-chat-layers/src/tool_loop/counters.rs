@@ -13,7 +13,8 @@ use crate::{
 pub(super) struct RunCounters {
     pub(super) service_calls: u32,
     pub(super) usage: Usage,
-    /// The number of batches whose tools have run in all attempts, batches of approved calls included.
+    /// The index of the next batch in the run. Rounds of earlier attempts and batches of approved calls
+    /// count.
     pub(super) batches: usize,
     /// The number of rounds that count for `max_rounds`. Batches of approved calls do not count.
     pub(super) rounds: usize,

@@ -36,7 +36,7 @@ pub(crate) struct Case {
     clients: Vec<Client>,
 }
 
-/// A process: a runtime, its stack, and the connections of clients by their index.
+/// A process: a runtime, its stack, and the readers of connected clients by the index of the client.
 struct Process {
     connections: BTreeMap<usize, RunReader>,
     server: Server,
@@ -105,7 +105,7 @@ impl Case {
     fn send(&mut self, process: usize) {
         let Process { server, runtime, .. } = &self.processes[process];
         let call = server.call(self.request.clone());
-        // Without a response in this time the client disconnects earlier.
+        // If there is no response in this time, the client disconnects before the response.
         let most = Duration::from_millis(50);
         runtime.block_on(async { drop(timeout(most, call).await) });
     }
@@ -129,7 +129,7 @@ impl Case {
         self.processes[process].connections.remove(&index);
     }
 
-    /// Lets a client of the process read some events.
+    /// Lets a random client read some events, if it is connected to the process.
     fn read(&mut self, process: usize) -> Result<(), String> {
         let index = self.rng.below(CLIENTS);
         let count = 1 + self.rng.below(30);
@@ -162,7 +162,8 @@ impl Case {
         runtime.block_on(server.runs.stop(&self.run)).unwrap();
     }
 
-    /// Ends a process. The leases of its runs expire.
+    /// Replaces a process by a new one, whose runtime has no tasks. If the process was executing a run,
+    /// its lease expires.
     fn kill(&mut self, process: usize) {
         let started = self.start();
         let killed = std::mem::replace(&mut self.processes[process], started);

@@ -5,15 +5,15 @@ use std::{collections::BTreeMap, sync::Arc};
 use tower_chat::{ChatUpdate, Message, MessageId, PersistenceMode, Role};
 use tower_chat_delivery::{RunEnd, RunEvent, UpdatePosition};
 
-/// What a client has received over all its connections. Its rules use the contents of the updates:
-/// each delta contains its index in its message.
+/// What a client has received over all its connections. Checks the contents of the updates: the text of
+/// each delta is its index in its message.
 #[derive(Debug, Default)]
 pub(crate) struct Client {
-    /// The position of the last event.
+    /// The position of the most recent event.
     pub(crate) after: Option<UpdatePosition>,
     /// The end of the run, if the client has received one.
     pub(crate) end: Option<RunEnd>,
-    /// The last message of each id.
+    /// The most recent message with each id.
     messages: BTreeMap<MessageId, Arc<Message>>,
     /// The deltas of the unfinished message.
     unfinished: String,
@@ -98,8 +98,8 @@ impl Client {
         }
     }
 
-    /// Checks that a client of a completed run has exactly the messages of the history. A run that
-    /// began anew may have stored less.
+    /// Checks that a client of a completed run has received exactly the messages of the history. In
+    /// per-run mode, a run that began anew may have stored fewer messages.
     pub(crate) fn check(
         &self,
         stored: &BTreeMap<MessageId, String>,
@@ -120,7 +120,7 @@ impl Client {
     }
 }
 
-/// The text of a message, or the results of a tool.
+/// Returns the text of a message, followed by the texts of its results.
 pub(crate) fn text_of(message: &Message) -> String {
     let results: String = message.results().map(|result| result.text()).collect();
     message.text() + &results

@@ -19,7 +19,7 @@ use self::{
     planted::{Fault, PlantedLog},
 };
 
-/// The number of a variable of the environment.
+/// Returns the number in a variable of the environment.
 fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
@@ -56,7 +56,7 @@ fn readers_of_a_log_in_a_file_receive_each_update_once() {
     });
 }
 
-/// A check that cannot fail finds no fault.
+/// Checks that the generated histories find faults of a log.
 #[test]
 fn planted_faults_are_found() {
     for fault in [Fault::Lost, Fault::Doubled, Fault::EarlyEnd] {
