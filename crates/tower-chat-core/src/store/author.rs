@@ -1,5 +1,5 @@
-//! The parts of a store, for the authors of a [`HistoryStore`](super::HistoryStore) or of a wrapper
-//! with logic of its own.
+//! The parts from which a [`HistoryStore`](super::HistoryStore) is built, for the authors of a
+//! store, or of a wrapper that does more than forward calls.
 //!
 //! | a store | uses |
 //! |---|---|

@@ -25,7 +25,8 @@ use crate::{BoxError, ConversationKey, RunId, SharedError, format::FormatError};
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The conversation is not at the revision that a write expects.
+    /// The conversation is not at the revision that a write expects, or has an open run that does
+    /// not admit the write.
     #[error(transparent)]
     Conflict(#[from] Box<Conflict>),
     /// A tool call that a write claims was begun by another run, or no longer waits for approval.
@@ -48,7 +49,8 @@ pub enum StoreError {
         /// The key.
         key: ConversationKey,
     },
-    /// A conversation cannot be pruned, because a run on it is in progress or open.
+    /// A conversation cannot be pruned, because one of its runs is in progress or open, or has
+    /// unsaved writes in the outbox.
     #[error(
         "run {run} of conversation {key} is in progress, or was interrupted: wait until it ends, or \
          recover it"

@@ -22,13 +22,13 @@ use crate::{
 /// The default number of messages that an outbox can contain.
 const DEFAULT_OUTBOX_LIMIT: usize = 10_000;
 
-/// Identifies a store among its clones, and contains its outbox: the writes that the store could
+/// Identifies a store and its clones, and contains their outbox: the writes that the store could
 /// not store.
 ///
-/// If a write fails and the policy is to continue, the write is put into the outbox, in memory. The
-/// next write to its conversation submits both, in order. Loads through the layers include the
-/// messages in the outbox. The outbox is bounded by a number of messages. A write without messages
-/// counts as one message.
+/// If a write fails, and the policy is to continue the run, the layers add the write to the outbox,
+/// in memory. With the next write to the same conversation, they submit the writes in the outbox
+/// first, in order. Loads through the layers include the messages in the outbox. The outbox is
+/// bounded by a number of messages. A write without messages counts as one message.
 ///
 /// ```
 /// use tower_chat_core::store::StoreHandle;
@@ -44,8 +44,10 @@ pub struct StoreHandle {
 
 #[derive(Debug)]
 struct Shared {
+    /// The random number that identifies the store in leases.
     holder: u64,
     runs: RunsUnderWay,
+    /// The maximum number of messages in the outbox.
     limit: usize,
     is_exclusive: bool,
     outbox: Mutex<Outbox>,
@@ -54,6 +56,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Outbox {
     unsaved: HashMap<ConversationKey, Unsaved>,
+    /// The number of messages that count towards the limit.
     messages: usize,
 }
 
@@ -116,7 +119,7 @@ impl StoreHandle {
     }
 
     /// Sets the kind of store for spans and metrics: `sqlite`, `postgresql`, `redis`, `memory`, or
-    /// the name of another. Handles that were cloned before are not changed.
+    /// the name of another. Handles that were cloned earlier do not change.
     ///
     /// ```
     /// use tower_chat_core::store::StoreHandle;
@@ -145,14 +148,14 @@ impl StoreHandle {
     }
 
     /// Begins a run on a conversation. At most one run per conversation is in progress in this
-    /// process. If there is one, the future waits until it is this run's turn, in the order of the
-    /// calls. At most `most` runs may wait.
+    /// process. If there is one, the future waits until all runs have ended for which this method
+    /// was called earlier. At most `most` runs may wait.
     ///
     /// Dropping the future removes the run from the queue.
     ///
     /// # Errors
     ///
-    /// [`ConversationBusy`], at once, if `most` runs are waiting already.
+    /// [`ConversationBusy`], without waiting, if `most` runs are waiting already.
     pub async fn begin_run(
         &self,
         key: &ConversationKey,

@@ -17,7 +17,8 @@ use crate::{
 pub struct Head {
     /// The revision that the next write must expect. It counts the messages of an open run too.
     pub revision: Revision,
-    /// The number of pruned messages. The first remaining message has the next sequence number.
+    /// The number of pruned messages, and thereby the sequence number of the last of them. The
+    /// first remaining message has the next sequence number.
     pub pruned: u64,
     /// The id under which the service stores the history, if it does.
     pub service_id: Option<Arc<str>>,
@@ -89,7 +90,8 @@ impl History {
         Self::new(Head::new(Revision::ABSENT), Messages::new())
     }
 
-    /// Creates a history of messages that were not examined.
+    /// Creates a history of messages without examining them. Unless there are none,
+    /// [`well_formed_messages`](Self::well_formed_messages) then returns 0.
     pub fn new(head: Head, messages: Messages) -> Self {
         let is_beginning = messages.is_empty();
         let (prefix, run_order) = match is_beginning {
@@ -133,8 +135,8 @@ impl History {
     /// provider: each call has a unique id and is answered once, in order, directly after its
     /// message. A reader need not check these messages again.
     ///
-    /// The number is determined while a store [reads](Self::collect) the messages and while writes
-    /// are [applied](Self::apply), and costs a reader nothing. A history that was
+    /// The number is determined while a store [reads](Self::collect) the messages, and while writes
+    /// are [applied](Self::apply). This method only returns it. A history that was
     /// [created](Self::new) from existing messages returns 0.
     pub fn well_formed_messages(&self) -> usize {
         self.prefix.messages()
@@ -180,7 +182,7 @@ impl History {
         messages.map(move |(position, message)| (first.saturating_add(position as u64), message))
     }
 
-    /// Returns the message with a sequence number; `None` if it was pruned or does not exist yet.
+    /// Returns the message with a sequence number; `None` if it was pruned or does not exist.
     ///
     /// ```
     /// use tower_chat_core::{Message, store::{Head, History, Revision}};
@@ -227,7 +229,7 @@ impl History {
 pub struct HistoryMemo(Arc<Mutex<Option<Arc<dyn Any + Send + Sync>>>>);
 
 impl HistoryMemo {
-    /// Returns the value, if it has this type.
+    /// Returns the value; `None` if there is none, or it has another type.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         kept?.downcast().ok()

@@ -32,7 +32,8 @@ pub struct InvocationQuery {
     pub status: Option<ToolStatus>,
     /// Selects calls that started in this range of time; calls that never started do not match.
     pub started: Option<Range<SystemTime>>,
-    /// The maximum number of calls, the first in order.
+    /// The maximum number of calls. The first ones in the order of conversation, message and index
+    /// are selected.
     pub limit: Option<usize>,
 }
 
@@ -156,7 +157,7 @@ pub struct Invocations {
 }
 
 impl Invocations {
-    /// Returns the calls of a conversation with these rows. `message` returns a message of the
+    /// Resolves rows of the record of a conversation to calls. `message` returns a message of the
     /// conversation by its sequence number.
     pub fn of_rows<'r>(
         key: &ConversationKey,
@@ -271,7 +272,8 @@ impl ToolTotals {
         }
     }
 
-    /// Counts one more call.
+    /// Counts a call with this status, which started and finished at these times, if they are
+    /// known.
     pub fn count(
         &mut self,
         status: ToolStatus,
@@ -316,7 +318,7 @@ impl ToolTotals {
 pub struct CallTimes(BTreeMap<u64, u64>);
 
 impl CallTimes {
-    /// Adds a number of calls that took this time.
+    /// Adds `calls` calls, each of which took this time.
     pub fn add(&mut self, time: Duration, calls: u64) {
         let milliseconds = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let mut step = 1;
@@ -332,8 +334,8 @@ impl CallTimes {
         self.0.values().fold(0, |sum, calls| sum.saturating_add(*calls))
     }
 
-    /// Returns the smallest time that this percentage of the calls does not exceed; `None` if there
-    /// are no calls.
+    /// Returns the smallest rounded time that at least `percent` percent of the calls do not
+    /// exceed; `None` if there are no calls.
     pub fn percentile(&self, percent: u64) -> Option<Duration> {
         let wanted = (u128::from(self.calls()) * u128::from(percent)).div_ceil(100);
         let mut counted = 0_u128;

@@ -7,8 +7,8 @@ use crate::{Message, RunId};
 
 /// The right to write an open run, and its expiry time.
 ///
-/// Each attempt at a run writes under an attempt number one higher than the last. The store refuses
-/// the writes of an earlier attempt, whatever the clocks show.
+/// Each attempt at a run has an attempt number that is one higher than that of the previous
+/// attempt. The store refuses the writes of an earlier attempt, whatever the clocks show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
     /// The number of the attempt, from 1.
@@ -16,7 +16,7 @@ pub struct Lease {
     /// The [`StoreHandle::holder`](super::StoreHandle::holder) of the store through which the run
     /// is written.
     pub holder: u64,
-    /// The time at which the lease was acquired or renewed, by the writer's clock, in milliseconds.
+    /// When the lease was acquired or renewed, by the writer's clock, to the millisecond.
     pub renewed_at: SystemTime,
     /// When the lease expires, by the writer's clock, to the millisecond. Until then other
     /// processes should not resume the run. It is `None` after the end of the attempt, and
@@ -27,12 +27,11 @@ pub struct Lease {
 impl Lease {
     /// The value of [`until`](Self::until) of a run whose caller disconnected before its end: the
     /// response was dropped, its task was aborted, or a timeout above the run fired. The value is a
-    /// time in the past. A reader that does not know the value therefore treats the lease as
-    /// expired.
+    /// time in the past. Code that does not know this value therefore treats the lease as expired.
     pub const ABANDONED: SystemTime = SystemTime::UNIX_EPOCH;
 
     /// Returns whether the caller of the run disconnected before its end. The process that executes
-    /// the run writes the mark. A run whose process died is therefore not marked.
+    /// the run writes this mark. If the process dies, the run is not marked.
     pub fn is_abandoned(&self) -> bool {
         self.until == Some(Self::ABANDONED)
     }
@@ -49,8 +48,8 @@ pub struct OpenRun {
     pub lease: Lease,
     /// When the first write of the run was made, by the writer's clock, to the millisecond.
     pub opened_at: SystemTime,
-    /// The number of messages of the conversation that are visible to readers. The messages of the
-    /// run follow them.
+    /// The sequence number of the last message that is visible to readers; 0 if there is none. The
+    /// messages of the run follow it.
     pub visible: u64,
     /// The change of the service id that takes effect when the run is committed.
     pub service_id: Option<ServiceIdChange>,
@@ -59,7 +58,8 @@ pub struct OpenRun {
 }
 
 impl OpenRun {
-    /// Creates a run whose first write follows `visible` messages that readers see.
+    /// Creates an open run with this lease. Its messages follow the message with the sequence
+    /// number `visible`.
     pub fn new(run: RunId, lease: Lease, visible: u64) -> Self {
         Self {
             run,
@@ -82,10 +82,10 @@ impl OpenRun {
         }
     }
 
-    /// Returns whether a write of the open run may be stored. It must be a write of the same run,
-    /// under the current lease or a later attempt. If it discards the run, it must discard from the
-    /// position where the run began. If two processes resume a run with the same attempt number,
-    /// only the first of them gets the lease.
+    /// Returns whether a staged write may be stored while this run is open. It must be a write of
+    /// this run, under the current lease or a later attempt. If the write discards the run, its
+    /// [`Close::Discard`] must have the same number of visible messages as this run. If two
+    /// processes resume a run with the same attempt number, only the first of them gets the lease.
     pub fn admits(&self, run: RunId, staged: &Staged) -> bool {
         let lease = &self.lease;
         let is_holder = staged.lease.attempt > lease.attempt
@@ -97,8 +97,7 @@ impl OpenRun {
         self.run == run && is_holder && is_in_place
     }
 
-    /// Returns whether the lease is still valid at this time, so that a process may be executing
-    /// the run.
+    /// Returns whether the lease is valid at this time. A process may then be executing the run.
     pub fn is_held_at(&self, now: SystemTime) -> bool {
         self.lease.until.is_some_and(|until| now < until)
     }
@@ -144,9 +143,11 @@ pub struct Staged {
     pub lease: Lease,
     /// How the run ends, if this is its last write.
     pub close: Option<Close>,
-    /// The change of the service id at the commit, if any.
+    /// The change of the service id that takes effect at the commit. `None` does not change an
+    /// earlier one of the run.
     pub service_id: Option<ServiceIdChange>,
-    /// The text of an unfinished answer. An empty text deletes the stored one.
+    /// The text of an unfinished answer. An empty text deletes the stored one, and `None` does not
+    /// change it.
     pub partial_text: Option<Arc<str>>,
 }
 
@@ -154,18 +155,18 @@ pub struct Staged {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Close {
     /// All messages of the run become part of the history. If the run was resumed by another
-    /// attempt, the conversation gets a new incarnation, so that no late write of an earlier
-    /// attempt matches.
+    /// attempt, the conversation gets a new incarnation, so that the store refuses late writes of
+    /// earlier attempts.
     Commit,
     /// All messages of the run are deleted. The conversation then ends with its last visible
     /// message.
     Discard {
-        /// The number of visible messages: [`OpenRun::visible`].
+        /// The sequence number of the last visible message: [`OpenRun::visible`].
         visible: u64,
     },
 }
 
-/// An open run with everything that was staged of it, at one moment.
+/// An open run with all its staged messages and rows, at one moment.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct OpenRunContent {
@@ -197,6 +198,6 @@ impl OpenRunContent {
 pub struct Claim {
     /// The call.
     pub call: SequencePosition,
-    /// When the call was begun before, from its record; `None` if it never was.
+    /// The start time in the record that the writer has read; `None` if the call was never begun.
     pub started_at: Option<SystemTime>,
 }

@@ -1,5 +1,6 @@
-//! A queue of writes for stores that execute them in tasks: the writes of one conversation are
-//! executed one after the other, those of different conversations concurrently.
+//! The order of tasks that change conversations: the tasks of one conversation run one after the
+//! other, those of different conversations concurrently.
+//! [`TaskQueue`](super::task_queue::TaskQueue) uses it.
 
 #[cfg(all(test, shuttle))]
 mod schedules;
@@ -19,7 +20,7 @@ use crate::{
 
 /// Orders the tasks that change conversations.
 ///
-/// A task waits for the last task before it on each of its conversations. A task ends when its
+/// A task waits for the previous task on each of its conversations. A task ends when its
 /// [`QueueGuard`] is dropped, whether it succeeded, failed or was cancelled.
 #[derive(Debug, Clone, Default)]
 pub(super) struct KeyedQueue(Arc<Mutex<State>>);
@@ -27,28 +28,34 @@ pub(super) struct KeyedQueue(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     closed: bool,
+    /// The end of the latest entry of each conversation that has one.
     last: HashMap<ConversationKey, End>,
 }
 
-/// An entry in a [`KeyedQueue`]: the right to change its conversations once all earlier guards on
-/// them are dropped. Dropping it releases the later guards, once all earlier guards are dropped
-/// too.
+/// The guard of an entry in a [`KeyedQueue`]. Its task may change the conversations when
+/// [`wait`](Self::wait) has returned. Later guards on the same conversations wait until this guard
+/// and all earlier ones are dropped.
 #[derive(Debug)]
 pub(super) struct QueueGuard {
     queue: KeyedQueue,
     keys: Vec<ConversationKey>,
+    /// The ends of the previous entries of the conversations, without those that have been waited
+    /// for.
     before: Vec<End>,
+    /// The end of this guard, for which later guards wait.
     finished: End,
+    /// The sender of `finished`, which is dropped with the guard.
     unfinished: watch::Sender<Vec<End>>,
 }
 
-/// The end of a guard. Its sender is dropped when the guard is. Before that, it sends the earlier
-/// guards that the dropped guard had not waited for.
+/// The end of a guard. The sender of the channel is dropped with the guard. If the guard had not
+/// waited for all earlier guards, the channel then contains their ends.
 #[derive(Debug, Clone)]
 struct End(watch::Receiver<Vec<End>>);
 
 impl KeyedQueue {
-    /// Adds an entry for these conversations at the end; `None` once the queue is closed.
+    /// Adds an entry for these conversations at the end of the queue. Returns `None` if the queue
+    /// is closed.
     pub(super) fn enqueue(&self, keys: Vec<ConversationKey>) -> Option<QueueGuard> {
         let mut state = self.state();
         if state.closed {
@@ -65,7 +72,8 @@ impl KeyedQueue {
         Some(QueueGuard { queue: self.clone(), keys, before, finished, unfinished })
     }
 
-    /// Waits until all tasks submitted so far have ended, or all of one conversation.
+    /// Waits until all earlier entries have ended. With a key, waits for those of this conversation
+    /// only.
     pub(super) async fn settle(&self, key: Option<&ConversationKey>) {
         let unfinished: Vec<_> = {
             let state = self.state();
@@ -90,7 +98,7 @@ impl KeyedQueue {
 }
 
 impl QueueGuard {
-    /// Waits until the guards before this one on its conversations are dropped.
+    /// Waits until all earlier guards on the same conversations are dropped.
     pub(super) async fn wait(&mut self) {
         while let Some(last) = self.before.last().cloned() {
             last.wait().await;
@@ -124,7 +132,7 @@ impl End {
     async fn wait(self) {
         let mut ends = vec![self];
         while let Some(mut end) = ends.pop() {
-            // `changed` returns an error when the sender is dropped.
+            // `changed` returns an error after the sender was dropped.
             while end.0.changed().await.is_ok() {}
             ends.extend(end.0.borrow().iter().cloned());
         }

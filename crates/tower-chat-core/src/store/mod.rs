@@ -1,6 +1,6 @@
 //! The trait of stores, [`HistoryStore`], and the types of its queries and results.
 //!
-//! [`author`] has the types of which stores are built.
+//! [`author`] has further types, for the authors of stores.
 
 pub mod author;
 mod capability;
@@ -81,14 +81,15 @@ use crate::ConversationKey;
 ///   the heads that it reads with [`Head::check_range`], and its writes with
 ///   [`Write::check_range`].
 /// - The rows of the record in a write are stored with the write and deleted with the conversation.
-///   Each call has one row, the last that was written. A write that is acknowledged again changes
-///   no row. Times are stored with a precision of at least a millisecond.
-/// - With the capability [`Journal`], a [staged](Write::staged) write is as durable as any other, and
-///   invisible until its run is committed: to loads, lists and queries of the record. It opens its run. From then on only
-///   writes of that run, under its current [`Lease`] or a later attempt, are stored; all others
-///   fail with a [`Conflict`] that names the run. Committing makes the whole run visible at one
-///   moment. Discarding deletes all of it, except for rows of calls in messages that were visible
-///   before. A store without the capability refuses a staged write with
+///   Each call has one row, which a later write replaces. A write that is acknowledged again
+///   changes no row. Times are stored with a precision of at least a millisecond.
+/// - With the capability [`Journal`], a [staged](Write::staged) write is as durable as any other.
+///   Loads, lists and queries of the record do not return its messages and their rows until its run
+///   is committed. The first staged write opens its run. While the run is open, only writes of that
+///   run, under its current [`Lease`] or a later attempt, are stored; all others fail with a
+///   [`Conflict`] that names the run. Committing makes the whole run visible at one moment.
+///   Discarding deletes the whole run, except for rows of calls in messages that were visible
+///   before the run. A store without the capability refuses a staged write with
 ///   [`StoreError::MissingCapability`].
 /// - A write that [claims](Write::with_claims) tool calls is stored only if all claims are valid.
 /// - A store that outlives its process remembers that it contains sealed data: once a write that is
@@ -103,8 +104,9 @@ use crate::ConversationKey;
 ///
 /// Clones of a store are the same store: see [`handle`](Self::handle).
 ///
-/// The future of every async method may be dropped at any await. Unless the method says otherwise,
-/// the method then changes nothing.
+/// The future of every async method may be dropped at any await. A method that only reads or waits
+/// then has no effect. If the future of a change is dropped, such as that of
+/// [`delete`](Self::delete), the change may or may not take effect.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -141,16 +143,16 @@ pub trait HistoryStore: Send + Sync + 'static {
     fn handle(&self) -> &StoreHandle;
 
     /// Returns the conversation's revision, service id, open run and pending approvals, without its
-    /// messages. A conversation that was never written has [`Revision::ABSENT`].
+    /// messages. A conversation that does not exist has [`Revision::ABSENT`].
     ///
     /// # Errors
     ///
     /// If the store cannot be read.
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError>;
 
-    /// Returns the conversation with its messages, without staged ones. For a conversation that was
-    /// never written, the history has no messages and its head is at [`Revision::ABSENT`]. The head
-    /// in the history need not contain the pending approvals.
+    /// Returns the conversation with its messages, without staged ones. For a conversation that
+    /// does not exist, the history has no messages and its head is at [`Revision::ABSENT`]. The
+    /// head in the history need not contain the pending approvals.
     ///
     /// # Errors
     ///
@@ -178,16 +180,17 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// [`StoreError::Closed`], if the store accepts no more writes.
     async fn reserve(&self) -> Result<Slot, StoreError>;
 
-    /// Returns a slot in the store's queue if one is free, which saves a service call the future of
-    /// [`reserve`](Self::reserve). After `None`, the caller calls `reserve`. A store need not
-    /// implement this method.
+    /// Returns a slot in the store's queue if one is free, without waiting. This saves a service
+    /// call the allocation of the future of [`reserve`](Self::reserve). After `None`, the caller
+    /// calls `reserve`. A store need not implement this method: the default returns `None`.
     fn try_reserve(&self) -> Option<Slot> {
         None
     }
 
     /// Submits writes, in order. The store stops at the first write that fails.
     ///
-    /// The returned [`Ticket`] resolves when they are durable. Dropping it cancels nothing.
+    /// The returned [`Ticket`] resolves when all writes are durable, or one has failed. Dropping it
+    /// cancels nothing.
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket;
 
     /// Deletes the conversation with everything that belongs to it. Returns whether it existed.
@@ -224,7 +227,8 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// If the store's writer has ended.
     async fn flush(&self) -> Result<(), StoreError>;
 
-    /// Finishes everything submitted so far, then refuses new writes. Reads are still possible.
+    /// Refuses new writes from now on, and waits until everything submitted so far is durable or
+    /// has failed. Reads are still possible.
     ///
     /// ```
     /// # futures_util::FutureExt::now_or_never(async {

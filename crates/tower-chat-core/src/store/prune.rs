@@ -70,8 +70,8 @@ pub struct Pruned {
 /// Decides which runs of a conversation a store deletes. The store passes it the visible messages
 /// and the record, and deletes the messages before the cut.
 ///
-/// The cut is between two messages. No run has messages on both sides of it. No call before it has
-/// its result behind it, or waits for a result.
+/// The cut is between two messages. No run has messages on both sides of it. If a call is before
+/// the cut, its result is before the cut too, and the call waits for nothing.
 ///
 /// If a message is missing or a number is out of range, there is no cut: the damaged part may
 /// belong to data that must be kept.
@@ -94,7 +94,7 @@ pub struct Pruned {
 pub struct Pruning {
     key: ConversationKey,
     keep: Keep,
-    /// The sequence number of the last message that an earlier cut deleted.
+    /// The sequence number of the last message that an earlier prune deleted.
     pruned: u64,
     /// The sequence number of the last message that the store has passed.
     seen: u64,
@@ -102,10 +102,14 @@ pub struct Pruning {
     last: u64,
     /// The first damage that was found.
     damage: Option<StoreError>,
+    /// The runs, in the order of their first messages.
     runs: Vec<Extent>,
+    /// The index of each run in `runs`.
     positions: HashMap<RunId, usize>,
-    /// Calls and their results, by the sequence numbers of their messages.
+    /// The sequence numbers of the messages with a call and with its result, for results in a later
+    /// message.
     answered: Vec<(u64, u64)>,
+    /// The first call that waits for a decision or a result.
     waiting: Option<SequencePosition>,
 }
 
@@ -119,7 +123,7 @@ pub struct Cut {
     pub pruned: Pruned,
 }
 
-/// The first and the last message of a run.
+/// The sequence numbers of the first and the last message of a run.
 #[derive(Debug)]
 struct Extent {
     run: RunId,
@@ -202,7 +206,7 @@ impl Pruning {
         });
     }
 
-    /// Returns the cut.
+    /// Returns the cut, after the store has passed all messages and rows.
     ///
     /// # Errors
     ///
@@ -254,8 +258,8 @@ impl Pruning {
     }
 }
 
-/// Returns the last position up to `wanted` that divides none of these ranges. The ranges are in
-/// the descending order of their ends.
+/// Returns the last sequence number up to `wanted` after which a cut divides none of these ranges
+/// of sequence numbers. The ranges are in the descending order of their ends.
 fn between(whole: &[(u64, u64)], wanted: u64) -> u64 {
     let mut cut = wanted;
     for (first, last) in whole {

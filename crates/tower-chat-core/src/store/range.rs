@@ -1,5 +1,5 @@
-//! The ranges of stored numbers. A number outside its range is damage when it is read, and is
-//! refused when it is written, so that arithmetic over stored numbers cannot overflow.
+//! The ranges of stored numbers. A store reports a number out of its range as damage when it reads
+//! the number, and refuses to write one. Arithmetic with stored numbers therefore cannot overflow.
 
 use super::{Head, StoreError, author::Write};
 use crate::{ConversationKey, MessageId, RunId};
@@ -31,9 +31,10 @@ pub enum NumbersUsedUp {
 }
 
 impl Head {
-    /// Checks the numbers in a head that a store has read: the number of pruned messages is at most
-    /// that of visible messages, the number of visible messages is at most the last sequence
-    /// number, and the last sequence number is at most `last`, which is at most [`LAST_SEQUENCE`].
+    /// Checks the numbers in a head that a store has read. The pruned messages must end at or
+    /// before the last visible message, the visible messages at or before the last message, and the
+    /// last sequence number must be at most `last` and [`LAST_SEQUENCE`]. The attempt number of an
+    /// open run must be less than `u32::MAX`.
     ///
     /// ```
     /// use tower_chat_core::{ConversationKey, store::{Head, Revision, author::LAST_SEQUENCE}};
@@ -72,9 +73,9 @@ impl Head {
 }
 
 impl Write {
-    /// Checks that there are numbers for the messages of the write: sequence numbers up to `last`,
-    /// which is at most [`LAST_SEQUENCE`], and indices in their run up to
-    /// [`MessageId::LAST_INDEX`]. Every store calls this method before it stores a write.
+    /// Checks that there are numbers for the messages of the write: sequence numbers up to `last`
+    /// and [`LAST_SEQUENCE`], and indices in their run up to [`MessageId::LAST_INDEX`]. Every store
+    /// calls this method before it stores a write.
     ///
     /// # Errors
     ///

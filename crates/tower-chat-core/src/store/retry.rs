@@ -6,7 +6,9 @@ use tokio::time::Instant;
 
 use crate::telemetry::StoreTelemetry;
 
+/// The pause before the first repetition. Each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
+/// The maximum pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// Repeats a failed request, with growing pauses, until a time limit has passed.
@@ -28,6 +30,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Retry {
+    /// The time limit.
     patience: Duration,
     telemetry: Option<StoreTelemetry>,
 }
@@ -46,12 +49,12 @@ impl Retry {
         self
     }
 
-    /// Makes attempts until one succeeds, `may_repeat` returns false for a failure, or the time
-    /// limit has passed.
+    /// Makes attempts until one succeeds, `may_repeat` returns false for a failure, or the next
+    /// pause would end after the time limit.
     ///
     /// # Errors
     ///
-    /// The failure of the last attempt.
+    /// The failure of the final attempt.
     pub async fn run<Answer, Failure, Attempt>(
         self,
         mut attempt: impl FnMut() -> Attempt,

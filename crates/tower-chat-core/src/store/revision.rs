@@ -19,11 +19,11 @@ use crate::RunId;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Revision {
-    /// A random number. It is chosen when the conversation is first written, when messages are
-    /// deleted from it or rewritten, and when an attempt at a journaled run begins. It is 0 if
-    /// there is no conversation.
+    /// A random number. It is chosen when the conversation is created, when messages are deleted
+    /// from it or rewritten, when an attempt at a journaled run begins, and when a resumed run is
+    /// committed. It is 0 if there is no conversation.
     pub incarnation: u64,
-    /// The sequence number of the last message, from 1.
+    /// The sequence number of the last message, from 1; 0 if there is no message.
     pub sequence: u64,
 }
 
@@ -43,9 +43,9 @@ impl Revision {
         Self { incarnation, sequence: self.sequence.saturating_add(messages as u64) }
     }
 
-    /// Returns the revision after a run was committed or discarded, with `visible` messages
-    /// remaining. The incarnation changes, so that the store refuses writes which expect discarded
-    /// messages or the revision before them.
+    /// Returns the revision after a resumed run was committed, or a run was discarded. `visible` is
+    /// the sequence number of the last message that is then visible. The incarnation changes, so
+    /// that the store refuses writes which expect discarded messages or the revision before them.
     #[must_use]
     pub fn back_to(self, visible: u64, run: RunId) -> Self {
         Self { incarnation: self.other_incarnation(run.random_half()), sequence: visible }

@@ -1,4 +1,5 @@
-//! A conversation row by row, for checks and repairs, never for runs.
+//! The types that return and change a conversation row by row, for checks and repairs. Runs do not
+//! use them.
 
 use std::sync::Arc;
 
@@ -76,20 +77,20 @@ pub struct Rewrite {
     /// The new contents of messages, by sequence number. The messages keep their stored ids; the
     /// ids here are ignored.
     pub messages: Vec<(u64, Message)>,
-    /// The new rows of the record of tool calls, each for the row of its call. Rows for messages
-    /// that do not exist are ignored.
+    /// The new rows of the record of tool calls. Each replaces the former row of its call. Rows for
+    /// messages that do not exist are ignored.
     pub tools: Vec<ToolRecord>,
     /// The rows of the record of tool calls to delete.
     pub removed_tools: Vec<SequencePosition>,
-    /// Other counts in the directory.
+    /// The new counts in the directory. `None` changes no counts.
     pub counts: Option<DirectoryCounts>,
-    /// Whether a wrapper that seals the data it stores has made the rewrite, as for
+    /// Whether the rewrite comes from a wrapper that seals the data it stores, as for
     /// [`Write::sealed`](super::author::Write::sealed).
     pub is_sealed: bool,
 }
 
-/// The counts that a [`Rewrite`] stores in the directory. Stored counts that are not numbers become 0. Other
-/// counts do not change: tokens and costs are in no message.
+/// The counts that a [`Rewrite`] stores in the directory. Stored counts of usage that are negative
+/// or no numbers become 0. Other counts do not change: tokens and costs are in no message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DirectoryCounts {

@@ -17,7 +17,7 @@ pub const SEALED_WIRE: &str = "tower-chat-encrypted";
 /// The prefix of a sealed head in every version. A sealed head is stored in place of a service id.
 const SEALED_HEAD: &str = "tower-chat-";
 
-/// How long a process does not read the mark of its store again.
+/// How long a process that has read the mark of its store relies on it.
 const UNCHECKED: Duration = Duration::from_secs(1);
 
 /// Returns whether an encrypting wrapper has sealed a message.
@@ -36,8 +36,9 @@ pub fn is_sealed_message(message: &Message) -> bool {
 pub struct SealMark {
     /// Whether the store contains sealed data.
     holds_sealed: AtomicBool,
-    /// Whether the mark is stored.
+    /// Whether this process has stored the mark.
     is_stored: AtomicBool,
+    /// When the mark was last read.
     checked_at: Mutex<Option<Instant>>,
 }
 

@@ -4,8 +4,8 @@ use std::fmt;
 
 /// A slot in a store's bounded queue, from [`HistoryStore::reserve`](super::HistoryStore::reserve).
 ///
-/// Dropping it releases the slot. The writes for which it was reserved own it until they are
-/// durable.
+/// Dropping it releases the slot. A submission owns its slot until its writes are durable or have
+/// failed.
 pub struct Slot {
     permit: Option<Box<dyn Send>>,
     may_block: bool,

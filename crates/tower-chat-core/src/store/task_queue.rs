@@ -1,4 +1,5 @@
-//! A queue that executes the changes of a store as tasks of a runtime.
+//! A queue that executes the submissions of a store as tasks of a runtime: appends and other
+//! changes.
 
 use std::{sync::Arc, time::Instant};
 
@@ -17,11 +18,13 @@ use crate::{
     telemetry::{Commit, StoreTelemetry},
 };
 
-/// Executes the changes of a store that has an asynchronous client.
+/// Executes the submissions of a store whose client of the database or server is asynchronous.
 ///
 /// Each submission is a task. The tasks of one conversation run one after the other, in the order
-/// of their submission. The tasks of different conversations run concurrently. A task continues
-/// when its caller stops waiting, as long as the runtime of the queue runs.
+/// of their submission. The tasks of different conversations run concurrently. The task of an
+/// [append](Self::append) is executed even if its caller stops waiting, as long as the runtime of
+/// the queue runs. A [change](Self::change) is dropped if its caller stops waiting before the
+/// change begins.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -47,11 +50,11 @@ pub struct TaskQueue {
 }
 
 impl TaskQueue {
-    /// Creates a queue of at most `capacity` submissions, whose tasks run on the current runtime.
+    /// Creates a queue of at most `capacity` submissions. Their tasks run on the current runtime.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime.
+    /// Outside of a tokio runtime, and if `capacity` is larger than [`Semaphore::MAX_PERMITS`].
     pub fn new(capacity: usize) -> Self {
         Self {
             queue: KeyedQueue::default(),
@@ -61,7 +64,7 @@ impl TaskQueue {
         }
     }
 
-    /// Records the length of the queue, the time that submissions wait, the time of each write, and
+    /// Records the number and the waiting time of queued appends, the duration of each write, and
     /// conflicts.
     #[must_use]
     pub fn with_telemetry(mut self, telemetry: StoreTelemetry) -> Self {
@@ -73,18 +76,19 @@ impl TaskQueue {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Closed`].
+    /// [`StoreError::Closed`], if the queue is closed.
     pub async fn reserve(&self) -> Result<Slot, StoreError> {
         let permit = self.slots.clone().acquire_owned().await;
         permit.map(Slot::guarded).map_err(|_| StoreError::Closed)
     }
 
-    /// Returns a slot, if one is free.
+    /// Returns a slot if one is free and the queue is not closed.
     pub fn try_reserve(&self) -> Option<Slot> {
         self.slots.clone().try_acquire_owned().ok().map(Slot::guarded)
     }
 
-    /// Stores the writes of a submission with `append`, in order, up to the first that fails.
+    /// Submits writes to their conversations. The task calls `append` for each write, in order, up
+    /// to and including the first one that fails. The ticket resolves with the outcome.
     pub fn append<Stored>(
         &self,
         slot: Slot,
@@ -128,19 +132,21 @@ impl TaskQueue {
             }
             drop(slot);
             reply.send(outcome);
-            // The guard is released last, so that the ticket is resolved when `settle` returns.
+            // The guard is dropped at the end, so that the ticket is resolved when `settle`
+            // returns.
             drop(guard);
         });
         ticket
     }
 
-    /// Changes these conversations after the writes that were submitted before. If the caller stops
-    /// waiting before the change begins, nothing is changed. If it stops waiting later, the change
-    /// is completed.
+    /// Submits a change of these conversations, and returns its outcome. The change begins when all
+    /// earlier submissions to these conversations have ended. If the future is dropped before the
+    /// change begins, nothing is changed. If the future is dropped later, the change is completed.
     ///
     /// # Errors
     ///
-    /// The error of the change; [`StoreError::Closed`] if the queue is closed.
+    /// The error of the change; [`StoreError::Closed`] if the queue is closed, or the task ends
+    /// without an outcome because it panics or the runtime shuts down.
     pub async fn change<T: Send + 'static>(
         &self,
         keys: Vec<ConversationKey>,
@@ -163,12 +169,13 @@ impl TaskQueue {
         outcome.await.unwrap_or(Err(StoreError::Closed))
     }
 
-    /// Waits until all changes that were submitted so far have ended, or all of one conversation.
+    /// Waits until all earlier submissions have ended. With a key, waits for the earlier
+    /// submissions to this conversation only.
     pub async fn settle(&self, key: Option<&ConversationKey>) {
         self.queue.settle(key).await;
     }
 
-    /// Refuses changes from now on, and waits until the submitted ones have ended.
+    /// Refuses submissions from now on, and waits until all earlier ones have ended.
     pub async fn close(&self) {
         self.slots.close();
         self.queue.close();
@@ -176,7 +183,7 @@ impl TaskQueue {
     }
 }
 
-/// Returns the number of bytes of a write's messages in stored form.
+/// Returns the number of bytes that the messages of a write have in stored form.
 fn encoded_bytes(write: &Write) -> usize {
     write.messages().iter().map(|message| format::encode(message).len()).sum()
 }

@@ -19,8 +19,11 @@ use super::{Revision, StoreError, author::AppendError};
 pub struct Ticket(State);
 
 enum State {
+    /// The outcome was known when the ticket was created.
     Done(Option<Result<Revision, AppendError>>),
+    /// A task or thread sends the outcome.
     Waiting(oneshot::Receiver<Result<Revision, AppendError>>),
+    /// A future returns the outcome.
     Watching(BoxFuture<'static, Result<Revision, AppendError>>),
 }
 
@@ -48,7 +51,8 @@ impl Ticket {
         (TicketSender(sender), Self(State::Waiting(receiver)))
     }
 
-    /// Creates a ticket that resolves with a future, for a store that wraps the ticket of another.
+    /// Creates a ticket that resolves with a future, for a store that wraps the ticket of another
+    /// store.
     ///
     /// The future only observes the writes: they are executed even if the ticket is never polled.
     pub fn watching(

@@ -9,7 +9,8 @@ use crate::{Message, ToolInvocation, ToolResult, ToolStatus};
 /// Call and result are in messages. The record refers to them and copies neither. A result that is
 /// in no message, because it was left out of the history, is in the record itself.
 ///
-/// The example has the row of a requested call, and the row that replaces it when the call has run:
+/// The example creates the row of a requested call, and the row that replaces it after the call has
+/// run:
 ///
 /// ```
 /// use tower_chat_core::{
@@ -57,8 +58,8 @@ pub struct ToolRecord {
     pub started_at: Option<SystemTime>,
     /// When the tool finished, to the millisecond.
     pub finished_at: Option<SystemTime>,
-    /// When the lease on the call ends, to the millisecond, if the call was approved. The run
-    /// renews the lease while its tool runs. A call that has a result has no lease.
+    /// When the lease on the call expires, to the millisecond. Only an approved call without a
+    /// result has a lease. The run renews the lease while the tool runs.
     pub held_until: Option<SystemTime>,
 }
 
@@ -107,19 +108,18 @@ impl ToolRecord {
     }
 
     /// Returns the time that stores write as the end of the call: when the tool finished or, for an
-    /// approved call in progress, when the lease on the call ends.
+    /// approved call in progress, when the lease on the call expires.
     pub fn end(&self) -> Option<SystemTime> {
         if self.is_under_way() { self.held_until } else { self.finished_at }
     }
 
-    /// Sets the time that [`end`](Self::end) returned. The status and the result must be set
-    /// before.
+    /// Sets the time that [`end`](Self::end) returned. Set the status and the result first.
     pub fn set_end(&mut self, end: Option<SystemTime>) {
         (self.finished_at, self.held_until) =
             if self.is_under_way() { (None, end) } else { (end, None) };
     }
 
-    /// Returns whether the call waits for its approval or its result.
+    /// Returns whether the call waits for its approval, or was approved and has no result yet.
     fn is_under_way(&self) -> bool {
         self.status == ToolStatus::PendingApproval && matches!(self.result, RecordedResult::None)
     }

@@ -1,5 +1,5 @@
-//! The runs in progress in this process. A second run on a conversation waits before it pays the
-//! model, instead of meeting a conflict afterwards.
+//! The runs in progress in this process. A second run on a conversation waits before it calls the
+//! model. Otherwise it would pay for an answer that the store then refuses with a conflict.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -15,6 +15,7 @@ use crate::{ConversationKey, RunId, counted::counted};
 #[derive(Debug, Clone, Default)]
 pub(super) struct RunsUnderWay(Arc<Mutex<HashMap<ConversationKey, RunQueue>>>);
 
+/// The run in progress on a conversation, and the runs that wait for their turn, in order.
 #[derive(Debug)]
 struct RunQueue {
     run: RunId,
@@ -24,11 +25,12 @@ struct RunQueue {
 #[derive(Debug)]
 struct Waiting {
     run: RunId,
+    /// Sends the guard when it is the run's turn.
     turn: oneshot::Sender<RunUnderWay>,
 }
 
-/// The guard of a run in progress on a conversation. When it is dropped, the next waiting run
-/// begins, in the order of the calls.
+/// The guard of a run in progress on a conversation. When it is dropped, the run that has waited
+/// longest begins.
 pub struct RunUnderWay {
     runs: RunsUnderWay,
     key: ConversationKey,
@@ -90,7 +92,7 @@ impl RunsUnderWay {
         RunUnderWay { runs: self.clone(), key: key.clone(), run }
     }
 
-    /// Begins the next run that still waits.
+    /// Ends the run in progress, and begins the next run that still waits.
     fn end(&self, key: &ConversationKey) {
         loop {
             let mut runs = self.lock();

@@ -52,8 +52,8 @@ use crate::ConversationKey;
 /// `HistoryStore::load(self, key)` for the wrapper.
 ///
 /// A wrapper that returns the [`handle`](HistoryStore::handle) of the inner store is the same
-/// store, with the same runs in progress and the same outbox. A wrapper that returns a handle of
-/// its own is a different store.
+/// store, with the same runs in progress and the same outbox. A wrapper that returns another handle
+/// is a different store.
 #[async_trait]
 pub trait StoreWrapper: Send + Sync + 'static {
     /// The type of the inner store.

@@ -64,7 +64,7 @@ impl Write {
         expected: Revision,
         messages: impl IntoIterator<Item = Arc<Message>>,
     ) -> Self {
-        // Messages after the largest index are refused by `check_range`.
+        // `check_range` refuses messages after the largest index.
         let messages = messages.into_iter().enumerate().map(|(position, message)| {
             let position = u32::try_from(position).unwrap_or(u32::MAX);
             let index = id.index.saturating_add(position);
@@ -112,25 +112,26 @@ impl Write {
         self
     }
 
-    /// Adds rows of the record of tool calls, each of which replaces the former row of its call. A
-    /// row for a call in a message that the conversation does not contain after the write is
-    /// ignored.
+    /// Sets the rows of the record of tool calls. Each replaces the former row of its call. The
+    /// store ignores a row for a call in a message that does not exist after the write.
     #[must_use]
     pub fn with_tools(mut self, tools: Vec<ToolRecord>) -> Self {
         Arc::make_mut(&mut self.0).tools = tools;
         self
     }
 
-    /// Adds claims. The write is stored only if all of them are valid: each call is
-    /// [`PendingApproval`](crate::ToolStatus::PendingApproval) in a visible message, and its start
-    /// time is that of the claim. The new rows of the claimed calls are in [`tools`](Self::tools).
+    /// Sets the claims. The write is stored only if all of them are valid. A claim is valid if the
+    /// row of its call, in a visible message, has the status
+    /// [`PendingApproval`](crate::ToolStatus::PendingApproval) and the start time in the claim. If
+    /// there is no such row, a claim without a start time is valid. The new rows of the claimed
+    /// calls are in [`tools`](Self::tools).
     #[must_use]
     pub fn with_claims(mut self, claims: Vec<Claim>) -> Self {
         Arc::make_mut(&mut self.0).claims = claims;
         self
     }
 
-    /// Makes it a write of an open run. If there is no open run, the write opens one.
+    /// Makes this a write of an open run. If no run is open, the write opens its run.
     ///
     /// The messages of the write and the rows of their tool calls are durable, and part of no
     /// history until the run is committed. A row for a call in a visible message takes effect at
@@ -150,7 +151,8 @@ impl Write {
         self
     }
 
-    /// Adds a change of the conversation's service id, which takes effect at once.
+    /// Sets a change of the conversation's service id, which takes effect at once. A staged write
+    /// ignores it, and has [`Staged::service_id`] instead.
     #[must_use]
     pub fn with_service_id(mut self, change: ServiceIdChange) -> Self {
         Arc::make_mut(&mut self.0).service_id = Some(change);
@@ -199,7 +201,7 @@ impl Write {
         self.0.begins_attempt
     }
 
-    /// Returns the properties of a write of an open run, if it is one.
+    /// Returns the properties of a staged write; `None` for any other write.
     pub fn as_staged(&self) -> Option<&Staged> {
         self.0.staged.as_ref()
     }
@@ -224,7 +226,8 @@ impl Write {
         &self.0.tools
     }
 
-    /// Returns the time and mode of the write, if it belongs to a run.
+    /// Returns the activity that the write reports; `None` after
+    /// [`without_activity`](Self::without_activity).
     pub fn activity(&self) -> Option<&RunActivity> {
         self.0.activity.as_ref()
     }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+/// The number of nanoseconds in a millisecond.
 const NANOSECONDS: u128 = 1_000_000;
 
 /// Returns the millisecond that contains a time.
@@ -21,8 +22,8 @@ pub fn of(time: SystemTime) -> i64 {
     }
 }
 
-/// Returns the first whole millisecond that is not before a time, to compare stored milliseconds
-/// with the time.
+/// Returns the first whole millisecond that is not before a time. A stored millisecond is before
+/// this bound if, and only if, it is before the time.
 pub fn bound(time: SystemTime) -> i64 {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => whole(since.as_nanos().div_ceil(NANOSECONDS)),

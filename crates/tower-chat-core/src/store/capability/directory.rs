@@ -14,13 +14,14 @@ use crate::{
 /// The directory of conversations, a [capability](Capability) of a store: lists, summaries, descriptions, usage, runs, and
 /// the messages of a conversation page by page.
 ///
-/// - The [activity](crate::store::author::Write::activity) of a write is in the directory once the write is stored, also
-///   of a staged write. The directory therefore includes a conversation whose messages are all
-///   staged, with a message count of 0. A write increments the number of runs if its run differs
-///   from that of the write before. A discard decrements the number and leaves the usage, because
-///   the calls were paid for. A prune leaves both. A copy has the description, the number of runs
-///   and the mode of the original, no usage, and its own creation time. Deleting a conversation
-///   deletes all of its directory data.
+/// - The [activity](crate::store::author::Write::activity) of a write is in the directory once the
+///   write is stored, also if the write is staged. The directory therefore includes a conversation
+///   whose messages are all staged, with a message count of 0. A write increments the number of
+///   runs if its run differs from the run of the previous write. A discard restores the number of
+///   runs from before the open run, and does not change the usage, because the calls were paid for.
+///   A prune changes neither the number of runs nor the usage. A copy has the description, the
+///   number of runs and the mode of the original, no usage, and its own creation time. Deleting a
+///   conversation deletes all of its directory data.
 #[async_trait]
 pub trait Directory: Send + Sync {
     /// Returns up to `limit` conversations of a scope, in the byte order of their ids, beginning
@@ -63,22 +64,21 @@ pub trait Directory: Send + Sync {
         limit: usize,
     ) -> Result<Vec<ConversationKey>, StoreError>;
 
-    /// Returns the directory's summary of a conversation; `None` if the conversation was never
-    /// written.
+    /// Returns the directory's summary of a conversation; `None` if the conversation does not
+    /// exist.
     ///
     /// # Errors
     ///
-    /// If the store or the
-    /// directory data of the conversation cannot be read.
+    /// If the store, or the directory data of the conversation, cannot be read.
     async fn summary(
         &self,
         key: &ConversationKey,
     ) -> Result<Option<ConversationSummary>, StoreError>;
 
     /// Returns a page of the conversations that match a query. The most recently active one is
-    /// first. Of two that were active in the same millisecond, the one with the lesser key is
-    /// first. Conversations whose messages are all staged are included. A page has the requested
-    /// number of conversations if there are enough.
+    /// first. Of two conversations that were active in the same millisecond, the one with the
+    /// lesser key is first. Conversations whose messages are all staged are included. A page has
+    /// the requested number of conversations if there are enough.
     ///
     /// A conversation that is active between two requests moves to the front, and the next page may
     /// not include it.
@@ -100,8 +100,8 @@ pub trait Directory: Send + Sync {
     async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageTotals>, StoreError>;
 
     /// Returns up to `limit` runs of a conversation, including discarded and pruned ones, in the
-    /// descending byte order of their ids, beginning with the first id less than `after`. This is
-    /// newest first if the clocks agree.
+    /// descending byte order of their ids, beginning with the first id less than `after`. If the
+    /// clocks agree, the newest run is first.
     ///
     /// # Errors
     ///
@@ -113,15 +113,15 @@ pub trait Directory: Send + Sync {
         limit: usize,
     ) -> Result<Vec<RunSummary>, StoreError>;
 
-    /// Returns a page of the conversation, backwards from its end: the last `limit` visible
-    /// messages before the sequence number `before`, or the last ones of all. For the next page,
-    /// pass [`MessagePage::earlier`] as `before`.
+    /// Returns a page of the messages of a conversation, backwards from its end: the last `limit`
+    /// visible messages before the sequence number `before`. If `before` is `None`, returns the
+    /// last messages of the conversation. For the next page, pass [`MessagePage::earlier`] as
+    /// `before`.
     ///
     /// # Errors
     ///
-    /// If the store cannot
-    /// be read, or a message of the page cannot be decoded. The store reads only messages of the
-    /// page.
+    /// If the store cannot be read, or a message of the page cannot be decoded. The store reads no
+    /// other messages.
     async fn messages_before(
         &self,
         key: &ConversationKey,
@@ -130,15 +130,15 @@ pub trait Directory: Send + Sync {
     ) -> Result<MessagePage, StoreError>;
 
     /// Sets the description of a conversation, if its
-    /// [version](ConversationSummary::description_version) is `expected`, which is 0 for a
+    /// [version](ConversationSummary::description_version) is `expected_version`, which is 0 for a
     /// description that was never set. Returns the new version, which is one higher. The revision
     /// and the last activity of the conversation do not change.
     ///
     /// # Errors
     ///
-    /// [`StoreError::NoConversation`], if the
-    /// conversation was never written; [`StoreError::DescriptionChanged`], if the description has another
-    /// version; [`StoreError::Closed`]; otherwise, if the store cannot be written.
+    /// [`StoreError::NoConversation`], if the conversation does not exist;
+    /// [`StoreError::DescriptionChanged`], if the description has another version;
+    /// [`StoreError::Closed`]; otherwise, if the store cannot be written.
     async fn set_description(
         &self,
         key: &ConversationKey,
@@ -148,7 +148,7 @@ pub trait Directory: Send + Sync {
 
     /// Applies a patch to the current description of a conversation, and returns the result. If
     /// another writer changes the description at the same time, the patch is applied again, to the
-    /// new description.
+    /// new description, up to 64 times in total.
     ///
     /// ```
     /// # futures_util::FutureExt::now_or_never(async {

@@ -10,12 +10,13 @@ use crate::{
 
 /// Open runs of journaled mode, a [capability](Capability) of a store.
 ///
-/// A store with this capability accepts [staged](crate::store::author::Write::staged) writes, and returns what is staged:
-/// see [`HistoryStore`].
+/// A store with this capability accepts [staged](crate::store::author::Write::staged) writes, and
+/// returns the staged messages and rows of open runs. The documentation of [`HistoryStore`] has the
+/// rules.
 #[async_trait]
 pub trait Journal: Send + Sync {
-    /// Returns the conversation's open run with everything that is staged of it; `None` if there is
-    /// none.
+    /// Returns the conversation's open run with all its staged messages and rows; `None` if there
+    /// is no open run.
     ///
     /// # Errors
     ///
@@ -24,8 +25,8 @@ pub trait Journal: Send + Sync {
 
     /// Returns up to `limit` conversations of a scope that have an open run, in the byte order of
     /// their ids, beginning with the first id greater than `after`. The runs themselves are not
-    /// read, so that a damaged run hides no other. To read one, use [`head`](HistoryStore::head) or
-    /// [`open_run`](Self::open_run).
+    /// read, so that a damaged run does not hide the others. To read one, use
+    /// [`head`](HistoryStore::head) or [`open_run`](Self::open_run).
     ///
     /// # Errors
     ///

@@ -12,8 +12,8 @@ use crate::{
 ///
 /// - Messages keep their sequence numbers when earlier messages are [pruned](Self::prune), and no
 ///   number is used again.
-/// - Unreadable data hide no other data: [`rows`](Self::rows) reports each row separately, and a
-///   [`rewrite`](Self::rewrite) repairs rows atomically, at the revision that it expects.
+/// - Unreadable data do not hide other data: [`rows`](Self::rows) reports each row separately, and
+///   a [`rewrite`](Self::rewrite) repairs rows atomically, at the revision that it expects.
 #[async_trait]
 pub trait Maintenance: Send + Sync {
     /// Copies the visible part of a conversation, with its record of tool calls, to a key that has
@@ -21,8 +21,8 @@ pub trait Maintenance: Send + Sync {
     /// there is nothing to copy, returns [`Revision::ABSENT`] and changes nothing.
     ///
     /// - The service id is not copied, because the service does not know the copy.
-    /// - A call that waits for approval waits in the original only. In the copy it was not approved
-    ///   ([`ToolRecord::in_copy`](crate::store::author::ToolRecord::in_copy)).
+    /// - A call that waits for approval waits in the original only. In the copy, the call counts as
+    ///   rejected ([`ToolRecord::in_copy`](crate::store::author::ToolRecord::in_copy)).
     /// - The copy of a pruned conversation has the sequence numbers of the original, or begins with
     ///   1.
     /// - The copy has the visible messages of one moment, and becomes visible at a later moment.
@@ -57,16 +57,17 @@ pub trait Maintenance: Send + Sync {
         to: &ConversationKey,
     ) -> Result<Revision, StoreError>;
 
-    /// Deletes the oldest runs of a conversation, with the rows of their calls, and returns how
-    /// much it deleted. The deletion is atomic, and erases the data as thoroughly as
-    /// [`delete`](crate::store::HistoryStore::delete) does.
+    /// Deletes the oldest runs of a conversation, with the rows of their tool calls, and returns
+    /// the number of deleted runs and messages. The deletion is atomic, and erases the data as
+    /// thoroughly as [`delete`](crate::store::HistoryStore::delete) does.
     ///
     /// A run is deleted as a whole, and the last run is always kept. A run with a call that waits
     /// for approval or for its result is kept, together with every later run.
-    /// [`Pruning`](crate::store::author::Pruning) decides for a store which runs are deleted. The other messages
-    /// keep their numbers. If any run was deleted, the conversation gets a new incarnation: a run
-    /// in progress in another process gets a [`Conflict`](crate::store::Conflict). Repeating the call deletes nothing more.
-    /// A deleted run that is sent again is a new run.
+    /// [`Pruning`](crate::store::author::Pruning) decides for a store which runs are deleted. The
+    /// other messages keep their numbers. If any run was deleted, the conversation gets a new
+    /// incarnation: a run in progress in another process gets a
+    /// [`Conflict`](crate::store::Conflict). A second prune with the same arguments deletes nothing
+    /// more. If the request of a deleted run is sent again, it is a new run.
     ///
     /// ```
     /// use tower_chat_core::{ConversationKey, store::{HistoryStore, Keep, Maintenance}};
@@ -126,22 +127,20 @@ pub trait Maintenance: Send + Sync {
     ///
     /// # Errors
     ///
-    /// If the store
-    /// cannot be read.
+    /// If the store cannot be read.
     async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError>;
 
-    /// Returns a conversation row by row, for checks. Unlike [`load`](HistoryStore::load), it continues
-    /// after unreadable rows. Returns `None` if there is no such conversation. The duration is
-    /// proportional to the length of the conversation.
+    /// Returns a conversation row by row, for checks. Unlike [`load`](HistoryStore::load), it
+    /// continues after unreadable rows. Returns `None` if the conversation does not exist. The cost
+    /// is proportional to the length of the conversation.
     ///
     /// # Errors
     ///
-    /// If the store or
-    /// the head of the conversation cannot be read.
+    /// If the store, or the head of the conversation, cannot be read.
     async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError>;
 
-    /// Changes rows of a conversation in place and counts in the directory, all of them or none, and
-    /// returns the new revision. The conversation gets a new incarnation: a run in progress, in any
+    /// Replaces rows of a conversation in place, and counts in the directory, all of them or none.
+    /// Returns the new revision. The conversation gets a new incarnation: a run in progress, in any
     /// process, gets a [`Conflict`](crate::store::Conflict) at its next write.
     ///
     /// It is meant for repairs only; every other change of a conversation is an append. If the
@@ -150,9 +149,9 @@ pub trait Maintenance: Send + Sync {
     /// # Errors
     ///
     /// [`StoreError::Conflict`], if the conversation is not at the expected revision, or has an
-    /// open run, which must be committed or discarded before; [`StoreError::Corrupt`], with nothing
-    /// changed, if a message that should change is missing; [`StoreError::Closed`]; otherwise, if the store cannot be
-    /// written.
+    /// open run, which must be committed or discarded first; [`StoreError::Corrupt`], with nothing
+    /// changed, if a message that should change is missing; [`StoreError::Closed`]; otherwise, if
+    /// the store cannot be written.
     async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError>;
 }
 

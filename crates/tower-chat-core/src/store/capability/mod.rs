@@ -11,8 +11,8 @@ pub use self::{
 #[cfg(doc)]
 use super::{HistoryStore, StoreError};
 
-/// A capability that a store may have beside the methods of [`HistoryStore`]: a trait of its own, which
-/// a method of the store returns.
+/// A capability that a store may have beside the methods of [`HistoryStore`]: a separate trait,
+/// whose implementation a method of the store returns.
 ///
 /// A `dyn HistoryStore` implements all of these traits. Without the capability, every operation fails
 /// with [`StoreError::MissingCapability`].

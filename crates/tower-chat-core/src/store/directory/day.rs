@@ -7,6 +7,7 @@ use std::{
 
 use crate::store::author::milliseconds;
 
+/// The number of milliseconds in a day.
 const MILLISECONDS: i64 = 86_400_000;
 
 /// A day in UTC, in the notation of RFC 3339.
@@ -56,8 +57,8 @@ impl fmt::Display for UtcDay {
     }
 }
 
-/// Returns year, month and day of a day since 1970-01-01, by Howard Hinnant's `civil_from_days`
-/// (<https://howardhinnant.github.io/date_algorithms.html>).
+/// Returns year, month and day of the day with this number, where 1970-01-01 is 0, by Howard
+/// Hinnant's `civil_from_days` (<https://howardhinnant.github.io/date_algorithms.html>).
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days.saturating_add(719_468);
     let era = days.div_euclid(146_097);

@@ -67,8 +67,8 @@ impl Description {
     pub const TITLE_LIMIT: usize = 1024;
     /// The maximum size of metadata, in bytes of compact JSON.
     pub const METADATA_LIMIT: usize = 16 * 1024;
-    /// The maximum number of nested levels in metadata. JSON parsers with a limit of nesting can
-    /// read this many.
+    /// The maximum number of nested levels in metadata. Common JSON parsers that limit the nesting
+    /// can read this many.
     pub const NESTING_LIMIT: usize = 64;
 
     /// Creates a description without title and metadata.
@@ -162,7 +162,7 @@ fn check(
     if size > limit { Err(DescriptionTooLarge { part, unit, size, limit }) } else { Ok(()) }
 }
 
-/// Returns the number of nested objects and arrays.
+/// Returns the number of levels of nested objects and arrays in a value; 0 for any other value.
 fn levels(value: &Value) -> usize {
     let deepest = match value {
         Value::Object(members) => members.values().map(levels).max(),
@@ -172,6 +172,7 @@ fn levels(value: &Value) -> usize {
     deepest.unwrap_or_default() + 1
 }
 
+/// Returns the number of bytes of metadata as compact JSON.
 fn encoded_length(metadata: &Map<String, Value>) -> usize {
     /// A writer that counts bytes.
     struct Length(usize);
@@ -212,6 +213,7 @@ fn encoded_length(metadata: &Map<String, Value>) -> usize {
 /// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DescriptionPatch {
+    /// `None` changes nothing, and `Some(None)` removes the title.
     title: Option<Option<Arc<str>>>,
     metadata: Map<String, Value>,
 }

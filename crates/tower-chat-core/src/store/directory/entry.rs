@@ -36,11 +36,13 @@ use crate::{
 pub struct DirectoryEntry {
     description: Description,
     description_version: u64,
+    /// In milliseconds since 1970, like all times here.
     created_at: i64,
     last_active_at: i64,
     last_mode: Option<PersistenceMode>,
     runs: RunCount,
-    /// The number of runs after the open run is discarded.
+    /// The number of runs before the open run began, which a discard restores; `None` if no run is
+    /// open.
     without_open_run: Option<RunCount>,
     /// The usage, ordered by run and model.
     usage: Vec<UsageRow>,
@@ -65,8 +67,8 @@ struct UsageRow {
 }
 
 impl DirectoryEntry {
-    /// Creates the entry of a conversation that this write is about to create. The store then
-    /// applies the write.
+    /// Creates the entry of a conversation that this write is about to create, without the write
+    /// itself. The store then [applies](Self::apply) the write.
     pub fn before(write: &Write) -> Self {
         Self::made_at(write.activity().map_or_else(SystemTime::now, RunActivity::began_at))
     }
@@ -85,7 +87,7 @@ impl DirectoryEntry {
         }
     }
 
-    /// Creates the entry of a copy of the conversation that is made at this time.
+    /// Creates the entry of a copy of the conversation. The copy is made at the time `at`.
     #[must_use]
     pub fn fork(&self, at: SystemTime) -> Self {
         Self {
@@ -97,9 +99,10 @@ impl DirectoryEntry {
         }
     }
 
-    /// Updates the entry after a write was stored for the first time.
+    /// Updates the entry after a write was stored. The store applies each write with messages only
+    /// once, when it stores the write for the first time.
     ///
-    /// A write without messages adds no usage, so that applying it twice has no further effect.
+    /// A write without messages may be applied again when it is repeated, because it adds no usage.
     pub fn apply(&mut self, write: &Write) {
         self.record(write.run(), write.activity(), write.usage(), write.as_staged());
     }
@@ -133,7 +136,8 @@ impl DirectoryEntry {
         }
     }
 
-    /// Adds to the rows of the models, or to the row without a model if the usage is empty.
+    /// Adds usage to the rows of its models. If the usage is empty, updates the times and the mode
+    /// of the row without a model.
     fn add_usage(&mut self, run: RunId, activity: &RunActivity, usage: &[ModelUsage]) {
         let nothing = [ModelUsage::new(None, UsageSum::default())];
         let usage = if usage.is_empty() { &nothing } else { usage };
@@ -167,7 +171,8 @@ impl DirectoryEntry {
         &mut self.usage[position]
     }
 
-    /// Sets the description, if it has this version, and returns the new version.
+    /// Sets the description, if the current one has the version `expected_version`, and returns the
+    /// new version.
     ///
     /// # Errors
     ///
@@ -190,8 +195,8 @@ impl DirectoryEntry {
         Ok(self.description_version)
     }
 
-    /// Replaces counts. A run has one row for each model, and no message contains the model of a call: the
-    /// first row gets the tool calls of the run.
+    /// Replaces counts. A run has one row for each model, and no message contains the model of a
+    /// call. Therefore the first row gets all tool calls of the run.
     pub fn recount(&mut self, counts: &DirectoryCounts) {
         self.runs.count = counts.runs;
         for (run, calls) in &counts.tool_calls {
@@ -248,7 +253,8 @@ fn run_summary(first: &UsageRow, rows: &[UsageRow], open: Option<RunId>) -> RunS
     summary
 }
 
-/// Returns the time of a stored millisecond. Every stored millisecond was computed from a time.
+/// Returns the time of a stored millisecond. The epoch replaces a time out of range, which no store
+/// writes.
 fn time(milliseconds: i64) -> SystemTime {
     milliseconds::time(milliseconds).unwrap_or(SystemTime::UNIX_EPOCH)
 }

@@ -39,7 +39,8 @@ pub struct ConversationQuery {
     pub state: Option<ConversationState>,
     /// Selects conversations after this position.
     pub after: Option<DirectoryCursor>,
-    /// The maximum number of conversations, the first in order.
+    /// The maximum number of conversations. The first ones in the order of the directory are
+    /// selected.
     pub limit: usize,
 }
 
@@ -109,8 +110,8 @@ impl ConversationQuery {
         self
     }
 
-    /// Selects conversations after this position, which is [`ConversationPage::next`] of the page
-    /// before.
+    /// Selects conversations after this position, which is [`ConversationPage::next`] of the
+    /// previous page.
     #[must_use]
     pub fn after(mut self, cursor: DirectoryCursor) -> Self {
         self.after = Some(cursor);
@@ -124,7 +125,7 @@ impl ConversationQuery {
         self
     }
 
-    /// Returns whether a conversation with this key may match, by its scope.
+    /// Returns whether the scope of a conversation matches the query.
     pub fn concerns(&self, key: &ConversationKey) -> bool {
         self.scope.as_deref().is_none_or(|scope| scope == key.scope())
     }
@@ -144,7 +145,7 @@ impl ConversationQuery {
 }
 
 /// The result of a [`ConversationQuery`]. The most recently active conversation is first. Of two
-/// that were active in the same millisecond, the one with the lesser key is first.
+/// conversations that were active in the same millisecond, the one with the lesser key is first.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ConversationPage {
@@ -163,7 +164,7 @@ pub struct ConversationPage {
 pub struct UnreadableConversation {
     /// The conversation.
     pub key: ConversationKey,
-    /// The reason why they cannot be read.
+    /// The reason why the directory data cannot be read.
     pub reason: String,
 }
 
@@ -180,8 +181,8 @@ impl ConversationPage {
         Self { conversations, unreadable: Vec::new(), next }
     }
 
-    /// Returns the page that a query selects from all conversations, in any order, for a store that
-    /// has them in memory.
+    /// Returns the page that a query selects from all conversations, for a store that has their
+    /// summaries in memory. The summaries may be in any order.
     pub fn of_all(
         query: &ConversationQuery,
         conversations: impl IntoIterator<Item = ConversationSummary>,

@@ -20,26 +20,27 @@ pub struct ConversationSummary {
     ///
     /// [`set_description`]: crate::store::Directory::set_description
     pub description_version: u64,
-    /// When the conversation was first written, by the writer's clock, to the millisecond.
+    /// When the first run of the conversation [began](crate::store::RunActivity::began_at), by the
+    /// writer's clock, to the millisecond. For a copy, when the copy was made.
     pub created_at: SystemTime,
     /// When the conversation was last written, by the writers' clocks, to the millisecond. It never
     /// decreases.
     pub last_active_at: SystemTime,
     /// The number of visible messages.
     pub messages: u64,
-    /// The number of runs, without discarded ones.
+    /// The number of runs, including pruned and without discarded ones.
     pub runs: u64,
     /// The usage of all runs, including discarded and pruned ones.
     pub usage: UsageSum,
-    /// The mode of the last run whose writes contain a mode.
+    /// The mode in the last write that contains a mode.
     pub last_mode: Option<PersistenceMode>,
     /// The state of the conversation.
     pub state: ConversationState,
 }
 
 impl ConversationSummary {
-    /// Creates the summary of a conversation with this head that was first and last written at this
-    /// time.
+    /// Creates the summary of a conversation with this head that was created and last active at
+    /// this time.
     pub fn new(key: ConversationKey, head: &Head, at: SystemTime) -> Self {
         let state = ConversationState::of(&key, head);
         let visible = head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible);
@@ -68,8 +69,8 @@ pub enum ConversationState {
     RunOpen,
     /// No run is open, and a tool call waits for approval.
     WaitingForApproval,
-    /// A stored number of the conversation is out of range, so that a load fails. Messages are not
-    /// checked.
+    /// A stored number of the conversation is out of range, and a load fails. Damaged messages do
+    /// not cause this state.
     Damaged,
 }
 
@@ -113,7 +114,7 @@ impl std::fmt::Display for ConversationState {
 pub struct RunSummary {
     /// The run.
     pub run: RunId,
-    /// The mode of the last write of the run that contains a mode.
+    /// The mode in the last write of the run that contains a mode.
     pub mode: Option<PersistenceMode>,
     /// When the first request of the run arrived, by the writer's clock, to the millisecond. For a
     /// run that an older release stored, the time of its first write.
@@ -140,8 +141,8 @@ impl RunSummary {
         }
     }
 
-    /// Returns when the run started. The time in the id of the run may differ: callers may create
-    /// ids themselves, for example from recordings or with other clocks.
+    /// Returns [`began_at`](Self::began_at). The time in the id of the run may differ, because
+    /// callers may create ids themselves, for example from recordings or with other clocks.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};

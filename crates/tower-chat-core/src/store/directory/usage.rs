@@ -102,7 +102,8 @@ impl ModelUsage {
     }
 }
 
-/// The activity of a run that a write reports: its time, its mode, and the usage that it adds.
+/// The activity of a run that a write reports: the time of the write, the mode of the run, and the
+/// usage that the write adds.
 ///
 /// ```
 /// use std::time::SystemTime;
@@ -127,8 +128,8 @@ impl RunActivity {
         Self { at, started_at: None, mode: None, usage: Vec::new() }
     }
 
-    /// Creates the activity of messages without further information: at the current time, with the
-    /// number of tool calls in the messages.
+    /// Creates the default activity of a write with these messages: at the current time, with the
+    /// number of tool calls in the messages as its usage.
     pub(in crate::store) fn of_messages(messages: &[Arc<Message>]) -> Self {
         let calls = messages.iter().map(|message| message.asked_calls().count() as u64).sum();
         let usage = ModelUsage::new(None, UsageSum::of_calls(0, calls));
@@ -176,8 +177,9 @@ impl RunActivity {
         self.at
     }
 
-    /// Returns the time at which the run began, from this write: when its first request arrived, or
-    /// else the time of the write. A store uses the value of the first write of the run.
+    /// Returns the time at which the run began, as this write reports it: when the first request of
+    /// the run arrived, or the time of the write if the former is unknown or later. A store uses
+    /// the value of the first write of the run.
     pub fn began_at(&self) -> SystemTime {
         self.started_at.map_or(self.at, |started_at| started_at.min(self.at))
     }

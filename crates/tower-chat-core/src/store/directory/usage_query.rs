@@ -153,6 +153,7 @@ impl UsageQuery {
 #[derive(Debug)]
 pub struct UsageReport<'q> {
     query: &'q UsageQuery,
+    /// For each group, its runs and the sum of their usage.
     groups: BTreeMap<UsageGroup, (BTreeSet<(ConversationKey, RunId)>, UsageSum)>,
 }
 
