@@ -1,4 +1,4 @@
-//! Damage to bytes, and to the JSON in them.
+//! Creates damaged inputs: changes bytes, or values of the JSON in them.
 
 #![allow(clippy::indexing_slicing, reason = "an index out of range is a fault of the test")]
 
@@ -40,13 +40,13 @@ const WORDS: [&str; 32] = [
     "[[[[[[[[[[[[[[[[",
     "{\"a\":{\"a\":{\"a\":{\"a\":",
 ];
-/// The numbers of levels by which a value is nested. Parsers recurse down to 120 or 128 levels.
+/// The numbers of levels to which a value is nested. Parsers accept at most 120 or 128 levels.
 const LEVELS: [usize; 7] = [60, 119, 126, 130, 1000, 10_000, 100_000];
-/// A list gets at most this many bytes of copies of one item.
+/// At most this many bytes are added to a list by copies of one of its items.
 const MANY_BYTES: usize = 64 * 1024;
-/// The placeholder of a nested value; no seed contains it.
+/// The placeholder that is replaced by a nested value. No seed contains it.
 const NESTED: &str = "<nested>";
-/// The greatest length of an input, in bytes.
+/// The maximum length of an input, in bytes.
 const LONGEST: usize = 256 * 1024;
 
 /// Returns one of the seeds, damaged one or several times.
@@ -96,7 +96,8 @@ fn damage_bytes(mut bytes: Vec<u8>, seeds: &[Vec<u8>], rng: &mut Rng) -> Vec<u8>
     bytes
 }
 
-/// Damages a JSON value in the bytes: the whole input, or that of one line or event.
+/// Damages one JSON value in the bytes: the whole input, or a value in one line or event. If there is
+/// none, returns the bytes unchanged as the error.
 fn damage_json(bytes: &[u8], rng: &mut Rng) -> Result<Vec<u8>, Vec<u8>> {
     if let Ok(value) = serde_json::from_slice::<Value>(bytes) {
         return Ok(damage_value(value, rng).into_bytes());
@@ -186,7 +187,7 @@ fn nodes(value: &Value) -> usize {
     }
 }
 
-/// Returns the value with this number, in depth-first order from the root.
+/// Returns the value with this number, counted from 0 in depth-first order from the root.
 fn node<'v>(value: &'v mut Value, number: &mut usize) -> Option<&'v mut Value> {
     if *number == 0 {
         return Some(value);

@@ -9,37 +9,38 @@ use serde::{Deserialize, Serialize};
 pub struct Figures {
     /// The target.
     pub target: String,
-    /// The number of inputs.
+    /// The number of executions.
     pub executions: u64,
-    /// The number of inputs that the parser accepted.
+    /// The number of executions in which the parser accepted the input.
     pub accepted: u64,
     /// The duration in seconds, including the generation of inputs.
     pub seconds: f64,
-    /// The greatest memory for each byte of an input of at least 4,096 bytes.
+    /// The maximum of the peak memory of an execution divided by the length of its input. Only inputs of
+    /// at least 4,096 bytes count.
     pub bytes_per_byte: f64,
-    /// The greatest processor time of an execution, in milliseconds.
+    /// The maximum processor time of an execution, in milliseconds.
     pub slowest_ms: f64,
-    /// The length of that input.
+    /// The length of the input of that execution, in bytes.
     pub slowest_length: usize,
 }
 
-/// The length from which on memory is measured for each byte. For shorter inputs, the fixed memory
-/// of a parser dominates.
+/// The minimum length, in bytes, of inputs that count for `bytes_per_byte`. For shorter inputs, the fixed
+/// memory of a parser dominates.
 pub(crate) const LONG: usize = 4096;
 
 impl Figures {
-    /// The number of executions per second.
+    /// Returns the number of executions per second.
     pub fn rate(&self) -> f64 {
         approximate(self.executions) / self.seconds.max(1e-9)
     }
 }
 
-/// Converts a number for printing with few digits.
+/// Converts a number to a floating-point number. The result may be inexact, and is only printed.
 pub(crate) fn approximate(number: u64) -> f64 {
     u32::try_from(number).map_or(f64::from(u32::MAX), f64::from)
 }
 
-/// A table with a line for each target.
+/// Returns a table with one line for each target.
 pub(crate) fn table(figures: &[Figures]) -> String {
     let width = figures.iter().map(|it| it.target.len()).max().unwrap_or_default().max(6);
     let mut table = format!(

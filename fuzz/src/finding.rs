@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 /// An input that breaks a rule.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Finding {
-    /// The target.
+    /// The name of the target.
     pub target: String,
     /// The seed of the search.
     pub seed: u64,
-    /// The case of the seed.
+    /// The number of the case that created the input.
     pub case: u64,
-    /// The broken rule.
+    /// The rule that the input breaks.
     pub rule: Rule,
     /// The file with the input.
     pub input: PathBuf,
@@ -25,30 +25,30 @@ pub struct Finding {
 /// The rule that an input breaks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Rule {
-    /// The parser panicked, or a rule of its target is broken.
+    /// The parser panicked, or an assertion of the target failed.
     Panic(String),
-    /// The execution took too much memory.
+    /// The execution allocated more memory than the limit for the length of its input.
     Memory {
         /// The peak memory, in bytes.
         bytes: usize,
         /// The length of the input, in bytes.
         length: usize,
     },
-    /// The execution took too long.
+    /// The execution took longer than the limit for the length of its input.
     Time {
         /// The processor time in milliseconds, the minimum of several executions.
         milliseconds: u64,
         /// The length of the input, in bytes.
         length: usize,
     },
-    /// The process ended.
+    /// The execution ended the process. Contains the exit status.
     Ended(String),
     /// The execution did not terminate.
     Hung,
 }
 
 impl Finding {
-    /// Saves the input in a folder.
+    /// Saves the input in a folder, and returns the finding.
     ///
     /// # Errors
     ///

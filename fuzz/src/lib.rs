@@ -1,13 +1,13 @@
 //! Damaged and hostile input for every parser of external data.
 //!
-//! A target is a parser with recorded inputs, which are damaged according to a seed. Every
-//! execution must satisfy these rules: the parser neither panics nor ends the process, it
-//! terminates, and its time and memory are proportional to the length of its input. Targets have
-//! further rules: a decoded message can be stored and read again, and the result of a stream does
-//! not depend on the pieces in which it arrives.
+//! A target is a parser with recorded inputs. A search damages these inputs according to a seed. Every
+//! execution must satisfy these rules: the parser neither panics nor ends the process, it terminates, and
+//! its time and memory are at most proportional to the length of its input. Targets have further rules: a
+//! decoded message can be stored and read again, and the result of a stream does not depend on the pieces
+//! in which it arrives.
 //!
-//! The program runs a search in a child process, the worker, so that it also finds inputs that end or hang
-//! the process.
+//! The program runs each search in a child process, the worker. A search can therefore find inputs that
+//! end or hang the process.
 
 mod damage;
 mod figures;

@@ -1,11 +1,12 @@
-//! The peak memory of an execution, over all threads.
+//! Measures the peak memory of an execution, over all threads.
 
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// The result of a function, and the bytes that it allocated at its peak.
+/// Returns the result of a function, and how many bytes were allocated at its peak in addition to those
+/// at its begin.
 pub(crate) fn measured<T>(run: impl FnOnce() -> T) -> (T, usize) {
     ALLOCATOR.reset_peak_usage();
     let before = ALLOCATOR.current_usage();

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use crate::search::processor_time;
 
-/// A fault that is put between the inputs and the parsers.
+/// A planted fault. It occurs in place of a fault of a parser, so a search must find it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Plant {
     /// Some inputs make the parser panic.
@@ -15,9 +15,9 @@ pub enum Plant {
     Overflow,
     /// Some inputs hang the parser.
     Hang,
-    /// The time for long inputs is quadratic in their length.
+    /// For long inputs, the time is quadratic in their length.
     Quadratic,
-    /// Some inputs take memory out of proportion to their length.
+    /// Some inputs take much more memory than their length allows.
     Memory,
     /// A message that was read is stored without its last part.
     Roundtrip,
@@ -25,7 +25,7 @@ pub enum Plant {
     Pieces,
 }
 
-/// The length from which on the time is quadratic.
+/// The minimum length, in bytes, of an input whose time is quadratic.
 const LONG: usize = 32 * 1024;
 
 impl Plant {

@@ -78,7 +78,7 @@ pub(crate) enum Event {
     Found(Finding),
 }
 
-/// A target with a higher rate gets `--fast-executions` inputs, in executions a second.
+/// If a target reaches this rate, in executions per second, it gets `--fast-executions` inputs.
 const FAST: f64 = 10_000.0;
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 

@@ -17,21 +17,22 @@ use crate::{
     targets::Target,
 };
 
-/// The limits on memory: a fixed amount, and an amount for each byte of the input. The measured
-/// maximum is 320 bytes for each byte, for a list of 32,768 numbers of one digit in an answer of
-/// Gemini: each number becomes a part of the message, with its own allocation.
+/// The limit on the memory of an execution, in bytes: a fixed amount, and an amount for each byte of the
+/// input. The measured maximum is 320 bytes for each byte, for a list of 32,768 numbers of one digit in
+/// an answer of Gemini. Each number becomes a part of the message, with its own allocation.
 const FIXED_BYTES: usize = 1024 * 1024;
 const BYTES_PER_BYTE: usize = 512;
-/// The limits on processor time. Quadratic work takes a thousand times as long as linear work.
+/// The limit on the processor time of an execution: a fixed time, and a time for each byte of the input.
+/// Quadratic work takes a thousand times as long as linear work.
 const FIXED_TIME: Duration = Duration::from_millis(20);
 const TIME_PER_BYTE: Duration = Duration::from_micros(5);
-/// The factor by which unoptimised code is slower.
+/// The factor by which unoptimised code may be slower.
 const SLOWDOWN: u32 = if cfg!(debug_assertions) { 2 } else { 1 };
-/// The number of repetitions of a slow execution. Initialisation of the process, or other load on
-/// the machine, may make one execution slow.
+/// How often an execution that exceeds the limit on time is repeated. Initialisation of the process, or
+/// other load on the machine, can make one execution slow.
 const REPETITIONS: usize = 2;
 
-/// The text of the first panic of an execution, on any thread.
+/// The text of the first panic of the current execution, on any thread.
 static PANIC: Mutex<Option<String>> = Mutex::new(None);
 
 /// A search in one target.
@@ -41,7 +42,7 @@ pub(crate) struct Search<'a> {
     pub(crate) plant: Option<Plant>,
 }
 
-/// An input that breaks a rule.
+/// The case of a search that breaks a rule, and its input.
 pub(crate) struct Broken {
     pub(crate) case: u64,
     pub(crate) rule: Rule,
@@ -56,7 +57,8 @@ struct Execution {
 }
 
 impl Search<'_> {
-    /// Runs cases until one breaks a rule. `begins` is called with every case before it is run.
+    /// Runs cases until one breaks a rule. Calls `begins` with each case and its input before the case
+    /// runs.
     pub(crate) fn run(
         &self,
         cases: Range<u64>,
@@ -78,7 +80,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Gives one input to the target, with the random numbers of a case.
+    /// Gives one undamaged input to the target, with the random numbers that this case gives to the
+    /// target. Returns whether the parser accepts the input.
     pub(crate) fn input(&self, input: &[u8], case: u64) -> Result<bool, Rule> {
         let mut rng = Rng::of(self.seed, case);
         drop(damage::damaged(&self.target.seeds, &mut rng));
@@ -90,7 +93,7 @@ impl Search<'_> {
         let length = input.len();
         let most_bytes = FIXED_BYTES + BYTES_PER_BYTE * length;
         if execution.bytes > most_bytes {
-            // A repetition does not include initialisation of the process.
+            // The repetition does not include the initialisation of the process.
             let bytes = self.execute(input, rng)?.bytes;
             if bytes > most_bytes {
                 return Err(Rule::Memory { bytes, length });
@@ -131,7 +134,7 @@ impl Search<'_> {
     }
 }
 
-/// The processor time of the process, all threads together.
+/// Returns the processor time that all threads of the process have used.
 pub(crate) fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let seconds = Duration::from_secs(time.tv_sec.try_into().unwrap_or_default());
@@ -155,7 +158,7 @@ pub(crate) fn record_panics() {
     panic::set_hook(Box::new(|panic| {
         let text = panic.to_string();
         let mut recorded = PANIC.lock().unwrap_or_else(PoisonError::into_inner);
-        // Keep the first panic: others may follow from it.
+        // Only the first panic is recorded, because it may have caused the others.
         recorded.get_or_insert(text);
     }));
 }

@@ -1,17 +1,18 @@
-//! Recorded inputs, and inputs that are written in this file.
+//! The seeds of the targets: recorded inputs, and inputs that are written in this file.
 
 use std::{fs, sync::LazyLock};
 
 use tower_chat_testkit::recordings::{Api, Exchange, Framing, Recordings};
 use tower_chat_wire::body::BodyWire;
 
-/// The maximum length of a recording in bytes. Longer recordings would make the targets slow.
+/// The maximum length of a seed, in bytes. Longer recordings are omitted, because they would make the
+/// targets slow.
 const LONGEST: usize = 12 * 1024;
 
-/// The number of lines that are used from a file of conversations.
+/// How many lines of each file of conversations are used.
 const LINES_OF_FILE: usize = 32;
 
-/// The input of one wire.
+/// The seeds of one wire.
 #[derive(Default)]
 pub(crate) struct Seeds {
     pub(crate) requests: Vec<Vec<u8>>,
@@ -65,7 +66,7 @@ pub(crate) fn of_wire(wire: BodyWire) -> Seeds {
     seeds
 }
 
-/// Lines of recorded conversations, some of each file.
+/// Returns lines of recorded conversations, the first ones of each file.
 pub(crate) fn conversations() -> Vec<Vec<u8>> {
     let files = Recordings::all().conversation_files().expect("the folders can be read");
     let texts = files.iter().map(|file| fs::read_to_string(file).expect("the file can be read"));
@@ -98,7 +99,7 @@ pub(crate) const OWN_REQUEST: &str = r#"{"model": "none", "messages": [
     {"role": "assistant", "content": "It is on its way."},
     {"role": "user", "content": "And order 8?"}]}"#;
 
-/// Rows of an aggregate history, one JSON text a line.
+/// Rows of an aggregate history, as one JSON text in each line.
 pub(crate) const OWN_ROWS: &str = concat!(
     r#"{"role": "user", "content": "Is it cold?"}"#,
     "\n",
@@ -112,8 +113,8 @@ pub(crate) const OWN_ROWS: &str = concat!(
     r#"{"role": "tool", "content": "late"}"#,
 );
 
-/// Complete answers, streams and errors of Ollama, from its documentation (docs/api.md). There are
-/// few recordings of them.
+/// Complete answers, streams and errors of Ollama, from its documentation (docs/api.md), because there
+/// are few recordings of Ollama.
 const OLLAMA_ANSWERS: [&str; 2] = [
     r#"{"model": "llama3.2", "created_at": "2023-12-12T14:13:43.416799Z", "message": {"role":
         "assistant", "content": "Hello! How are you?"}, "done": true, "done_reason": "stop",

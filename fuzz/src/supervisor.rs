@@ -1,4 +1,4 @@
-//! Runs workers, and finds an input that ended or hung one.
+//! Runs workers, and finds the input that has ended or hung a worker.
 
 use std::{
     env, fs,
@@ -12,11 +12,11 @@ use std::{
 
 use crate::{Arguments, Figures, Finding, Rule, program::Event};
 
-/// The search cannot continue.
+/// The error of a search that cannot continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SupervisorError {
-    /// The name of no target contains one of these texts.
+    /// No target has a name that contains one of the given texts.
     #[error("no target is named like {names}: --list lists them")]
     NoTarget {
         /// The requested names.
@@ -33,23 +33,23 @@ pub enum SupervisorError {
     /// The worker cannot be started.
     #[error("the worker cannot be started: {0}")]
     Start(#[source] io::Error),
-    /// A line of the worker cannot be read or written.
+    /// A report of the worker cannot be encoded or decoded.
     #[error("a report of the worker is not JSON: {0}")]
     Worker(#[source] serde_json::Error),
     /// The worker ended before its first target.
     #[error("the worker ended with {status} before its first target")]
     EndedEarly {
-        /// Its exit status.
+        /// The exit status of the worker.
         status: String,
     },
-    /// An input ended or hung the worker, but not when it was repeated.
+    /// An input has ended or hung the worker, but not when the cases were repeated.
     #[error(
         "{target}: an input from case {case} on ended the worker, but not when it was repeated"
     )]
     NotReproduced {
         /// The target.
         target: String,
-        /// The last case that the worker has reported.
+        /// The most recent case that the worker has reported.
         case: u64,
     },
 }
@@ -67,13 +67,13 @@ pub(crate) struct Outcome {
     pub(crate) findings: Vec<Finding>,
 }
 
-/// Runs workers until all targets are done.
+/// Runs workers until all targets have been searched.
 pub(crate) struct Supervisor<'a> {
     arguments: &'a Arguments,
     outcome: Outcome,
 }
 
-/// The position of a worker when it ended.
+/// Where a worker was when it ended, and the rule that its end breaks.
 struct Position {
     target: String,
     case: u64,
@@ -124,7 +124,7 @@ impl<'a> Supervisor<'a> {
         command
     }
 
-    /// Runs a worker to its end. Returns its position if it failed or hung.
+    /// Runs a worker to its end, or kills it if it hangs. Returns its position if it failed or hung.
     fn follow(&mut self, mut command: Command) -> Result<Option<Position>, SupervisorError> {
         let mut worker = command.stdout(Stdio::piped()).spawn().map_err(SupervisorError::Start)?;
         let events = events(&mut worker);
@@ -170,7 +170,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Repeats the cases from a position on, and saves each before it is run.
+    /// Repeats the cases of a target from a position on. Each input is saved before it runs, so the input
+    /// that ends or hangs the worker is found.
     fn locate(&mut self, from: Position) -> Result<(), SupervisorError> {
         let folder = &self.arguments.findings;
         let trace = folder.join(format!("{}-trace", from.target));
@@ -194,7 +195,7 @@ impl<'a> Supervisor<'a> {
     }
 }
 
-/// The reports of a worker, until it ends.
+/// Returns the reports of a worker. The channel closes when the worker ends.
 fn events(worker: &mut Child) -> Receiver<Event> {
     let (sender, receiver) = mpsc::channel();
     if let Some(output) = worker.stdout.take() {

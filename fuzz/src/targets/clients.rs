@@ -1,4 +1,4 @@
-//! The clients of the providers, over a transport that returns the bytes of an input.
+//! The clients of the providers, with a transport that returns the bytes of an input.
 
 use aws_smithy_eventstream::frame::write_message_to;
 use aws_smithy_types::event_stream::{Header, HeaderValue, Message};
@@ -12,14 +12,14 @@ use tower_chat_providers::{
 };
 use tower_chat_wire::body::BodyWire;
 
-/// The client that receives the response.
+/// The client to which the transport returns the response.
 #[derive(Clone, Copy)]
 pub(crate) enum Client {
     Of(BodyWire),
     Mistral,
 }
 
-/// A response of a provider, in pieces.
+/// The response of a provider, from which a client reads an answer.
 #[derive(Clone, Copy)]
 pub(crate) struct Input<'a> {
     pub(crate) client: Client,
@@ -34,7 +34,8 @@ impl<'a> Input<'a> {
         Self { client, status: 200, is_streamed: false, bytes }
     }
 
-    /// The result of the client for the response, in pieces of this size.
+    /// Returns the answer that the client reads from the response. `size` is the size of the pieces in
+    /// which the response arrives, in bytes.
     pub(crate) fn answer(&self, size: usize) -> Result<Answer, BoxError> {
         let content_type = match (self.is_streamed, self.client) {
             (false, _) => "application/json",
@@ -78,8 +79,9 @@ where
     answer.now_or_never().expect("the whole response is in memory")
 }
 
-/// Encodes the lines of an input (name of the event, tab, payload) as messages of an AWS event stream with
-/// valid checksums, so that the damage reaches the parser behind them.
+/// Encodes the lines of an input as messages of an AWS event stream. A line contains the name of the
+/// event, a tab and the payload. The checksums are valid, so damage in the lines reaches the parser of
+/// the events.
 pub(crate) fn event_stream(lines: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -89,7 +91,7 @@ pub(crate) fn event_stream(lines: &[u8]) -> Vec<u8> {
         let name = String::from_utf8_lossy(name).into_owned();
         let message = Message::new(payload.to_vec())
             .add_header(Header::new(":event-type", HeaderValue::String(name.into())));
-        // Skip a name that is too long for a header.
+        // A name that is too long for a header is skipped.
         let length = bytes.len();
         if write_message_to(&message, &mut bytes).is_err() {
             bytes.truncate(length);

@@ -1,4 +1,4 @@
-//! Requests to the HTTP endpoint.
+//! Fuzz targets for requests to the HTTP endpoint.
 
 use std::cell::RefCell;
 
@@ -16,7 +16,7 @@ use tower_chat_wire::body::BodyWire;
 use super::Entry;
 use crate::seeds;
 
-/// The number of requests to one store.
+/// After this many requests, a new router with an empty store is used.
 const REQUESTS_OF_STORE: usize = 64;
 
 pub(crate) fn targets() -> [Entry; 2] {
@@ -47,7 +47,8 @@ const HEADS: [&str; 3] = [
     "GET /v1/models\n\n",
 ];
 
-/// Parses a request: a line with method and path, lines of headers, an empty line and a body.
+/// Parses a request: a line with method and path, header lines, an empty line, and a body. Returns `None`
+/// if the bytes are no request.
 pub(crate) fn head(bytes: &[u8]) -> Option<Request<Body>> {
     let end = bytes.windows(2).position(|two| two == b"\n\n")?;
     let (head, body) = bytes.split_at(end);
@@ -63,8 +64,8 @@ pub(crate) fn head(bytes: &[u8]) -> Option<Request<Body>> {
     request.body(Body::from(body)).ok()
 }
 
-/// A router that is replaced from time to time, so that the store of the router does not grow
-/// without bound.
+/// A router that is replaced after a number of requests, because its store would otherwise grow without
+/// limit.
 struct Routers {
     runtime: tokio::runtime::Runtime,
     current: RefCell<(usize, Router)>,
@@ -76,7 +77,7 @@ impl Routers {
         Self { runtime: runtime.expect("a runtime"), current: RefCell::new((0, router())) }
     }
 
-    /// Returns whether the endpoint accepts a request. The endpoint must not answer with a server
+    /// Returns whether the endpoint answers a request with success. Panics if it answers with a server
     /// error.
     fn answers(&self, request: Request<Body>) -> bool {
         let (used, current) = &mut *self.current.borrow_mut();

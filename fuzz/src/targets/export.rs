@@ -1,4 +1,4 @@
-//! Files of `tower-chat export`.
+//! A fuzz target for files of `tower-chat export`.
 
 use std::io::Cursor;
 
@@ -22,7 +22,8 @@ pub(crate) fn target() -> Entry {
     })
 }
 
-/// Returns whether a file is imported. If it is, the content must be exported and imported again.
+/// Returns whether a file can be imported. Panics if the imported content cannot be exported and imported
+/// again.
 fn accepts(bytes: &[u8]) -> bool {
     let store = MemoryStore::new();
     if !imports(&store, bytes) {
@@ -55,7 +56,8 @@ fn filled() -> MemoryStore {
     store
 }
 
-/// Recomputes checksums and counts of the lines, so that the damage reaches the parser behind them.
+/// Replaces the checksums and counts in the lines by right ones, so that damage in other lines reaches
+/// the parser.
 fn with_right_sums(bytes: &[u8]) -> Vec<u8> {
     let (mut written, mut section) = (Vec::new(), Vec::new());
     let (mut conversations, mut counts) = (0, [0; 3]);

@@ -1,4 +1,4 @@
-//! The content of the stores of several targets: messages, the record of tool calls, an open run.
+//! Fills the stores of several targets with messages, tool calls in the record, and an open run.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Headers of a provider's answer: retry delays and rate limits.
+//! A fuzz target for the headers of a provider's answer: retry delays and rate limits.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ fn accepts(bytes: &[u8], rng: &mut Rng) -> Option<bool> {
     let mut waits = false;
     for text in ["Which tide?", "And now?"] {
         let answer = async { client.clone().oneshot(ChatRequest::user(text)).await };
-        // A delay of zero counts as a delay.
+        // A delay of zero is a delay too.
         let Some(answer) = answer.now_or_never() else { break };
         if let Err(error) = answer {
             waits |= error.retry_after().is_some();

@@ -1,4 +1,4 @@
-//! Query strings and forms of the inspector.
+//! A fuzz target for requests to the inspector: query strings, forms and headers.
 
 use http::{HeaderValue, header::HOST};
 use tower::ServiceExt;

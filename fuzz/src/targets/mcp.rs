@@ -1,4 +1,4 @@
-//! The client of an MCP server with damaged answers.
+//! Fuzz targets for the client of an MCP server: the server sends damaged answers.
 
 use rmcp::{RoleClient, ServiceExt as _, service::RunningService};
 use serde_json::Value;
@@ -47,7 +47,7 @@ const RESULTS: [&str; 4] = [
         {"type": "object", "properties": {}}}}}}"#,
 ];
 
-/// The targets for the list of tools of a server, and for the results of a call.
+/// Returns the targets for the tool list of a server, and for the result of a call.
 pub(crate) fn targets() -> [Entry; 2] {
     [
         Entry::new("mcp-tools", "the list of an MCP server: McpTools::list", || {
@@ -108,7 +108,8 @@ async fn calls_tool(mut client: Client) -> bool {
     !results.next().expect("each call has a result").is_error
 }
 
-/// A client of a server with this first page of tools and this result.
+/// Returns a client of a server. `page` is the server's first page of tools, and `result` is its result
+/// of each call.
 async fn connection(page: Vec<u8>, result: Vec<u8>) -> Client {
     let (ours, servers) = tokio::io::duplex(1 << 20);
     tokio::spawn(serve(servers, page, result));
@@ -131,8 +132,7 @@ async fn serve(stream: DuplexStream, page: Vec<u8>, result: Vec<u8>) {
         };
         let mut answer = [b"{\"jsonrpc\":\"2.0\",\"result\":", answer, b",\"id\":"].concat();
         answer.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
-        // A client skips a line that it cannot read. The error after such a line is then the
-        // answer.
+        // A client skips a line that it cannot read. It then reads the error as the answer.
         let error = r#"{"jsonrpc":"2.0","error":{"code":-32603,"message":"Not now."},"id":"#;
         let whole = [&*answer, format!("{id}}}\n{error}{id}}}\n").as_bytes()].concat();
         if write.write_all(&whole).await.is_err() {

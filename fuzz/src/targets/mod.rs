@@ -1,4 +1,4 @@
-//! The targets: parsers of external data.
+//! The fuzz targets: parsers of external data.
 
 mod clients;
 mod endpoint;
@@ -24,18 +24,18 @@ use crate::Plant;
 pub(crate) struct Target {
     pub(crate) name: String,
     pub(crate) seeds: Vec<Vec<u8>>,
-    /// Whether the parser accepts an input.
+    /// Gives an input to the parser. Returns whether the parser accepts it.
     pub(crate) run: Box<Parser>,
 }
 
 pub(crate) type Parser = dyn Fn(&[u8], &mut Rng) -> bool;
 
-/// A target that is created when it is needed.
+/// A target whose seeds and parser are created when the search begins.
 pub(crate) struct Entry {
     pub(crate) name: String,
     /// A description of the parser.
     pub(crate) parser: &'static str,
-    /// Whether each input needs a file, a connection or a server.
+    /// Whether each input needs a file, a connection or a store.
     pub(crate) is_slow: bool,
     make: Box<dyn Fn() -> Made>,
 }
@@ -63,7 +63,7 @@ impl Entry {
     }
 }
 
-/// All targets.
+/// Returns all targets.
 pub(crate) fn all(plant: Option<Plant>) -> Vec<Entry> {
     let mut targets = wires::targets(plant);
     targets.push(headers::target());
@@ -78,8 +78,8 @@ pub(crate) fn all(plant: Option<Plant>) -> Vec<Entry> {
     targets
 }
 
-/// Returns the targets whose names contain one of these texts, or all targets if there are no
-/// texts.
+/// Returns the targets that these names select, or all targets if there are no names. A name that is not
+/// the name of a target selects all targets whose names contain it.
 pub(crate) fn chosen(names: &[String], plant: Option<Plant>) -> Vec<Entry> {
     let mut targets = all(plant);
     let known: Vec<String> = targets.iter().map(|target| target.name.clone()).collect();

@@ -1,5 +1,5 @@
-//! Recorded conversations, as the program `play` of the campaigns reads them. The campaigns are not
-//! a dependency of this crate, so their reader is compiled into this crate too.
+//! A fuzz target for recorded conversations. The program `play` of the campaigns reads them. This crate
+//! does not depend on the campaigns, so it compiles their reader itself.
 
 #[path = "../../../tests/campaigns/src/playback/pairing.rs"]
 #[allow(dead_code, reason = "the campaigns use all of it")]

@@ -1,4 +1,4 @@
-//! A store whose rows another program has changed.
+//! Fuzz targets for the rows of a store, which another program has changed.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::{
 /// Numbers that stores do not expect in their columns.
 const INTEGERS: [i64; 8] = [-1, 0, 1, 9, u32::MAX as i64, 1 << 40, i64::MAX, i64::MIN];
 
-/// The targets for the rows of a store, in plaintext and encrypted.
+/// Returns the targets for the rows of a store, in plaintext and encrypted.
 pub(crate) fn targets() -> [Entry; 2] {
     let sealed = || {
         let keys = MasterKeys::new("master", SecretKey::from_bytes([7; 32])).expect("a key");
@@ -75,7 +75,8 @@ impl Rows {
         Self { runtime, store, other, cells, _folder: folder }
     }
 
-    /// Writes the bytes, or a number, into a cell, and reads everything from the store.
+    /// Writes a value into a random cell: a number if the cell contains one, otherwise the bytes. Then
+    /// reads the store, and restores the cell. Returns whether everything could be read.
     fn accepts(&self, bytes: &[u8], rng: &mut Rng) -> bool {
         let cell = rng.one_of(&self.cells).expect("a cell");
         let damaged = match cell.value {
@@ -83,7 +84,7 @@ impl Rows {
             _ => Some(Value::Blob(bytes.to_vec())),
         };
         if self.put(cell, &damaged.expect("a number")).is_err() {
-            // Two rows have the same key now, so the damage is refused.
+            // The change is refused, because two rows would have the same key.
             return false;
         }
         let is_read = self.runtime.block_on(read(&*self.store));
@@ -112,7 +113,7 @@ impl Cell {
     }
 }
 
-/// The SQL expression that identifies a row.
+/// Returns the SQL expression that identifies a row of a table.
 fn key(table: &str) -> &'static str {
     match table {
         "tool_invocations" => "place * 16 + call_index",
@@ -129,7 +130,7 @@ fn cells(connection: &Connection) -> rusqlite::Result<Vec<Cell>> {
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             for (index, column) in names.iter().enumerate().skip(1) {
-                // Leave the columns of the key unchanged, so that the row can be found again.
+                // The columns of the key remain unchanged, so that the row can be found again.
                 let is_key = matches!(&**column, "place" | "call_index" | "id" | "number");
                 if is_key || matches!(row.get_ref(index)?, ValueRef::Null) {
                     continue;

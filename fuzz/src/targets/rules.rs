@@ -7,7 +7,7 @@ use tower_chat::{
 
 use crate::Plant;
 
-/// The replay of messages.
+/// Returns the messages as they are replayed for a model.
 pub(crate) fn replayed(messages: &Messages) -> Messages {
     let mut replay = Replay::new(DanglingCalls::Interrupted);
     messages.iter().for_each(|message| replay.push(message));
@@ -15,7 +15,7 @@ pub(crate) fn replayed(messages: &Messages) -> Messages {
     replay.view()
 }
 
-/// Checks that a message that was read can be stored and read again unchanged.
+/// Panics if a message that was read cannot be stored and read again unchanged.
 pub(crate) fn assert_storable(message: &Message, plant: Option<Plant>) {
     let stored = format::encode(message);
     let mut again = format::decode(&stored).expect("a stored message can be read");

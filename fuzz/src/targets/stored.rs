@@ -1,4 +1,4 @@
-//! Stored messages, and rows of an aggregate history.
+//! Fuzz targets for stored messages, and for rows of an aggregate history.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn accepts(bytes: &[u8], plant: Option<Plant>) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else { return false };
     let Ok(message) = format::decode(text) else { return false };
     assert_storable(&message, plant);
-    // A stored item of a provider may be nested more deeply than in an answer.
+    // An item of a provider may be nested more deeply in a stored message than in an answer.
     let request = ChatRequest::new(vec![Message::user("Go on."), message]);
     let mut sent = request.clone();
     sent.messages = replayed(&request.messages);
@@ -49,7 +49,7 @@ pub(crate) fn imported_rows() -> Entry {
     })
 }
 
-/// Messages in their stored form, with items that are sent back to providers.
+/// Returns messages in their stored form. They contain items that are sent back to providers.
 fn stored_messages() -> Vec<Vec<u8>> {
     let mut messages: Vec<Arc<Message>> = Vec::new();
     for (_, body, _) in WIRES {

@@ -1,4 +1,4 @@
-//! Requests, answers, refusals and streams of every wire.
+//! Fuzz targets for the requests, answers, errors and streams of every wire.
 
 use serde_json::Value;
 use tower_chat::{ChatRequest, Messages};
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{Plant, seeds};
 
-/// The name of each wire, and its client.
+/// For each wire: its name, its codec, and its rules.
 pub(crate) const WIRES: [(&str, BodyWire, Wire); 7] = [
     ("openai-chat", BodyWire::OpenAiChat, Wire::OpenAiChat),
     ("openai-responses", BodyWire::OpenAiResponses, Wire::OpenAiResponses),
@@ -59,7 +59,7 @@ pub(crate) fn targets(plant: Option<Plant>) -> Vec<Entry> {
     targets
 }
 
-/// The targets for the responses of a provider.
+/// Returns the targets for the responses of a provider: answers, errors and streams.
 fn responses(name: &str, client: Client, body: BodyWire, plant: Option<Plant>) -> [Entry; 3] {
     [
         Entry::new(
@@ -105,7 +105,7 @@ fn accepts_request(body: BodyWire, wire: Wire, bytes: &[u8], plant: Option<Plant
     true
 }
 
-/// Renders a request. The result is JSON, unless an item in it is nested too deeply.
+/// Renders a request. Returns `None` if an item is nested too deeply. Panics if the result is not JSON.
 pub(crate) fn render(body: BodyWire, wire: Wire, request: &ChatRequest) -> Option<Value> {
     let written = body.render_request_json(request).ok()?;
     check_depth(written.get(), &Limits::default()).ok()?;
@@ -137,7 +137,8 @@ fn accepts_answer(
     true
 }
 
-/// Checks that the result of a stream does not depend on the pieces in which it arrives.
+/// Returns whether a stream is a complete answer. Panics if the result depends on the pieces in which the
+/// stream arrives.
 fn accepts_stream(client: Client, bytes: &[u8], rng: &mut Rng, plant: Option<Plant>) -> bool {
     let input = Input { is_streamed: true, ..Input::new(client, bytes) };
     let answer = input.answer(1 + rng.below(4096));

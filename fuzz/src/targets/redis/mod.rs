@@ -1,5 +1,5 @@
-//! Replies of a Redis server. The target has its own server, which sends damaged recorded replies
-//! of a real server.
+//! A fuzz target for the replies of a Redis server. The target has its own server, which sends damaged
+//! replies. The undamaged replies were recorded from a real server.
 
 mod reply;
 mod server;
@@ -26,7 +26,7 @@ use super::{
 /// The separator between two replies of an operation.
 const BETWEEN: &[u8] = b"\n--\n";
 
-/// The operations of the store.
+/// The names of the operations of the store that the target executes.
 const OPERATIONS: [&str; 12] = [
     "head",
     "load",
@@ -42,8 +42,8 @@ const OPERATIONS: [&str; 12] = [
     "messages-before",
 ];
 
-/// The folder with the replies of a real server to each operation, which [`record`] writes. A seed is the
-/// name of the operation, a line feed, and the replies.
+/// The folder with one file for each operation, with the recorded replies of a real server. [`record`]
+/// writes the files. A seed contains the name of the operation, a line feed, and the replies.
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/seeds/redis");
 
 pub(crate) fn target() -> Entry {
@@ -67,7 +67,8 @@ fn make() -> Made {
         runtime.block_on(async {
             let outcome = ask(&store, named.unwrap_or(&"head")).await;
             if server.has_closed() {
-                // Otherwise the next operation would fail because the connection has been closed.
+                // The client notices the closed connection now. Otherwise, the next operation would fail
+                // because of it.
                 server.answer_with(Vec::new());
                 drop(store.head(&conversation()).await);
                 server.answer_with(Vec::new());
@@ -123,7 +124,7 @@ async fn ask(store: &RedisStore, operation: &str) -> Result<(), StoreError> {
     }
 }
 
-/// Records the replies of an empty server at an address.
+/// Records the replies of a real server, which must be empty, and writes them to [`RECORDED`].
 ///
 /// # Errors
 ///

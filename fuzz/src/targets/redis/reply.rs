@@ -1,9 +1,10 @@
-//! The length of a value of the Redis protocol.
+//! Finds the end of a value of the Redis protocol.
 
-/// Values with more levels are treated as invalid.
+/// Values that are nested to more levels count as invalid.
 const MOST_LEVELS: usize = 200;
 
-/// The length of the value at the beginning of the bytes; `None` if it is incomplete or invalid.
+/// Returns the length, in bytes, of the value at the beginning of the bytes. `None` if the value is
+/// incomplete or invalid.
 pub(super) fn length(bytes: &[u8]) -> Option<usize> {
     let (mut at, mut left) = (0_usize, vec![1_usize]);
     while let Some(values) = left.last_mut() {

@@ -1,4 +1,5 @@
-//! The server: it sends prepared replies, or forwards commands to a real server and records its replies.
+//! A server that sends prepared replies, or that forwards commands to a real server and records its
+//! replies.
 
 use std::{
     collections::VecDeque,
@@ -16,23 +17,23 @@ use super::reply;
 const INFO: &str = "redis_version:7.0.15\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n\
                     aof_enabled:1\r\ncluster_enabled:0\r\n";
 
-/// A server; clones share its state.
+/// A server. Clones share its state.
 #[derive(Clone, Default)]
 pub(super) struct Server(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// The replies to the next commands. Without one, the server closes the connection.
+    /// The replies to the next commands. If there is none, the server closes the connection.
     replies: VecDeque<Vec<u8>>,
     has_closed: bool,
-    /// The address of a real server.
+    /// The address of a real server, if the server forwards commands.
     real: Option<String>,
-    /// The replies of the real server.
+    /// The recorded replies of the real server.
     recorded: Vec<Vec<u8>>,
 }
 
 impl Server {
-    /// Starts the server; returns it with its address.
+    /// Starts the server. Returns the server and its address.
     pub(super) async fn start(real: Option<String>) -> (Self, String) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = format!("redis://{}", listener.local_addr().expect("an address"));
@@ -54,7 +55,7 @@ impl Server {
         state.has_closed = false;
     }
 
-    /// Returns whether a connection was closed since the last `answer_with`.
+    /// Returns whether the server has closed a connection since the last call of `answer_with`.
     pub(super) fn has_closed(&self) -> bool {
         self.state().has_closed
     }
@@ -120,7 +121,7 @@ fn prelude(command: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Reads the next complete value; bytes after it stay in `read`.
+/// Reads the next complete value. The bytes after the value remain in `read`.
 async fn value(stream: &mut TcpStream, read: &mut Vec<u8>) -> io::Result<Vec<u8>> {
     loop {
         if let Some(length) = reply::length(read) {
