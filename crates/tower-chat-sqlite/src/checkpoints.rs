@@ -23,6 +23,7 @@ use crate::{
     read::NotRead,
 };
 
+/// The failed operation in the errors of a checkpoint.
 pub(crate) const CHECKPOINT: &str = "empty the write-ahead log";
 
 /// The number of new pages in the log after which the checkpoint thread is woken.

@@ -155,7 +155,9 @@ const CONVERSATION: usize = 5;
 struct Asked {
     key: ConversationKey,
     row_key: i64,
+    /// The index of the call in its message, from 0.
     index: u32,
+    /// The row, or a description of its damage.
     record: Result<ToolRecord, String>,
 }
 

@@ -14,6 +14,7 @@ pub(crate) struct Readers {
     file: StoreFile,
     /// A permit for each concurrent read.
     permits: Arc<Semaphore>,
+    /// The connections that no read is using.
     idle: Mutex<Vec<Connection>>,
     work_on_caller: bool,
 }

@@ -5,4 +5,5 @@ use tower_chat_core::telemetry::StoreTelemetry;
 /// The value of `db.system.name`.
 pub(crate) const SYSTEM: &str = "sqlite";
 
+/// Records the metrics and events of the store.
 pub(crate) const TELEMETRY: StoreTelemetry = StoreTelemetry::new(SYSTEM);

@@ -45,6 +45,7 @@ pub(crate) fn fill(connection: &Connection) -> rusqlite::Result<()> {
 
 /// The directory data of one conversation. Times are in milliseconds since 1970.
 struct Found {
+    /// The number of the conversation.
     number: i64,
     /// The sequence number of the last visible message, or the largest sequence number if no run is
     /// open.

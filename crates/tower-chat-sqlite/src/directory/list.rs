@@ -115,6 +115,7 @@ fn statement(query: &ConversationQuery) -> (String, Vec<Value>) {
 
 /// A row of the table `conversations`.
 struct Entry {
+    /// The number of the conversation.
     number: i64,
     /// The summary without the data of other tables.
     summary: ConversationSummary,

@@ -1,4 +1,5 @@
-//! Changes other than appends, with the senders for their outcomes.
+//! Changes other than appends. The execution of a change sets its `outcome`, and
+//! `Submission::resolve` sends it with `reply`.
 
 use tokio::sync::oneshot;
 use tower_chat_core::{

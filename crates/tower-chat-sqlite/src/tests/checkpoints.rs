@@ -129,7 +129,7 @@ async fn writers_do_not_wait_for_a_large_checkpoint() {
     assert!(fixture.is_intact());
 }
 
-/// The checkpoint thread has no connection, as when the process may open no more files.
+/// The checkpoint thread has no connection here, as in a process that may open no more files.
 #[tokio::test]
 async fn the_writer_finishes_a_checkpoint_that_the_thread_cannot() {
     let (fixture, lost) = (Fixture::fast().await, Fixture::fast().await);
@@ -140,7 +140,7 @@ async fn the_writer_finishes_a_checkpoint_that_the_thread_cannot() {
     let mut writer = Writer::new(file, connection, checkpoints.clone()).unwrap();
     let served = checkpoints.clone();
     let thread = thread::spawn(move || served.serve());
-    // This is more than the writer copies unless the thread has failed.
+    // The writer copies this many pages only if the thread has failed.
     let text = "x".repeat(10 << 20);
     let mut at = Revision::ABSENT;
     for _ in 0..6 {

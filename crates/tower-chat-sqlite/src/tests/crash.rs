@@ -27,7 +27,8 @@ use crate::{
 const PATH: &str = "TOWER_CHAT_SQLITE_CRASH_PATH";
 const AT: &str = "TOWER_CHAT_SQLITE_CRASH_AT";
 
-/// Aborts the process at the n-th moment before or after a statement.
+/// Makes a connection abort the process at the moment `at`: the moments before and after each
+/// statement are counted from 0.
 fn abort_at(connection: &mut Connection, at: usize) {
     let seen = AtomicUsize::new(0);
     let events = TraceEventCodes::SQLITE_TRACE_STMT | TraceEventCodes::SQLITE_TRACE_PROFILE;
@@ -103,7 +104,8 @@ async fn crash_in_append(test: &str) {
     // BEGIN, three lookups, six inserts and an update, COMMIT: each has a before and an after.
     assert!(at >= 24, "only {at} moments were tried");
     assert!(left_nothing >= 23, "{left_nothing}");
-    // The two are the abort after COMMIT, and the child that ran to its end.
+    // Two children store everything: the one that is aborted after COMMIT, and the one that runs to
+    // its end.
     assert_eq!(left_everything, 2);
 }
 

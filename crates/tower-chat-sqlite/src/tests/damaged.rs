@@ -13,7 +13,8 @@ use tower_chat_core::{
 use super::{Fixture, first, key, run, write};
 use crate::SqliteStore;
 
-/// The damages. `{c}` is the number of the damaged conversation, `{d}` that of another one.
+/// Each kind of damage: its name, and the SQL that causes it. `{c}` is the number of the damaged
+/// conversation, `{d}` that of another one.
 const DAMAGES: &[(&str, &str)] = &[
     (
         "a message has number 0",
@@ -136,8 +137,7 @@ fn is_damage(error: &StoreError) -> bool {
     matches!(error, StoreError::Corrupt { .. } | StoreError::Undecodable { .. })
 }
 
-/// Fails for an error that does not report damage, unless the operation was refused for another
-/// reason.
+/// Panics if an error neither reports damage nor refuses the operation for a known other reason.
 fn check<T: std::fmt::Debug>(what: &str, action: &str, outcome: Result<T, StoreError>) {
     if let Err(error) = outcome {
         let is_refusal = matches!(error, StoreError::Conflict(_) | StoreError::UnderWay { .. });

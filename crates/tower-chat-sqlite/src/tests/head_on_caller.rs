@@ -9,7 +9,8 @@ use tower_chat_core::store::{HistoryStore, Revision};
 use super::{Fixture, key};
 use crate::SqliteStore;
 
-/// Returns whether the calling thread reads a few rows itself.
+/// Returns whether [`Readers::read_few`](crate::readers::Readers::read_few) reads on the calling
+/// thread.
 async fn is_read_by_caller(store: &SqliteStore) -> bool {
     let reading = store.readers().read_few("name the thread", |_| Ok(thread::current().id()));
     let caller = thread::current().id();

@@ -78,7 +78,8 @@ fn inside_a_local_set_the_thread_writes() {
         let fixture = Fixture::new().await;
         tokio::task::spawn_local(async move {
             assert!(!is_done_by_caller(&fixture.store, Slot::unbounded()).await);
-            // `block_in_place` is not called again, because it would panic each time.
+            // The store does not call `block_in_place` again, because the function would panic each
+            // time.
             assert!(!is_done_by_caller(&fixture.store, Slot::unbounded()).await);
         })
         .await
