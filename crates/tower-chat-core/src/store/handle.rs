@@ -49,6 +49,7 @@ struct Shared {
     runs: RunsUnderWay,
     /// The maximum number of messages in the outbox.
     limit: usize,
+    /// Whether one process at a time opens the store.
     is_exclusive: bool,
     outbox: Mutex<Outbox>,
 }
@@ -64,6 +65,7 @@ struct Outbox {
 #[derive(Debug, Default)]
 struct Unsaved {
     writes: Vec<Write>,
+    /// Count the messages of the writes in a metric until they are dropped.
     gauges: Vec<GaugeGuard>,
 }
 

@@ -27,6 +27,7 @@ pub(super) struct KeyedQueue(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
+    /// Whether the queue accepts no more entries.
     closed: bool,
     /// The end of the latest entry of each conversation that has one.
     last: HashMap<ConversationKey, End>,
@@ -38,6 +39,7 @@ struct State {
 #[derive(Debug)]
 pub(super) struct QueueGuard {
     queue: KeyedQueue,
+    /// The conversations that the task changes.
     keys: Vec<ConversationKey>,
     /// The ends of the previous entries of the conversations, without those that have been waited
     /// for.

@@ -8,6 +8,7 @@ use std::fmt;
 /// failed.
 pub struct Slot {
     permit: Option<Box<dyn Send>>,
+    /// Whether the store may execute the writes on the thread of the caller.
     may_block: bool,
 }
 

@@ -7,7 +7,7 @@ use crate::{Message, ToolInvocation, ToolResult, ToolStatus};
 /// A row of the record of tool calls in a write. It replaces the former row of the call.
 ///
 /// Call and result are in messages. The record refers to them and copies neither. A result that is
-/// in no message, because it was left out of the history, is in the record itself.
+/// not part of the history is in no message, and the record contains it.
 ///
 /// The example creates the row of a requested call, and the row that replaces it after the call has
 /// run:

@@ -41,6 +41,7 @@ struct Content {
     claims: Vec<Claim>,
     service_id: Option<ServiceIdChange>,
     staged: Option<Staged>,
+    /// Whether the write is the first of an attempt at its run.
     begins_attempt: bool,
     activity: Option<RunActivity>,
     is_sealed: bool,

@@ -19,6 +19,7 @@ use crate::{ConversationKey, store::author::milliseconds};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DirectoryCursor {
+    /// In milliseconds since 1970 (UTC).
     last_active: i64,
     key: ConversationKey,
 }
