@@ -52,7 +52,9 @@ pub(crate) struct Broken {
 /// The result of an execution.
 struct Execution {
     is_accepted: bool,
+    /// The processor time of all threads.
     time: Duration,
+    /// The peak memory, in bytes.
     bytes: usize,
 }
 

@@ -76,6 +76,7 @@ pub(crate) struct Supervisor<'a> {
 /// Where a worker was when it ended, and the rule that its end breaks.
 struct Position {
     target: String,
+    /// The most recent case that the worker has reported.
     case: u64,
     rule: Rule,
 }

@@ -23,6 +23,7 @@ pub(crate) enum Client {
 #[derive(Clone, Copy)]
 pub(crate) struct Input<'a> {
     pub(crate) client: Client,
+    /// The HTTP status.
     pub(crate) status: u16,
     pub(crate) is_streamed: bool,
     pub(crate) bytes: &'a [u8],

@@ -55,7 +55,9 @@ struct Rows {
 struct Cell {
     table: &'static str,
     column: String,
+    /// The key of the row, as the SQL expression of its table computes it.
     row: i64,
+    /// The original value.
     value: Value,
 }
 

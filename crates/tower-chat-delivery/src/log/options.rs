@@ -17,9 +17,13 @@ use tower_chat_layers::Clock;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct UpdateLogOptions {
+    /// How long the updates of a run can be read after its end.
     pub(crate) retention: Duration,
+    /// The largest number of runs in the log.
     pub(crate) max_runs: u64,
+    /// The largest number of updates of one run.
     pub(crate) max_updates_per_run: u64,
+    /// The largest sum of the sizes of all updates of one run, in bytes.
     pub(crate) max_bytes_per_run: u64,
     pub(crate) clock: Clock,
 }

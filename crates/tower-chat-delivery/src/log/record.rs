@@ -21,9 +21,11 @@ pub(crate) struct RunRecord {
     updates: u64,
     /// The sum of the sizes of these updates, in bytes.
     bytes: u64,
+    /// The end of the lease of the attempt.
     lease_until: i64,
     stop_requested: bool,
     end: Option<RunEnd>,
+    /// When the run was closed.
     ended_at: Option<i64>,
 }
 

@@ -22,6 +22,7 @@ pub(crate) struct Hub {
     pub(crate) handle: RunHandle,
     /// The messages of the request. Empty if the request continues a run.
     input: Messages,
+    /// Whether readers receive each update only after it is stored in the log.
     is_durable_first: bool,
     state: Mutex<State>,
     changed: watch::Sender<()>,
@@ -31,6 +32,7 @@ pub(crate) struct Hub {
 #[derive(Debug, Default)]
 struct State {
     phase: Phase,
+    /// The number of the attempt. 0 before the attempt has begun in the log.
     attempt: u32,
     /// The most recent updates of the attempt. All earlier updates are stored in the log.
     window: VecDeque<Entry>,

@@ -4,12 +4,19 @@ use std::time::Duration;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
+    /// The maximum time between a delta and its append to the log.
     pub(crate) batch_interval: Duration,
+    /// The size of updates, in bytes, that are appended without waiting for the interval.
     pub(crate) max_batch_bytes: usize,
+    /// Whether readers receive each update only after it is stored in the log.
     pub(crate) is_durable_first: bool,
+    /// How long a lease in the log lasts after its last renewal.
     pub(crate) lease: Duration,
+    /// The largest number of runs in progress in this process.
     pub(crate) max_runs: usize,
+    /// The size of the updates of a run, in bytes, above which the run is stopped.
     pub(crate) max_bytes: u64,
+    /// How long a run continues without a reader in its process. `None` for no limit.
     pub(crate) max_time_without_reader: Option<Duration>,
 }
 

@@ -197,6 +197,7 @@ struct Progress<'t> {
     earlier: Earlier,
     /// Whether the response has sent deltas since its last message.
     has_deltas: bool,
+    /// Whether the response has sent its finish.
     is_finished: bool,
     end: Option<(RunEnd, Option<SharedError>)>,
     /// The append in flight, which returns the number of its updates.

@@ -17,6 +17,7 @@ use crate::{
 pub(super) struct Admitted {
     /// The conversation in which the run continues: that of the request, or its branch.
     pub(super) conversation: Conversation,
+    /// The guard that makes the run the only active one.
     pub(super) turn: RunUnderWay,
     pub(super) branch: Option<ConversationKey>,
 }
@@ -32,7 +33,9 @@ pub(super) struct RunAdmission {
 
 /// An open run that must be resumed or closed before another run may begin.
 pub(super) enum OpenRunInTheWay {
+    /// The open run must be resumed until its end.
     ToResume(Box<OpenRun>),
+    /// The open run must be committed or discarded.
     Closed(Box<OpenRun>, RunEnd),
 }
 

@@ -26,23 +26,24 @@ use crate::{Clock, PersistencePolicy, ToolSource, run::Settings};
 /// new messages. If a loop sends stored messages again, the layer recognises them by their ids or by
 /// their content.
 ///
-/// Under [`PerRunPersistence`](crate::PerRunPersistence) the layer follows that run's mode and policy.
+/// Under [`PerRunPersistence`](crate::PerRunPersistence), the layer follows that run's mode and policy.
 /// Without that layer, the request must name a conversation. The first service call of a
-/// [`ToolLoop`](crate::ToolLoop) then begins a run, which loads the history once and which the loop
-/// shares. The run applies the hooks of the loop's tools before it stores messages, and records the
-/// times and outcomes of tool calls. A request that is sent again continues after the stored messages
-/// of its run, and its answer contains only the messages that this attempt has added. If the run was
-/// complete, the answer is the stored one.
+/// [`ToolLoop`](crate::ToolLoop) then begins a run that the loop shares. The run loads the history once.
+/// It applies the hooks of the loop's tools before it stores messages, and records the times and outcomes
+/// of tool calls. A request that is sent again continues after the stored messages of its run, and its
+/// answer contains only the messages that this attempt has added. If the run was complete, the answer is
+/// the stored one.
 ///
 /// **Under your own tool loop** with your own types, the layer compares each request with the stored
-/// messages, message by message: roles, texts, media, ids and names of calls, and the calls that
-/// results answer. The loop may send the whole conversation, its run, or only new messages. If its
-/// types lose the id of the run, a request that continues the stored messages belongs to the last
+/// messages, message by message: roles, texts, media, ids and names of calls, and the calls that results
+/// answer. The loop may send the whole conversation, the messages of its run, or only new messages. If
+/// its types lose the id of the run, a request that continues the stored messages belongs to the last
 /// stored run. A request that repeats stored messages with differences fails with
 /// [`HistorySentAgain`](crate::PersistenceError::HistorySentAgain). A complete run that is sent again
-/// returns its last response. Every service call loads the history. The layer knows neither the times
-/// of tool calls nor the tools: set the [`tools`](Self::tools) whose [`persist`](crate::Tool::persist)
-/// hooks must be called. Without them, arguments and results are stored unchanged.
+/// returns its last response. Every service call loads the history. The layer does not know when tool
+/// calls start and finish, and does not know the tools. Set the [`tools`](Self::tools) whose
+/// [`persist`](crate::Tool::persist) hooks must be called. Otherwise, arguments and results are stored
+/// unchanged.
 ///
 /// ```
 /// use tower::ServiceBuilder;

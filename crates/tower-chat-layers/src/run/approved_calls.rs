@@ -125,6 +125,7 @@ pub(super) fn keep_claims_held(run: &Run, log: &mut RunLog) {
 /// attempt has claimed the calls, if the conversation was deleted, or if other writes were first in every
 /// try. A write of another run to the conversation does not end the claims.
 async fn renew_claims(run: &Run, lease: Duration) -> bool {
+    /// The maximum number of tries.
     const MOST: usize = 8;
     let Some(store) = run.store() else { return false };
     let mut revision = None;
@@ -208,6 +209,7 @@ pub(super) async fn record_outcomes_again(run: &Run, source: &StoreError) {
 /// Stores rows at the current end of the conversation, after the writes of other runs. Does nothing if
 /// the conversation was deleted.
 async fn record_at_end(run: &Run, rows: Vec<ToolRecord>) -> Result<(), StoreError> {
+    /// The maximum number of tries.
     const MOST: usize = 8;
     let Some(store) = run.store() else { return Ok(()) };
     let own = run.log().conversation.revision.incarnation;

@@ -1,4 +1,4 @@
-//! What a run remembers about its tool calls from one write to the next, for the rows of the record.
+//! The data about the tool calls of a run that later writes need for the rows of the record.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::tool::{CallOfRun, NotKept, Retained, ToolReports, retained};
 
-/// What a run remembers about its tool calls from one write to the next, for the rows of the record.
+/// The data about the tool calls of a run that later writes need for the rows of the record.
 #[derive(Debug, Default)]
 pub(super) struct CallRecords {
     pub(super) hooks: Hooks,
@@ -34,7 +34,9 @@ pub(super) struct CallRecords {
 
 #[derive(Debug)]
 pub(super) struct Asking {
+    /// The sequence number of the message.
     pub(super) sequence: u64,
+    /// The index, within the run and from 0, of the round of the message.
     pub(super) round_index: u32,
     /// For each call of the message in the model's order, its index among the stored calls of the
     /// message. `None` if the call is not stored.
@@ -46,6 +48,7 @@ pub(super) struct Asking {
 /// The position of a stored call, and its round.
 pub(super) struct StoredPosition {
     pub(super) call: SequencePosition,
+    /// The index of the round within its run, from 0.
     pub(super) round_index: u32,
 }
 

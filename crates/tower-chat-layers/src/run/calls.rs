@@ -9,6 +9,8 @@ use crate::next_step::NextStep;
 
 /// The most recent service call and its outcome.
 pub(crate) struct LastCall {
+    /// The number of the service call in its run, from 0. `None` if the tool loop does not number its
+    /// calls.
     ordinal: Option<u32>,
     attempt: Attempt,
 }

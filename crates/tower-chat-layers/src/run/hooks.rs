@@ -1,4 +1,4 @@
-//! Finds the tool whose `persist` hook decides what is stored of a call.
+//! Finds the tools whose `persist` hooks decide what is stored of a call.
 
 use std::{
     cell::RefCell,
@@ -19,22 +19,23 @@ pub(super) const HOOKED_CALLS: &str = "hooked_calls";
 
 /// The tools of a run, whose hooks the run calls.
 ///
-/// The set of tools may change during a run. Until its result is stored, a call uses the hook of the
-/// tool that was registered when the call was planned. The last tool of a name remains in use after it
-/// was unregistered.
+/// The set of tools may change during a run. Each call uses the hook of the tool that was registered when
+/// the call was planned, until the result of the call is stored. A tool that was unregistered remains in
+/// use for calls of its name until another tool of this name is registered.
 #[derive(Default)]
 pub(super) struct Hooks {
     /// The source of the tools, until a tool loop sets its tools.
     source: Option<Arc<dyn ToolSource>>,
     /// The most recent set, which is not added again.
     newest: Option<Tools>,
-    /// The last tool of each name in the run.
+    /// The most recent tool of each name in the run.
     known: HashMap<String, Arc<dyn Tool>>,
+    /// The tools of calls that were planned or stored.
     pinned: HashMap<CallOfRun, Arc<dyn Tool>>,
-    /// The calls whose name had no tool when they were planned or stored. The results that the tool
-    /// loop writes for such a call are stored unchanged, also if a tool was registered later.
+    /// The calls whose name had no tool when they were planned or stored. The results that the tool loop
+    /// writes for such calls are stored unchanged, even if a tool of this name was registered later.
     without_tool: HashSet<CallOfRun>,
-    /// A cache of one entry: the message of the most recent query, and the positions of its calls whose
+    /// A cache of one entry: the message of the most recent query, and the indices of its calls whose
     /// tools had hooks.
     pub(super) hooked: RefCell<Option<(MessageId, HashSet<usize>)>>,
     forgotten: RefCell<MayBeForgotten>,
@@ -45,7 +46,9 @@ pub(super) struct Hooks {
 struct MayBeForgotten {
     /// The value for the loaded history, which does not change.
     of_history: Option<bool>,
+    /// Whether hooks were called for one of the checked messages of this run.
     of_added: bool,
+    /// The number of messages of this run that were checked.
     added: usize,
 }
 

@@ -1,12 +1,12 @@
-//! The content of a message that the hooks of tools have removed before it was stored.
+//! The content of a message that the hooks of tools have removed before the message was stored.
 
 use tower_chat_core::Message;
 
 use super::redact::{calls_without_arguments, is_without_calls};
 use crate::replay::{forgotten_ids, has_results_not_kept};
 
-/// The content of a message that was removed before it was stored, because the hooks of its tools
-/// ([`Tool::persist`](crate::Tool::persist)) did not allow it to be stored.
+/// The content of a message that was removed before the message was stored, because the hooks of its
+/// tools ([`Tool::persist`](crate::Tool::persist)) did not allow the content to be stored.
 ///
 /// ```
 /// use tower_chat::{Message, run::NotKept};

@@ -18,12 +18,14 @@ use crate::tool::{CallOfRun, ResultSource, ToolReport};
 /// The recorded state of a call that an earlier attempt may have run.
 #[derive(Debug, Clone)]
 pub(crate) enum CallOutcome {
+    /// The tool was not started, and there is no result.
     NeverStarted,
     /// The tool was started and has no outcome. It is not known whether the call had an effect.
     Started(Option<SystemTime>),
     /// Like `NeverStarted` (`None`) or `Started` (a time), but the arguments of the call were not stored,
     /// so the call cannot run again.
     WithoutArguments(Option<SystemTime>),
+    /// The record contains the result of the call.
     Finished(Box<(ToolResult, ToolReport)>),
 }
 
@@ -148,6 +150,7 @@ impl PriorAttempts {
 /// Whether a call that waits for approval still waits for a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiting {
+    /// The call still waits for a decision.
     Open,
     /// The call was copied while it was pending, and remains pending in the original of this
     /// conversation.

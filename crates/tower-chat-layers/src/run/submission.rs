@@ -32,6 +32,7 @@ struct Pending {
 /// A submission that failed permanently.
 pub(crate) struct FailedSubmission {
     pub(crate) source: StoreError,
+    /// The messages that are neither stored nor in the outbox.
     pub(crate) unsaved: Vec<Arc<Message>>,
 }
 

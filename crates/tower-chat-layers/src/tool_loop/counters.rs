@@ -11,7 +11,9 @@ use crate::{
 /// The counters of a run.
 #[derive(Default)]
 pub(super) struct RunCounters {
+    /// The number of service calls that this attempt has begun. It is the ordinal of the next one.
     pub(super) service_calls: u32,
+    /// The usage of the answered service calls of this attempt.
     pub(super) usage: Usage,
     /// The index of the next batch in the run. Rounds of earlier attempts and batches of approved calls
     /// count.
@@ -20,8 +22,11 @@ pub(super) struct RunCounters {
     pub(super) rounds: usize,
     /// The number of paused answers that were continued.
     pub(super) pauses: u32,
+    /// The number of tool calls that were allowed to run, in all attempts.
     tool_calls: usize,
+    /// The number of consecutive failing rounds until now.
     failing_rounds: usize,
+    /// The failures in these rounds, the oldest first.
     failures: Vec<ToolFailure>,
     /// Whether this run has already logged that messages were changed for the service.
     pub(super) has_logged_changes: bool,

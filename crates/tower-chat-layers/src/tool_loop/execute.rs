@@ -31,6 +31,7 @@ pub(super) struct Executor<'a> {
     pub(super) clock: &'a Clock,
     /// The run that stores starts and outcomes.
     pub(super) run: &'a Run,
+    /// The index of the batch in the run, from 0.
     pub(super) round_index: usize,
 }
 

@@ -20,7 +20,9 @@ use crate::{
 pub(super) struct Outcomes {
     /// Each result with the index of its call in the batch, in the order of completion.
     pub(super) results: Vec<(usize, ToolResult, ToolReport)>,
+    /// One failure for each failed call.
     failures: Vec<ToolFailure>,
+    /// Whether one of the tools has ended the run.
     pub(super) terminate: bool,
     pub(super) started: Started,
 }
@@ -117,6 +119,7 @@ pub(super) struct Outcome {
     pub(super) result: ToolResult,
     pub(super) report: ToolReport,
     pub(super) failure: Option<Box<ToolFailure>>,
+    /// Whether the tool has ended the run.
     pub(super) terminate: bool,
 }
 

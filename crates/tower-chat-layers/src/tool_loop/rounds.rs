@@ -35,6 +35,7 @@ pub(super) struct Rounds<S> {
     pub(super) phase: Phase,
     /// The updates that were not returned to the caller yet.
     pub(super) updates: VecDeque<ChatUpdate>,
+    /// The outcomes of the batch that is running.
     pub(super) outcomes: Outcomes,
     /// The messages from the run's queue that the service call in flight sends. They are the last
     /// messages of that call.
@@ -59,6 +60,7 @@ pub(super) enum Phase {
 /// A streamed response that is being read.
 pub(super) struct Reading {
     pub(super) response: ChatResponse,
+    /// The complete messages that the response has contained until now.
     pub(super) messages: Vec<Arc<Message>>,
     /// The text that was streamed after the last of `messages`.
     pub(super) text: String,

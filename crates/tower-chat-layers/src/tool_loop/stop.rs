@@ -42,6 +42,7 @@ pub(super) async fn unless_stopped_in_call<F: Future>(
 /// The service call in flight. Reads from the run whether a layer below has stored its answer.
 pub(super) struct CallUnderWay {
     run: Run,
+    /// The number of the service call in its run, from 0. `None` before the first call.
     ordinal: Option<u32>,
 }
 

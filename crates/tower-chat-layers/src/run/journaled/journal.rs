@@ -21,6 +21,7 @@ use crate::{run::partial_text::PartialText, tool::CallOfRun};
 #[derive(Debug)]
 pub(in crate::run) struct Journal {
     lease: Lease,
+    /// How long the lease lasts after its last renewal. Zero if the lease does not expire.
     length: Duration,
     /// Whether nothing was written under this lease yet.
     is_first: bool,
@@ -51,7 +52,9 @@ pub(in crate::run) struct Journal {
 enum Stage {
     /// Nothing is staged yet.
     New,
+    /// The store has the run as an open run, and this attempt works on it.
     Open,
+    /// The run was committed or discarded.
     Committed,
     /// The attempt has ended, and the run is open for a later one.
     Left,
