@@ -49,7 +49,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const MAX_SWEPT: i64 = 100;
 
 /// An update log in a SQLite file, which several processes of one machine can share. The file is
-/// separate from the file of the histories, so that appends of both never wait for each other.
+/// separate from the file of the histories, because appends of both would otherwise wait for each other.
 ///
 /// The updates are stored in plaintext, also if the store of the histories encrypts its messages.
 ///

@@ -54,7 +54,7 @@ pub async fn an_attempt_begins_once(subject: Subject) {
     }
 }
 
-/// A process whose attempt was replaced changes nothing.
+/// After a later attempt has begun, writes of an earlier one fail and change nothing.
 ///
 /// # Panics
 ///

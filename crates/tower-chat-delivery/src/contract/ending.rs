@@ -61,7 +61,7 @@ pub async fn a_lease_expires_unless_it_is_renewed(subject: Subject) {
     assert_eq!(subject.page(&run, UpdatePosition::START, 1).await.state, open);
 }
 
-/// A reader cannot interrupt a run whose owner has renewed its lease.
+/// A reader cannot interrupt a run while the lease of its owner is valid.
 ///
 /// # Panics
 ///

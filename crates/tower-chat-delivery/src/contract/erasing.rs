@@ -48,7 +48,8 @@ pub async fn a_scope_is_erased(subject: Subject) {
     assert!(is_there(&subject, &other).await);
 }
 
-/// Runs that ended early enough are erased, also those that never had an end.
+/// Erasing runs by time erases the runs that ended at this time or earlier. If a run was not closed, the
+/// end of its lease counts.
 ///
 /// # Panics
 ///

@@ -50,8 +50,8 @@ impl PerRunPersistence {
         Self { settings, mode, own_loop: None }
     }
 
-    /// Sets whether the service below has its own tool loop. The first run whose rounds no layer sees
-    /// is then logged.
+    /// Sets whether the service below has its own tool loop. If it has, a warning is logged for the first
+    /// run with rounds that no layer sees.
     pub(crate) fn over_own_loop(mut self, is_over_own_loop: bool) -> Self {
         self.own_loop = is_over_own_loop.then(Arc::default);
         self

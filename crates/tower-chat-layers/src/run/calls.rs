@@ -55,7 +55,8 @@ impl ServiceCalls {
         self.last = Some(LastCall { ordinal, attempt });
     }
 
-    /// Returns the inputs of the last service call that were not submitted, if the service call failed.
+    /// Returns those inputs of the most recent service call that were not submitted. Empty if the call
+    /// was answered.
     pub(super) fn unanswered(&self) -> &[Arc<Message>] {
         match self.last.as_ref().map(|last| &last.attempt) {
             Some(Attempt::Unanswered { rest }) => rest,

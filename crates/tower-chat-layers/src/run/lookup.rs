@@ -34,8 +34,8 @@ impl RunLog {
         Some(StoredPosition { call, round_index })
     }
 
-    /// Returns the position of a message in the loaded history. If two messages have the same id, the
-    /// position of the last one.
+    /// Returns the index of a message in the loaded history. If two messages have the same id, returns
+    /// the index of the later one.
     pub(super) fn position_in_history(&self, id: MessageId) -> Option<usize> {
         self.call_records.stored.position(&self.conversation.history, id)
     }

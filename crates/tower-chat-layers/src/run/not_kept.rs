@@ -15,9 +15,10 @@ use crate::replay::{forgotten_ids, has_results_not_kept};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NotKept {
-    /// Whether the model's answer requested tool calls of which none is stored.
+    /// Whether the message belongs to an answer with tool calls, none of which is stored.
     pub calls: bool,
-    /// The positions of the message's calls whose stored arguments differ from those of the model.
+    /// The calls of the message whose stored arguments differ from those of the model, as indices among
+    /// its stored calls.
     pub arguments: Vec<usize>,
     /// The ids of the calls whose results are not stored. `None` if all results are stored.
     pub results: Option<Vec<String>>,

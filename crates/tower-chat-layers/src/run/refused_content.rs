@@ -151,9 +151,8 @@ struct Suspects {
 }
 
 impl Suspects {
-    /// Returns the suspects of a request whose own messages begin at `new_from`. If the request
-    /// contains nothing of the kind that the error names, the error is treated as one that names
-    /// nothing.
+    /// Returns the suspects of a request. If the error names a kind of content that the request does not
+    /// contain, the error counts as one that names nothing.
     fn of(request: &ChatRequest, refusal: &ContentRefused, known: &[RefusalMark]) -> Self {
         let named = refusal.named.map(|_| Self::named_or_any(request, refusal, known));
         named.filter(|named| !named.is_empty()).unwrap_or_else(|| {

@@ -95,7 +95,7 @@ fn withheld(result: &ToolResult, text: &str) -> Box<ToolResult> {
     withheld
 }
 
-/// Returns the positions of the calls in a stored message whose tools had hooks.
+/// Returns the calls in a stored message whose tools had hooks, as indices among its stored calls.
 fn hooked_calls(stored: &Arc<Message>) -> impl Iterator<Item = usize> {
     let positions = stored.metadata.get(HOOKED_CALLS).and_then(Value::as_array);
     let positions = positions.into_iter().flatten();

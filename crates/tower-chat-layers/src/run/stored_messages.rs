@@ -18,7 +18,8 @@ struct Index {
     positions: HashMap<MessageId, usize>,
     /// The number of messages, from the end, that are indexed.
     seen: usize,
-    /// The rounds of the runs that were looked up, by the position of the message.
+    /// The index of the round within its run, by the index of the message. Contains the runs that were
+    /// looked up.
     rounds: HashMap<usize, u32>,
 }
 
@@ -61,7 +62,8 @@ pub(super) fn find(messages: &[Arc<Message>], id: MessageId) -> Option<(usize, &
 }
 
 impl StoredMessages {
-    /// Returns the position of a message. If two messages have the same id, the position of the last one.
+    /// Returns the index of a message in the history. If two messages have the same id, returns the index
+    /// of the later one.
     pub(super) fn position(&self, history: &Messages, id: MessageId) -> Option<usize> {
         self.0.borrow_mut().position(history, id)
     }

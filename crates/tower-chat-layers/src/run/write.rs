@@ -149,8 +149,8 @@ pub(crate) async fn discard_input(run: &Run) {
     logged(run, submission, failure).await;
 }
 
-/// Adds messages to the run and submits them. Returns the write, if there is something to write.
-/// Results that are not part of the history are stored only in the record.
+/// Adds messages to the run and submits their write. Returns the write, or `None` if there is nothing to
+/// write. Results that are not part of the history are stored only in the record.
 pub(super) fn submit(
     run: &Run,
     log: &mut RunLog,

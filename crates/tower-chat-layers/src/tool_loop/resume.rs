@@ -30,8 +30,8 @@ impl PlannedCall {
         matches!(&self.action, Action::Run(tool) if tool.definition().accepts_stored_arguments)
     }
 
-    /// Answers a call that may or may not have run: with an output that the application has supplied,
-    /// or with an error that reports the unknown outcome.
+    /// Answers a call that may or may not have run: with `output`, which the application has supplied, or
+    /// with an error that reports the unknown outcome.
     fn answer_unknown(&mut self, started_at: Option<SystemTime>, output: Option<ToolOutput>) {
         let mut report = ToolReport::not_run(ToolStatus::Interrupted);
         report.started_at = started_at;
@@ -50,8 +50,8 @@ impl PlannedCall {
     }
 }
 
-/// Applies the known states to calls that are about to run. Finished calls do not run again. Calls with
-/// an unknown outcome follow the declaration of their tool, or else the policy.
+/// Applies the known states to calls that are about to run. Finished calls do not run again. For a call
+/// with an unknown outcome, the declaration of its tool decides, and otherwise the policy.
 ///
 /// # Errors
 ///

@@ -103,8 +103,8 @@ pub(crate) fn answered_before(run: &Run, request: &ChatRequest) -> Vec<Arc<Messa
     added.iter().filter(|message| !is_partial_response(message, run.id())).cloned().collect()
 }
 
-/// Returns the stored answer without the rounds before the last response, for a tool loop that runs the
-/// calls of each answer that it receives.
+/// Reduces a stored answer to its last response, for a tool loop that runs the calls of each answer that
+/// it receives.
 fn as_last_response(mut answer: Answer) -> Answer {
     let response = response_at_end(&answer.messages);
     let asks = |message: &Arc<Message>| message.asked_calls().next().is_some();

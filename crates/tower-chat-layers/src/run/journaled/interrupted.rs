@@ -21,7 +21,7 @@ use crate::{
 /// The state of an interrupted run and of its last round. The tool loop continues from there.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InterruptedRun {
-    /// The last response, if no message contains results of its calls yet.
+    /// The response of the model at the end of the run. Empty if the run ends with other messages.
     pub(crate) response: Vec<Arc<Message>>,
     /// The recorded states of the calls in `response`.
     pub(crate) calls: HashMap<CallOfRun, CallOutcome>,
