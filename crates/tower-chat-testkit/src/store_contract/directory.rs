@@ -7,17 +7,17 @@ use tower_chat_core::{
     ApprovalRequest, ConversationKey, Message, MessageId, Part, PersistenceMode, Role, RunId,
     ToolCall, ToolStatus, Usage,
     store::{
-        ConversationQuery, ConversationState, ConversationSummary, Description, DescriptionPatch,
-        Directory, HistoryStore, Keep, Maintenance, MessagePage, ModelUsage, Revision, RunActivity,
-        StoreError, UsageGrouping, UsageQuery, UsageSum, author::Write,
+        Capability, ConversationQuery, ConversationState, ConversationSummary, Description,
+        DescriptionPatch, Directory, HistoryStore, Keep, Maintenance, MessagePage, ModelUsage,
+        Revision, RunActivity, StoreError, UsageGrouping, UsageQuery, UsageSum, author::Write,
     },
 };
 
 use super::{
     Store,
     fixture::{
-        StagedRun, acknowledged, asking, at, commit, discard, key, pending, revision, staging,
-        stored, texts, write, write_messages,
+        StagedRun, acknowledged, asking, at, commit, discard, key, lacks, pending, revision,
+        staging, stored, texts, write, write_messages,
     },
 };
 
@@ -219,6 +219,9 @@ pub async fn usage_stops_at_the_largest_count(store: Store) {
 /// The activity of staged writes is in the directory at once. A discard decrements the number of
 /// runs, but does not change the usage, because the calls were paid for.
 pub async fn staged_runs_are_in_the_directory_at_once(store: Store) {
+    if lacks(&store, &[Capability::Journal]) {
+        return;
+    }
     let [committed, discarded] = [key("committed"), key("discarded")];
     for key in [&committed, &discarded] {
         let mut run = StagedRun::new(key, Revision::ABSENT);
@@ -260,6 +263,9 @@ pub async fn staged_runs_are_in_the_directory_at_once(store: Store) {
 /// A discarded run is removed from the number of runs. A run with visible messages is counted once, also
 /// if it continues after the discard, or if later messages of the same run are discarded.
 pub async fn a_discarded_run_is_taken_off_the_count(store: Store) {
+    if lacks(&store, &[Capability::Journal]) {
+        return;
+    }
     let key = key("counted");
     let earlier = RunId::new();
     let first = write_of(&key, id(earlier, 0), Revision::ABSENT, "first");
@@ -283,6 +289,9 @@ pub async fn a_discarded_run_is_taken_off_the_count(store: Store) {
 
 /// A prune does not change the number of runs, their usage, or the creation time of the conversation.
 pub async fn a_prune_leaves_counts_and_usage(store: Store) {
+    if lacks(&store, &[Capability::Maintenance]) {
+        return;
+    }
     let key = key("pruned");
     let mut revision = Revision::ABSENT;
     let runs = [(); 3].map(|()| RunId::new());
@@ -307,6 +316,9 @@ pub async fn a_prune_leaves_counts_and_usage(store: Store) {
 /// A copy has the description, the number of runs and the mode. It has no usage, and its own
 /// creation time.
 pub async fn a_fork_has_the_description_and_has_used_nothing(store: Store) {
+    if lacks(&store, &[Capability::Journal, Capability::Maintenance]) {
+        return;
+    }
     let (from, to) = (key("original"), key("copy"));
     let runs = [(); 3].map(|()| RunId::new());
     let mut revision = Revision::ABSENT;
@@ -368,6 +380,9 @@ pub async fn a_deleted_conversation_leaves_the_directory(store: Store) {
 
 /// The directory contains the states of conversations, and queries can select by them.
 pub async fn the_directory_tells_what_goes_on(store: Store) {
+    if lacks(&store, &[Capability::Journal]) {
+        return;
+    }
     let [idle, waiting, open, both] = ["idle", "waiting", "open", "both"].map(key);
     stored(&store, write(&idle, Revision::ABSENT, &["idle"])).await;
     let mut row = pending(1, 0, "a");
@@ -408,6 +423,9 @@ pub async fn the_directory_tells_what_goes_on(store: Store) {
 
 /// A description is set only at the expected version, and nothing else changes.
 pub async fn a_description_is_set_by_who_knows_its_version(store: Store) {
+    if lacks(&store, &[Capability::Journal]) {
+        return;
+    }
     let [key, open] = ["described", "open"].map(key);
     let unwritten = store.set_description(&key, &Description::new(), 0).await;
     assert!(matches!(unwritten, Err(StoreError::NoConversation { .. })), "{unwritten:?}");
@@ -484,6 +502,9 @@ pub async fn changes_of_a_description_are_merged(store: Store) {
 
 /// Messages are read in pages from the end backwards. Only visible messages are returned.
 pub async fn messages_are_paged_from_the_end(store: Store) {
+    if lacks(&store, &[Capability::Journal, Capability::Maintenance]) {
+        return;
+    }
     let key = key("paged");
     let page = store.messages_before(&key, None, 5).await.expect("a page");
     assert_eq!(page, MessagePage::default());

@@ -8,7 +8,7 @@ use std::{
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId, ToolCall, ToolInvocation, ToolStatus,
     store::{
-        CallSelection, Conflict, InvocationQuery, Journal, Lease, OpenRun, Revision,
+        CallSelection, Capability, Conflict, InvocationQuery, Journal, Lease, OpenRun, Revision,
         SequencePosition, ServiceIdChange, StoreError, ToolCallQueries,
         author::{AppendError, Close, OpenRunContent, RecordedResult, Staged, ToolRecord, Write},
     },
@@ -163,6 +163,22 @@ pub(super) async fn assert_counted(store: &Store, query: &InvocationQuery, expec
     if let Some(queries) = store.tool_calls() {
         let totals = queries.tool_totals(query).await.expect("totals");
         assert_eq!(totals.iter().map(|tool| tool.calls).collect::<Vec<_>>(), expected);
+    }
+}
+
+/// Returns whether the store lacks one of these capabilities. A test that also needs them then omits
+/// the steps that use them; `check_capabilities` compares the capabilities with those that the store
+/// states.
+pub(super) fn lacks(store: &Store, needed: &[Capability]) -> bool {
+    needed.iter().any(|capability| !has(store, *capability))
+}
+
+pub(super) fn has(store: &Store, capability: Capability) -> bool {
+    match capability {
+        Capability::Journal => store.journal().is_some(),
+        Capability::Directory => store.directory().is_some(),
+        Capability::ToolCallQueries => store.tool_calls().is_some(),
+        Capability::Maintenance => store.maintenance().is_some(),
     }
 }
 

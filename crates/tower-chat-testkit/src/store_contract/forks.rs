@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use tower_chat_core::{
     Message, ToolResult, ToolStatus,
     store::{
-        Directory, HistoryStore, Maintenance, Revision, ServiceIdChange, StoreError,
+        Capability, HistoryStore, Maintenance, Revision, ServiceIdChange, StoreError,
         author::RecordedResult,
     },
 };
@@ -13,8 +13,8 @@ use tower_chat_core::{
 use super::{
     Store,
     fixture::{
-        StagedRun, asking, commit, key, open_run, pending, position, recorded, revision, staging,
-        stored, texts, with_outcome, write, write_messages,
+        StagedRun, asking, assert_listed, commit, key, lacks, open_run, pending, position,
+        recorded, revision, staging, stored, texts, with_outcome, write, write_messages,
     },
 };
 
@@ -43,8 +43,7 @@ pub async fn a_fork_has_what_readers_see_and_a_life_of_its_own(store: Store) {
     let (of_original, of_copy) = (recorded(&store, &from).await, recorded(&store, &to).await);
     assert_eq!((of_copy.len(), &of_copy[0]), (2, &of_original[0]));
     assert_eq!(of_copy[0].result, Some(result));
-    let listed = store.list("scope", None, 10).await.expect("a list");
-    assert_eq!(listed, [to.clone(), from.clone()]);
+    assert_listed(&store, "scope", &[to.clone(), from.clone()]).await;
 
     let changed = row(RecordedResult::None);
     let later = stored(&store, write(&from, at, &["later"]).with_tools(vec![changed])).await;
@@ -89,6 +88,9 @@ pub async fn a_fork_does_not_wait_for_approvals(store: Store) {
 
 /// Staged messages are not copied, and a copy has no open run.
 pub async fn a_fork_has_nothing_that_is_staged(store: Store) {
+    if lacks(&store, &[Capability::Journal]) {
+        return;
+    }
     let (from, to) = (key("open"), key("copy"));
     let first = write_messages(&from, Revision::ABSENT, [asking(&["a"])])
         .with_tools(vec![pending(1, 0, "a")]);
@@ -107,6 +109,9 @@ pub async fn a_fork_has_nothing_that_is_staged(store: Store) {
 
 /// Copying an absent conversation creates nothing, and a copy does not replace a conversation.
 pub async fn a_fork_makes_nothing_of_nothing_and_replaces_nothing(store: Store) {
+    if lacks(&store, &[Capability::Journal]) {
+        return;
+    }
     let (absent, open, there) = (key("absent"), key("open"), key("there"));
     let to = key("copy");
     stored(&store, StagedRun::new(&open, Revision::ABSENT).text(staging(1), "staged")).await;

@@ -49,7 +49,8 @@
 //!
 //! A store that lacks a [capability](tower_chat_core::store::Capability) omits the tests of the capability by
 //! `directory: "reason"`, `maintenance: "reason"`, `journal: "reason"` and `tool_calls: "reason"`, in this
-//! order, at the end.
+//! order, at the end. Tests of another capability omit the steps that need it. A store without `Journal`
+//! must refuse staged writes.
 //!
 //! Each test is a function of this module as well, for a store that needs a special setup.
 //!
@@ -136,7 +137,8 @@ pub fn check<S, Guard, Open, Promise>(
     drop(guard);
 }
 
-/// Checks that a store has the capabilities whose tests run, and no others.
+/// Checks that a store has the capabilities whose tests run, and no others, and that it refuses staged
+/// writes without the capability for open runs.
 ///
 /// # Panics
 ///
@@ -151,13 +153,10 @@ pub fn check_capabilities<S, Guard, Open>(
 {
     check(Runtime::SeveralThreads, open, async move |store: Store| {
         for (runs, capability) in expected {
-            let has = match capability {
-                Capability::Journal => store.journal().is_some(),
-                Capability::Directory => store.directory().is_some(),
-                Capability::ToolCallQueries => store.tool_calls().is_some(),
-                Capability::Maintenance => store.maintenance().is_some(),
-            };
-            assert_eq!(has, runs, "{capability}");
+            assert_eq!(fixture::has(&store, capability), runs, "{capability}");
+        }
+        if !fixture::has(&store, Capability::Journal) {
+            staging::a_staged_write_is_refused(&store).await;
         }
     });
 }

@@ -3,8 +3,8 @@
 use tower_chat_core::{
     ApprovalRequest, Message, Part, Role, ToolCall, ToolResult, ToolStatus,
     store::{
-        HistoryStore, InvocationQuery, Keep, Maintenance, Revision, SequencePosition,
-        ToolCallQueries,
+        CallSelection, HistoryStore, InvocationQuery, Keep, Maintenance, Revision,
+        SequencePosition,
         author::{Claim, RecordedResult, ToolRecord},
     },
 };
@@ -12,7 +12,7 @@ use tower_chat_core::{
 use super::{
     Store,
     fixture::{
-        asking, invocations, key, pending, position, recorded, revision, stored, texts,
+        asking, assert_counted, key, pending, position, recorded, revision, stored, texts,
         with_outcome, write, write_messages, write_rows,
     },
 };
@@ -42,12 +42,11 @@ pub async fn rows_are_pruned_with_their_messages(store: Store) {
     assert_eq!(left.iter().map(|call| call.sequence).collect::<Vec<_>>(), [5, 8]);
     assert_eq!(left[0].result.as_ref().map(ToolResult::text).as_deref(), Some("answer 1"));
     let of = async |sequences: &[u64]| {
-        let query = InvocationQuery::of(&key).in_messages(sequences.iter().copied());
-        invocations(&store, &query).await.len()
+        let selected = CallSelection::in_messages(sequences.iter().copied());
+        store.calls(&key, &selected).await.expect("the calls").found.len()
     };
     assert_eq!((of(&[2]).await, of(&[5]).await, of(&[1, 2, 3, 8]).await), (0, 1, 1));
-    let totals = store.tool_totals(&InvocationQuery::of(&key)).await.expect("totals");
-    assert_eq!(totals.iter().map(|tool| tool.calls).collect::<Vec<_>>(), [2]);
+    assert_counted(&store, &InvocationQuery::of(&key), &[2]).await;
 
     let rows = [2, 5].map(|call| {
         let row = pending(call, 0, "tool");

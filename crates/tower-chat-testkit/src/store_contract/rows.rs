@@ -5,8 +5,8 @@ use std::{sync::Arc, time::SystemTime};
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId, ToolResult, ToolStatus, Usage,
     store::{
-        ConversationRows, Directory, DirectoryCounts, HistoryStore, Keep, Maintenance, ModelUsage,
-        Revision, Rewrite, RunActivity, RunSummary, StoreError, UsageSum,
+        Capability, ConversationRows, Directory, DirectoryCounts, HistoryStore, Keep, Maintenance,
+        ModelUsage, Revision, Rewrite, RunActivity, RunSummary, StoreError, UsageSum,
         author::{RecordedResult, ToolRecord, Write},
     },
 };
@@ -14,8 +14,8 @@ use tower_chat_core::{
 use super::{
     Store,
     fixture::{
-        StagedRun, asking, commit, key, pending, position, recorded, refused, revision, staging,
-        stored, submit, texts, with_outcome, with_times, write, write_messages,
+        StagedRun, asking, commit, key, lacks, pending, position, recorded, refused, revision,
+        staging, stored, submit, texts, with_outcome, with_times, write, write_messages,
     },
 };
 
@@ -63,6 +63,9 @@ fn recorded_calls() -> ([Message; 2], Vec<ToolRecord>) {
 
 /// The rows of a conversation are the visible messages and record, with the head.
 pub async fn rows_are_what_readers_see(store: Store) {
+    if lacks(&store, &[Capability::Journal]) {
+        return;
+    }
     let key = key("row by row");
     assert!(store.rows(&key).await.expect("an answer").is_none(), "it was never written");
     let (asked, records) = recorded_calls();
@@ -176,6 +179,9 @@ pub async fn a_rewrite_at_another_revision_is_a_conflict(store: Store) {
 
 /// A rewrite sets the counts of the directory that it contains, and changes no others.
 pub async fn a_rewrite_sets_counts_of_the_directory(store: Store) {
+    if lacks(&store, &[Capability::Directory]) {
+        return;
+    }
     let (key, other) = (key("counted"), key("counted too"));
     let (first, second) = (RunId::new(), RunId::new());
     let used = |model: &str, calls| {
@@ -285,6 +291,9 @@ pub async fn a_rewrite_changes_the_record(store: Store) {
 
 /// A conversation with an open run cannot be rewritten.
 pub async fn an_open_run_is_not_rewritten(store: Store) {
+    if lacks(&store, &[Capability::Journal]) {
+        return;
+    }
     let key = key("rewritten while it is open");
     let at = stored(&store, write(&key, Revision::ABSENT, &["one"])).await;
     let mut journal = StagedRun::new(&key, at);

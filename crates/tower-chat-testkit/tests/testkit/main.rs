@@ -5,6 +5,7 @@
 mod data;
 mod faulty_store;
 mod memory_store;
+mod partial_store;
 mod recorded_metrics;
 mod recordings;
 mod scripted_model;

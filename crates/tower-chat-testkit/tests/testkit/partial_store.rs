@@ -1,0 +1,104 @@
+//! The contract of stores, with stores that have only some of the capabilities.
+
+use async_trait::async_trait;
+use tower_chat_core::{
+    MemoryStore,
+    store::{
+        Capability, Directory, HistoryStore, Journal, Maintenance, StoreError, StoreWrapper,
+        ToolCallQueries,
+        author::{AppendError, Slot, Ticket, Write},
+    },
+};
+
+/// A store with at most one capability.
+struct Partial(MemoryStore, Option<Capability>);
+
+impl Partial {
+    fn has(&self, capability: Capability) -> bool {
+        self.1 == Some(capability)
+    }
+}
+
+#[async_trait]
+impl StoreWrapper for Partial {
+    type Inner = MemoryStore;
+
+    fn inner(&self) -> &MemoryStore {
+        &self.0
+    }
+
+    fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
+        let is_staged = writes.iter().any(|write| write.as_staged().is_some());
+        if is_staged && !self.has(Capability::Journal) {
+            let source = StoreError::from(Capability::Journal);
+            return Ticket::done(Err(AppendError { completed: 0, source }));
+        }
+        self.0.append(slot, writes)
+    }
+
+    fn journal(&self) -> Option<&dyn Journal> {
+        self.has(Capability::Journal).then_some(&self.0 as _)
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
+        self.has(Capability::Directory).then_some(&self.0 as _)
+    }
+
+    fn tool_calls(&self) -> Option<&dyn ToolCallQueries> {
+        self.has(Capability::ToolCallQueries).then_some(&self.0 as _)
+    }
+
+    fn maintenance(&self) -> Option<&dyn Maintenance> {
+        self.has(Capability::Maintenance).then_some(&self.0 as _)
+    }
+}
+
+mod without_capabilities {
+    tower_chat_testkit::store_contract!(
+        super::Partial(tower_chat_core::MemoryStore::new(), None);
+        one_runtime: "the memory store inside runs on both";
+        heavy: "the memory store inside runs them";
+        directory: "this store has none"; maintenance: "this store has none";
+        journal: "this store has none"; tool_calls: "this store has none"
+    );
+}
+
+mod with_a_journal {
+    tower_chat_testkit::store_contract!(
+        super::Partial(tower_chat_core::MemoryStore::new(), Some(super::Capability::Journal));
+        one_runtime: "the memory store inside runs on both";
+        heavy: "the memory store inside runs them";
+        directory: "this store has none"; maintenance: "this store has none";
+        tool_calls: "this store has none"
+    );
+}
+
+mod with_a_directory {
+    tower_chat_testkit::store_contract!(
+        super::Partial(tower_chat_core::MemoryStore::new(), Some(super::Capability::Directory));
+        one_runtime: "the memory store inside runs on both";
+        heavy: "the memory store inside runs them";
+        maintenance: "this store has none"; journal: "this store has none";
+        tool_calls: "this store has none"
+    );
+}
+
+mod with_queries_of_tool_calls {
+    tower_chat_testkit::store_contract!(
+        super::Partial(tower_chat_core::MemoryStore::new(), Some(super::Capability::ToolCallQueries));
+        one_runtime: "the memory store inside runs on both";
+        heavy: "the memory store inside runs them";
+        directory: "this store has none"; maintenance: "this store has none";
+        journal: "this store has none"
+    );
+}
+
+mod with_maintenance {
+    tower_chat_testkit::store_contract!(
+        super::Partial(tower_chat_core::MemoryStore::new(), Some(super::Capability::Maintenance));
+        one_runtime: "the memory store inside runs on both";
+        heavy: "the memory store inside runs them";
+        directory: "this store has none"; journal: "this store has none";
+        tool_calls: "this store has none"
+    );
+}
