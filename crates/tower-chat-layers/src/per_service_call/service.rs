@@ -95,7 +95,7 @@ where
         request.extensions.insert(PersisterAbove);
         let asked = AskedAgain { service: &mut service, run: &run };
         let response = asked.call(request).await;
-        return with_ending(response, CallEnding::WrittenAtEnd(run)).await;
+        return with_ending(response, ObservedCall(run)).await;
     }
     yield_if_large(request.messages.iter_from(request.new_from)).await;
     // A separate statement, because the future would otherwise contain the error across the next
@@ -107,7 +107,7 @@ where
             call.reserve().await?;
             yield_if_large(call.inputs()).await;
             let response = AskedAgain { service: &mut service, run: &run }.call(request).await;
-            with_ending(response, CallEnding::Stored(call)).await
+            with_ending(response, call).await
         }
     }
 }
@@ -153,44 +153,38 @@ async fn begin_alone(
     }
 }
 
-/// The end of a service call.
-enum CallEnding {
-    /// The run is stored at its end by a layer above. This layer compares service ids, and records the
-    /// rounds of a tool loop of another crate.
-    WrittenAtEnd(Run),
-    Stored(Box<OpenCall>),
+/// The end of a service call whose run is stored at its end by a layer above. This layer compares
+/// service ids, and records the rounds of a tool loop of another crate. Messages are passed on before
+/// the end of the answer, so that the tool loop can refuse an endless one.
+struct ObservedCall(Run);
+
+impl Ending for ObservedCall {
+    const SHOWS_MESSAGES: bool = true;
+
+    async fn complete(self, answer: Answer) -> Result<Answer, PersistenceError> {
+        observe_answer(&self.0, &answer)?;
+        Ok(answer)
+    }
+
+    async fn fail(self, _error: &BoxError) {}
 }
 
-impl Ending for CallEnding {
+impl Ending for Box<OpenCall> {
     const SHOWS_MESSAGES: bool = false;
 
     fn record_update(&mut self, update: &ChatUpdate) {
-        if let Self::Stored(call) = self {
-            call.record_update(update);
-        }
+        OpenCall::record_update(self, update);
     }
 
     fn check(&self, answer: &[Arc<Message>]) -> Result<(), BoxError> {
-        match self {
-            // The tool loop checks before the run ends.
-            Self::WrittenAtEnd(_) => Ok(()),
-            Self::Stored(call) => Ok(call.check(answer)?),
-        }
+        Ok(OpenCall::check(self, answer)?)
     }
 
     async fn complete(self, answer: Answer) -> Result<Answer, PersistenceError> {
-        match self {
-            Self::WrittenAtEnd(run) => {
-                observe_answer(&run, &answer)?;
-                Ok(answer)
-            }
-            Self::Stored(call) => call.complete(answer).await,
-        }
+        OpenCall::complete(self, answer).await
     }
 
     async fn fail(self, error: &BoxError) {
-        if let Self::Stored(call) = self {
-            call.fail(error).await;
-        }
+        OpenCall::fail(self, error).await;
     }
 }
