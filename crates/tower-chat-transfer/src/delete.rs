@@ -3,8 +3,8 @@
 use tower_chat_core::{
     ConversationKey,
     store::{
-        ConversationQuery, ConversationSummary, Directory, HistoryStore, InvocationQuery,
-        StoreError, ToolCallQueries,
+        CallSelection, ConversationQuery, ConversationSummary, Directory, HistoryStore,
+        InvocationQuery, StoreError,
     },
 };
 
@@ -119,12 +119,11 @@ async fn delete(
 ) -> Result<Step, TransferError> {
     let mut counts = Counts::one();
     if let Some(summary) = summary {
-        let tools = match store.tool_totals(&InvocationQuery::of(key)).await {
-            Err(error) if error.is_damage() => Vec::new(),
-            tools => tools?,
-        };
         counts.messages = summary.messages;
-        counts.tool_calls = tools.iter().map(|tool| tool.calls).sum();
+        counts.tool_calls = match count_calls(store, key).await {
+            Err(error) if error.is_damage() => 0,
+            calls => calls?,
+        };
         counts.runs = summary.runs;
     }
     tell(progress, &Event::Begins { key: key.clone(), counts })?;
@@ -133,6 +132,17 @@ async fn delete(
     let step = Step::new(key, outcome, counts);
     tell(progress, &Event::Done(step.clone()))?;
     Ok(step)
+}
+
+/// Returns the number of calls in the record, also of a store without queries of tool calls.
+async fn count_calls(store: &dyn HistoryStore, key: &ConversationKey) -> Result<u64, StoreError> {
+    match store.tool_calls() {
+        Some(queries) => {
+            let tools = queries.tool_totals(&InvocationQuery::of(key)).await?;
+            Ok(tools.iter().map(|tool| tool.calls).sum())
+        }
+        None => Ok(store.calls(key, &CallSelection::All).await?.found.len() as u64),
+    }
 }
 
 /// Returns the number of conversations with visible messages.

@@ -5,8 +5,8 @@ use std::{collections::VecDeque, mem, sync::Arc};
 use tower_chat_core::{
     ConversationKey, Message, RunId,
     store::{
-        ConversationSummary, Directory, Head, HistoryStore, InvocationQuery, Journal, OpenRun,
-        RunSummary, StoreError, ToolCallQueries, author::is_sealed_message,
+        CallSelection, ConversationSummary, Directory, Head, HistoryStore, Journal, OpenRun,
+        RunSummary, StoreError, author::is_sealed_message,
     },
 };
 
@@ -202,8 +202,7 @@ impl<'a> Reader<'a> {
     async fn read_tools(&mut self, page: &[(u64, Arc<Message>)]) -> Result<(), ReadError> {
         let asking = page.iter().filter(|(_, message)| message.asked_calls().next().is_some());
         let asking = asking.map(|(number, _)| *number);
-        let query = InvocationQuery::of(&self.key).in_messages(asking);
-        let invocations = self.store.invocations(&query).await?;
+        let invocations = self.store.calls(&self.key, &CallSelection::in_messages(asking)).await?;
         if let Some(unreadable) = invocations.unreadable.first() {
             // A row that is newer than the messages may refer to a later message.
             let is_same = self.store.head(&self.key).await? == self.moment.head;

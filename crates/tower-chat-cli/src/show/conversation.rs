@@ -10,8 +10,8 @@ use tower_chat::{
     ConversationKey, Message, Messages, RunId, ToolResult, ToolStatus,
     replay::{ReplayContext, ReplayPolicy},
     store::{
-        ConversationSummary, Directory, Head, HistoryStore, InvocationQuery, Journal, OpenRun,
-        RunSummary, SequencePosition, StoreError, ToolCallQueries,
+        CallSelection, ConversationSummary, Directory, Head, HistoryStore, Journal, OpenRun,
+        RunSummary, SequencePosition, StoreError,
         author::{OpenRunContent, RecordedResult, ToolRecord},
     },
 };
@@ -144,9 +144,9 @@ impl Known {
     ) -> Self {
         let told = told_by(store, key, messages).await;
         let asking = messages.iter().filter(|(_, it)| it.asked_calls().next().is_some());
-        let query = InvocationQuery::of(key).in_messages(asking.map(|(number, _)| *number));
+        let asking = CallSelection::in_messages(asking.map(|(number, _)| *number));
         let mut recorded = HashMap::new();
-        match store.invocations(&query).await {
+        match store.calls(key, &asking).await {
             Ok(invocations) => {
                 for (_, call) in invocations.found {
                     let position =

@@ -7,10 +7,7 @@ use axum::extract::Query;
 use serde::Deserialize;
 use tower_chat_layers::{
     ConversationKey, Media, MediaSource, Message, Part, RunId, ToolInvocation,
-    store::{
-        ConversationSummary, Directory, Head, InvocationQuery, Journal, OpenRun, RunSummary,
-        ToolCallQueries,
-    },
+    store::{CallSelection, ConversationSummary, Directory, Head, Journal, OpenRun, RunSummary},
 };
 
 use super::{Answer, Asked, Failure, Frame, Link, State, html, unreadable};
@@ -95,8 +92,7 @@ pub(crate) async fn conversation(
     }
     let numbers =
         messages.iter().map(number).filter(|number| only.is_none_or(|only| only == *number));
-    let query = InvocationQuery::of(&key).in_messages(numbers);
-    let invocations = store.invocations(&query).await?;
+    let invocations = store.calls(&key, &CallSelection::in_messages(numbers)).await?;
     let calls: Vec<ToolInvocation> = invocations.found.into_iter().map(|(_, call)| call).collect();
     let runs = runs_of(&inspector, &key, &messages).await?;
 

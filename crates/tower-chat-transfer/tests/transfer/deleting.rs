@@ -1,13 +1,13 @@
 //! Tests of the deletion of whole scopes.
 
-use tower_chat::store::Directory;
 use tower_chat::{
-    ConversationKey,
+    ConversationKey, MemoryStore,
+    store::{self, Directory, HistoryStore as _},
     transfer::{OutcomeKind, delete_scope},
 };
 
 use crate::{
-    conversations::{add_run, discard_run, fill, key},
+    conversations::{add_run, discard_run, export_alice, fill, key},
     stores::Kind,
 };
 
@@ -39,4 +39,35 @@ async fn all_of_a_scope_goes_and_nothing_of_another() {
         let again = delete_scope(&*store, "alice", &mut |_| Ok(())).await.unwrap();
         assert!(again.scopes.is_empty());
     }
+}
+
+/// A store without queries of tool calls.
+struct WithoutQueries(MemoryStore);
+
+impl store::StoreWrapper for WithoutQueries {
+    type Inner = MemoryStore;
+
+    fn inner(&self) -> &MemoryStore {
+        &self.0
+    }
+
+    fn journal(&self) -> Option<&dyn store::Journal> {
+        self.0.journal()
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
+        self.0.directory()
+    }
+}
+
+#[tokio::test]
+async fn a_store_without_queries_of_tool_calls_is_exported_and_deleted() {
+    let inner = MemoryStore::new();
+    fill(&inner, &key("coats")).await;
+    let store = WithoutQueries(inner.clone());
+    assert_eq!(export_alice(&store).await, export_alice(&inner).await);
+    let receipt = delete_scope(&store, "alice", &mut |_| Ok(())).await.unwrap();
+    let deleted = receipt.total(OutcomeKind::Deleted);
+    assert_eq!((deleted.conversations, deleted.messages, deleted.tool_calls), (1, 7, 4));
+    assert_eq!(inner.list("alice", None, 10).await.unwrap(), []);
 }
