@@ -23,8 +23,7 @@
 //! let run = RunKey::new(ConversationKey::new("alice", "support"), RunId::new());
 //! log.begin(&run, 1, Duration::from_secs(15)).await?;
 //! let updates = ["Take ", "a coat."].map(StoredUpdate::new);
-//! log.append(&run, UpdatePosition::new(1, 0), &updates).await?;
-//! log.close(&run, 1, RunEnd::Completed).await?;
+//! log.append(&run, UpdatePosition::new(1, 0), &updates, Some(&RunEnd::Completed)).await?;
 //!
 //! // A reader that has received the first update reads what is strictly after it.
 //! let page = log.read(&run, UpdatePosition::new(1, 0), 100).await?;

@@ -177,13 +177,14 @@ impl UpdateLog for SqliteUpdateLog {
         run: &RunKey,
         first: UpdatePosition,
         updates: &[StoredUpdate],
+        end: Option<&RunEnd>,
     ) -> Result<(), UpdateLogError> {
-        let (run, updates) = (run.clone(), updates.to_vec());
+        let (run, updates, end) = (run.clone(), updates.to_vec(), end.cloned());
         self.transaction("append updates", move |transaction, options| {
             let Some((id, mut record)) = find(transaction, &run, options)? else {
                 return Err(unknown_run(&run, first.attempt).into());
             };
-            let new = record.append(&run, first, &updates, options)?;
+            let new = record.append(&run, first, &updates, end.as_ref(), options)?;
             let mut append = transaction.prepare_cached(APPEND)?;
             for (index, update) in (first.index..).skip(updates.len() - new.len()).zip(new) {
                 let position = UpdatePosition::new(first.attempt, index);
@@ -235,16 +236,10 @@ impl UpdateLog for SqliteUpdateLog {
         .await
     }
 
-    async fn close(
-        &self,
-        run: &RunKey,
-        attempt: u32,
-        end: RunEnd,
-    ) -> Result<RunState, UpdateLogError> {
-        let closed = self.change("close a run", run, move |run, record, now| {
-            record.close(run, attempt, end, now)
-        });
-        closed.await?.ok_or_else(|| unknown_run(run, attempt))
+    async fn interrupt(&self, run: &RunKey) -> Result<RunState, UpdateLogError> {
+        let interrupted =
+            self.change("interrupt a run", run, |_, record, now| Ok(record.interrupt(now)));
+        Ok(interrupted.await?.unwrap_or(RunState::Unknown))
     }
 
     async fn request_stop(&self, run: &RunKey) -> Result<RunState, UpdateLogError> {

@@ -29,7 +29,7 @@ pub async fn an_append_behind_a_gap_is_refused(subject: Subject) {
     let run = run_in("s", "c");
     subject.begin(&run, 1).await;
     subject.append(&run, (1, 0), &["a"]).await;
-    let refused = subject.log.append(&run, at((1, 2)), &stored(&["c"])).await;
+    let refused = subject.log.append(&run, at((1, 2)), &stored(&["c"]), None).await;
     let Err(UpdateLogError::Gap { expected: next, .. }) = refused else {
         panic!("the gap is accepted: {refused:?}");
     };
@@ -64,11 +64,11 @@ pub async fn a_later_attempt_refuses_the_writes_of_an_earlier_one(subject: Subje
     subject.begin(&run, 1).await;
     subject.append(&run, (1, 0), &["a"]).await;
     subject.begin(&run, 2).await;
-    let append = subject.log.append(&run, at((1, 1)), &stored(&["b"])).await;
+    let append = subject.log.append(&run, at((1, 1)), &stored(&["b"]), None).await;
     assert!(matches!(append, Err(UpdateLogError::NotOwner { .. })), "{append:?}");
     let renew = subject.log.renew(&run, 1, LEASE).await;
     assert!(matches!(renew, Err(UpdateLogError::NotOwner { .. })), "{renew:?}");
-    let close = subject.log.close(&run, 1, RunEnd::Completed).await;
+    let close = subject.log.append(&run, at((1, 1)), &[], Some(&RunEnd::Completed)).await;
     assert!(matches!(close, Err(UpdateLogError::NotOwner { .. })), "{close:?}");
     let page = subject.page(&run, at((0, 0)), 10).await;
     assert_eq!(page.state, RunState::Open { attempt: 2, stop_requested: false });
@@ -84,7 +84,7 @@ pub async fn a_later_attempt_adds_to_the_updates_of_an_earlier_one(subject: Subj
     let run = run_in("s", "c");
     subject.begin(&run, 1).await;
     subject.append(&run, (1, 0), &["a", "b"]).await;
-    subject.log.close(&run, 1, RunEnd::Completed).await.expect("the run is closed");
+    subject.close(&run, 1).await;
     subject.begin(&run, 2).await;
     subject.append(&run, (2, 0), &["c"]).await;
     let page = subject.page(&run, at((1, 0)), 10).await;
@@ -104,17 +104,17 @@ pub async fn the_updates_of_a_run_are_bounded(subject: Subject) {
     let run = run_in("s", "c");
     subject.begin(&run, 1).await;
     let many: Vec<StoredUpdate> = (0..=MAX_UPDATES).map(|_| StoredUpdate::new("x")).collect();
-    let refused = subject.log.append(&run, at((1, 0)), &many).await;
+    let refused = subject.log.append(&run, at((1, 0)), &many, None).await;
     assert!(matches!(refused, Err(UpdateLogError::LimitExceeded { .. })), "{refused:?}");
     let half = usize::try_from(MAX_BYTES / 2).expect("a length");
     let large = [StoredUpdate::new("x".repeat(half)), StoredUpdate::new("y".repeat(half + 1))];
-    let refused = subject.log.append(&run, at((1, 0)), &large).await;
+    let refused = subject.log.append(&run, at((1, 0)), &large, None).await;
     assert!(matches!(refused, Err(UpdateLogError::LimitExceeded { .. })), "{refused:?}");
     assert_eq!(subject.all(&run).await, []);
-    subject.log.append(&run, at((1, 0)), &large[..1]).await.expect("half of the limit");
+    subject.log.append(&run, at((1, 0)), &large[..1], None).await.expect("half of the limit");
     // The limits count the updates of all attempts.
     subject.begin(&run, 2).await;
-    let refused = subject.log.append(&run, at((2, 0)), &large[1..]).await;
+    let refused = subject.log.append(&run, at((2, 0)), &large[1..], None).await;
     assert!(matches!(refused, Err(UpdateLogError::LimitExceeded { .. })), "{refused:?}");
     subject.append(&run, (2, 0), &["z"]).await;
     assert_eq!(subject.all(&run).await.len(), 2);

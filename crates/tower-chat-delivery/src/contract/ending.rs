@@ -16,12 +16,35 @@ pub async fn a_closed_run_takes_no_more_updates(subject: Subject) {
     let run = run_in("s", "c");
     subject.begin(&run, 1).await;
     subject.append(&run, (1, 0), &["a"]).await;
-    subject.log.close(&run, 1, RunEnd::Completed).await.expect("the run is closed");
-    let append = subject.log.append(&run, at((1, 1)), &stored(&["b"])).await;
+    subject.close(&run, 1).await;
+    let append = subject.log.append(&run, at((1, 1)), &stored(&["b"]), None).await;
     assert!(matches!(append, Err(UpdateLogError::NotOwner { .. })), "{append:?}");
     let renew = subject.log.renew(&run, 1, LEASE).await;
     assert!(matches!(renew, Err(UpdateLogError::NotOwner { .. })), "{renew:?}");
     assert_eq!(subject.all(&run).await, expected(&[((1, 0), "a")]));
+}
+
+/// An append that is refused does not close the run, and neither is it closed without its last updates.
+///
+/// # Panics
+///
+/// If the log breaks the rule.
+pub async fn the_last_updates_and_the_end_are_stored_together(subject: Subject) {
+    let run = run_in("s", "c");
+    subject.begin(&run, 1).await;
+    let completed = RunEnd::Completed;
+    let gap = subject.log.append(&run, at((1, 1)), &stored(&["b"]), Some(&completed)).await;
+    assert!(matches!(gap, Err(UpdateLogError::Gap { .. })), "{gap:?}");
+    let open = RunState::Open { attempt: 1, stop_requested: false };
+    assert_eq!(subject.page(&run, UpdatePosition::START, 1).await.state, open);
+    // An append of unknown outcome is repeated.
+    for _ in 0..2 {
+        let close = subject.log.append(&run, at((1, 0)), &stored(&["a"]), Some(&completed)).await;
+        close.expect("the run is closed");
+        let page = subject.page(&run, UpdatePosition::START, 10).await;
+        assert_eq!(page.state, RunState::Closed { attempt: 1, end: RunEnd::Completed });
+        assert_eq!(sketch(&page), expected(&[((1, 0), "a")]));
+    }
 }
 
 /// Closing a run again is no error, and does not change how it ended.
@@ -34,9 +57,12 @@ pub async fn the_first_end_of_an_attempt_stays(subject: Subject) {
     subject.begin(&run, 1).await;
     let failed = RunEnd::Failed { message: "overloaded".to_owned() };
     let closed = RunState::Closed { attempt: 1, end: failed.clone() };
-    for end in [failed, RunEnd::Completed, RunEnd::Interrupted] {
-        assert_eq!(subject.log.close(&run, 1, end).await.ok(), Some(closed.clone()));
+    for end in [failed, RunEnd::Completed] {
+        let close = subject.log.append(&run, at((1, 0)), &stored(&["a"]), Some(&end)).await;
+        close.expect("the run is closed");
+        assert_eq!(subject.log.interrupt(&run).await.ok(), Some(closed.clone()));
     }
+    assert_eq!(subject.all(&run).await, expected(&[((1, 0), "a")]));
 }
 
 /// The owner renews its lease, also after it has expired.
@@ -70,11 +96,11 @@ pub async fn only_a_run_without_a_lease_can_be_interrupted(subject: Subject) {
     let run = run_in("s", "c");
     subject.begin(&run, 1).await;
     let open = RunState::Open { attempt: 1, stop_requested: false };
-    assert_eq!(subject.log.close(&run, 1, RunEnd::Interrupted).await.ok(), Some(open));
+    assert_eq!(subject.log.interrupt(&run).await.ok(), Some(open));
     subject.append(&run, (1, 0), &["a"]).await;
     subject.clock.advance(LEASE);
     let closed = RunState::Closed { attempt: 1, end: RunEnd::Interrupted };
-    assert_eq!(subject.log.close(&run, 1, RunEnd::Interrupted).await.ok(), Some(closed.clone()));
+    assert_eq!(subject.log.interrupt(&run).await.ok(), Some(closed.clone()));
     assert_eq!(subject.page(&run, at((1, 0)), 1).await.state, closed);
 }
 
@@ -105,7 +131,7 @@ pub async fn a_stop_is_seen_by_the_next_renewal(subject: Subject) {
 pub async fn a_stop_of_an_ended_run_changes_nothing(subject: Subject) {
     let run = run_in("s", "c");
     subject.begin(&run, 1).await;
-    subject.log.close(&run, 1, RunEnd::Completed).await.expect("the run is closed");
+    subject.close(&run, 1).await;
     let closed = RunState::Closed { attempt: 1, end: RunEnd::Completed };
     assert_eq!(subject.log.request_stop(&run).await.ok(), Some(closed.clone()));
     assert_eq!(subject.page(&run, UpdatePosition::START, 1).await.state, closed);
@@ -138,7 +164,7 @@ pub async fn a_run_expires_after_its_end(subject: Subject) {
     subject.begin(&run, 1).await;
     subject.append(&run, (1, 0), &["a"]).await;
     subject.clock.advance(LEASE - SECOND);
-    subject.log.close(&run, 1, RunEnd::Completed).await.expect("the run is closed");
+    subject.close(&run, 1).await;
     subject.clock.advance(RETENTION - SECOND);
     assert_eq!(subject.all(&run).await.len(), 1);
     subject.clock.advance(SECOND);
@@ -176,7 +202,7 @@ pub async fn an_expired_run_begins_from_nothing(subject: Subject) {
     let (run, other) = (run_in("s", "c"), run_in("s", "d"));
     subject.begin(&run, 1).await;
     subject.append(&run, (1, 0), &["a"]).await;
-    subject.log.close(&run, 1, RunEnd::Completed).await.expect("the run is closed");
+    subject.close(&run, 1).await;
     subject.clock.advance(RETENTION - SECOND);
     subject.begin(&other, 1).await;
     subject.clock.advance(SECOND);

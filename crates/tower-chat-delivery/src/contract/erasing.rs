@@ -1,7 +1,7 @@
 //! Tests of the erasure of runs.
 
 use super::{LEASE, Subject, at, run_in, stored};
-use crate::{Erase, RunEnd, RunState, UpdateLogError, UpdatePosition};
+use crate::{Erase, RunState, UpdateLogError, UpdatePosition};
 
 async fn begun(subject: &Subject, scope: &str, id: &str) -> crate::RunKey {
     let run = run_in(scope, id);
@@ -56,13 +56,13 @@ pub async fn a_scope_is_erased(subject: Subject) {
 /// If the log breaks the rule.
 pub async fn old_runs_are_erased(subject: Subject) {
     let ended = begun(&subject, "s", "ended").await;
-    subject.log.close(&ended, 1, RunEnd::Completed).await.expect("the run is closed");
+    subject.close(&ended, 1).await;
     let killed = begun(&subject, "s", "killed").await;
     subject.clock.advance(LEASE);
     let time = subject.clock.clock().now();
     subject.clock.advance(LEASE);
     let later = begun(&subject, "s", "later").await;
-    subject.log.close(&later, 1, RunEnd::Completed).await.expect("the run is closed");
+    subject.close(&later, 1).await;
     let open = begun(&subject, "s", "open").await;
     assert_eq!(subject.log.erase(Erase::EndedBy(time)).await.ok(), Some(2));
     assert!(!is_there(&subject, &ended).await && !is_there(&subject, &killed).await);
@@ -77,7 +77,7 @@ pub async fn old_runs_are_erased(subject: Subject) {
 pub async fn an_erased_run_takes_no_more_updates(subject: Subject) {
     let run = begun(&subject, "s", "c").await;
     subject.log.erase(Erase::Scope("s")).await.expect("the scope is erased");
-    let append = subject.log.append(&run, at((1, 1)), &stored(&["b"])).await;
+    let append = subject.log.append(&run, at((1, 1)), &stored(&["b"]), None).await;
     let is_refused =
         matches!(append, Err(UpdateLogError::NotOwner { found: RunState::Unknown, .. }));
     assert!(is_refused, "{append:?}");

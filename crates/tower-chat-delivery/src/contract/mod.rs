@@ -29,7 +29,9 @@ use tokio::runtime::Builder;
 use tower_chat_layers::{Clock, ConversationKey, RunId};
 
 pub use self::{appending::*, ending::*, erasing::*, reading::*};
-use crate::{RunKey, StoredUpdate, UpdateLog, UpdateLogOptions, UpdatePage, UpdatePosition};
+use crate::{
+    RunEnd, RunKey, StoredUpdate, UpdateLog, UpdateLogOptions, UpdatePage, UpdatePosition,
+};
 
 /// A clock that a test sets.
 ///
@@ -130,7 +132,14 @@ impl Subject {
     }
 
     async fn append(&self, run: &RunKey, first: (u32, u32), texts: &[&str]) {
-        self.log.append(run, at(first), &stored(texts)).await.expect("the updates are appended");
+        let appended = self.log.append(run, at(first), &stored(texts), None).await;
+        appended.expect("the updates are appended");
+    }
+
+    async fn close(&self, run: &RunKey, attempt: u32) {
+        let first = UpdatePosition::new(attempt, 0);
+        let closed = self.log.append(run, first, &[], Some(&RunEnd::Completed)).await;
+        closed.expect("the run is closed");
     }
 
     async fn page(&self, run: &RunKey, after: UpdatePosition, limit: usize) -> UpdatePage {
@@ -196,6 +205,7 @@ macro_rules! update_log_contract {
             a_waiting_reader_sees_the_end
             a_wait_for_what_is_there_ends_at_once
             a_closed_run_takes_no_more_updates
+            the_last_updates_and_the_end_are_stored_together
             the_first_end_of_an_attempt_stays
             a_lease_expires_unless_it_is_renewed
             only_a_run_without_a_lease_can_be_interrupted

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{LEASE, Subject, at, expected, run_in, sketch};
-use crate::{RunEnd, RunState, UpdatePosition};
+use crate::{RunEnd, RunState, UpdateLogError, UpdatePosition};
 
 /// How long a test waits at most. If the log follows its contract, each wait ends long before this time.
 const LONG: Duration = Duration::from_secs(60);
@@ -72,7 +72,9 @@ pub async fn an_unknown_run_has_no_updates(subject: Subject) {
     assert_eq!((sketch(&page), page.state), (Vec::new(), RunState::Unknown));
     assert_eq!(subject.log.request_stop(&run).await.ok(), Some(RunState::Unknown));
     assert!(subject.log.renew(&run, 1, LEASE).await.is_err());
-    assert!(subject.log.close(&run, 1, RunEnd::Completed).await.is_err());
+    assert_eq!(subject.log.interrupt(&run).await.ok(), Some(RunState::Unknown));
+    let close = subject.log.append(&run, at((1, 0)), &[], Some(&RunEnd::Completed)).await;
+    assert!(matches!(close, Err(UpdateLogError::NotOwner { .. })), "{close:?}");
 }
 
 /// Reads and waits until the run has an update after the position or has ended.
@@ -122,7 +124,7 @@ pub async fn a_waiting_reader_sees_the_end(subject: Subject) {
         async move { follow(&subject, &run, UpdatePosition::START).await }
     });
     tokio::task::yield_now().await;
-    subject.log.close(&run, 1, RunEnd::Completed).await.expect("the run is closed");
+    subject.close(&run, 1).await;
     let page = reader.await.expect("the reader ends");
     assert_eq!(page.state, RunState::Closed { attempt: 1, end: RunEnd::Completed });
 }

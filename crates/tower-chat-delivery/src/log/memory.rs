@@ -155,9 +155,10 @@ impl UpdateLog for MemoryUpdateLog {
         run: &RunKey,
         first: UpdatePosition,
         updates: &[StoredUpdate],
+        end: Option<&RunEnd>,
     ) -> Result<(), UpdateLogError> {
         let appended = self.change(run, |logged| {
-            let new = logged.record.append(run, first, updates, &self.0.options)?;
+            let new = logged.record.append(run, first, updates, end, &self.0.options)?;
             let skipped = updates.len() - new.len();
             let positions = (first.index..).skip(skipped);
             let new = positions
@@ -212,15 +213,10 @@ impl UpdateLog for MemoryUpdateLog {
         Ok(())
     }
 
-    async fn close(
-        &self,
-        run: &RunKey,
-        attempt: u32,
-        end: RunEnd,
-    ) -> Result<RunState, UpdateLogError> {
+    async fn interrupt(&self, run: &RunKey) -> Result<RunState, UpdateLogError> {
         let now = self.0.options.clock.now();
-        let closed = self.change(run, |logged| logged.record.close(run, attempt, end, now));
-        closed.unwrap_or_else(|| Err(unknown_run(run, attempt)))
+        let interrupted = self.change(run, |logged| logged.record.interrupt(now));
+        Ok(interrupted.unwrap_or(RunState::Unknown))
     }
 
     async fn request_stop(&self, run: &RunKey) -> Result<RunState, UpdateLogError> {

@@ -44,9 +44,11 @@ pub trait UpdateLog: Send + Sync + 'static {
         lease: Duration,
     ) -> Result<(), UpdateLogError>;
 
-    /// Appends updates. `first` is the position of the first update, and contains the number of the
-    /// attempt. All updates are stored, or none. Updates that are already stored are skipped, so an
-    /// append of unknown outcome can be repeated.
+    /// Appends updates and, if there is an `end`, closes the run. `first` is the position of the first
+    /// update, and contains the number of the attempt. All updates and the end are stored, or nothing.
+    ///
+    /// Updates that are already stored are skipped, so an append of unknown outcome can be repeated. If
+    /// the attempt is closed already, its first end stays.
     ///
     /// # Errors
     ///
@@ -57,6 +59,7 @@ pub trait UpdateLog: Send + Sync + 'static {
         run: &RunKey,
         first: UpdatePosition,
         updates: &[StoredUpdate],
+        end: Option<&RunEnd>,
     ) -> Result<(), UpdateLogError>;
 
     /// Renews the lease of an attempt, and returns whether a stop was requested.
@@ -104,20 +107,14 @@ pub trait UpdateLog: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Closes the run, and returns its state. If the attempt is closed already, its first end stays.
-    /// Any process may close a run as [`RunEnd::Interrupted`]: the call has no effect while the
-    /// lease is valid.
+    /// Closes a run whose lease has expired as [`RunEnd::Interrupted`], and returns the state of the
+    /// run. Any process may call this. The call has no effect while the lease is valid, and none after
+    /// the end of the run.
     ///
     /// # Errors
     ///
-    /// [`NotOwner`](UpdateLogError::NotOwner) if a later attempt has begun, or if the log does not
-    /// contain the run.
-    async fn close(
-        &self,
-        run: &RunKey,
-        attempt: u32,
-        end: RunEnd,
-    ) -> Result<RunState, UpdateLogError>;
+    /// If the log cannot be written.
+    async fn interrupt(&self, run: &RunKey) -> Result<RunState, UpdateLogError>;
 
     /// Requests that the owner of a run stops it, and returns the state of the run. The owner receives
     /// the request with its next [`renew`](Self::renew). A second request has no effect, and neither has

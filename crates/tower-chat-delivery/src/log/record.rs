@@ -55,15 +55,25 @@ impl RunRecord {
     }
 
     /// Adds the updates that are not stored yet, and returns them. The skipped updates at the beginning
-    /// are those of an append that is repeated.
+    /// are those of an append that is repeated. Closes the run if there is an end.
     pub(crate) fn append<'u>(
         &mut self,
         run: &RunKey,
         first: UpdatePosition,
         updates: &'u [StoredUpdate],
+        end: Option<&RunEnd>,
         options: &UpdateLogOptions,
     ) -> Result<&'u [StoredUpdate], UpdateLogError> {
-        self.check_owner(run, first.attempt, options.clock.now())?;
+        let now = options.clock.now();
+        let after = u64::from(first.index) + updates.len() as u64;
+        if self.end.is_some()
+            && end.is_some()
+            && after <= u64::from(self.next)
+            && first.attempt == self.attempt
+        {
+            return Ok(&[]);
+        }
+        self.check_owner(run, first.attempt, now)?;
         let Some(stored) = self.next.checked_sub(first.index) else {
             let expected = UpdatePosition::new(self.attempt, self.next);
             return Err(UpdateLogError::Gap { run: run.clone(), expected, first });
@@ -83,6 +93,9 @@ impl RunRecord {
         let next = u32::try_from(new.len()).ok().and_then(|new| self.next.checked_add(new));
         self.next = next.ok_or_else(|| exceeded("updates of an attempt", u32::MAX.into()))?;
         (self.updates, self.bytes) = (count, bytes);
+        if let Some(end) = end {
+            self.close(end.clone(), now);
+        }
         Ok(new)
     }
 
@@ -99,23 +112,12 @@ impl RunRecord {
         Ok(Renewed { stop_requested: self.stop_requested })
     }
 
-    /// Closes the run. An interruption has no effect while the lease is valid.
-    pub(crate) fn close(
-        &mut self,
-        run: &RunKey,
-        attempt: u32,
-        end: RunEnd,
-        now: SystemTime,
-    ) -> Result<RunState, UpdateLogError> {
-        if attempt == self.attempt && self.end.is_some() {
-            return Ok(self.state(now));
+    /// Closes the run as interrupted if its lease has expired.
+    pub(crate) fn interrupt(&mut self, now: SystemTime) -> RunState {
+        if self.end.is_none() && !self.is_leased(now) {
+            self.close(RunEnd::Interrupted, now);
         }
-        self.check_owner(run, attempt, now)?;
-        if end != RunEnd::Interrupted || !self.is_leased(now) {
-            self.end = Some(end);
-            self.ended_at = Some(milliseconds::of(now));
-        }
-        Ok(self.state(now))
+        self.state(now)
     }
 
     /// Requests a stop, unless the run has ended.
@@ -144,6 +146,11 @@ impl RunRecord {
     /// Returns whether the run ended at this time or before.
     pub(crate) fn ended_by(&self, time: SystemTime) -> bool {
         self.last_at() <= milliseconds::of(time)
+    }
+
+    fn close(&mut self, end: RunEnd, now: SystemTime) {
+        self.end = Some(end);
+        self.ended_at = Some(milliseconds::of(now));
     }
 
     fn is_leased(&self, now: SystemTime) -> bool {

@@ -25,8 +25,9 @@ impl<L: UpdateLog + ?Sized> UpdateLog for Arc<L> {
         run: &RunKey,
         first: UpdatePosition,
         updates: &[StoredUpdate],
+        end: Option<&RunEnd>,
     ) -> Result<(), UpdateLogError> {
-        (**self).append(run, first, updates).await
+        (**self).append(run, first, updates, end).await
     }
 
     async fn renew(
@@ -56,13 +57,8 @@ impl<L: UpdateLog + ?Sized> UpdateLog for Arc<L> {
         (**self).wait(run, after, most).await
     }
 
-    async fn close(
-        &self,
-        run: &RunKey,
-        attempt: u32,
-        end: RunEnd,
-    ) -> Result<RunState, UpdateLogError> {
-        (**self).close(run, attempt, end).await
+    async fn interrupt(&self, run: &RunKey) -> Result<RunState, UpdateLogError> {
+        (**self).interrupt(run).await
     }
 
     async fn request_stop(&self, run: &RunKey) -> Result<RunState, UpdateLogError> {

@@ -156,8 +156,8 @@ impl Hub {
         Ok(())
     }
 
-    /// Returns the updates that are not stored yet. `None` if there are none, or if the log accepts no
-    /// more updates of this run.
+    /// Returns the updates that are not stored yet. `None` if the log accepts no more updates of this
+    /// run.
     pub(crate) fn batch(&self) -> Option<Batch> {
         let state = self.state();
         if state.is_unlogged {
@@ -167,18 +167,13 @@ impl Hub {
         let unstored = state.window.iter().skip(skipped);
         let updates: Vec<StoredUpdate> = unstored.map(|entry| entry.stored.clone()).collect();
         let first = UpdatePosition::new(state.attempt, state.stored);
-        (!updates.is_empty()).then_some(Batch { first, updates })
+        Some(Batch { first, updates })
     }
 
     /// Returns whether the next append must not wait for the end of the batch interval.
     pub(crate) fn is_append_due(&self, max_bytes: usize) -> bool {
         let state = self.state();
         !state.is_unlogged && (!state.gates.is_empty() || state.unstored_bytes >= max_bytes)
-    }
-
-    pub(crate) fn has_unstored(&self) -> bool {
-        let state = self.state();
-        !state.is_unlogged && state.stored < state.next()
     }
 
     pub(crate) fn total_bytes(&self) -> u64 {

@@ -250,12 +250,9 @@ impl Follower {
             RunState::Unknown => {
                 return Err(DeliveryError::UnknownRun { run: self.run.clone() });
             }
-            RunState::LeaseExpired { attempt } => {
-                match log.close(&self.run, attempt, RunEnd::Interrupted).await {
-                    // The next read returns the new state.
-                    Ok(_) | Err(UpdateLogError::NotOwner { .. }) => {}
-                    Err(error) => return Err(error.into()),
-                }
+            // The next read returns the new state.
+            RunState::LeaseExpired { .. } => {
+                log.interrupt(&self.run).await?;
             }
         }
         Ok(None)

@@ -5,7 +5,7 @@ use std::{collections::HashMap, future::pending, sync::Arc, time::Duration};
 use futures_util::future::BoxFuture;
 use tokio::{
     sync::watch,
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep_until},
 };
 use tower_chat_layers::{
     BoxError, ChatRequest, ChatResponse, ChatUpdate, Message, MessageId, SharedError,
@@ -67,7 +67,6 @@ impl RunTask {
         let call = Box::pin(async move { call.await.map_err(Into::into) });
         let progress = Progress::new(&self, Source::Calling(call), earlier);
         let (end, error) = progress.run(attempt).await;
-        self.close(attempt, end.clone()).await;
         // The run leaves the registry before its readers receive the end. A caller that receives a
         // failure may send its request again immediately.
         self.end(Phase::Ended { end, error });
@@ -89,7 +88,7 @@ impl RunTask {
                 Ok(()) => match self.earlier().await {
                     Ok(earlier) => return Ok(Beginning::Here { attempt, earlier }),
                     Err(error) => {
-                        self.close(attempt, RunEnd::Failed { message: error.to_string() }).await;
+                        self.close_failed(attempt, &error).await;
                         return Err(error);
                     }
                 },
@@ -122,19 +121,13 @@ impl RunTask {
         }
     }
 
-    /// Closes the log of the run. If the log remains unavailable, the lease expires instead.
-    async fn close(&self, attempt: u32, end: RunEnd) {
-        for _ in 0..MAX_FAILURES_AT_END {
-            if !self.hub.is_logged() {
-                return;
-            }
-            match self.shared.log.close(&self.run, attempt, end.clone()).await {
-                Ok(_) => return,
-                Err(error) if error.is_retryable() => {
-                    sleep(self.shared.settings.batch_interval).await;
-                }
-                Err(error) => return self.warn(&error, "the end of a run was not logged"),
-            }
+    /// Closes an attempt that has failed before its first update. If the log is unavailable, the lease
+    /// expires instead.
+    async fn close_failed(&self, attempt: u32, error: &UpdateLogError) {
+        let end = RunEnd::Failed { message: error.to_string() };
+        let first = UpdatePosition::new(attempt, 0);
+        if let Err(error) = self.shared.log.append(&self.run, first, &[], Some(&end)).await {
+            self.warn(&error, "the end of a run was not logged");
         }
     }
 
@@ -190,6 +183,14 @@ impl Source {
     }
 }
 
+/// What an append contains.
+struct Appended {
+    /// The number of updates.
+    count: usize,
+    /// Whether the append closes the log of the run.
+    closes: bool,
+}
+
 /// A run in progress.
 struct Progress<'t> {
     task: &'t RunTask,
@@ -197,11 +198,13 @@ struct Progress<'t> {
     earlier: Earlier,
     /// Whether the response has sent deltas since its last message.
     has_deltas: bool,
-    /// Whether the response has sent its finish.
-    is_finished: bool,
+    /// The end of the run. The append of the last updates closes the log.
     end: Option<(RunEnd, Option<SharedError>)>,
-    /// The append in flight, which returns the number of its updates.
-    append: Option<BoxFuture<'static, (usize, Result<(), UpdateLogError>)>>,
+    /// Whether the response has returned its last item, or is dropped.
+    is_over: bool,
+    /// Whether the log contains the end of the run.
+    is_closed: bool,
+    append: Option<BoxFuture<'static, (Appended, Result<(), UpdateLogError>)>>,
     renewal: Option<BoxFuture<'static, Result<Renewed, UpdateLogError>>>,
     /// When the updates that are not stored yet must be appended.
     flush_at: Option<Instant>,
@@ -224,8 +227,9 @@ impl<'t> Progress<'t> {
             source,
             earlier,
             has_deltas: false,
-            is_finished: false,
             end: None,
+            is_over: false,
+            is_closed: false,
             append: None,
             renewal: None,
             flush_at: None,
@@ -246,8 +250,8 @@ impl<'t> Progress<'t> {
         self.readers_changed();
         loop {
             self.start_append();
-            let is_stored = self.append.is_none() && !self.task.hub.has_unstored();
-            match self.end.take_if(|_| is_stored) {
+            let is_stored = self.is_closed || !self.task.hub.is_logged();
+            match self.end.take_if(|_| self.is_over && is_stored) {
                 Some(end) => return end,
                 None => self.step(attempt).await,
             }
@@ -259,11 +263,11 @@ impl<'t> Progress<'t> {
         let hub = &self.task.hub;
         tokio::select! {
             biased;
-            (count, appended) = output(&mut self.append) => self.append_ended(count, &appended),
+            (what, appended) = output(&mut self.append) => self.append_ended(&what, &appended),
             renewed = output(&mut self.renewal) => self.renewal_ended(&renewed),
             // Only wakes the task. `start_append` compares the time.
             () = at(self.flush_at), if self.append.is_none() => {}
-            () = sleep_until(self.renew_at), if self.renewal.is_none() && self.is_owner => {
+            () = sleep_until(self.renew_at), if self.renewal.is_none() && self.is_owner && !self.is_closed => {
                 self.start_renewal(attempt);
             }
             () = at(self.unread_until) => {
@@ -274,17 +278,20 @@ impl<'t> Progress<'t> {
             () = hub.handle.stopped(), if self.dropped_at.is_none() => {
                 self.dropped_at = Some(Instant::now() + self.task.shared.settings.lease);
             }
-            () = at(self.dropped_at), if self.end.is_none() && !self.is_finished => {
+            () = at(self.dropped_at), if self.end.is_none() => {
                 self.stop_expired();
             }
-            update = self.source.next(hub), if self.end.is_none() => self.received(update),
+            update = self.source.next(hub), if !self.is_over => self.received(update),
         }
     }
 
     fn received(&mut self, update: Option<Result<ChatUpdate, BoxError>>) {
         match update {
+            // Nothing that follows the finish changes the end of the run.
+            Some(Ok(_)) if self.end.is_some() => {}
+            Some(Err(_)) | None if self.end.is_some() => self.is_over = true,
             Some(Ok(update)) => {
-                self.is_finished |= matches!(update, ChatUpdate::Finish(_));
+                let is_finish = matches!(update, ChatUpdate::Finish(_));
                 let is_delta = !matches!(update, ChatUpdate::Message(_) | ChatUpdate::Finish(_));
                 let had_deltas = std::mem::replace(&mut self.has_deltas, is_delta);
                 match update {
@@ -298,6 +305,9 @@ impl<'t> Progress<'t> {
                     update => {
                         let was_stopped = self.task.hub.handle.is_stopped();
                         self.push(LoggedUpdate::Chat(update));
+                        if is_finish {
+                            self.end.get_or_insert((RunEnd::Completed, None));
+                        }
                         let is_too_large = || {
                             let most = self.task.shared.settings.max_bytes;
                             self.task.hub.total_bytes() / 2 > most
@@ -310,7 +320,6 @@ impl<'t> Progress<'t> {
                 }
             }
             Some(Err(error)) => self.fail(error),
-            None if self.is_finished => self.end = Some((RunEnd::Completed, None)),
             None => self.fail(TruncatedStream::default().into()),
         }
     }
@@ -348,6 +357,7 @@ impl<'t> Progress<'t> {
     fn fail(&mut self, error: BoxError) {
         let error = SharedError::new(error);
         self.end = Some((RunEnd::Failed { message: error.to_string() }, Some(error)));
+        self.is_over = true;
     }
 
     /// Ends a run whose response has not ended although the run was stopped. This happens without a tool
@@ -374,7 +384,7 @@ impl<'t> Progress<'t> {
 
     /// Starts an append if none is in flight and the updates that are not stored must be appended now.
     fn start_append(&mut self) {
-        if self.append.is_some() {
+        if self.append.is_some() || self.is_closed {
             return;
         }
         let settings = &self.task.shared.settings;
@@ -384,20 +394,25 @@ impl<'t> Progress<'t> {
             return;
         }
         self.flush_at = None;
+        let end = self.end.as_ref().map(|(end, _)| end.clone());
         let Some(batch) = self.task.hub.batch() else { return };
+        if batch.updates.is_empty() && end.is_none() {
+            return;
+        }
         let (log, run) = (self.task.shared.log.clone(), self.task.run.clone());
         self.append = Some(Box::pin(async move {
-            let appended = log.append(&run, batch.first, &batch.updates).await;
-            (batch.updates.len(), appended)
+            let appended = log.append(&run, batch.first, &batch.updates, end.as_ref()).await;
+            (Appended { count: batch.updates.len(), closes: end.is_some() }, appended)
         }));
     }
 
-    fn append_ended(&mut self, count: usize, appended: &Result<(), UpdateLogError>) {
+    fn append_ended(&mut self, what: &Appended, appended: &Result<(), UpdateLogError>) {
         let hub = &self.task.hub;
         match appended {
             Ok(()) => {
                 self.failures = 0;
-                return hub.appended(count);
+                self.is_closed = what.closes;
+                return hub.appended(what.count);
             }
             Err(error) => {
                 self.task.warn(error, "the updates of a run were not logged");
@@ -423,6 +438,8 @@ impl<'t> Progress<'t> {
         let interval = self.task.shared.settings.renewal_interval();
         self.renew_at = Instant::now() + interval;
         match renewed {
+            // The log was closed while the renewal was in flight.
+            Err(_) if self.is_closed => {}
             Ok(Renewed { stop_requested: true }) => self.task.hub.handle.stop(),
             Ok(Renewed { stop_requested: false }) => {}
             Err(error) => {

@@ -81,16 +81,17 @@ impl UpdateLog for FaultyLog {
         run: &RunKey,
         first: UpdatePosition,
         updates: &[StoredUpdate],
+        end: Option<&RunEnd>,
     ) -> Result<(), UpdateLogError> {
         self.check()?;
         self.0.appends.fetch_add(1, Ordering::Relaxed);
         let fault = self.0.faults.lock().unwrap().pop();
         match fault {
-            None => self.0.log.append(run, first, updates).await,
+            None => self.0.log.append(run, first, updates, end).await,
             Some(Fault::NotStored) => Err(UpdateLogError::backend("append", true, "fault")),
             Some(Fault::Permanent) => Err(UpdateLogError::backend("append", false, "fault")),
             Some(Fault::StoredUnknown) => {
-                self.0.log.append(run, first, updates).await?;
+                self.0.log.append(run, first, updates, end).await?;
                 Err(UpdateLogError::backend("append", true, "fault"))
             }
         }
@@ -116,15 +117,9 @@ impl UpdateLog for FaultyLog {
         self.0.log.read(run, after, limit).await
     }
 
-    async fn close(
-        &self,
-        run: &RunKey,
-        attempt: u32,
-        end: RunEnd,
-    ) -> Result<RunState, UpdateLogError> {
+    async fn interrupt(&self, run: &RunKey) -> Result<RunState, UpdateLogError> {
         self.check()?;
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        self.0.log.close(run, attempt, end).await
+        self.0.log.interrupt(run).await
     }
 
     async fn request_stop(&self, run: &RunKey) -> Result<RunState, UpdateLogError> {
@@ -233,8 +228,8 @@ async fn an_attempt_without_the_earlier_messages_is_closed() {
     let (request, run) = request();
     log.begin(&run, 1, Duration::from_secs(15)).await.unwrap();
     let damaged = [StoredUpdate::new("not an update")];
-    log.append(&run, UpdatePosition::new(1, 0), &damaged).await.unwrap();
-    log.close(&run, 1, RunEnd::Completed).await.unwrap();
+    let completed = Some(&RunEnd::Completed);
+    log.append(&run, UpdatePosition::new(1, 0), &damaged, completed).await.unwrap();
     let server = server(&FaultyLog::new(log, &[]));
     server.call(request).await.unwrap_err();
     let state = server.runs.state(&run).await.unwrap();

@@ -47,7 +47,7 @@ async fn updates_survive_their_process() {
     let first = UpdatePosition::new(1, 0);
     let log = SqliteUpdateLog::open(&path).await.unwrap();
     log.begin(&run, 1, Duration::from_secs(15)).await.unwrap();
-    log.append(&run, first, &[StoredUpdate::new("a")]).await.unwrap();
+    log.append(&run, first, &[StoredUpdate::new("a")], None).await.unwrap();
     drop(log);
     let log = SqliteUpdateLog::open(&path).await.unwrap();
     let page = log.read(&run, UpdatePosition::START, 10).await.unwrap();
@@ -62,7 +62,7 @@ async fn erased_updates_are_not_in_the_file() {
     let log = SqliteUpdateLog::open(&path).await.unwrap();
     log.begin(&run, 1, Duration::from_secs(15)).await.unwrap();
     let secret = StoredUpdate::new("a secret sentence");
-    log.append(&run, UpdatePosition::new(1, 0), &[secret]).await.unwrap();
+    log.append(&run, UpdatePosition::new(1, 0), &[secret], None).await.unwrap();
     log.erase(Erase::Scope("alice")).await.unwrap();
     drop(log); // closing the last connection moves the write-ahead log into the file
     let bytes = std::fs::read(&path).unwrap();

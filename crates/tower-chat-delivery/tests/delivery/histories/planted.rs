@@ -52,8 +52,9 @@ impl UpdateLog for PlantedLog {
         run: &RunKey,
         first: UpdatePosition,
         updates: &[StoredUpdate],
+        end: Option<&RunEnd>,
     ) -> Result<(), UpdateLogError> {
-        self.log.append(run, first, updates).await
+        self.log.append(run, first, updates, end).await
     }
 
     async fn renew(
@@ -91,13 +92,8 @@ impl UpdateLog for PlantedLog {
         Ok(page)
     }
 
-    async fn close(
-        &self,
-        run: &RunKey,
-        attempt: u32,
-        end: RunEnd,
-    ) -> Result<RunState, UpdateLogError> {
-        self.log.close(run, attempt, end).await
+    async fn interrupt(&self, run: &RunKey) -> Result<RunState, UpdateLogError> {
+        self.log.interrupt(run).await
     }
 
     async fn request_stop(&self, run: &RunKey) -> Result<RunState, UpdateLogError> {
