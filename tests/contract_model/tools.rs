@@ -187,7 +187,7 @@ pub(crate) fn stored_result(token: &str) -> String {
 
 /// The stored text of a result that the hook has dropped, if its call is stored.
 pub(crate) const NOT_STORED: &str =
-    "The result was not stored: the tool of the call does not let it be stored.";
+    "The result was not stored: the tool of the call does not allow it.";
 
 /// Returns the message that a tool queues for the next service call.
 pub(crate) fn queued_text(token: &str) -> String {

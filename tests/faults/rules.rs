@@ -206,7 +206,7 @@ fn callers_are_told_the_truth(
 }
 
 /// The text of the error for an approval whose call already has a result.
-pub(crate) const ANSWERED_ALREADY: &str = "has its result already";
+pub(crate) const ANSWERED_ALREADY: &str = "has a result already";
 
 /// Returns whether an attempt failed with this error, and the call has a result.
 fn answers_again(error: &str, attempt: &AttemptAt<'_>, index: &TraceIndex<'_>) -> bool {

@@ -29,12 +29,12 @@ const SCHEDULES: u64 = 1_000;
 /// The allowed errors of a run that another process disturbs, before a service call or at the next
 /// write.
 const STATED: [&str; 6] = [
-    "is under way on conversation",
-    "is held by another process",
+    "is in progress in this process",
+    "has the lease of run",
     "was changed by another run",
     "belongs to run",
     "has an open run",
-    "another run has gone on after it",
+    "another run was stored after it",
 ];
 
 #[test]
@@ -145,7 +145,7 @@ async fn play(
 }
 
 fn says_overtaken(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Error(error) if error.contains("another run has gone on after it"))
+    matches!(outcome, Outcome::Error(error) if error.contains("another run was stored after it"))
 }
 
 /// Checks that every outcome is allowed, that turns are not mixed, and that each turn follows the

@@ -286,8 +286,7 @@ impl fmt::Display for PersistenceError {
         match self {
             Self::NoConversation { layer } => write!(
                 f,
-                "{layer} got a request without a conversation: \
-                 give it one with ChatRequest::in_conversation"
+                "{layer} received a request without a conversation: set one with ChatRequest::in_conversation"
             ),
             Self::NotLoaded { key, .. } => {
                 write!(f, "the history of conversation {key} could not be loaded")
@@ -295,67 +294,64 @@ impl fmt::Display for PersistenceError {
             Self::NotStored(error) => fmt::Display::fmt(error, f),
             Self::ServiceKeepsHistory { key, service_id, .. } => write!(
                 f,
-                "the service keeps conversation {key} itself, under id {service_id:?}, but a history \
-                 store is configured too: remove one of them, or choose another ConflictPolicy"
+                "the service stores conversation {key} itself, with id {service_id:?}, but a history store is \
+                 configured too: use only one of the two, or choose another ConflictPolicy"
             ),
             Self::ServiceIdMismatch { key, remembered, requested } => write!(
                 f,
-                "conversation {key} is kept by the service under id {remembered:?}, \
-                 but the request names {requested:?}"
+                "the service stores conversation {key} with id {remembered:?}, but the request has id {requested:?}: \
+                 send it with the stored id, or in another conversation"
             ),
             Self::ServiceIdMissing { key, service_id, .. } => write!(
                 f,
-                "conversation {key} is kept by the service under id {service_id:?}, \
-                 but its answer names no conversation"
+                "the service stores conversation {key} with id {service_id:?}, but its answer has no conversation id"
             ),
             Self::ServiceHistoryLost { key, service_id, is_recorded, .. } => {
                 let then = match is_recorded {
                     true => {
-                        "and the policy is not to send what is recorded of it: choose \
-                         LostHistory::SendRecord"
+                        "and the policy does not allow sending the recorded messages: choose LostHistory::SendRecord"
                     }
-                    false => "and nothing of it is recorded: go on in a new conversation",
+                    false => "and no message of it is recorded: continue in a new conversation",
                 };
                 write!(
                     f,
-                    "the service no longer has the history of conversation {key}, which it kept under id \
+                    "the service no longer has the history of conversation {key}, which it stored with id \
                      {service_id:?}, {then}"
                 )
             }
             Self::ContentRefused { key, mark, is_marked, .. } => {
                 let (kind, message) = (mark.content.name(), mark.message);
                 let then = match is_marked {
-                    true => ", which later requests to this service leave out",
+                    true => ": later requests to this service omit it",
                     false => "",
                 };
                 write!(
                     f,
-                    "{} refuses a request of conversation {key} for good, and the {kind} in message \
-                     {message} is likely at fault{then}",
+                    "{} refused a request of conversation {key}, probably because of the {kind} in message \
+                     {message}{then}",
                     mark.issuer
                 )
             }
             Self::PersisterMissing { key } => write!(
                 f,
-                "PerServiceCallPersistence is missing below the tool loop (conversation {key}), so that nothing \
-                 of this run would be stored: put it right below the tool loop; where a layer in between, such \
-                 as a Buffer, hides it, declare it with ToolLoop::assume_persister_below"
+                "PerServiceCallPersistence is missing below the tool loop (conversation {key}), and without it no \
+                 message of this run would be stored: add it directly below the tool loop; if a layer between them, \
+                 such as a Buffer, hides it, declare it with ToolLoop::assume_persister_below"
             ),
             Self::PendingCallNotKept { key, tool, call_id, reason, .. } => write!(
                 f,
-                "call {call_id} of tool {tool:?} in conversation {key} cannot wait for approval, because \
-                 the tool's persist hook {reason}: let the hook keep the call, with other arguments where \
-                 these must not be stored"
+                "call {call_id} of tool {tool:?} in conversation {key} cannot wait for approval, because the tool's \
+                 persist hook {reason}: let the hook store the call, with other arguments if these must not be stored"
             ),
             Self::BelowToolLoop { key, layer } => write!(
                 f,
-                "{layer} stands below the tool loop (conversation {key}), where it would take each service \
-                 call for a run: put it above the tool loop"
+                "{layer} is below the tool loop (conversation {key}), where it would treat each service call as a \
+                 run: put it above the tool loop"
             ),
             Self::RunMissing { key, mode } => write!(
                 f,
-                "PerRunPersistence is missing above the tool loop (conversation {key}), which {mode} \
-                 persistence needs: put it above the tool loop"
+                "PerRunPersistence is missing above the tool loop (conversation {key}), and {mode} persistence needs \
+                 it: add it above the tool loop"
             ),
             Self::CitationsAtSave { key, mode } => write!(
                 f,
@@ -368,49 +364,57 @@ impl fmt::Display for PersistenceError {
                 "the history store of conversation {key} lacks the capability {capability}, which the \
                  request needs: use a store that has it, or another mode"
             ),
-            Self::LayerTwice { layer } => write!(f, "the stack holds {layer} twice: remove one"),
+            Self::LayerTwice { layer } => {
+                write!(f, "the stack contains {layer} twice: remove one of them")
+            }
             Self::DifferentStores { key } => {
-                write!(f, "the layers of one stack use different stores for conversation {key}")
+                write!(
+                    f,
+                    "the layers of one stack use different stores for conversation {key}: configure \
+                     them with the same store"
+                )
             }
             Self::HistorySentAgain { key, difference } => write!(
                 f,
-                "{difference}, where the tool loop repeats conversation {key}: a loop over \
-                 PerServiceCallPersistence repeats stored messages as they are, or sends only new ones"
+                "the tool loop repeats the messages of conversation {key}, but {difference}: above \
+                 PerServiceCallPersistence, a tool loop must repeat stored messages unchanged, or send only new \
+                 messages"
             ),
             Self::TranscriptRepeated { key, position } => write!(
                 f,
-                "message {position} of the request repeats an answer that conversation {key} holds \
-                 already: send only what is new, or choose RepeatedTranscript::Recognise or Append"
+                "message {position} of the request repeats an answer that conversation {key} contains already: send \
+                 only new messages, or choose RepeatedTranscript::Recognise or Append"
             ),
             Self::TranscriptDiverged { key, position } => write!(
                 f,
-                "from message {position} on the request is not how conversation {key} goes: send only what \
-                 is new, or begin another conversation with the whole transcript"
+                "the request differs from conversation {key} from message {position} on: send only new messages, or \
+                 begin another conversation with the whole transcript"
             ),
             Self::NothingNew { key } => write!(
                 f,
-                "the request adds nothing to conversation {key}, which is answered: add a message"
+                "the request adds no message to conversation {key}, which ends with an answer: add a message"
             ),
             Self::RunOvertaken { key, run } => write!(
                 f,
-                "run {run} of conversation {key} is stored in part, and another run has gone on after it: \
-                 to go on, give the request a run of its own with ChatRequest::in_conversation"
+                "run {run} of conversation {key} cannot continue: it is stored in part, and another run was stored \
+                 after it: send the request with a new run id, with ChatRequest::in_conversation"
             ),
             Self::MessagesWithContinuation { messages } => write!(
                 f,
-                "a request with a continuation token takes no messages, but has {messages}"
+                "a request with a continuation token must have no messages, but this request has {messages}: send \
+                 the token without messages"
             ),
             Self::RunUnderWay { key, run } => write!(
                 f,
-                "run {run} is under way on conversation {key} in this process: wait for its end, or queue \
+                "run {run} of conversation {key} is in progress in this process: wait for its end, or queue \
                  runs (ConcurrentRuns::Queue)"
             ),
             Self::RunHeld { key, run, holder, until } => write!(
                 f,
-                "run {run} of conversation {key} is held by another process (holder {holder:016x}) until \
-                 {}: a process that is alive renews this time, and a run whose process died can be taken \
-                 over from then on. Try again then, or let runs wait for it (ConcurrentRuns::Queue, \
-                 RecoveryPolicy::with_max_wait); a store that only one process opens can be opened as exclusive",
+                "another process (holder {holder:016x}) has the lease of run {run} of conversation {key} until {}: a \
+                 live process renews the lease, and the run of a dead process can be taken over after its lease. Try \
+                 again then, or let runs wait for it (ConcurrentRuns::Queue, RecoveryPolicy::with_max_wait); a store \
+                 that only one process opens can be opened as exclusive",
                 Utc(*until)
             ),
             Self::OpenRun { key, run } => write!(
@@ -420,20 +424,20 @@ impl fmt::Display for PersistenceError {
             ),
             Self::RunGone { key, run } => write!(
                 f,
-                "run {run} of conversation {key} cannot be resumed, it was discarded meanwhile: \
-                 to ask again, send its input as a new run"
+                "run {run} of conversation {key} cannot be resumed, because it was discarded: to repeat it, send its \
+                 input as a new run"
             ),
             Self::NotRecovered { key, run, .. } => {
-                write!(f, "run {run} of conversation {key}, which is open, could not be ended")
+                write!(f, "open run {run} of conversation {key} could not be ended")
             }
             Self::EmptyRequest { key, .. } => write!(
                 f,
-                "the request to conversation {key} says nothing: send a message with content"
+                "the request to conversation {key} has no content: send a message with content"
             ),
             Self::RunIdReused { key, run } => write!(
                 f,
-                "run {run} of conversation {key} is stored with another input: send the same messages to \
-                 repeat it, or give the request a run id of its own"
+                "run {run} of conversation {key} is stored with another input: send the same messages to repeat it, \
+                 or send the request with a new run id"
             ),
             Self::Dangling { key, .. } => {
                 write!(f, "the history of conversation {key} cannot be replayed")

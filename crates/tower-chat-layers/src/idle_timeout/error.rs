@@ -10,9 +10,9 @@ use tower_chat_core::Retryability;
 /// messages are those that the persistence mode defines for a failed service call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{} for {after:?}: the call was given up, and can be sent again",
-    if *.has_begun { "the answer of the model stalled, with no update" }
-    else { "the model client has not begun to answer" }
+    "{} for {after:?}, and the call was cancelled: send it again",
+    if *.has_begun { "the answer of the model had no update" }
+    else { "the model client did not begin to answer" }
 )]
 #[non_exhaustive]
 pub struct IdleTimeoutExceeded {

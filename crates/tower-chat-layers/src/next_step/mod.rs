@@ -119,8 +119,8 @@ impl LoopPolicy {
             NextStep::Finish | NextStep::GoOn if self.handle.has_queued() => NextStep::CallAgain,
             NextStep::GoOn if self.pauses_left == 0 => {
                 tracing::warn!(
-                    "the answer of the model is paused, and {MAX_PAUSES} paused answers of the run went \
-                     on before: the run ends with it"
+                    "the answer of the model is paused, and {MAX_PAUSES} paused answers of the run were continued \
+                     before: the run ends with this answer"
                 );
                 NextStep::Finish
             }

@@ -150,7 +150,7 @@ async fn end_refused(
     tracing::warn!(
         conversation = %key,
         error = &*error as &dyn std::error::Error,
-        "open run {} cannot be resumed, the service refuses it: it is ended ({end:?})",
+        "open run {} cannot be resumed, because the service refuses its request: the run is ended ({end:?})",
         open.run
     );
     Ok(close_open_run(settings, key, Box::new(content.open), end).await?)

@@ -206,7 +206,7 @@ where
     tracing::warn!(
         conversation = %key,
         service_id = %service_id,
-        "the service no longer has the history of this conversation: it is sent the record"
+        "the service no longer has the history of this conversation: the request contains the recorded messages"
     );
     request.history_owner = None;
     let head = head_of(settings, key).await?;
@@ -405,8 +405,8 @@ impl Ending for RunEnding {
         {
             tracing::warn!(
                 conversation = %run.key(),
-                "the rounds of the client's own tool loop cannot be seen, so that the history has \
-                 its answers alone: put PerServiceCallPersistence below that loop, or return the \
+                "the history contains only the final answer of the client's own tool loop, because its answer does \
+                 not contain the messages of all rounds: put PerServiceCallPersistence below that loop, or return the \
                  messages of all rounds in its answer"
             );
         }

@@ -24,9 +24,9 @@ use tower_service::Service;
     message = "`{Self}` cannot be the client of a `ChatPipeline`",
     label = "not a `Service<ChatRequest>`, or not `Clone + Send + Sync + 'static`",
     note = "a boxed service has to be a `tower::util::BoxCloneSyncService`",
-    note = "a `tower::retry::Retry` is a service only if its policy takes the error of the service in it: for \
-            the `RetryPolicy` of `providers::retry` this error is a `RetryableError`, which every error is \
-            after `map_err(BoxError::from)`",
+    note = "a `tower::retry::Retry` is a service only if its policy accepts the error of the inner service: the \
+            `RetryPolicy` of `providers::retry` accepts errors that implement `RetryableError`, as `BoxError` does: \
+            convert other errors with `map_err(BoxError::from)`",
     note = "a service of your own is `Clone`, all its fields are `Send + Sync`, its `Response` is \
             `ChatResponse`, its `Error` becomes a `BoxError`, and its `Future` is `Send`"
 )]

@@ -10,7 +10,7 @@ use super::{
 
 /// The error for invalid settings of a [`ReplayPolicy`]: an unknown key or a wrong type.
 #[derive(Debug, thiserror::Error)]
-#[error("these are no settings of a replay policy")]
+#[error("the settings of the replay policy cannot be read")]
 pub struct ReplaySettingsError(#[source] serde_json::Error);
 
 impl ReplayPolicy {
@@ -120,7 +120,11 @@ impl TryFrom<WindowFields> for WindowSettings {
             (Some(turns), None, None) => Window::turns(turns),
             (None, Some(messages), None) => Window::messages(messages),
             (None, None, Some(tokens)) => Window::tokens(tokens),
-            _ => return Err("a window takes one of \"turns\", \"messages\" and \"tokens\""),
+            _ => {
+                return Err(
+                    "a window must have exactly one of \"turns\", \"messages\" and \"tokens\"",
+                );
+            }
         };
         Ok(Self(match fields.low_water {
             Some(low_water) => window.with_low_water(low_water),

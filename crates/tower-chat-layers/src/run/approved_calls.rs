@@ -201,7 +201,7 @@ pub(super) async fn record_outcomes_again(run: &Run, source: &StoreError) {
         tracing::error!(
             conversation = %run.key(),
             error = &error as &dyn std::error::Error,
-            "what came out of approved tool calls could not be recorded"
+            "the outcomes of approved tool calls could not be recorded"
         );
     }
 }

@@ -19,7 +19,7 @@ fn note_refused(run: &Run, marks: &[RefusalMark]) {
     for RefusalMark { issuer, message, content, .. } in marks {
         tracing::warn!(
             conversation = %run.key(),
-            "{issuer} refuses the {} in message {message}: requests to it have a sentence instead",
+            "{issuer} refused the {} in message {message}: later requests to it contain a sentence in its place",
             content.name()
         );
     }

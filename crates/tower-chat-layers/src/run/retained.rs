@@ -14,7 +14,7 @@ const WITHHELD: &str =
 
 /// The text that replaces the result of a call of an earlier run if the hook does not allow the result to
 /// be stored.
-const NOT_KEPT: &str = "The result was not stored: the tool of the call does not let it be stored.";
+const NOT_KEPT: &str = "The result was not stored: the tool of the call does not allow it.";
 
 impl RunLog {
     /// Returns what is stored of a call's outcome.

@@ -68,8 +68,7 @@ pub(super) fn adopt_service_id(
                 tracing::warn!(
                     conversation = %run.key(),
                     service_id = %returned,
-                    "the service keeps this conversation itself although a history store is \
-                     configured"
+                    "the service stores this conversation itself, although a history store is configured"
                 );
             }
             if policy.throw {

@@ -110,7 +110,8 @@ impl Pending {
         tracing::warn!(
             conversation = %key,
             error = &source as &dyn std::error::Error,
-            "the history store failed: {unsaved} messages wait in its outbox for the next write"
+            "the history store failed: its outbox keeps {} until the next write",
+            counted_messages(unsaved)
         );
         Ok(unsaved)
     }
@@ -165,12 +166,19 @@ impl Drop for Watch {
     }
 }
 
+fn counted_messages(count: usize) -> String {
+    match count {
+        1 => "1 message".to_owned(),
+        _ => format!("{count} messages"),
+    }
+}
+
 fn log_lost(outcome: Result<usize, FailedSubmission>) {
     if let Err(FailedSubmission { source, unsaved }) = outcome {
         tracing::error!(
             error = &source as &dyn std::error::Error,
-            "{} messages of a dropped call could not be stored",
-            unsaved.len()
+            "the history store failed to store {} of a dropped call",
+            counted_messages(unsaved.len())
         );
     }
 }

@@ -145,7 +145,7 @@ pub(crate) async fn complete_run(
 pub(crate) async fn discard_input(run: &Run) {
     let slot = Ok(Slot::unbounded());
     let submission = run.record(&mut run.log(), slot, Event::InputRefused).0;
-    let failure = "the input of a refused run could not be taken back, the run is open";
+    let failure = "the input of a refused run could not be discarded: the run stays open";
     logged(run, submission, failure).await;
 }
 

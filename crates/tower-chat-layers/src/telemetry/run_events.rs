@@ -23,7 +23,7 @@ pub(crate) fn taken_over(
         conversation = %key,
         attempt = before.attempt.saturating_add(1),
         left_by = before.holder,
-        "open run {run} is taken over, and goes on where it stopped"
+        "open run {run} is taken over, and continues after its last stored message"
     );
 }
 
@@ -56,15 +56,15 @@ pub(crate) fn repaired(key: &ConversationKey, new: &[DanglingCall], known: &[Dan
             Some(names.collect::<Vec<_>>().join(", ")).filter(|names| !names.is_empty())
         };
         if let Some(calls) = names(true) {
-            let message = "stored tool calls have no result, since their runs were interrupted: \
-                           the model is told that they may or may not have taken effect";
+            let message = "stored tool calls have no result, because their runs were interrupted: the request states \
+                           that they may or may not have taken effect";
             match is_new {
                 true => tracing::warn!(conversation = %key, calls, "{message}"),
                 false => tracing::debug!(conversation = %key, calls, "{message}"),
             }
         }
         if let Some(calls) = names(false) {
-            let message = "stored tool calls have no result, and are not shown to the model";
+            let message = "stored tool calls have no result, and are not sent to the model";
             match is_new {
                 true => tracing::warn!(conversation = %key, calls, "{message}"),
                 false => tracing::debug!(conversation = %key, calls, "{message}"),

@@ -83,7 +83,7 @@ impl Error for ToolError {
 impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::ForModel(_) => "the model is told so",
+            Self::ForModel(_) => "the error is reported to the model",
             Self::FailRun(_) => "no further call is started",
         })
     }

@@ -153,37 +153,37 @@ impl fmt::Display for ToolLoopError {
             }
             Self::ApprovalMissing { ids, conversation } => write!(
                 f,
-                "no answer to the approval requests {ids:?}{}, which belong to a batch that was answered \
-                 in part: answer all requests of a batch in one request",
+                "the approval requests {ids:?}{} have no answer, but other requests of their batch have one: answer \
+                 all requests of a batch in one request",
                 of_conversation(conversation.as_ref())
             ),
             Self::ApprovalAnswered { id, conversation } => write!(
                 f,
-                "the call of the approval request {id:?}{} has its result already: load the \
-                 conversation to see it, and answer only requests that still wait",
+                "the call of the approval request {id:?}{} has a result already: load the conversation to read it, \
+                 and answer only pending requests",
                 of_conversation(conversation.as_ref())
             ),
             Self::ApprovalUnknown { id, conversation } => write!(
                 f,
-                "there is no approval request {id:?}{}: answer a request by its id, in the conversation \
-                 that it belongs to, or send the message that holds it",
+                "there is no approval request {id:?}{}: answer a request by its id, in the conversation that it \
+                 belongs to, or send the message that contains it",
                 of_conversation(conversation.as_ref())
             ),
             Self::ApprovalHeld { id, until, conversation } => write!(
                 f,
-                "the call of the approval request {id:?}{} is run by another process, which holds it until \
-                 {} and renews this time: try again then to get what came out of it",
+                "the call of the approval request {id:?}{} was claimed by another process, whose claim lasts until \
+                 {} unless the process renews it: try again then",
                 of_conversation(conversation.as_ref()),
                 Utc(*until)
             ),
             Self::ApprovalContradicted { id, conversation } => write!(
                 f,
-                "the approval request {id:?}{} is both approved and rejected: send one decision about it",
+                "the approval request {id:?}{} is both approved and rejected: send one decision",
                 of_conversation(conversation.as_ref())
             ),
             Self::ResultsMissing { calls, conversation } => write!(
                 f,
-                "the caller's {} of a batch that was approved{} have no results: send them in the same request as the \
+                "the caller's {} of an approved batch{} have no results: send the results in the same request as the \
                  approvals, or before",
                 describe_not_run(calls),
                 of_conversation(conversation.as_ref())
@@ -191,34 +191,34 @@ impl fmt::Display for ToolLoopError {
             Self::ArgumentsNotKept { calls, conversation } => write!(
                 f,
                 "the approved {} cannot be run{}, because a persist hook has changed the stored arguments: send the \
-                 approvals again to tell the model so, or declare accepts_stored_arguments on a tool that \
-                 can be run with what its hook stores",
+                 approvals again to report this to the model, or declare accepts_stored_arguments on a tool that can \
+                 run with the arguments that its hook stores",
                 describe_not_run(calls),
                 of_conversation(conversation.as_ref())
             ),
             Self::UnknownCalls { calls, conversation } => write!(
                 f,
-                "{} of an interrupted run{} may or may not have run: resume it with another \
-                 UnknownCalls policy, commit it, or discard it",
+                "{} of an interrupted run{} may or may not have run: resume the run with another UnknownCalls \
+                 policy, commit it, or discard it",
                 describe_calls(calls),
                 of_conversation(conversation.as_ref())
             ),
             Self::TooManyCalls { calls, limit, conversation } => write!(
                 f,
-                "the model's answer{} contains {calls} tool calls or more, and {limit} are allowed: allow more \
-                 by ToolLoop::max_calls_per_answer, or ask again",
+                "the model's answer{} contains at least {calls} tool calls, and the limit is {limit}: raise \
+                 ToolLoop::max_calls_per_answer, or send the request again",
                 of_conversation(conversation.as_ref())
             ),
             Self::PersisterAbove { conversation } => write!(
                 f,
-                "PerServiceCallPersistence stands above the tool loop{}, where it would take a whole run \
-                 for one service call: put it right below the tool loop",
+                "PerServiceCallPersistence is above the tool loop{}, where it would treat a whole run as one service \
+                 call: put it directly below the tool loop",
                 of_conversation(conversation.as_ref())
             ),
             Self::PerRunPersistenceBelow { conversation } => write!(
                 f,
-                "PerRunPersistence stands below the tool loop{}, where it would take each service call \
-                 for a run: put it above the tool loop",
+                "PerRunPersistence is below the tool loop{}, where it would treat each service call as a run: put it \
+                 above the tool loop",
                 of_conversation(conversation.as_ref())
             ),
         }

@@ -202,8 +202,7 @@ impl<S> Rounds<S> {
             tracing::warn!(
                 conversation = self.context.conversation().map(tracing::field::display),
                 rounds = self.counters.rounds,
-                "the rounds of tool calls that a run may have are used up: its last answer is one \
-                 for which the model had no tools"
+                "the run has reached its limit of rounds of tool calls: its last service call had no tools"
             );
         }
         for message in &messages {
@@ -247,8 +246,8 @@ impl<S> Rounds<S> {
             conversation = self.context.conversation().map(tracing::field::display),
             changes = finish.changes.len(),
             first = %first,
-            "the service does not take the conversation as it is stored, so the request has some of \
-             it in another form"
+            "the service does not accept the conversation as it is stored: the request contains some messages in \
+             another form"
         );
     }
 

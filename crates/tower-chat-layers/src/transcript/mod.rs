@@ -74,10 +74,10 @@ pub enum Recognised {
 #[non_exhaustive]
 pub enum TranscriptError {
     /// All messages are stored and answered.
-    #[error("the transcript holds no message that is new")]
+    #[error("the transcript contains no new message")]
     NothingNew,
     /// The transcript contains answers that differ from the stored conversation.
-    #[error("from message {position} on the transcript is not how the stored conversation goes")]
+    #[error("the transcript differs from the stored conversation from message {position} on")]
     Diverged {
         /// The position of the first message that differs, from 0.
         position: usize,

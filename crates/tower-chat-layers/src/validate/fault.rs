@@ -63,7 +63,7 @@ pub enum Fault {
         call_id: String,
     },
     /// An approval request, or an answer to one, which no model accepts.
-    #[error("message {message} holds a part about approval request {request_id:?}")]
+    #[error("message {message} contains a part about approval request {request_id:?}")]
     Approval {
         /// The message.
         message: usize,
@@ -86,7 +86,7 @@ pub enum Fault {
         message: usize,
     },
     /// A call in a message that is not the assistant's.
-    #[error("message {message} calls tool {tool:?}, but is no assistant message")]
+    #[error("message {message} calls tool {tool:?}, but is not an assistant message")]
     MisplacedCall {
         /// The message.
         message: usize,
@@ -95,7 +95,7 @@ pub enum Fault {
     },
     /// A result in a message that is not a tool message.
     #[error(
-        "message {message} holds a result ({}), but is no tool message",
+        "message {message} contains a result ({}), but is not a tool message",
         named(call_id.as_deref())
     )]
     MisplacedResult {
@@ -170,8 +170,8 @@ impl InvalidMessages {
 /// [`ValidateTranscript`](super::ValidateTranscript) returns it as a boxed error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the request{} was not sent, every provider would refuse it: look at the input, and at the \
-     layers between the history and the model",
+    "the request{} was not sent, because every provider would refuse it: check the input, and the layers between the \
+     history and the model",
     of_conversation(conversation.as_ref())
 )]
 #[non_exhaustive]

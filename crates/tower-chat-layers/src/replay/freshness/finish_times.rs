@@ -68,8 +68,7 @@ impl FinishTimes {
                 tracing::warn!(
                     conversation = %key,
                     error = &error as &dyn std::error::Error,
-                    "the record of tool calls could not be read; \
-                     results are as old as their messages"
+                    "the record of tool calls could not be read; each result has the age of its message"
                 );
                 Self::new()
             }

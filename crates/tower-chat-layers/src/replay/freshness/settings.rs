@@ -12,15 +12,15 @@ use super::Freshness;
 pub enum FreshnessError {
     /// An unknown key.
     #[error(
-        "freshness has no setting {key:?}: \
-         it takes \"window\", \"channels\", \"tools\" and \"channels_and_tools\""
+        "freshness has no setting {key:?}: its settings are \"window\", \"channels\", \"tools\" and \
+         \"channels_and_tools\""
     )]
     UnknownKey {
         /// The key.
         key: String,
     },
     /// A value of the wrong type.
-    #[error("the freshness setting {path:?} takes {expected}, not {found}")]
+    #[error("the freshness setting {path:?} must be {expected}, but is {found}")]
     WrongType {
         /// The setting, such as `channels.voice`.
         path: String,

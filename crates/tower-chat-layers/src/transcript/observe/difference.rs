@@ -60,11 +60,11 @@ impl fmt::Display for TranscriptDifference {
 impl fmt::Display for DifferenceKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Role => "has another role than the stored message in its place",
+            Self::Role => "has another role than the stored message at its position",
             Self::Text => "has another text or other media than the stored message",
             Self::Calls => "has other tool calls than the stored message",
             Self::Result => "answers another tool call than the stored result",
-            Self::NotStored => "is not stored where the request repeats the conversation",
+            Self::NotStored => "is not stored",
         })
     }
 }

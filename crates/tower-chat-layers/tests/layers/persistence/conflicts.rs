@@ -44,7 +44,7 @@ async fn every_combination_of_the_policy_in_every_mode() {
             send(&client, case.ask("hi")).await.unwrap();
             let logged = logged();
             let result = send(&client, case.ask("where?")).await;
-            assert_eq!(logged.lines("keeps this conversation itself") > 0, warn);
+            assert_eq!(logged.lines("stores this conversation itself") > 0, warn);
             let old = ["user hi", "assistant hello"];
             if throw {
                 let error = refused(result);

@@ -162,7 +162,7 @@ async fn an_id_in_the_first_answer_stops_the_run_before_its_tools_and_the_next_c
             assert_eq!(case.ran.names(), [""; 0], "{what}");
             assert_eq!(stored(&case.store).await, [""; 0], "{what}");
             let warnings = usize::from(conflict.warn);
-            assert_eq!(logged.lines("keeps this conversation itself"), warnings, "{what}");
+            assert_eq!(logged.lines("stores this conversation itself"), warnings, "{what}");
         }
     }
 }
@@ -367,7 +367,7 @@ async fn the_newest_id_counts_within_a_run_too() {
         };
         assert_eq!(stored(&case.store).await, all[..recorded], "{what}");
         let warnings = usize::from(conflict.warn);
-        assert_eq!(logged.lines("keeps this conversation itself"), warnings, "{what}");
+        assert_eq!(logged.lines("stores this conversation itself"), warnings, "{what}");
         assert_eq!(seen(&case.model, 2), ["tool c2=seen at 2"], "{what}");
     }
 }

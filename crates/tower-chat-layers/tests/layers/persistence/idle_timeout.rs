@@ -57,8 +57,7 @@ async fn a_stream_that_stalls_ends_with_the_error_after_its_last_update() {
     assert_eq!(is_retryable(&*error), Some(true));
     assert_eq!(
         error.to_string(),
-        "the answer of the model stalled, with no update for 30s: the call was given up, and can be \
-         sent again"
+        "the answer of the model had no update for 30s, and the call was cancelled: send it again"
     );
     assert!(response.next().await.is_none(), "nothing follows the error");
 }

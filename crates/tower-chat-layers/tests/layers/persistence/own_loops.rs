@@ -379,7 +379,7 @@ async fn rounds_that_no_layer_sees_are_warned_of_once() {
             send(&client, ask("where?", streamed)).await.unwrap();
         }
         assert_eq!(stored(&store).await, ["user where?", "assistant there"].repeat(2));
-        assert_eq!(logged.lines("the rounds of the client's own tool loop cannot be seen"), 1);
+        assert_eq!(logged.lines("the final answer of the client's own tool loop"), 1);
     }
 }
 

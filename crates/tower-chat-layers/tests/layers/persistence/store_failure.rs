@@ -27,7 +27,7 @@ async fn continue_keeps_the_batch_and_submits_it_in_order_with_the_next_write() 
             assert_eq!(answer.text(), "hello");
             let saved = answer.finish.saved.unwrap();
             assert_eq!((saved.messages, saved.unsaved), (0, 2), "reported at the end");
-            assert_eq!(logged.lines("2 messages wait in its outbox"), 1);
+            assert_eq!(logged.lines("its outbox keeps 2 messages"), 1);
             assert_eq!(stored(&store).await, [""; 0]);
 
             let answer = send(&client, case.ask("where?")).await.unwrap();
@@ -274,7 +274,7 @@ async fn a_failure_is_noticed_although_the_caller_has_gone() {
                 match failure {
                     StoreFailure::Continue => {
                         assert_eq!(waiting, messages, "kept for the next write");
-                        assert_eq!(logged.lines("wait in its outbox"), 1);
+                        assert_eq!(logged.lines("its outbox keeps"), 1);
                     }
                     _ => {
                         assert_eq!(waiting, 0);
