@@ -19,7 +19,7 @@ use serde::de::{
 /// use tower_chat_core::check_unique_keys;
 /// assert!(check_unique_keys(r#"{"to": "bob", "cc": [{"to": "eve"}]}"#).is_ok());
 /// let error = check_unique_keys(r#"{"pay": [{"to": "bob", "to": "mallory"}]}"#).unwrap_err();
-/// assert!(error.to_string().starts_with("the key \"to\" is there twice in one object"));
+/// assert!(error.to_string().starts_with("the object has the key \"to\" twice"));
 /// ```
 ///
 /// # Errors
@@ -99,7 +99,7 @@ impl<'de> DeserializeSeed<'de> for NewKey<'_> {
         match self.keys.replace(key) {
             None => Ok(()),
             Some(key) => {
-                let what = format_args!("the key {key:?} is there twice in one object");
+                let what = format_args!("the object has the key {key:?} twice");
                 Err(D::Error::custom(what))
             }
         }
@@ -123,7 +123,7 @@ mod tests {
             r#"{"": 1, "": 2}"#,
         ] {
             let error = check_unique_keys(json).map(|()| json).unwrap_err().to_string();
-            assert!(error.contains("is there twice"), "{json}: {error}");
+            assert!(error.contains("the object has the key"), "{json}: {error}");
         }
     }
 

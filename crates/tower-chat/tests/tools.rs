@@ -320,9 +320,9 @@ async fn pay(payment: Transfer) -> Json<Transfer> {
 async fn arguments_that_serde_would_read_in_its_own_way_are_refused() {
     let typed = || TypedTool::new("pay", "", async |payment: Transfer, _| Ok(Json(payment)));
     for (arguments, expected) in [
-        (r#"{"to": "bob", "to": "mallory"}"#, r#"the key "to" is there twice"#),
-        (r#"{"to": "bob", "t\u006f": "mallory"}"#, r#"the key "to" is there twice"#),
-        (r#"{"to": "bob", "then": [{"to": "a", "x": {"y": 1, "y": 2}}]}"#, r#""y" is there twice"#),
+        (r#"{"to": "bob", "to": "mallory"}"#, r#"the object has the key "to" twice"#),
+        (r#"{"to": "bob", "t\u006f": "mallory"}"#, r#"the object has the key "to" twice"#),
+        (r#"{"to": "bob", "then": [{"to": "a", "x": {"y": 1, "y": 2}}]}"#, r#"the key "y" twice"#),
         (r#"["bob", 5]"#, "expected an object"),
         (r#"{"to": "bob", "then": [["mallory", 5]]}"#, "`then[0]`"),
         (r#"{"to": "bob", "amount": 1e300}"#, "`amount`"),
@@ -336,7 +336,9 @@ async fn arguments_that_serde_would_read_in_its_own_way_are_refused() {
         assert!(is_error && text.contains(&expected), "{arguments}: {text}");
     }
     let twice = r#"{"payment": {"to": "bob"}, "payment": {"to": "mallory"}}"#;
-    assert!(told(pay(), "pay", twice).await.0.contains(r#"the key "payment" is there twice"#));
+    assert!(
+        told(pay(), "pay", twice).await.0.contains(r#"the object has the key "payment" twice"#)
+    );
 }
 
 #[tokio::test]
