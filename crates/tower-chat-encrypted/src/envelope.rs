@@ -322,7 +322,7 @@ impl Opener<'_> {
         placeholder: &ToolResult,
     ) -> Result<(ToolResult, Opened), EncryptionError> {
         let [part] = placeholder.content.as_slice() else {
-            return Err(self.not_sealed(found, column, "it is in clear"));
+            return Err(self.not_sealed(found, column, "it is not encrypted"));
         };
         let opened = self.native(found, message, column, part).await?;
         Ok((self.parsed(found, column, &opened.text)?, opened))
@@ -341,7 +341,7 @@ impl Opener<'_> {
         };
         match sealed {
             Some(sealed) => self.open(found, message, column, &sealed).await,
-            None => Err(self.not_sealed(found, column, "it is in clear")),
+            None => Err(self.not_sealed(found, column, "it is not encrypted")),
         }
     }
 
@@ -356,7 +356,7 @@ impl Opener<'_> {
     }
 
     fn not_whole(&self, found: Found) -> EncryptionError {
-        self.not_sealed(found, BODY, "something of the message is missing, or was changed")
+        self.not_sealed(found, BODY, "a part of the message is missing, or was changed")
     }
 }
 

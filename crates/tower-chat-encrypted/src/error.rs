@@ -16,8 +16,8 @@ pub enum EncryptionError {
     Key(#[from] KeyError),
     /// The value cannot be authenticated for this position.
     #[error(
-        "{column} of message {sequence} in conversation {key} does not open: it was changed, or \
-         moved there from elsewhere"
+        "{column} of message {sequence} in conversation {key} cannot be decrypted: it was changed, or moved from \
+         another row: restore it from a backup"
     )]
     NotOpened {
         /// The conversation.
@@ -29,7 +29,7 @@ pub enum EncryptionError {
     },
     /// The value was sealed for another message, or for another position in this one.
     #[error(
-        "{column} of message {sequence} in conversation {key} was moved there from message {found}"
+        "{column} of message {sequence} in conversation {key} was moved from message {found}: restore it from a backup"
     )]
     Moved {
         /// The conversation.
@@ -58,8 +58,8 @@ pub enum EncryptionError {
     NoRandomNumbers,
     /// A write was submitted before its key was fetched.
     #[error(
-        "the key for conversation {key} is not at hand: read the conversation's head before \
-         writing, and have the key provider keep the keys it has fetched"
+        "the key for conversation {key} is not in the cache: read the conversation's head before writing, and let \
+         the key provider cache the keys that it has fetched"
     )]
     KeyNotAtHand {
         /// The conversation.
@@ -67,8 +67,8 @@ pub enum EncryptionError {
     },
     /// A conversation was written before its head was read.
     #[error(
-        "the head of conversation {key} is not known: read it before writing, so that what is \
-         written is sealed for the same life of the conversation"
+        "the head of conversation {key} is unknown: read it before writing, because the writes are sealed for this \
+         incarnation of the conversation"
     )]
     HeadNotRead {
         /// The conversation.
@@ -76,7 +76,7 @@ pub enum EncryptionError {
     },
     /// The first messages are missing, and no prune through this store has deleted them.
     #[error(
-        "the first {missing} messages of conversation {key} are missing, and {pruned} were pruned"
+        "messages up to {missing} of conversation {key} are missing, and the number of pruned messages is {pruned}"
     )]
     CutOff {
         /// The conversation.
@@ -87,27 +87,28 @@ pub enum EncryptionError {
         pruned: u64,
     },
     /// The open run has another id than the run that has staged its messages.
-    #[error("the open run of conversation {key} was changed: its messages are another run's")]
+    #[error("the open run of conversation {key} was changed: its messages belong to another run")]
     RunChanged {
         /// The conversation.
         key: ConversationKey,
     },
     /// There is a value of a former format, which this store refuses.
-    #[error(
-        "conversation {key} has values of the former format, or its sealed head was taken away"
-    )]
+    #[error("conversation {key} has values of the former format, or its sealed head was removed")]
     FormerValues {
         /// The conversation.
         key: ConversationKey,
     },
     /// A different key has the same id.
-    #[error("another key is named {id:?} already: what it sealed would not open any more")]
+    #[error(
+        "another key has the name {id:?} already, and values that it sealed could not be decrypted any more: \
+         choose another name"
+    )]
     KeyExists {
         /// The id.
         id: String,
     },
     /// The id of a key is not valid.
-    #[error("a key cannot be named {id:?}: the name must be 1 to 64 bytes long")]
+    #[error("the name {id:?} is not valid for a key: use a name of 1 to 64 bytes")]
     KeyName {
         /// The id.
         id: String,

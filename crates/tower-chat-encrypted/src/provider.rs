@@ -88,7 +88,9 @@ impl<P: KeyProvider + ?Sized> KeyProvider for Arc<P> {
 #[non_exhaustive]
 pub enum KeyError {
     /// The key does not exist, or was erased.
-    #[error("there is no key {id:?} for conversation {key}: what it sealed cannot be read")]
+    #[error(
+        "there is no key {id:?} for conversation {key}, and the values that it sealed cannot be read: add the key"
+    )]
     Unknown {
         /// The conversation.
         key: ConversationKey,

@@ -229,7 +229,7 @@ impl Opener<'_> {
                 self.parsed(found, ROW, &opened.text).map(Some)
             }
             _ if self.takes_first_format(found.sequence.unwrap_or_default()) => Ok(None),
-            _ => Err(self.not_sealed(found, ROW, "it is in clear, or of the former format")),
+            _ => Err(self.not_sealed(found, ROW, "it is not encrypted, or has the former format")),
         }
     }
 
@@ -288,7 +288,7 @@ impl Opener<'_> {
         invocation.arguments = asked.arguments;
         if opened.format != Format::First {
             if opened.position != at(call) {
-                return Err(self.not_sealed(found, ROW, "it is of another call"));
+                return Err(self.not_sealed(found, ROW, "it belongs to another call"));
             }
             self.refuse_before(opened.format);
         }
@@ -308,7 +308,7 @@ impl Opener<'_> {
                 let in_message = Found::in_message(sequence);
                 let (result, opened) = self.result(in_message, None, RESULT, &placeholder).await?;
                 if opened.format != Format::First && opened.position.index != u64::from(index) {
-                    return Err(self.not_sealed(found, ROW, "its result is another call's"));
+                    return Err(self.not_sealed(found, ROW, "its result belongs to another call"));
                 }
                 Some(result)
             }

@@ -215,7 +215,7 @@ impl<'a> Opener<'a> {
     /// Checks that a value has the required life and an accepted format.
     fn check_life(&mut self, parsed: &Sealed<'_>) -> Result<(), &'static str> {
         if parsed.format != Format::Third && !self.takes_former {
-            return Err("it is of a former format");
+            return Err("it has a former format");
         }
         let life = parsed.bound.map(|(life, _)| life);
         let sequence = parsed.position.sequence;
@@ -231,16 +231,16 @@ impl<'a> Opener<'a> {
                 return Ok(());
             }
             (Expected::Any | Expected::First, None) => return Ok(()),
-            (Expected::First, Some(_)) => return Err("the sealed head was taken away"),
+            (Expected::First, Some(_)) => return Err("the sealed head was removed"),
             (Expected::Life(expected), _) => expected,
         };
         if life.is_some_and(|life| life != expected.life) {
-            return Err("it is of another life of the conversation");
+            return Err("it belongs to another incarnation of the conversation");
         }
         match parsed.format {
             Format::First if sequence <= expected.first_format => Ok(()),
             Format::Second if expected.second_format.is_none_or(|last| sequence <= last) => Ok(()),
-            Format::First | Format::Second => Err("it is of a former format"),
+            Format::First | Format::Second => Err("it has a former format"),
             Format::Third if expected.second_format.is_some() => Ok(()),
             Format::Third => Err("the sealed head was replaced by an older one"),
         }
@@ -256,7 +256,7 @@ impl<'a> Opener<'a> {
         sealed: &str,
     ) -> Result<Opened, EncryptionError> {
         let parsed = Sealed::parse(sealed)
-            .ok_or_else(|| self.not_sealed(found, column, "it is in clear, or damaged"))?;
+            .ok_or_else(|| self.not_sealed(found, column, "it is not encrypted, or is damaged"))?;
         let Position { sequence, index } = parsed.position;
         let is_elsewhere = found.sequence.is_some_and(|found| found != sequence)
             || found.index.is_some_and(|found| found != index);
@@ -271,7 +271,7 @@ impl<'a> Opener<'a> {
         self.check_life(&parsed).map_err(|reason| self.not_sealed(found, column, reason))?;
         let is_of_message = |own: Option<MessageId>| message.is_none() || own == message;
         if parsed.bound.is_some_and(|(_, own)| !is_of_message(own)) {
-            return Err(self.not_sealed(found, column, "it is of a message with another id"));
+            return Err(self.not_sealed(found, column, "it belongs to a message with another id"));
         }
         if !self.keys.contains_key(parsed.id) {
             let key = self.provider.key(self.conversation, parsed.id).await?;

@@ -359,8 +359,8 @@ fn chain_from(expected: Expected, first: u64) -> Chain {
 }
 
 const SEAL: &str = "seal a write";
-const OPEN_RUN: &str = "open an open run";
-const OPEN: &str = "open a conversation";
+const OPEN_RUN: &str = "decrypt an open run";
+const OPEN: &str = "decrypt a conversation";
 
 #[async_trait]
 impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {

@@ -214,7 +214,7 @@ fn values_that_were_moved_do_not_open_and_hide_no_other() {
     assert_eq!((code, lines.len()), (Some(1), 3), "{lines:?}");
     for (line, message) in lines.iter().zip([1, 3]) {
         let start = format!("conversation play/moved, message {message}: cannot be read: ");
-        assert!(line.starts_with(&start) && line.contains("was moved there from"), "{line}");
+        assert!(line.starts_with(&start) && line.contains("was moved from message"), "{line}");
     }
     let (code, lines) = run_on(&store, &["repair"]);
     assert_eq!((code, lines.last().unwrap().as_str()), (Some(1), "0 repaired, 2 left"));

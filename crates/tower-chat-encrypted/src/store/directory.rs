@@ -65,7 +65,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
             (None, metadata) => metadata.get(SEALED).and_then(Value::as_str),
             (Some(_), _) => None,
         };
-        let sealed = sealed.ok_or_else(|| opener.not_sealed(found, COLUMN, "it is in clear"))?;
+        let sealed =
+            sealed.ok_or_else(|| opener.not_sealed(found, COLUMN, "it is not encrypted"))?;
         let opened = opener.open(found, None, COLUMN, sealed).await?;
         summary.description = opener.parsed(found, COLUMN, &opened.text)?;
         Ok(summary)

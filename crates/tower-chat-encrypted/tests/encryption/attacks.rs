@@ -121,7 +121,10 @@ async fn two_lives_of_a_key_cannot_be_mixed() {
     for head in [first_head, second_head, None] {
         let forged = forge(&key(), mixed(), head, Vec::new()).await;
         let error = refused(&forged).await;
-        assert!(error.contains("another life") || error.contains("head was taken"), "{error}");
+        assert!(
+            error.contains("another incarnation") || error.contains("head was removed"),
+            "{error}"
+        );
     }
 }
 

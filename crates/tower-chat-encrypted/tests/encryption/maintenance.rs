@@ -54,7 +54,7 @@ async fn rows_are_opened_and_what_does_not_open_hides_no_other() {
     );
     let rows = store.rows(&key()).await.unwrap().unwrap();
     let told = std::error::Error::source(rows.messages[2].1.as_ref().unwrap_err()).unwrap();
-    assert!(told.to_string().contains("moved there from message 1"), "{told}");
+    assert!(told.to_string().contains("moved from message 1"), "{told}");
 }
 
 #[tokio::test]
