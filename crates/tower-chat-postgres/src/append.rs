@@ -136,8 +136,8 @@ async fn check_discard(
     }
     let (conversation, run) = (write.key(), write.run());
     Err(corrupt(&format!(
-        "conversation {conversation}: messages of another run come after message {visible}, although \
-         open run {run} is stored as beginning there: nothing is discarded"
+        "conversation {conversation}: messages of another run follow message {visible}, although the stored \
+         beginning of open run {run} is there: nothing was discarded"
     )))
 }
 

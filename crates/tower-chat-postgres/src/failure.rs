@@ -194,24 +194,24 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.meaning {
             Meaning::NotApplied => {
-                "PostgreSQL could not be reached: see that it runs, and try again"
+                "PostgreSQL cannot be reached: check that it runs, and try again"
             }
             Meaning::Unknown => {
-                "the connection to PostgreSQL was lost before the answer came, so it may have been \
-                 done or not: load the conversation to see"
+                "the connection to PostgreSQL was lost before the response, so the outcome is unknown: load the \
+                 conversation to check it"
             }
             Meaning::TooSlow => {
-                "PostgreSQL took longer than it may: try again, or allow more by \
+                "PostgreSQL exceeded the time limit of a statement: try again, or raise \
                  PostgresOptions::with_statement_timeout"
             }
             Meaning::ResourceExhausted => {
-                "PostgreSQL lacks disk, memory or connections: make room, try again"
+                "PostgreSQL lacks disk space, memory or connections: free what is missing, and try again"
             }
             Meaning::NotPrepared => {
-                "a pooler sends statements to connections that have not prepared them: see \
+                "a pooler sent a prepared statement to a connection that has not prepared it: turn off \
                  PostgresOptions::with_prepared_statements"
             }
-            Meaning::ReadOnly | Meaning::Damaged | Meaning::Permanent => "PostgreSQL refused it",
+            Meaning::ReadOnly | Meaning::Damaged | Meaning::Permanent => "PostgreSQL refused the statement",
         })
     }
 }
@@ -223,11 +223,11 @@ impl std::error::Error for Failure {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("no answer came within the time that PostgresOptions::with_statement_timeout allows")]
+#[error("no response within the time of PostgresOptions::with_statement_timeout")]
 struct NoAnswer;
 
 #[derive(Debug, thiserror::Error)]
-#[error("the statement answered no row")]
+#[error("the statement returned no row")]
 struct NoRow;
 
 #[cfg(test)]

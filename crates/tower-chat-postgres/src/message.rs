@@ -10,12 +10,12 @@ use tower_chat_core::{
 /// Decodes the message of a row. The columns run, index in its run and body begin at `first`.
 pub(crate) fn read(row: &Row, first: usize) -> Result<Message, FormatError> {
     let malformed = FormatError::malformed;
-    let run: &[u8] = row.try_get(first).map_err(|_| malformed("its run id is no bytes"))?;
+    let run: &[u8] =
+        row.try_get(first).map_err(|_| malformed("its run id is not of type bytea"))?;
     let run = <[u8; 16]>::try_from(run).map_err(|_| malformed("its run id is not 16 bytes"))?;
-    let index: i64 =
-        row.try_get(first + 1).map_err(|_| malformed("it has no position in its run"))?;
+    let index: i64 = row.try_get(first + 1).map_err(|_| malformed("it has no index in its run"))?;
     let index = u32::try_from(index).ok().filter(|index| *index <= MessageId::LAST_INDEX);
-    let index = index.ok_or_else(|| malformed("its position in its run is no small number"))?;
+    let index = index.ok_or_else(|| malformed("its index in its run is out of range"))?;
     let body: &str = row.try_get(first + 2).map_err(|_| malformed("it is not text"))?;
     format::decode(body).map(|mut message| {
         message.id = Some(MessageId { run: RunId::from_bytes(run), index });

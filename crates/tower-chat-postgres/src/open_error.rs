@@ -10,15 +10,15 @@ use tower_chat_core::{Classified, is_retryable};
 #[non_exhaustive]
 pub enum OpenError {
     /// The address cannot be parsed.
-    #[error("the address of the PostgreSQL server cannot be understood: see the cause")]
+    #[error("the address of the PostgreSQL server cannot be parsed: see the cause")]
     Address {
         /// The error of the parser.
         source: Classified,
     },
     /// The root certificates, which verify the server's certificate, cannot be loaded.
     #[error(
-        "the certificates by which to know the PostgreSQL server cannot be used: give its root \
-         certificate, or `sslmode=disable` on a network that you trust"
+        "the root certificates that verify the PostgreSQL server cannot be loaded: give the root certificate of the \
+         server, or set `sslmode=disable` on a network that you trust"
     )]
     Certificates {
         /// The cause.
@@ -32,16 +32,15 @@ pub enum OpenError {
     },
     /// The server's certificate is not valid for the host in the address.
     #[error(
-        "the PostgreSQL server's certificate does not show that it is the one that was asked for: \
-         see that the host in the address stands in it, and give the root certificate it was \
-         signed with"
+        "the certificate of the PostgreSQL server is not valid for the host in the address: check that the \
+         certificate contains the host, and give the root certificate that signed it"
     )]
     Untrusted {
         /// The cause.
         source: Classified,
     },
     /// The tables could not be created or migrated.
-    #[error("the tables in schema `{schema}` could not be made: see the cause")]
+    #[error("the tables in schema `{schema}` could not be created or migrated: see the cause")]
     Migrate {
         /// The schema.
         schema: String,
@@ -50,8 +49,8 @@ pub enum OpenError {
     },
     /// There are no tables, and creating them was not allowed.
     #[error(
-        "there are no tables of conversations in schema `{schema}`: check the address and the schema, or \
-         allow making them (`with_migration`)"
+        "there are no tables of conversations in schema `{schema}`: check the address and the schema, or allow \
+         creating them (`with_migration`)"
     )]
     NoTables {
         /// The schema.
@@ -59,8 +58,8 @@ pub enum OpenError {
     },
     /// An older release created the tables, and a migration was not allowed.
     #[error(
-        "the tables in schema `{schema}` have version {version} and must be brought up to version \
-         {supported}: open them once with a migration (`with_migration`)"
+        "the tables in schema `{schema}` have version {version} and must be migrated to version {supported}: open \
+         them once with a migration (`with_migration`)"
     )]
     Older {
         /// The schema.
@@ -72,8 +71,8 @@ pub enum OpenError {
     },
     /// A newer release created the tables.
     #[error(
-        "the tables in schema `{schema}` have version {version}, and this release knows versions \
-         up to {supported}: use the newer release that made them"
+        "the tables in schema `{schema}` have version {version}, and this release supports versions up to \
+         {supported}: use the newer release that created them"
     )]
     Newer {
         /// The schema.
@@ -84,18 +83,22 @@ pub enum OpenError {
         supported: i64,
     },
     /// The encoding of the database is not UTF-8.
-    #[error("the database holds text as {encoding}: make it with `ENCODING 'UTF8'`")]
+    #[error(
+        "the encoding of the database is {encoding}: create the database with `ENCODING 'UTF8'`"
+    )]
     Encoding {
         /// The encoding of the database.
         encoding: String,
     },
     /// A setting is out of its range.
-    #[error("the option `{option}` cannot be {value}: it must be at least 1 and no absurd number")]
+    #[error("the option `{option}` cannot be {value}: use a value from 1 to {largest}")]
     InvalidOption {
         /// The setting.
         option: &'static str,
         /// The value of the setting.
         value: usize,
+        /// The largest value that the setting can have.
+        largest: usize,
     },
 }
 
@@ -127,20 +130,20 @@ fn not_connected(source: &Classified) -> &'static str {
         }
         cause = error.source();
     }
-    "the PostgreSQL server cannot be reached: see that it runs and the address is right"
+    "the PostgreSQL server cannot be reached: check that it runs, and that the address is correct"
 }
 
 /// Returns a description of this error of the server.
 fn refused(code: &SqlState) -> &'static str {
     if *code == SqlState::INVALID_CATALOG_NAME {
-        "the PostgreSQL server has no database of the name in the address: correct the name, or make the \
-         database (`CREATE DATABASE`)"
+        "the PostgreSQL server does not have the database in the address: correct the name, or create the database \
+         (`CREATE DATABASE`)"
     } else if *code == SqlState::INVALID_PASSWORD
         || *code == SqlState::INVALID_AUTHORIZATION_SPECIFICATION
     {
-        "the PostgreSQL server does not let this user in: see the user and the password in the address, and \
-         the server's pg_hba.conf"
+        "the PostgreSQL server refused the user: check the user and the password in the address, and the server's \
+         pg_hba.conf"
     } else {
-        "the PostgreSQL server was reached, and refuses the connection: see the cause"
+        "the PostgreSQL server refused the connection: see the cause"
     }
 }

@@ -227,14 +227,14 @@ impl PostgresOptions {
     fn check(&self) -> Result<(), OpenError> {
         let partitions = self.partitions.map_or(1, usize::from);
         let milliseconds = usize::try_from(self.statement_timeout.as_millis());
-        for (option, value, most) in [
+        for (option, value, largest) in [
             ("max_connections", self.connections, Semaphore::MAX_PERMITS),
             ("max_queued", self.max_queued, Semaphore::MAX_PERMITS),
             ("partitions", partitions, usize::from(u16::MAX)),
             ("statement_timeout", milliseconds.unwrap_or(usize::MAX), i32::MAX as usize),
         ] {
-            if !(1..=most).contains(&value) {
-                return Err(OpenError::InvalidOption { option, value });
+            if !(1..=largest).contains(&value) {
+                return Err(OpenError::InvalidOption { option, value, largest });
             }
         }
         Ok(())

@@ -205,10 +205,12 @@ fn result(row: &Row, first: usize) -> Result<RecordedResult, String> {
         }
         (None, None, Some(json)) => {
             let result: ToolResult = serde_json::from_str(&json)
-                .map_err(|error| format!("its result is no stored result: {error}"))?;
+                .map_err(|error| format!("its result cannot be decoded: {error}"))?;
             Ok(RecordedResult::Apart(Box::new(result)))
         }
-        (Some(_), _, _) | (_, Some(_), _) => Err("it does not say where its result is".to_owned()),
+        (Some(_), _, _) | (_, Some(_), _) => {
+            Err("the fields of its result contradict each other".to_owned())
+        }
     }
 }
 

@@ -67,7 +67,7 @@ fn a_writer_that_ignores_the_revision_is_found() {
 
 #[test]
 fn prepared_statements_behind_a_pooler_are_found() {
-    finds(Scenario::Pgbouncer, Plant::PreparedStatements, "a pooler sends statements");
+    finds(Scenario::Pgbouncer, Plant::PreparedStatements, "a pooler sent a prepared statement");
 }
 
 #[test]
