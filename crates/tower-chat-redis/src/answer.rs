@@ -66,14 +66,14 @@ impl Answer {
     }
 
     fn next(&mut self) -> Result<Value, StoreError> {
-        self.0.next().ok_or_else(|| unexpected("too little"))
+        self.0.next().ok_or_else(|| unexpected("a value is missing"))
     }
 }
 
 pub(crate) fn list(value: Value) -> Result<Vec<Value>, StoreError> {
     match value {
         Value::Array(items) => Ok(items),
-        _ => Err(unexpected("no list")),
+        _ => Err(unexpected("a value is not a list")),
     }
 }
 
@@ -82,29 +82,29 @@ pub(crate) fn bytes(value: Value) -> Result<Option<Vec<u8>>, StoreError> {
         Value::Nil => Ok(None),
         Value::BulkString(bytes) => Ok(Some(bytes)),
         Value::SimpleString(text) => Ok(Some(text.into_bytes())),
-        _ => Err(unexpected("no bytes")),
+        _ => Err(unexpected("a value is not a string")),
     }
 }
 
 pub(crate) fn text(value: Value) -> Result<String, StoreError> {
-    let bytes = bytes(value)?.ok_or_else(|| unexpected("nothing"))?;
-    String::from_utf8(bytes).map_err(|_| unexpected("no text"))
+    let bytes = bytes(value)?.ok_or_else(|| unexpected("a value is missing"))?;
+    String::from_utf8(bytes).map_err(|_| unexpected("a value is not UTF-8"))
 }
 
 pub(crate) fn number(text: &str) -> Result<u64, StoreError> {
-    text.parse().map_err(|_| unexpected("no number"))
+    text.parse().map_err(|_| unexpected("a value is not a number"))
 }
 
 /// Returns the error for a conversation with numbers that are out of range or do not match its
 /// messages. The script that found them has changed nothing.
 pub(crate) fn damaged(key: &ConversationKey) -> StoreError {
     corrupt(&format!(
-        "conversation {key}: its numbers are out of range, or it has not as many messages as they say"
+        "the counters of conversation {key} are out of range, or differ from the number of its messages"
     ))
 }
 
 fn unexpected(what: &str) -> StoreError {
-    corrupt(&format!("the server answered {what} where something else is stored"))
+    corrupt(&format!("the response of the server cannot be read, because {what}"))
 }
 
 /// Returns the error for damaged data.

@@ -156,7 +156,7 @@ impl Connections {
                     return Err(StoreError::backend(
                         action,
                         false,
-                        "a cluster did not name its servers",
+                        "the cluster did not return the list of its servers",
                     ));
                 };
                 let names = answers.into_iter().map(|(name, _)| crate::answer::text(name));

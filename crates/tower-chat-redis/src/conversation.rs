@@ -89,11 +89,11 @@ impl Fields {
         let lease = Lease {
             attempt: self.number("attempt")?,
             holder: self.number("holder")?,
-            renewed_at: self.time("renewed")?.ok_or("its lease was never renewed")?,
+            renewed_at: self.time("renewed")?.ok_or("it has no time of renewal")?,
             until: self.time("until")?,
         };
         let mut open = OpenRun::new(run, lease, self.number("visible")?);
-        open.opened_at = self.time("opened")?.ok_or("it was never opened")?;
+        open.opened_at = self.time("opened")?.ok_or("it has no time of opening")?;
         open.service_id = match self.optional("staged_service_id")?.as_deref() {
             None => None,
             Some("!") => Some(ServiceIdChange::Clear),
@@ -130,8 +130,8 @@ impl Fields {
 /// Returns the error for a conversation in a newer format.
 pub(crate) fn newer(key: &ConversationKey, format: &str) -> StoreError {
     let reason = format!(
-        "conversation {key} was written in format {format}, and this release knows format 1: use \
-         the newer release that wrote it"
+        "conversation {key} was written in format {format}, and this release reads format 1: use the newer release \
+         that wrote it"
     );
     StoreError::Corrupt { reason }
 }

@@ -123,8 +123,8 @@ impl Failure {
 /// Returns the error for a key with a value that this store did not write.
 pub(crate) fn foreign(what: &str) -> StoreError {
     let reason = format!(
-        "what lies under the names of the conversation was not put there by this store, or is not \
-         all there ({what}): give the store a prefix of its own, or delete it"
+        "the keys of the conversation were not written by this store, or are incomplete ({what}): give the store a \
+         prefix that no other program uses, or delete these keys"
     );
     StoreError::Corrupt { reason }
 }
@@ -152,20 +152,19 @@ fn meaning_of_code(code: &str) -> Meaning {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.meaning {
-            Meaning::NotApplied => "Redis could not be reached: see that it runs, and try again",
+            Meaning::NotApplied => "Redis cannot be reached: check that it runs, and try again",
             Meaning::Unknown => {
-                "the connection to Redis was lost before the answer came, so it may have been done \
-                 or not: load the conversation to see"
+                "the connection to Redis was lost before the response, so the outcome is unknown: load the \
+                 conversation to check it"
             }
             Meaning::NotSafe => {
-                "Redis has done it, and not as many disks and replicas as were asked for have it \
-                 yet: try again"
+                "Redis has applied it, but it is not yet on the required number of disks and replicas: try again"
             }
             Meaning::ResourceExhausted => {
-                "Redis lacks memory, disk or replicas: make room, try again"
+                "Redis lacks memory, disk space or replicas: add what is missing, and try again"
             }
             Meaning::ReadOnly | Meaning::Foreign | Meaning::UnknownScript | Meaning::Permanent => {
-                "Redis refused it"
+                "Redis refused the command"
             }
         })
     }
@@ -178,11 +177,11 @@ impl std::error::Error for Failure {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("no answer came within the time that RedisOptions::with_response_timeout allows")]
+#[error("no response within the time of RedisOptions::with_response_timeout")]
 struct NoAnswer;
 
 #[derive(Debug, thiserror::Error)]
-#[error("the disks of {disks} servers and {replicas} replicas have it")]
+#[error("the number of disks that have it is {disks}, and the number of replicas is {replicas}")]
 struct NotSafe {
     disks: i64,
     replicas: i64,

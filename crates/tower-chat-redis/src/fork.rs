@@ -109,7 +109,11 @@ async fn original(
             directory,
         }));
     }
-    Err(StoreError::backend(ACTION, true, "it was written again and again while it was read"))
+    Err(StoreError::backend(
+        ACTION,
+        true,
+        "other writers changed it during each attempt to read it",
+    ))
 }
 
 struct Copy<'a> {
@@ -227,7 +231,7 @@ impl Copy<'_> {
                 "exists" => return Err(StoreError::Exists { key: self.to.clone() }),
                 "late" => {}
                 "incomplete" => {
-                    let reason = "it took so long that what was put aside is gone";
+                    let reason = "the staged copy expired before it was complete";
                     return Err(StoreError::backend(ACTION, true, reason));
                 }
                 other => return Err(foreign(other)),

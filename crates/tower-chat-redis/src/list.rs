@@ -62,7 +62,8 @@ pub(crate) async fn enlist(
 
 /// Returns the error for a conversation that could not be created in time.
 pub(crate) fn late(action: &'static str) -> StoreError {
-    let reason = "it took more than a minute, or the clocks of the cluster differ by as much";
+    let reason =
+        "it took more than a minute, or the clocks of the cluster differ by more than a minute";
     StoreError::backend(action, true, reason)
 }
 
@@ -74,7 +75,7 @@ pub(crate) async fn strike(settings: &Settings, key: &ConversationKey, token: &s
     let names = &settings.names;
     let call =
         STRIKE.on([names.list(key.scope()), names.being_made(key)]).with(key.id()).with(token);
-    drop(settings.connections.read("take a conversation off its list", &call).await);
+    drop(settings.connections.read("remove a conversation from its list", &call).await);
 }
 
 /// Lists visible conversations of a scope in the byte order of their ids.

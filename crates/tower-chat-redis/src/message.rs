@@ -35,7 +35,7 @@ pub(crate) fn read(stored: &[u8]) -> Result<Message, FormatError> {
     let json = std::str::from_utf8(json).map_err(|_| malformed("it is not text"))?;
     let id = MessageId { run: RunId::from_bytes(*run), index: u32::from_be_bytes(*index) };
     if id.index > MessageId::LAST_INDEX {
-        return Err(malformed("its position in its run is no small number"));
+        return Err(malformed("its index in its run is out of range"));
     }
     format::decode(json).map(|mut message| {
         message.id = Some(id);

@@ -8,7 +8,7 @@ use tower_chat_core::{Classified, is_retryable};
 pub enum OpenError {
     /// The address cannot be parsed.
     #[error(
-        "the address of the Redis server cannot be understood: write it as \
+        "the address of the Redis server cannot be parsed: write it as \
          `redis://user:password@host:port/database`; `rediss://` needs the feature `tls`"
     )]
     Address {
@@ -16,21 +16,25 @@ pub enum OpenError {
         source: Classified,
     },
     /// The server cannot be reached.
-    #[error("the Redis server cannot be reached: see that it runs and the address is right")]
+    #[error(
+        "the Redis server cannot be reached: check that it runs, and that the address is correct"
+    )]
     Connect {
         /// The cause.
         source: Classified,
     },
     /// The server refuses user and password, or the user lacks permissions.
     #[error(
-        "the Redis server refuses: see that user, password, database and permissions are right"
+        "the Redis server refused the connection: check the user, password, database and permissions"
     )]
     Refused {
         /// The server's error.
         source: Classified,
     },
     /// The version of the server is too old for a required feature.
-    #[error("the Redis server has version {version}, and {what} needs version {needed}")]
+    #[error(
+        "the Redis server has version {version}, and {what} needs version {needed}: upgrade the server"
+    )]
     TooOld {
         /// The server's version.
         version: String,
@@ -40,23 +44,25 @@ pub enum OpenError {
         needed: &'static str,
     },
     /// The server does not report its version.
-    #[error("what answers at the address of the Redis server does not say which version it has")]
+    #[error("the server at the address does not report a version of Redis: check the address")]
     NoVersion,
     /// The server evicts keys when its memory is full.
     #[error(
-        "the Redis server throws data away when its memory is full (`maxmemory-policy {policy}`): \
-         set `noeviction`, or allow it with the option `allow_eviction`"
+        "the Redis server evicts keys when its memory is full (`maxmemory-policy {policy}`): set `noeviction`, or \
+         allow eviction with the option `allow_eviction`"
     )]
     Evicts {
         /// The server's policy.
         policy: String,
     },
     /// Writes should wait for the disk, but the server has no append-only file.
-    #[error("the Redis server keeps no append-only file to wait for: set `appendonly yes`")]
+    #[error(
+        "the Redis server has no append-only file, which `Durability::Synced` needs: set `appendonly yes`"
+    )]
     NotAppendOnly,
     /// The server belongs to a cluster.
     #[error(
-        "the Redis server is one of a cluster: connect with `connect_cluster`, which needs the \
+        "the Redis server belongs to a cluster: connect with `connect_cluster`, which needs the \
          feature `cluster`"
     )]
     Cluster,
@@ -64,18 +70,20 @@ pub enum OpenError {
     #[error("a store in a cluster cannot wait for replicas or disks: use `Durability::Server`")]
     DurabilityInCluster,
     /// A prefix with braces would determine the slots of the keys in a cluster.
-    #[error("the prefix `{prefix}` has a brace in it: choose one without")]
+    #[error("the prefix `{prefix}` contains a brace: choose a prefix without braces")]
     InvalidPrefix {
         /// The prefix.
         prefix: String,
     },
     /// A setting is out of its range.
-    #[error("the option `{option}` cannot be {value}: it must be at least 1 and no absurd number")]
+    #[error("the option `{option}` cannot be {value}: use a value from 1 to {largest}")]
     InvalidOption {
         /// The setting.
         option: &'static str,
         /// The value of the setting.
         value: u128,
+        /// The largest value that the setting can have.
+        largest: u128,
     },
 }
 

@@ -199,14 +199,14 @@ impl RedisOptions {
         }
         let permits = Semaphore::MAX_PERMITS as u128;
         let longest = LONGEST.as_millis();
-        for (option, value, most) in [
+        for (option, value, largest) in [
             ("max_connections", self.connections as u128, MOST_CONNECTIONS),
             ("max_queued", self.max_queued as u128, permits),
             ("response_timeout", self.response_timeout.as_millis(), longest),
             ("time_to_live", self.time_to_live.map_or(1, |time| time.as_millis()), longest),
         ] {
-            if !(1..=most).contains(&value) {
-                return Err(OpenError::InvalidOption { option, value });
+            if !(1..=largest).contains(&value) {
+                return Err(OpenError::InvalidOption { option, value, largest });
             }
         }
         Ok(())

@@ -55,7 +55,7 @@ pub(crate) async fn prune(
             other => return Err(foreign(other)),
         }
     }
-    Err(StoreError::backend(ACTION, true, "it was written again and again meanwhile"))
+    Err(StoreError::backend(ACTION, true, "other writers changed it during each attempt"))
 }
 
 /// The cut of a conversation, and the conversation's revision and life.

@@ -158,7 +158,11 @@ pub(crate) async fn messages_before(
 
 /// Returns the error for a conversation whose life changed during every read.
 pub(crate) fn restless(action: &'static str) -> StoreError {
-    StoreError::backend(action, true, "it was pruned, or deleted and made again, all the time")
+    StoreError::backend(
+        action,
+        true,
+        "it was pruned, or deleted and created again, during each attempt",
+    )
 }
 
 /// The range of messages to read.

@@ -19,7 +19,7 @@ use crate::{
     settings::Settings,
 };
 
-const ACTION: &str = "look for sealed data";
+const ACTION: &str = "check for sealed data";
 
 /// The number of conversations that are read concurrently.
 const PAGE: usize = 256;

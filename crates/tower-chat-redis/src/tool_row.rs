@@ -96,7 +96,7 @@ pub(crate) fn write(record: &ToolRecord) -> Vec<u8> {
 /// A description of the damage in the row.
 pub(crate) fn read(call: SequencePosition, stored: &[u8]) -> Result<ToolRecord, String> {
     let stored = std::str::from_utf8(stored).map_err(|error| format!("it is damaged: {error}"))?;
-    let damaged = || "it is damaged: it does not begin as a row does".to_owned();
+    let damaged = || "it is damaged: it has no valid first fields".to_owned();
     let mut words = stored.splitn(4, ' ');
     let mut word = || words.next().ok_or_else(damaged);
     let (status, started, in_message, rest) = (word()?, word()?, word()?, word()?);
@@ -120,7 +120,7 @@ pub(crate) fn read(call: SequencePosition, stored: &[u8]) -> Result<ToolRecord, 
             RecordedResult::InMessage(SequencePosition { sequence, index })
         }
         (_, None | Some(_), None | Some(_)) => {
-            return Err("it does not say where its result is".to_owned());
+            return Err("the fields of its result contradict each other".to_owned());
         }
     };
     record.set_end(rest.finished.map(time).transpose()?);

@@ -143,7 +143,7 @@ pub(crate) fn write_counts(sum: &UsageSum) -> [String; 7] {
 
 /// Reads counts in the form in which scripts add them up.
 pub(super) fn read_counts(text: &str) -> Result<UsageSum, String> {
-    let damaged = || format!("it says {text:?} of usage");
+    let damaged = || format!("its usage {text:?} cannot be parsed");
     let mut words = text.split(' ');
     let mut count = || words.next()?.parse::<u64>().ok();
     let counts = [count(), count(), count(), count(), count(), count()];

@@ -259,5 +259,5 @@ fn time(at: i64) -> Result<std::time::SystemTime, String> {
 
 /// Returns the error for unreadable directory data.
 fn unreadable(key: &ConversationKey, reason: &str) -> StoreError {
-    corrupt(&format!("what the directory has of conversation {key}: {reason}"))
+    corrupt(&format!("the directory entry of conversation {key}: {reason}"))
 }
