@@ -194,8 +194,8 @@ impl EncodedWrite {
             return Ok(());
         }
         let reason = format!(
-            "conversation {}: messages of another run come after message {visible}, although open \
-             run {} is stored as beginning there: nothing is discarded; restore it from a backup",
+            "conversation {}: messages of another run follow message {visible}, although the stored beginning of \
+             open run {} is there: nothing was discarded; restore it from a backup",
             self.key(),
             open.run
         );

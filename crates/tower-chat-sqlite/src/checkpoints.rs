@@ -332,5 +332,5 @@ fn carry_over(connection: &Connection, sql: &str) -> rusqlite::Result<Reached> {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("other connections were reading or writing all the time: try again")]
+#[error("other connections read or wrote during each attempt: try again")]
 struct CheckpointBusy;

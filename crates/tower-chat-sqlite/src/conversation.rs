@@ -68,8 +68,8 @@ fn check_own(is_its_own: bool, key: &ConversationKey) -> Result<(), NotRead> {
         return Ok(());
     }
     let reason = format!(
-        "conversation {key} is found at the row of another one, since an index of the file is damaged: \
-         restore it from a backup"
+        "an index of the file is damaged, because it finds the row of another conversation for conversation {key}: \
+         restore the file from a backup"
     );
     Err(NotRead::Damaged(StoreError::Corrupt { reason }))
 }

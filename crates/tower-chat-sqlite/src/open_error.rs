@@ -112,8 +112,7 @@ pub enum OpenError {
     },
     /// The file is damaged.
     #[error(
-        "`{}` is damaged: restore it from a backup, or save what can be read with \
-         `sqlite3 FILE .recover`",
+        "`{}` is damaged: restore it from a backup, or save the readable data with `sqlite3 FILE .recover`",
         path.display()
     )]
     Corrupt {
