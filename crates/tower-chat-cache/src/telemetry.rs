@@ -16,7 +16,7 @@ macro_rules! event {
 /// Records the result of a lookup: `hit`, `revalidated` or `miss`.
 pub(crate) fn answered(result: &'static str) {
     CACHE_LOADS.add(1, &[(label::CACHE_RESULT, Some(result))]);
-    event!(result, "a cache was asked");
+    event!(result, "a cache was queried");
 }
 
 /// Records that a conversation was evicted.

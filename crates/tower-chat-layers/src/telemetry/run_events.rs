@@ -41,7 +41,7 @@ pub(crate) fn lease_renewed(
         target: "tower_chat::run",
         conversation = %key,
         error,
-        "the lease of open run {run} was to be renewed"
+        "the renewal of the lease of open run {run} ended"
     );
 }
 
