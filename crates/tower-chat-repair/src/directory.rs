@@ -40,7 +40,7 @@ impl DirectoryProblem {
     pub(crate) fn finding(&self, key: &ConversationKey) -> Finding {
         let what = match self {
             Self::Unreadable(why) => {
-                format!("what the directory has of it cannot be read: {why}")
+                format!("its directory entry cannot be read: {why}")
             }
             Self::Differs { what, .. } => what.clone(),
         };
@@ -128,13 +128,16 @@ fn differing(
         })
         .collect();
     let what = if summary.runs < runs || (is_exact && summary.runs > runs) {
-        format!("the directory counts {} runs of it, and its messages are of {runs}", summary.runs)
+        format!(
+            "the number of its runs is {} in the directory, and {runs} in its messages",
+            summary.runs
+        )
     } else {
         let (run, calls) = wrong.first()?;
         format!(
-            "the directory counts {} tool calls of run {}, and its messages ask for {calls}",
-            counted_calls(run),
-            run.run
+            "the number of tool calls of run {} is {} in the directory, and {calls} in its messages",
+            run.run,
+            counted_calls(run)
         )
     };
     let tool_calls = wrong.into_iter().map(|(run, calls)| (run.run, calls)).collect();

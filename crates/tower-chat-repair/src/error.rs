@@ -32,7 +32,7 @@ pub enum RepairError {
         source: StoreError,
     },
     /// The directory entry of a conversation cannot be read.
-    #[error("what the store has of conversation {key} cannot be read")]
+    #[error("the directory entry of conversation {key} cannot be read")]
     Directory {
         /// The conversation.
         key: ConversationKey,
@@ -48,16 +48,15 @@ pub enum RepairError {
         source: StoreError,
     },
     /// A conversation is encrypted, and the target has no keys.
-    #[error(
-        "what is in the store is encrypted, conversation {key} among it: give its keys, with \
-         Target::encrypted"
-    )]
+    #[error("conversation {key} of the store is encrypted: give the keys with Target::encrypted")]
     Sealed {
         /// The first encrypted conversation.
         key: ConversationKey,
     },
     /// A conversation is encrypted with a key that the target does not have.
-    #[error("conversation {key} is encrypted with a key that is not among those of the target")]
+    #[error(
+        "conversation {key} is encrypted with a key that is not among those of the target: add the key"
+    )]
     NoKey {
         /// The conversation.
         key: ConversationKey,
@@ -65,7 +64,7 @@ pub enum RepairError {
         source: StoreError,
     },
     /// A conversation cannot be repaired.
-    #[error("conversation {key} cannot be repaired; those before it are")]
+    #[error("conversation {key} cannot be repaired; earlier conversations were repaired")]
     Repair {
         /// The conversation.
         key: ConversationKey,

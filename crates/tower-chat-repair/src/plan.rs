@@ -56,9 +56,13 @@ impl Plan {
         for record in records.iter().filter(|record| !resolves(record)) {
             let SequencePosition { sequence, index } = record.call;
             let what = match rewrite.removed_tools.contains(&record.call) {
-                true => format!("the record of its call {index} refers to no call: it goes"),
+                true => format!(
+                    "the record of its call {index} refers to no call: the record is deleted"
+                ),
                 false => {
-                    format!("the record of its call {index} refers to no result: it is corrected")
+                    format!(
+                        "the record of its call {index} refers to no result: the record is corrected"
+                    )
                 }
             };
             repairs.push(Problem::new(sequence, what));
@@ -113,9 +117,9 @@ fn recorded_results(
 fn repair_of(mismatch: &Mismatch, recorded: &HashMap<SequencePosition, ToolResult>) -> Problem {
     let done = match mismatch {
         Mismatch::DanglingCall { call, .. } if recorded.contains_key(call) => {
-            "it gets the result that the record of tool calls says is its"
+            "it receives the result that the record of tool calls assigns to it"
         }
-        Mismatch::DanglingCall { .. } => "it gets a result that says it was interrupted",
+        Mismatch::DanglingCall { .. } => "it receives a result that reports an interruption",
         _ => "it is moved into the metadata of the message",
     };
     Problem::new(mismatch.sequence(), format!("{mismatch}: {done}"))

@@ -73,7 +73,7 @@ pub fn problems(rows: &ConversationRows) -> Vec<Problem> {
 fn missing(first: u64, last: u64) -> Problem {
     match first == last {
         true => Problem::new(first, "is missing"),
-        false => Problem::new(first, format!("is missing, as are all up to {last}")),
+        false => Problem::new(first, format!("is missing, as are all messages up to {last}")),
     }
 }
 
@@ -164,7 +164,7 @@ fn problems_of_replay(first: u64, messages: &Messages) -> Vec<Problem> {
     invalid
         .faults()
         .map(|fault| {
-            let what = format!("as a model is shown it, counted from 0, {fault}");
+            let what = format!("in the messages that a model receives, counted from 0, {fault}");
             Problem::new(stored(fault.message()), what)
         })
         .collect()

@@ -107,7 +107,7 @@ impl Repairs<'_> {
 
     fn problems_left(&mut self, key: &ConversationKey, problems: &[Problem]) {
         for Problem { message, what } in problems {
-            let left = Problem::new(*message, format!("left as it is: {what}"));
+            let left = Problem::new(*message, format!("not repaired: {what}"));
             self.left(Finding::of_message(key, &left));
         }
     }
@@ -176,7 +176,7 @@ async fn repair_directory(
         repairs.left(found.finding(key));
         return Ok(());
     }
-    let repaired = found.finding(key).and("it is made again from the messages");
+    let repaired = found.finding(key).and("it is computed again from the messages");
     if repairs.is_planned {
         repairs.repaired(repaired);
         return Ok(());
@@ -242,7 +242,9 @@ async fn accept_missing_beginning(
     let Some(missing) = sealed.missing(key).await else { return Ok(Accepted::Nothing) };
     let finding = Finding::of_conversation(
         key,
-        format!("its first {missing} messages were removed without its keys: the rest is readable"),
+        format!(
+            "its messages up to {missing} were removed without its keys: the later messages are readable"
+        ),
     );
     if repairs.is_planned {
         repairs.repaired(finding);
@@ -272,7 +274,8 @@ async fn repair_stray_rows(
         if !repairs.is_planned {
             file.remove_stray_tools().await.map_err(RepairError::File)?;
         }
-        let what = format!("{tools} records of tool calls belong to no conversation: they go");
+        let what =
+            format!("records of tool calls that belong to no conversation are deleted: {tools}");
         repairs.repaired(Finding::of_store(what));
     }
     let messages = file.stray_rows().await.map_err(RepairError::File)?.messages;

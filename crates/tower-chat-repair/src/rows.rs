@@ -139,7 +139,7 @@ pub(crate) async fn damaged_open_runs(target: &Target) -> Result<Vec<Finding>, R
         };
         if let Some(damage) = damage {
             let what = format!(
-                "what open run {} has staged cannot be read: {damage}: end it with recover --end \
+                "the staged messages of open run {} cannot be read: {damage}: end it with recover --end \
                  discard",
                 open.run
             );
@@ -180,12 +180,14 @@ pub(crate) async fn stray_rows(file: &dyn StoreFile) -> Result<Option<Finding>, 
         Err(StoreError::Corrupt { .. }) => return Ok(None),
         Err(error) => return Err(RepairError::File(error)),
     };
-    let counts: Vec<String> =
-        [(stray.messages, "messages"), (stray.tools, "records of tool calls")]
-            .into_iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, what)| format!("{count} {what}"))
-            .collect();
-    let what = || format!("{} belong to no conversation", counts.join(" and "));
+    let counts: Vec<String> = [
+        (stray.messages, "message", "messages"),
+        (stray.tools, "record of tool calls", "records of tool calls"),
+    ]
+    .into_iter()
+    .filter(|(count, ..)| *count > 0)
+    .map(|(count, one, several)| format!("{count} {}", if count == 1 { one } else { several }))
+    .collect();
+    let what = || format!("rows that belong to no conversation: {}", counts.join(" and "));
     Ok((!counts.is_empty()).then(|| Finding::of_store(what())))
 }

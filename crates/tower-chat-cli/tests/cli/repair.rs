@@ -44,7 +44,7 @@ fn a_repair_is_durable_and_the_second_changes_nothing() {
 
     let (code, done) = command("repair", &store, &[]);
     assert_eq!((code, &done[..8]), (0, &planned[..8]));
-    assert_eq!(done[8], "8 repaired, 0 left");
+    assert_eq!(done[8], "8 repaired, 0 not repaired");
     let (code, lines) = command("verify", &store, &[]);
     assert_eq!(code, 0, "{lines:?}");
 
@@ -109,15 +109,15 @@ fn unreadable_rows_are_unchanged_and_the_rest_is_repaired() {
     fill_repairable(&store);
     let (code, lines) = command("repair", &store, &[]);
     assert_eq!(code, 1);
-    assert_eq!(lines.last().unwrap(), "8 repaired, 4 left");
-    let left: Vec<&String> = lines.iter().filter(|line| line.contains("left as it is")).collect();
+    assert_eq!(lines.last().unwrap(), "8 repaired, 4 not repaired");
+    let left: Vec<&String> = lines.iter().filter(|line| line.contains("not repaired: ")).collect();
     assert_eq!(left.len(), 4, "{lines:?}");
     let after = dump(&store.path());
     assert!(unreadable.iter().all(|row| after.contains(row)));
     let (code, problems) = command("verify", &store, &[]);
     assert_eq!((code, problems.len()), (1, 5), "{problems:?}");
     let (code, again) = command("repair", &store, &[]);
-    assert_eq!((code, again.last().unwrap().as_str()), (1, "0 repaired, 4 left"));
+    assert_eq!((code, again.last().unwrap().as_str()), (1, "0 repaired, 4 not repaired"));
     assert_eq!(dump(&store.path()), after);
 }
 
@@ -200,7 +200,7 @@ fn a_description_that_cannot_be_read_is_found_and_goes_by_a_repair() {
         assert_eq!(store.run(&["verify"]).status.code(), Some(1));
         let repaired = store.run(&["repair"]);
         assert_eq!(repaired.status.code(), Some(0), "{}", stdout(&repaired));
-        assert!(store.prints(&["verify"]).contains("all is well"));
+        assert!(store.prints(&["verify"]).contains("no problems"));
         store.prints(&["list"]);
     }
 }
@@ -230,7 +230,7 @@ fn counts_of_the_directory_that_are_not_those_of_the_messages_are_found_and_made
             let repaired = store.run(&["repair"]);
             let printed = format!("{}{}", stdout(&repaired), stderr(&repaired));
             assert_eq!(repaired.status.code(), Some(0), "{kind:?} {damage}: {printed}");
-            assert!(store.prints(&["verify"]).contains("all is well"));
+            assert!(store.prints(&["verify"]).contains("no problems"));
             assert_eq!(store.prints(&["list", "--json"]), before, "{damage}");
         }
     }
@@ -255,12 +255,15 @@ fn counts_of_the_directory_are_made_again_on_every_store() {
         let verified = store.run(&["verify"]);
         let printed = stdout(&verified);
         assert_eq!(verified.status.code(), Some(1), "{printed}");
-        assert!(printed.contains("counts 7 runs of it, and its messages are of 2"), "{printed}");
+        assert!(
+            printed.contains("the number of its runs is 7 in the directory, and 2 in its messages"),
+            "{printed}"
+        );
         let repaired = store.run(&["repair"]);
         let printed = format!("{}{}", stdout(&repaired), stderr(&repaired));
         assert_eq!(repaired.status.code(), Some(0), "{printed}");
-        assert!(printed.contains("it is made again from the messages"), "{printed}");
-        assert!(store.prints(&["verify"]).contains("all is well"));
+        assert!(printed.contains("it is computed again from the messages"), "{printed}");
+        assert!(store.prints(&["verify"]).contains("no problems"));
         assert_eq!(store.prints(&["list", "--json"]), before, "run {first}");
     });
 }

@@ -25,7 +25,7 @@ pub enum Mismatch {
         call_id: String,
     },
     /// A result answers a call that already has a result.
-    #[error("a result answers call {call_id:?}, which has its result already")]
+    #[error("a result answers call {call_id:?}, which has a result already")]
     DuplicateResult {
         /// The position of the result.
         result: SequencePosition,

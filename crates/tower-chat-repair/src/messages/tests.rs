@@ -80,7 +80,7 @@ fn results_out_of_the_way_are_kept_to_the_byte_and_shown_to_nobody() {
     let expected = [
         r#"a result (call id "gone") answers no call"#,
         r#"a result (call id "gone") answers no call"#,
-        r#"a result answers call "c1", which has its result already"#,
+        r#"a result answers call "c1", which has a result already"#,
         "a result (no call id) answers no call",
     ];
     assert_eq!(found, expected);

@@ -50,7 +50,7 @@ async fn assert_is_repaired(target: &Target, store: &impl HistoryStore) {
     let (found, problems) = verified(target).await;
     assert_eq!((found.problems, found.conversations, found.messages), (1, 1, 2));
     assert_eq!(problems, [DANGLING]);
-    let expected = format!("{DANGLING}: it gets a result that says it was interrupted");
+    let expected = format!("{DANGLING}: it receives a result that reports an interruption");
     for is_planned in [true, false] {
         assert_eq!(store.load(&key()).await.unwrap().messages.len(), 2);
         let (count, done) = repaired(target, is_planned).await;
