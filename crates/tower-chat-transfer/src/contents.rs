@@ -223,7 +223,10 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
             return self.check_header(is_whole);
         }
         if self.is_complete {
-            return Err(FileError::damaged(line, "there is more after the line that completes it"));
+            return Err(FileError::damaged(
+                line,
+                "there are lines after the line that completes the export",
+            ));
         }
         let read = serde_json::from_slice(&self.buffer);
         let read: Line = read.map_err(|error| FileError::damaged(line, error))?;
@@ -259,7 +262,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
                 Ok(Entry::Abandoned)
             }
             (Line::Conversation(_) | Line::Complete(_), Some(_)) => {
-                Err("the conversation before it has no end".to_owned())
+                Err("the conversation before this line has no end".to_owned())
             }
             (_, None) => Err("it belongs to no conversation".to_owned()),
         }
@@ -283,18 +286,24 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
     }
 
     fn end(&mut self, line: &EndLine) -> Result<Entry, String> {
-        let Some(section) = self.section.take() else { return Err("nothing ends here".to_owned()) };
+        let Some(section) = self.section.take() else {
+            return Err("no conversation ends here".to_owned());
+        };
         let Section { first_line, sum, counts, next, visible, pruned, runs, records, .. } = section;
         if next <= visible {
             return Err(format!("message {next} of the conversation is missing before it"));
         }
         // Each run has at least one message, possibly a pruned one, or a line `run`.
         if runs > pruned.saturating_add(records) {
-            return Err(format!("the conversation cannot have had {runs} runs"));
+            return Err(format!(
+                "the number of runs, {runs}, is larger than that of its messages and run lines"
+            ));
         }
         if *line != EndLine::new(&counts, sum.hex()) {
             let last_line = self.line - 1;
-            return Err(format!("lines {first_line} to {last_line} are not what was exported"));
+            return Err(format!(
+                "lines {first_line} to {last_line} differ from the exported lines"
+            ));
         }
         self.conversations += 1;
         Ok(Entry::Ends(counts))
@@ -303,7 +312,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
     fn complete(&mut self, line: &CompleteLine) -> Result<Entry, String> {
         let whole = CompleteLine { conversations: self.conversations, sha256: self.sum.hex() };
         if *line != whole {
-            return Err(format!("the {} lines before it are not what was exported", self.line - 1));
+            return Err(format!("lines 1 to {} differ from the exported lines", self.line - 1));
         }
         self.is_complete = true;
         Ok(Entry::Complete)
@@ -320,7 +329,7 @@ impl Section {
                     return Err(format!("message {} is missing before it", self.next));
                 }
                 if *is_staged != self.is_staged || (!is_staged && *number > self.visible) {
-                    return Err(format!("message {number} does not belong here"));
+                    return Err(format!("message {number} is at the wrong position"));
                 }
                 self.next = self.next.saturating_add(1);
             }

@@ -7,13 +7,13 @@ use tower_chat_core::{BoxError, store::StoreError};
 #[non_exhaustive]
 pub enum TransferError {
     /// A store failed.
-    #[error("a history store failed; repeat the transfer to go on with it")]
+    #[error("a history store failed; repeat the transfer to continue it")]
     Store(#[from] StoreError),
     /// The file is not an export, or is damaged or incomplete.
     #[error(transparent)]
     File(#[from] FileError),
     /// The file could not be read or written.
-    #[error("the file of the export could not be {action}; repeat the transfer to go on with it")]
+    #[error("the file of the export could not be {action}; repeat the transfer to continue it")]
     Io {
         /// `read` or `written`.
         action: &'static str,
@@ -41,9 +41,9 @@ impl TransferError {
 pub enum FileError {
     /// The first line is not that of an export.
     #[error(
-        "line 1 does not begin an export of tower-chat, which is \
-         {{\"format\":\"tower-chat\",\"version\":1}}: give the file that `export` has written, or \
-         name the format that this one has"
+        "line 1 is not the first line of an export of tower-chat, which is \
+         {{\"format\":\"tower-chat\",\"version\":1}}: give a file that `export` has written, or name the format of \
+         this file"
     )]
     NotAnExport,
     /// A newer release wrote the file.
@@ -70,8 +70,8 @@ pub enum FileError {
     },
     /// The file ends before the line that completes an export.
     #[error(
-        "the file ends at line {line}, and the export is not complete: go on with the export \
-         (`--resume`), or copy the file again"
+        "the file ends at line {line}, and the export is not complete: continue the export (`--resume`), or copy the \
+         file again"
     )]
     Incomplete {
         /// The number of the last complete line, from 1.

@@ -214,12 +214,12 @@ impl ConversationLine {
     pub(crate) fn read(self) -> Result<Beginning, String> {
         if self.pruned > self.last_message {
             return Err(format!(
-                "{} of {} messages cannot be pruned",
+                "the number of pruned messages, {}, is larger than the number of messages, {}",
                 self.pruned, self.last_message
             ));
         }
         if self.last_message > MOST_MESSAGES {
-            return Err(format!("no conversation has {} messages", self.last_message));
+            return Err(format!("a conversation cannot have {} messages", self.last_message));
         }
         Ok(Beginning {
             created_at: time(self.created_at)?,
@@ -356,7 +356,7 @@ impl OpenRunLine {
     /// the conversation.
     pub(crate) fn read(self, visible: u64) -> Result<Record, String> {
         if self.attempt > MOST_ATTEMPTS {
-            return Err(format!("no run has {} attempts", self.attempt));
+            return Err(format!("a run cannot have {} attempts", self.attempt));
         }
         let opened_at = time(self.opened_at)?;
         let lease = Lease { attempt: self.attempt, holder: 0, renewed_at: opened_at, until: None };
@@ -380,5 +380,5 @@ fn within_count(usage: ModelUsage) -> ModelUsage {
 fn time(at: i64) -> Result<SystemTime, String> {
     let is_known = (-LAST_TIME..=LAST_TIME).contains(&at);
     let time = is_known.then(|| milliseconds::time(at)).flatten();
-    time.ok_or_else(|| format!("this machine cannot hold the time {at}"))
+    time.ok_or_else(|| format!("the time {at} is out of the range of this machine"))
 }

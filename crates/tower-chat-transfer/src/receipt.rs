@@ -265,8 +265,8 @@ pub enum Refusal {
     /// The target has all visible messages of the conversation, and further ones. Nothing was
     /// written.
     #[error(
-        "the target has {messages} messages more than the source: it was gone on with there; nothing \
-         is to be done unless the source is the one to go on with"
+        "the target has more messages than the source (by {messages}), because it was continued there: no action is \
+         needed, unless the conversation should continue in the source"
     )]
     TargetHasMore {
         /// The number of further messages.
@@ -284,22 +284,22 @@ pub enum Refusal {
     },
     /// Another process wrote to the conversation at the target meanwhile. Earlier messages of the
     /// conversation may be stored.
-    #[error("the conversation was written to at the target meanwhile: repeat the transfer")]
+    #[error(
+        "another process wrote to the conversation at the target during the transfer: repeat the transfer"
+    )]
     Conflict,
     /// The conversation changed in the source each time it was read. A copy may have stored earlier
     /// messages of it.
     #[error(
         "the conversation was changed in the source during each of {attempts} attempts to read it: \
-         repeat the transfer when less is going on in it"
+         repeat the transfer when fewer programs write to it"
     )]
     Changing {
         /// The number of times it was read.
         attempts: u32,
     },
     /// The target does not accept the conversation. Earlier messages of it may be stored.
-    #[error(
-        "the target does not take it ({reason}): nothing can be done unless it is changed in the source"
-    )]
+    #[error("the target refuses it ({reason}): change it in the source, and repeat the transfer")]
     NotTaken {
         /// The error of the target.
         reason: String,
@@ -321,7 +321,9 @@ pub enum Difference {
     /// The source and the target have pruned different numbers of messages. Equal messages
     /// therefore have different sequence numbers. In a conversation that a transfer has created,
     /// the numbers begin with 1, because each store assigns its own.
-    #[error("{pruned} messages were pruned in the source, so the others have other numbers")]
+    #[error(
+        "the sequence numbers differ, because the source has pruned its messages up to {pruned}"
+    )]
     Renumbered {
         /// The number of messages that were pruned in the source.
         pruned: u64,
@@ -333,7 +335,7 @@ pub enum Difference {
     #[error("the number of runs, or the last mode, differs")]
     RunCount,
     /// The directory data of the runs.
-    #[error("what the directory has of its runs differs")]
+    #[error("the directory data of its runs differ")]
     Runs,
     /// The descriptions differ. A transfer sets the description only if the target never had one.
     #[error("the target has another description")]

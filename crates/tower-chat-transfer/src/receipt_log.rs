@@ -93,10 +93,10 @@ impl Transfer {
 #[non_exhaustive]
 pub enum ReceiptLogError {
     /// The file is the receipt of a different transfer.
-    #[error("the receipt is one of another transfer: name another file, or delete this one")]
+    #[error("the receipt belongs to another transfer: name another file, or delete this one")]
     OtherTransfer,
     /// The file exists and is not a receipt. It is not changed.
-    #[error("the file is no receipt, and is left as it is: name another file")]
+    #[error("the file is not a receipt, and was not changed: name another file")]
     NotAReceipt,
     /// A line after the first cannot be parsed.
     #[error("line {line} of the receipt cannot be read: name another file")]

@@ -104,13 +104,13 @@ async fn the_messages_of_the_errors_say_what_to_do() {
         ),
         (
             "{\"scope\":\"a\"}\n".to_owned(),
-            "line 1 does not begin an export of tower-chat, which is \
-             {\"format\":\"tower-chat\",\"version\":1}: give the file that `export` has written, or \
-             name the format that this one has",
+            "line 1 is not the first line of an export of tower-chat, which is \
+             {\"format\":\"tower-chat\",\"version\":1}: give a file that `export` has written, or name \
+             the format of this file",
         ),
         (
             file.replacen("Good day.", "Good ray.", 1),
-            "line 17: lines 2 to 16 are not what was exported: the file was changed or damaged after \
+            "line 17: lines 2 to 16 differ from the exported lines: the file was changed or damaged after \
              it was exported; restore it from a copy, or export again",
         ),
     ] {
