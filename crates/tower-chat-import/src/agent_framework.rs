@@ -55,7 +55,7 @@ fn message(
                 conversation.lose(
                     position,
                     what,
-                    "the history does not say which provider's it is",
+                    "the history does not name the provider of the signature",
                 );
                 parts.push(part);
             }

@@ -54,7 +54,7 @@ impl ImportedConversation {
         for mismatch in mismatches(&messages, 1) {
             let (effect, reason) = match mismatch {
                 Mismatch::DanglingCall { .. } => {
-                    (Effect::SentAsInterrupted, "nobody knows whether the tool has run")
+                    (Effect::SentAsInterrupted, "it is unknown whether the tool has run")
                 }
                 _ => (Effect::NotSent, "no model accepts a result without its call"),
             };

@@ -13,11 +13,13 @@ pub(crate) fn check(format: Format, documents: &[Document]) -> Result<(), String
             match mark(&object) {
                 Some((found, shown_by)) if found != format => {
                     let position = document.position(index);
-                    return Err(format!("{position} is of {found}, as {shown_by} shows"));
+                    return Err(format!(
+                        "{position} has the format of {found}, because it has {shown_by}"
+                    ));
                 }
                 None if !may_be_of(format, &object) => {
                     let position = document.position(index);
-                    return Err(format!("{position} is of no format that is known"));
+                    return Err(format!("{position} has no known format"));
                 }
                 Some(_) | None => {}
             }

@@ -33,7 +33,7 @@ pub enum ReadError {
         source: BoxError,
     },
     /// The file has another format.
-    #[error("{} is no history of {format}: {reason}; name the format that it has", path.display())]
+    #[error("{} is not a history of {format}: {reason}; name the format of the file", path.display())]
     OtherFormat {
         /// The file.
         path: PathBuf,
@@ -44,8 +44,8 @@ pub enum ReadError {
     },
     /// A part of the file cannot be read. Nothing of the file is imported.
     #[error(
-        "cannot read {position} of {} as {format}: repair the file, or take that out of it; \
-         nothing of it was taken over",
+        "cannot read {position} of {} as {format}: repair this part of the file, or remove it; nothing of the file \
+         was imported",
         path.display()
     )]
     Content {
@@ -62,7 +62,7 @@ pub enum ReadError {
 
 /// A value that its format does not allow.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{field} should be {expected}, and is {}", found.unwrap_or("missing"))]
+#[error("{field} must be {expected}, but is {}", found.unwrap_or("missing"))]
 pub(crate) struct WrongValue {
     /// The path of the field.
     pub(crate) field: String,

@@ -72,7 +72,7 @@ impl fmt::Display for Format {
 
 /// The error of a text that names no [`Format`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{name:?} is no format of histories: name one of {}", names())]
+#[error("{name:?} is not a format of histories: use one of {}", names())]
 #[non_exhaustive]
 pub struct ParseFormatError {
     /// The text.

@@ -118,7 +118,7 @@ impl Object {
 /// therefore not contain the value itself.
 fn kind(json: &str) -> &'static str {
     match json.as_bytes().first() {
-        Some(b'"') => "a text, or one that is no Unicode",
+        Some(b'"') => "a text that may not be valid Unicode",
         Some(b'[') => "a list",
         Some(b'{') => "an object",
         Some(b't' | b'f') => "true or false",

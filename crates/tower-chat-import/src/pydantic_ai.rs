@@ -182,7 +182,11 @@ impl Reading {
             (_, None, _) => Signature::None,
             (provider, Some(_), _) => {
                 let what = format!("the signature of reasoning of the provider {provider:?}");
-                self.conversation.lose(position, what, "no format of ours has one of it");
+                self.conversation.lose(
+                    position,
+                    what,
+                    "messages have no form for signatures of this provider",
+                );
                 Signature::None
             }
         })

@@ -55,6 +55,6 @@ fn text_of(format: Format, path: &Path) -> Result<String, ReadError> {
     String::from_utf8(bytes).map_err(|_| ReadError::OtherFormat {
         path: path.to_owned(),
         format,
-        reason: "it is no text in UTF-8".to_owned(),
+        reason: "it is not text in UTF-8".to_owned(),
     })
 }

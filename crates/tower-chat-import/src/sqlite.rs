@@ -76,7 +76,7 @@ impl<'a> Snapshot<'a> {
         match found.as_slice() {
             [] => return refused(format!("it has no table {table}")),
             [(kind, sql)] if kind == "table" && !is_virtual(sql) => {}
-            _ => return refused(format!("its {table} is not a table that is stored")),
+            _ => return refused(format!("its {table} is not an ordinary table")),
         }
         let generated: Vec<String> = self.rows(
             "SELECT name FROM pragma_table_xinfo(?1) WHERE hidden <> 0",
@@ -124,7 +124,7 @@ impl<'a> Snapshot<'a> {
         match self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
             Ok(_) => Ok(()),
             Err(_) => {
-                let reason = "the file contains more than its size allows".into();
+                let reason = "the file returns more data than its size allows".into();
                 Err(rusqlite::Error::FromSqlConversionFailure(0, Type::Blob, reason))
             }
         }

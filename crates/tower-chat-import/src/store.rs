@@ -39,8 +39,8 @@ pub enum Outcome {
 pub enum ImportError {
     /// The key has a different conversation. Nothing was written.
     #[error(
-        "conversation {key} is another one: its message {message} is not that of the import; \
-         nothing was written. Store the import under another id"
+        "conversation {key} differs from the import in message {message}, and nothing was written: import it with \
+         another id"
     )]
     Differs {
         /// The conversation.
@@ -50,7 +50,9 @@ pub enum ImportError {
     },
     /// The store has failed, or another process has written to the conversation. The stored
     /// messages are a beginning of the import. Importing again stores the rest.
-    #[error("conversation {key} cannot be stored; import it again to store what is missing")]
+    #[error(
+        "conversation {key} cannot be stored completely: import it again to store the remaining messages"
+    )]
     Store {
         /// The conversation.
         key: ConversationKey,

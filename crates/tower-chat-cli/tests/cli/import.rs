@@ -166,7 +166,7 @@ fn what_cannot_be_kept_and_what_models_are_not_sent_is_named() {
             "harbour/ships: written, 2 messages\n  \
              line 2: a content of type \"shell_tool_call\" is not stored: messages have no part for it\n  \
              stored message 2: the call of tool \"own\\u{1b}er\" (id \"c1\") has no result; it is \
-             stored, and sent to models as interrupted: nobody knows whether the tool has run\n\
+             stored, and sent to models as interrupted: it is unknown whether the tool has run\n\
              imported: 1 written, 0 extended, 0 unchanged, 0 skipped\n"
         );
         let output = store.run(&import("agent-framework", &["--json", &path]));

@@ -73,7 +73,7 @@ impl Thread<'_> {
             None => messages.conversation.lose(
                 &position,
                 "its state",
-                format!("it has no channel {CHANNEL:?}, which is the conversation"),
+                format!("it has no channel {CHANNEL:?}, which contains the conversation"),
             ),
             Some(values) => {
                 for (position, value) in values {
@@ -86,7 +86,7 @@ impl Thread<'_> {
         if unfinished > 0 {
             let reason =
                 "its step has not ended: resume the thread in LangGraph, then import it again";
-            let what = format!("what {unfinished} finished tasks wrote");
+            let what = format!("the writes of finished tasks ({unfinished})");
             messages.conversation.lose(&position, what, reason);
         }
         Ok(messages.into_conversation())
@@ -184,7 +184,7 @@ fn decode(value: StoredValue) -> Result<RawJson, BoxError> {
             Err(format!("it is encrypted ({kind}): store it with a plain serializer first").into())
         }
         Some(kind) => Err(format!("it is serialized as {kind:?}, and not as MessagePack").into()),
-        None => Err("it does not say how it is serialized".into()),
+        None => Err("the name of its serialization is missing".into()),
     }
 }
 

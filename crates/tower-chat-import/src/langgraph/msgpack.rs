@@ -25,7 +25,7 @@ pub(super) fn to_json(bytes: &[u8]) -> Result<RawJson, BoxError> {
 
 fn decode(mut bytes: &[u8], depth: usize) -> Result<Value, BoxError> {
     let value = read_value_with_max_depth(&mut bytes, depth)?;
-    if bytes.is_empty() { Ok(value) } else { Err("there are bytes behind the value".into()) }
+    if bytes.is_empty() { Ok(value) } else { Err("there are bytes after the value".into()) }
 }
 
 /// A value that is serialized as JSON.
@@ -97,7 +97,7 @@ impl Json<'_> {
         }
         let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
         let [_module, class, made_of, ..] = items else {
-            return Err(S::Error::custom("it has an extension that names no class"));
+            return Err(S::Error::custom("it has an extension without the name of a class"));
         };
         let overwritten = made_of.as_map().filter(|_| class.as_str() == Some("Overwrite"));
         let overwritten = overwritten

@@ -32,7 +32,9 @@ use tower_chat_layers::replay::{DanglingCallError, DanglingCalls, Replay};
 #[non_exhaustive]
 pub enum RowsError {
     /// A row of another role than the assistant contains tool calls.
-    #[error("row {row} holds tool calls, but its role is {role:?}: only rows of the assistant may")]
+    #[error(
+        "row {row} contains tool calls, but its role is {role:?}: only rows of the assistant can have tool calls"
+    )]
     NotOfTheModel {
         /// The index of the row, from 0.
         row: usize,

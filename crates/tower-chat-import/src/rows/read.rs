@@ -32,7 +32,7 @@ pub fn read_rows<'a>(
     for (row, json) in rows.into_iter().enumerate() {
         match serde_json::from_str::<AggregateRow>(json) {
             Ok(found) if found.role != Role::Assistant && found.asks() => {
-                let reason = "it holds tool calls, but is not of the assistant".to_owned();
+                let reason = "it contains tool calls, but its role is not assistant".to_owned();
                 unreadable.push(UnreadableRow { row, reason });
             }
             Ok(found) => read.push(found),
@@ -67,7 +67,8 @@ impl UnreadableRows {
 
 impl fmt::Display for UnreadableRows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} rows cannot be taken over", self.rows.len())?;
+        let noun = if self.rows.len() == 1 { "row" } else { "rows" };
+        write!(f, "{} {noun} cannot be converted", self.rows.len())?;
         for UnreadableRow { row, reason } in self.rows.iter().take(Self::NAMED) {
             write!(f, "; row {row}: {reason}")?;
         }

@@ -102,8 +102,8 @@ fn alice() -> Expected {
         losses: vec![
             "line 8: a content of type \"search_tool_call\" is not stored: messages have no part \
              for it",
-            "line 8: the provider's signature of its reasoning is not stored: the history does \
-             not say which provider's it is",
+            "line 8: the provider's signature of its reasoning is not stored: the history does not name the provider \
+             of the signature",
         ],
         calls: vec![("call_1", ToolStatus::Ok), ("call_2", ToolStatus::Error)],
     }
@@ -118,7 +118,7 @@ fn bob() -> Expected {
         ],
         losses: vec![
             "stored message 2: the call of tool \"berth\" (id \"call_3\") has no result; it is \
-             stored, and sent to models as interrupted: nobody knows whether the tool has run",
+             stored, and sent to models as interrupted: it is unknown whether the tool has run",
         ],
         calls: vec![("call_3", ToolStatus::Pending)],
     }

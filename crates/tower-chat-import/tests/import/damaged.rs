@@ -68,16 +68,16 @@ fn a_fault_is_named_with_its_position_and_its_field() {
             "cannot read message 1 of",
         ),
         (Format::AgentFramework, two, "cannot read line 2 of"),
-        (Format::AgentFramework, two, "contents should be a list, and is a number"),
+        (Format::AgentFramework, two, "contents must be a list, but is a number"),
         (
             Format::AgentFramework,
             r#"{"role": "user", "contents": [{"type": "text"}, {}]}"#,
-            "contents[1].type should be a text, and is missing",
+            "contents[1].type must be a text, but is missing",
         ),
         (
             Format::PydanticAi,
             &format!(r#"[{{"kind": "response", "parts": [{call}]}}]"#),
-            "parts[0].tool_name should be a text, and is a number",
+            "parts[0].tool_name must be a text, but is a number",
         ),
         (
             Format::PydanticAi,
@@ -87,12 +87,12 @@ fn a_fault_is_named_with_its_position_and_its_field() {
         (
             Format::PydanticAi,
             r#"[{"kind": "request", "parts": [], "timestamp": "soon"}]"#,
-            "timestamp should be a time",
+            "timestamp must be a time",
         ),
         (
             Format::VercelUi,
             r#"[{"role": "user", "parts": [{"type": "text"}]}]"#,
-            "parts[0].text should be a text, and is missing",
+            "parts[0].text must be a text, but is missing",
         ),
         (
             Format::VercelUi,
@@ -104,7 +104,7 @@ fn a_fault_is_named_with_its_position_and_its_field() {
         assert!(matches!(error, ReadError::Content { .. }), "{error:?}");
         let text = whole(&error);
         assert!(text.contains(expected), "{text}");
-        assert!(text.contains("nothing of it was taken over"), "{text}");
+        assert!(text.contains("nothing of the file was imported"), "{text}");
     }
 }
 
@@ -176,8 +176,8 @@ fn a_damaged_row_is_named() {
     for (kind, hex, expected) in [
         ("msgpack", deep.as_str(), "thread \"t\", checkpoint 1"),
         ("msgpack", "ddffffffff", "thread \"t\", checkpoint 1"),
-        ("msgpack", "8080", "there are bytes behind the value"),
-        ("msgpack", "81ae6368616e6e656c5f76616c756573c70105c0", "names no class"),
+        ("msgpack", "8080", "there are bytes after the value"),
+        ("msgpack", "81ae6368616e6e656c5f76616c756573c70105c0", "without the name of a class"),
         ("msgpack+aes", "00", "it is encrypted (msgpack+aes)"),
         ("pickle", "00", "it is serialized as \"pickle\""),
         ("json", "7b7d7b", "thread \"t\", checkpoint 1"),
@@ -196,7 +196,7 @@ fn a_damaged_row_is_named() {
     let read = read(Format::LangGraph, &path).unwrap().remove(0);
     assert_eq!(
         read.losses[0].to_string(),
-        "thread \"t\", checkpoint 1: its state is not stored: it has no channel \"messages\", which is the conversation"
+        "thread \"t\", checkpoint 1: its state is not stored: it has no channel \"messages\", which contains the conversation"
     );
 }
 

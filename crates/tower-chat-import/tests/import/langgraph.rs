@@ -86,7 +86,7 @@ fn bob() -> Expected {
         ],
         losses: vec![
             "stored message 7: the call of tool \"where\" (id \"call_6\") has no result; it is \
-             stored, and sent to models as interrupted: nobody knows whether the tool has run",
+             stored, and sent to models as interrupted: it is unknown whether the tool has run",
         ],
         calls: vec![
             ("call_4", ToolStatus::Ok),

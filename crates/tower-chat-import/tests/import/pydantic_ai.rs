@@ -94,7 +94,7 @@ fn bob() -> Expected {
         ],
         losses: vec![
             "stored message 6: the call of tool \"where\" (id \"call_5\") has no result; it is \
-             stored, and sent to models as interrupted: nobody knows whether the tool has run",
+             stored, and sent to models as interrupted: it is unknown whether the tool has run",
         ],
         calls: vec![
             ("call_3", ToolStatus::Ok),

@@ -130,7 +130,7 @@ fn each_row_that_is_not_understood_is_named_with_its_position() {
     for (row, word) in error.rows.iter().zip(["output", "outcome", "name", "assistant", "", ""]) {
         assert!(row.reason.contains(word), "{row:?}");
     }
-    assert!(error.to_string().starts_with("6 rows cannot be taken over; row 1: "), "{error}");
+    assert!(error.to_string().starts_with("6 rows cannot be converted; row 1: "), "{error}");
 }
 
 #[test]
