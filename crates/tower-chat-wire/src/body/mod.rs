@@ -290,7 +290,7 @@ fn value(json: &RawJson) -> Value {
 
 /// Returns the model of a request, for a wire whose body requires a model.
 fn model(request: &ChatRequest) -> Result<&str, BodyError> {
-    let expected = "named by a request of this wire";
+    let expected = "set in the request";
     let unnamed = BodyError::Field { field: "model", expected };
     request.options.model.as_deref().ok_or(unnamed)
 }

@@ -14,7 +14,7 @@ use crate::{
 /// because its native part could not be distinguished from the fields of the message.
 pub(super) fn parse(block: Object) -> Result<Part, WireError> {
     if !block.contains_key("type") {
-        let expected = "one of a block";
+        let expected = "a text";
         return Err(WireError::Field { what: "a block", field: "type", expected });
     }
     let whole = raw(&block);

@@ -87,7 +87,9 @@ pub(crate) fn render(request: &ChatRequest, model: &str) -> Result<Object, BodyE
     let offers_tools = match &asked.tool_choice {
         Some(ToolChoice::None) => false,
         Some(ToolChoice::Required | ToolChoice::Tool(_)) => {
-            return Err(BodyError::Unsupported { what: "choice of a tool: it decides by itself" });
+            return Err(BodyError::Unsupported {
+                what: "choice of a tool, because its model always decides itself",
+            });
         }
         _ => true,
     };

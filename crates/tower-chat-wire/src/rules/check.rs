@@ -36,12 +36,12 @@ impl fmt::Display for NotTaken {
         match self {
             Self::Media { role, media_type, service } => write!(
                 f,
-                "the {role} message adds media of the type {media_type}, which {service} does not take \
-                 there"
+                "the {role} message adds media of the type {media_type}, which {service} does not accept in a {role} \
+                 message: remove them, or convert them to an accepted type"
             ),
             Self::TooMany { what, service } => write!(
                 f,
-                "the messages of the user add more {what} than {service} takes in one message"
+                "the messages of the user add more {what} than {service} accepts in one message: send fewer"
             ),
         }
     }

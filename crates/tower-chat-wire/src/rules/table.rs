@@ -23,7 +23,7 @@ pub fn table() -> String {
             let sources: Vec<&str> =
                 known.sources.iter().filter(|(of, _)| *of == field).map(|(_, url)| *url).collect();
             let sources = match sources.as_slice() {
-                [] => "as of any service of this wire".to_owned(),
+                [] => "the same for every service of this wire".to_owned(),
                 urls => urls.iter().map(|url| link(url)).collect::<Vec<_>>().join(", "),
             };
             let _ = writeln!(text, "| `{field}` | {value} | {sources} |");
@@ -32,13 +32,13 @@ pub fn table() -> String {
     text
 }
 
-const HEAD: &str = "<!-- Written by tower_chat_wire::rules::table; a test compares it. -->\n\n# Services and their rules\n\n\
-Services that share a wire format have different rules. A model client chooses the rules by its \
-provider, its address and its model; `with_rules` of the client sets others. A stored conversation is \
-changed on its way to a service as far as these rules demand, and never in the store. `Finish::changes` \
-has what was changed.\n\n\
-An unknown host receives its own items unchanged and none of others; names and ids consist of 1 to 64 \
-ASCII letters, digits, `_` and `-`, and nothing is added.\n";
+const HEAD: &str = "<!-- Written by tower_chat_wire::rules::table; a test compares it. -->\n\n# Services and their \
+                    rules\n\nServices that share a wire format have different rules. A model client chooses the rules \
+                    by its provider, its address and its model; `with_rules` of the client sets others. A stored \
+                    conversation is changed on its way to a service as far as these rules demand, and never in the \
+                    store. `Finish::changes` describes the changes.\n\nAn unknown host receives its own items \
+                    unchanged, and no items of other services; names and ids consist of 1 to 64 ASCII letters, \
+                    digits, `_` and `-`, and nothing is added.\n";
 
 fn wire(wire: BodyWire) -> &'static str {
     match wire {
@@ -136,7 +136,7 @@ fn rows(rules: &ServiceRules) -> Vec<(&'static str, String)> {
         (
             "empty_assistant",
             match rules.empty_assistant {
-                EmptyRule::AsStored => "sent as the wire can say it",
+                EmptyRule::AsStored => "sent in the form that the wire has",
                 EmptyRule::LeaveOut => "left out",
             }
             .to_owned(),

@@ -67,7 +67,7 @@ impl Fitting<'_> {
         let demands = if is_openai { Demands::OpenAi } else { Demands::Other };
         let is_completed = schema::complete(&mut tool.parameters, demands);
         if is_completed {
-            let what = format!("the schema of {:?} gets what is missing in it", tool.name);
+            let what = format!("missing fields are added to the schema of {:?}", tool.name);
             self.changes.push(Change::new(ChangeKind::Definition, what));
         }
         is_replaced || is_completed
@@ -129,7 +129,7 @@ impl Fitting<'_> {
         if names.is_empty() {
             names.push("tool".to_owned());
         }
-        let what = "definitions are made of the tools that the history calls";
+        let what = "definitions of the tools that the history calls are added";
         self.changes.push(Change::new(ChangeKind::Definition, what));
         options.tool_choice = None;
         options.tools.extend(names.into_iter().map(|name| {

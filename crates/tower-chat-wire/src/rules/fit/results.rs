@@ -40,7 +40,7 @@ impl Fitting<'_> {
                     Placed::Behind(media) => {
                         (has_moved, has_changed) = (true, true);
                         let what =
-                            format!("{} of a result is sent behind the results", media.media_type);
+                            format!("{} of a result is sent after the results", media.media_type);
                         self.change(message, ChangeKind::Media, what);
                         fitted_parts.behind.push(Part::Media(media));
                     }
@@ -85,7 +85,11 @@ impl Fitting<'_> {
             };
             content.retain(|part| part.as_text().is_none());
             content.push(Part::text(text));
-            self.change(message, ChangeKind::Result, "a result gets a text that says what it had");
+            self.change(
+                message,
+                ChangeKind::Result,
+                "a text that describes the content is added to a result",
+            );
         }
         if !self.rules.content_lists.allows(Role::Tool)
             && join_texts(&mut content, Role::Tool, self.rules)
