@@ -168,24 +168,25 @@ fn parameter(input: &mut FnArg, function: &Ident) -> syn::Result<Parameter> {
     let name = pattern.ident.clone();
     let attributes = std::mem::take(&mut typed.attrs);
     if has_token(&typed.ty, |token| matches!(token, TokenTree::Ident(word) if word == "impl")) {
-        let message = "a parameter of a tool has one type, of which the tool's schema is made: write \
-                       the type instead of `impl Trait`";
+        let message = "a parameter of a tool has one type, from which the tool's schema is generated: write the type \
+                       instead of `impl Trait`";
         return Err(Error::new(typed.ty.span(), message));
     }
     let kind = match &*typed.ty {
         Type::Reference(reference) if reference.mutability.is_some() => {
-            let message = "calls run at the same time: take `&T`, and put what changes into a lock";
+            let message =
+                "calls run at the same time: take `&T`, and put changing data into a lock";
             return Err(Error::new(reference.span(), message));
         }
         Type::Reference(reference) if ends_with(&reference.elem, &["ToolContext"]) => Kind::Context,
         Type::Reference(reference) if is_text_or_list(&reference.elem) => {
-            let message = "an argument is owned, such as `String` or `Vec<T>`: a reference is state, \
-                           which is handed in where the tool is made";
+            let message = "an argument is owned, such as `String` or `Vec<T>`: a reference is state, which is passed \
+                           when the tool is created";
             return Err(Error::new(reference.span(), message));
         }
         Type::Reference(reference) => Kind::State(reference.elem.clone()),
         of_type if is_borrowed(of_type) => {
-            let message = "an argument is owned, and so is all that is in it: write `Option<String>` \
+            let message = "an argument and all values in it are owned: write `Option<String>` \
                            instead of `Option<&str>`, and `String` instead of `Cow<'_, str>`";
             return Err(Error::new(of_type.span(), message));
         }

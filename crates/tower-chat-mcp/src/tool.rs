@@ -83,7 +83,10 @@ impl McpTool {
             Ok(CallToolResponse::InputRequired(_)) => {
                 Err(McpError::Unsupported { tool, what: "a question to the user" })
             }
-            Ok(_) => Err(McpError::Unsupported { tool, what: "a task to be asked for later" }),
+            Ok(_) => Err(McpError::Unsupported {
+                tool,
+                what: "a task whose result must be requested later",
+            }),
             Err(error) => Err(McpError::of_call(tool, error)),
         }
     }

@@ -61,7 +61,11 @@ const PROGRAMS: &[(&str, &[&[&str]])] = &[
     (
         "tool_signatures",
         &[
-            &["an argument is owned", "city: Option<&str>", "city: Cow<'_, str>"],
+            &[
+                "an argument and all values in it are owned",
+                "city: Option<&str>",
+                "city: Cow<'_, str>",
+            ],
             &["write the type instead of `impl Trait`", "city: impl Into<String>"],
             &["no provider accepts the tool name \"has space\"", "1 to 64"],
             &["no provider accepts the tool name \"größe\"", "#[tool(name = "],

@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn messages_before_a_damaged_one_are_there() {
         let mut bytes = message(":event-type", "messageStop", r#"{"stopReason":"end_turn"}"#);
-        bytes.extend(b"what follows is not a message");
+        bytes.extend(b"the following bytes are not a message");
         let mut frames = Vec::new();
         let pushed = MessageDecoder::new(Limits::default()).push(&bytes, &mut frames);
         assert!(pushed.is_err(), "{pushed:?}");
