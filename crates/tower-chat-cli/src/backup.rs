@@ -43,7 +43,7 @@ pub(crate) async fn backup(arguments: BackupArguments) -> Result<ExitCode, CliEr
     let file = to.display().to_string();
     match json {
         true => lines.write_json(&json_line(&Written { file, bytes })),
-        false => lines.write(&format!("{bytes} bytes are in `{file}`")),
+        false => lines.write(&format!("`{file}` has {bytes} bytes")),
     }
     lines.finish().map_err(CliError::Output)?;
     Ok(ExitCode::SUCCESS)

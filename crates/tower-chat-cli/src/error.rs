@@ -125,7 +125,7 @@ pub(crate) enum CliError {
     #[error("the import stopped; the conversations before this one are stored")]
     Import(#[source] ImportError),
     #[error(
-        "the transfer stopped; the conversations until then are complete, and the same command continues"
+        "the transfer stopped; earlier conversations are complete, and the same command continues the transfer"
     )]
     Transfer(#[source] TransferError),
     #[error("`{}` cannot be imported", file.display())]
@@ -172,7 +172,7 @@ pub(crate) enum CliError {
          {KEYS_VARIABLE}: add it there, as NAME:KEY"
     )]
     NoKey { key: ConversationKey, source: StoreError },
-    #[error("conversation {key} cannot be pruned; those before it are")]
+    #[error("conversation {key} cannot be pruned; earlier conversations were pruned")]
     Prune { key: ConversationKey, source: StoreError },
     #[error("the open run of conversation {key} cannot be read or ended")]
     OpenRun { key: ConversationKey, source: StoreError },

@@ -171,7 +171,9 @@ impl Output {
                 let rows = table_within(rows, title, terminal_width());
                 rows.iter().for_each(|row| lines.write(row));
                 if let Some(next) = next {
-                    lines.write(&format!("there are more: give --limit, or --after {next}"));
+                    lines.write(&format!(
+                        "there are more conversations: give --limit, or --after {next}"
+                    ));
                 }
             }
         }

@@ -84,7 +84,7 @@ pub(crate) async fn migrate(arguments: MigrateArguments) -> Result<ExitCode, Cli
             format!("{what}: version {from}, to be migrated to version {to}")
         }
         Migration::Making { what } if is_done => format!("{what}: the tables were created"),
-        Migration::Making { what } => format!("{what}: there are no tables, they would be created"),
+        Migration::Making { what } => format!("{what}: there are no tables: they would be created"),
     });
     lines.finish().map_err(CliError::Output)?;
     Ok(ExitCode::from(u8::from(is_needed && arguments.dry_run)))

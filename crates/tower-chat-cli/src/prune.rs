@@ -136,7 +136,10 @@ impl Summary {
         }
         if let Some(SequencePosition { sequence: message, index: call }) = pruned.held_back_by {
             self.left_alone += 1;
-            let line = format!("{key}: held back: call {call} of message {message} waits");
+            let line = format!(
+                "{key}: the run of message {message} and later runs are kept, because call {call} of \
+                 this message waits"
+            );
             report.write(&line, &outcome(key, "held_back", Change::HeldBack { message, call }));
         }
     }

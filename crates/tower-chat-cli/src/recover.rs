@@ -88,7 +88,7 @@ pub(crate) async fn recover(arguments: RecoverArguments) -> Result<ExitCode, Cli
         let Some(open) = open.filter(is_old_enough) else { continue };
         let run = Some(open.run);
         if open.is_held_at(now) && !arguments.force {
-            recovery.leave_alone(&key, run, "a process may still write to it, see --force");
+            recovery.leave_alone(&key, run, "a process may still write to it: see --force");
             continue;
         }
         match close(store.history(), &key, arguments.end.into()).await {

@@ -36,7 +36,7 @@ pub(crate) async fn repair(arguments: RepairArguments) -> Result<ExitCode, CliEr
     let line = match (dry_run, repaired, left) {
         (_, 0, 0) => "nothing to repair".to_owned(),
         (true, ..) => format!("{repaired} to repair, {left} that cannot be repaired"),
-        (false, ..) => format!("{repaired} repaired, {left} left"),
+        (false, ..) => format!("{repaired} repaired, {left} not repaired"),
     };
     output.write(&line, &Summary { kind: "summary", dry_run, repaired, left });
     output.finish()?;

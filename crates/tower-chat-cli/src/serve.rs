@@ -146,8 +146,7 @@ pub(crate) async fn serve(arguments: ServeArguments) -> Result<ExitCode, CliErro
     lines.finish().map_err(CliError::Output)?;
     if matches!(token, Token::None) {
         EscapedStderr::write_line(
-            "warning: there is no token, so every user and every program of this machine can read what \
-             these pages show",
+            "warning: there is no token, so every user and every program of this machine can read these pages",
         );
     }
     let served = inspector.serve(listener, interruption()).await;

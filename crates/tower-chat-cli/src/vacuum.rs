@@ -41,7 +41,7 @@ pub(crate) async fn vacuum(arguments: VacuumArguments) -> Result<ExitCode, CliEr
     let (file, bytes, bytes_before) = (file.display().to_string(), size(file)?, before);
     match arguments.json {
         true => lines.write_json(&json_line(&Vacuumed { file, bytes, bytes_before })),
-        false => lines.write(&format!("{bytes} bytes are in `{file}`, of {bytes_before}")),
+        false => lines.write(&format!("`{file}` has {bytes} bytes, and had {bytes_before} before")),
     }
     lines.finish().map_err(CliError::Output)?;
     Ok(ExitCode::SUCCESS)

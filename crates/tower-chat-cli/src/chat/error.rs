@@ -97,7 +97,7 @@ fn advice(error: &BoxError, provider: ProviderName) -> String {
         ProviderErrorKind::Transport { .. } => {
             "check the network and the address (--base-url)".to_owned()
         }
-        ProviderErrorKind::Truncated { .. } => "ask again".to_owned(),
+        ProviderErrorKind::Truncated { .. } => "send the message again".to_owned(),
         ProviderErrorKind::NotTaken(_) => {
             "leave the attachment out, or convert it to a type that the service reads".to_owned()
         }
@@ -106,10 +106,10 @@ fn advice(error: &BoxError, provider: ProviderName) -> String {
             Some(401 | 403) if variables.is_empty() => "check --base-url".to_owned(),
             Some(401 | 403) => format!("check the key in {variables}"),
             Some(404) => "check --model and --base-url".to_owned(),
-            Some(413) => "begin another conversation: this one is too long".to_owned(),
+            Some(413) => "begin another conversation, because this one is too long".to_owned(),
             Some(400 | 422) => {
-                "check --model and the options; a conversation that is too long for the model goes on \
-                 with another model, or begin another one"
+                "check --model and the options; if the conversation is too long for the model, continue it with \
+                 another model, or begin another conversation"
                     .to_owned()
             }
             _ if error.is_retryable() => "try again later".to_owned(),

@@ -61,12 +61,12 @@ impl Session {
         let is_asked = self.input.is_terminal();
         Ok(match (is_open, stored) {
             (true, _) if is_asked => {
-                "the messages until then are stored: /retry continues the run, and a new message \
+                "the messages before the failure are stored: /retry continues the run, and a new message \
                  begins another run"
                     .to_owned()
             }
             (true, _) => {
-                "the messages until then are stored: start the same chat again to continue the run"
+                "the messages before the failure are stored: start the same chat again to continue the run"
                     .to_owned()
             }
             (false, Some(stored)) if is_asked => {

@@ -163,9 +163,9 @@ impl Session {
         if report.open.is_held_at(SystemTime::now()) {
             let key = &report.key;
             self.note(&format!(
-                "(waiting for the process that holds the run, which may have died a moment ago; \
-                 if it is dead and its clock was ahead, end the run with recover --end commit \
-                 --force --scope {} --conversation {})",
+                "(waiting for the lease of the run to end, because another process may still work on the run; if \
+                 that process is dead and its clock was ahead, end the run with recover --end commit --force --scope \
+                 {} --conversation {})",
                 key.scope(),
                 key.id()
             ));

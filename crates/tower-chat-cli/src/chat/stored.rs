@@ -86,12 +86,12 @@ pub(super) fn stored_of_run<'m>(
     let whole = texts.clone().filter(|message| !is_cut(message)).count();
     let partial = texts.filter(is_cut).count();
     let counted = [
-        (questions, "your message", "messages of yours"),
-        (decisions, "your decision", "decisions of yours"),
+        (questions, "your message", "of your messages"),
+        (decisions, "your decision", "of your decisions"),
         (calls, "1 tool call", "tool calls"),
         (results, "1 result", "results"),
         (whole, "1 text of the model", "texts of the model"),
-        (partial, "the answer so far", "answers as far as they were"),
+        (partial, "the partial answer", "partial answers"),
     ];
     let counted: Vec<String> = counted
         .into_iter()

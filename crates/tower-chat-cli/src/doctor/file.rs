@@ -43,7 +43,7 @@ pub(super) async fn check(path: &Path, findings: &mut Findings) -> Result<bool, 
         "quick check",
         match settings.damage.first() {
             None => "well".to_owned(),
-            Some(first) => format!("{} faults, the first is: {first}", settings.damage.len()),
+            Some(first) => format!("faults: {}; the first is: {first}", settings.damage.len()),
         },
         "restore a backup, or see with `tower-chat verify` what is lost",
     );
@@ -115,6 +115,6 @@ fn check_file_system(folder: &Path, findings: &mut Findings) {
             *name,
             "move the file to a disk of this machine, or use PostgreSQL",
         ),
-        None => findings.ok("file system", "of this machine, as far as it can be told"),
+        None => findings.ok("file system", "of this machine, according to the operating system"),
     }
 }

@@ -62,8 +62,8 @@ fn check_limits(settings: &ServerSettings, findings: &mut Findings) {
         Level::Warning,
         "statement_timeout",
         limit(settings.statement_timeout),
-        "a pooler such as PgBouncer does not pass the setting of the store on: \
-         ALTER ROLE ... SET statement_timeout = '30s', and let the pooler ignore the startup parameter",
+        "a pooler such as PgBouncer does not forward the setting of the store: ALTER ROLE ... SET statement_timeout \
+         = '30s', and let the pooler ignore the startup parameter",
     );
     findings.expect(
         settings.idle_session_timeout.is_none(),

@@ -5,7 +5,7 @@ use tower_chat_redis::ServerSettings;
 use super::findings::{Findings, Level};
 
 pub(super) fn check(settings: &ServerSettings, findings: &mut Findings) {
-    let cluster = if settings.is_in_cluster { ", one of a cluster" } else { "" };
+    let cluster = if settings.is_in_cluster { ", in a cluster" } else { "" };
     findings.ok("server", format!("Redis {}{cluster}", settings.version));
     check_memory(settings, findings);
     check_files(settings, findings);

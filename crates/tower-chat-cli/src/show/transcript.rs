@@ -265,9 +265,9 @@ fn open_text(open: &OpenRun) -> String {
     let attempt = open.lease.attempt;
     let held = match open.lease.until {
         Some(until) if open.is_held_at(SystemTime::now()) => {
-            format!("held until {}", readable(until))
+            format!("its lease ends at {}", readable(until))
         }
-        _ => "not held by any process".to_owned(),
+        _ => "no process has its lease".to_owned(),
     };
     format!("open: its messages are staged, attempt {attempt}, {held}")
 }

@@ -135,7 +135,7 @@ impl TypedValueParser for StoreLocationParser {
         let parsed = value.to_str().ok_or(StoreLocationError::NotUtf8).and_then(str::parse);
         parsed.map_err(|error: StoreLocationError| {
             let argument = argument.map(ToString::to_string).unwrap_or_default();
-            let message = format!("the store of {argument} cannot be understood: {error}\n");
+            let message = format!("the store of {argument} cannot be parsed: {error}\n");
             clap::Error::raw(clap::error::ErrorKind::ValueValidation, message).with_cmd(command)
         })
     }

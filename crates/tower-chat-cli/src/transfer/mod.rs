@@ -110,14 +110,14 @@ impl Report {
         }
         let key = step.key();
         if let Outcome::Refused(refusal) = &step.outcome {
-            self.print(&escaped(&format!("{key}: left as it is: {refusal}")));
+            self.print(&escaped(&format!("{key}: not transferred: {refusal}")));
         }
         for difference in &step.differences {
             self.print(&escaped(&format!("{key}: {difference}")));
         }
         if let Some(run) = step.open_run.filter(|_| step.outcome.kind() != OutcomeKind::Exported) {
             let what =
-                "is open in both stores now: go on with it in one of them, and end it in the other";
+                "is open in both stores now: continue it in one of them, and end it in the other";
             self.print(&escaped(&format!("{key}: run {run} {what}")));
         }
     }

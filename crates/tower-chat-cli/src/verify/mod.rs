@@ -8,7 +8,12 @@ use serde::Serialize;
 use tower_chat_repair::{Verified, verify as verify_store};
 
 pub(crate) use self::finding::{Kind, write};
-use crate::{arguments::VerifyArguments, error::CliError, report::Report};
+use crate::{
+    arguments::VerifyArguments,
+    error::CliError,
+    output::{count_of, counted},
+    report::Report,
+};
 
 /// Checks everything in a store.
 pub(crate) async fn verify(arguments: VerifyArguments) -> Result<ExitCode, CliError> {
@@ -43,16 +48,18 @@ impl Summary {
     fn to_line(&self) -> String {
         let Self { problems, conversations, messages, tool_calls, file, .. } = self;
         let found = match problems {
-            0 => "all is well".to_owned(),
-            problems => format!("{problems} problems"),
+            0 => "no problems".to_owned(),
+            problems => counted(count_of(*problems), "problem"),
         };
         let of_file = match file {
-            true => ", and the file that holds them",
+            true => ", and the file of the store",
             false => ", but not the files of the server",
         };
         format!(
-            "{found}; checked: {conversations} conversations, {messages} messages, \
-             {tool_calls} tool calls{of_file}"
+            "{found}; checked: {}, {}, {}{of_file}",
+            counted(count_of(*conversations), "conversation"),
+            counted(count_of(*messages), "message"),
+            counted(count_of(*tool_calls), "tool call")
         )
     }
 }

@@ -17,7 +17,7 @@ fn a_copy_exports_the_same_and_is_well() {
     let (code, printed, complained) = backup(&store.argument(), &copy, &[]);
     assert_eq!((code, complained.as_str()), (Some(0), ""));
     let bytes = fs::metadata(&copy).unwrap().len();
-    assert_eq!(printed, format!("{bytes} bytes are in `{copy}`\n"));
+    assert_eq!(printed, format!("`{copy}` has {bytes} bytes\n"));
     let copied = format!("sqlite:{copy}");
     assert_eq!(export_text(&copied, &["--record"]), export_text(&store.argument(), &["--record"]));
     assert_eq!(run(&["verify", "--store", &copied]).status.code(), Some(0));

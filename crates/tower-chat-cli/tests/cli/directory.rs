@@ -56,8 +56,10 @@ fn a_list_goes_on_where_it_ended() {
     each_store(|store| {
         filled(store);
         let first = store.prints(&["list", "--limit", "1"]);
-        let (last, cursor) =
-            (first.lines().last().unwrap(), "there are more: give --limit, or --after ");
+        let (last, cursor) = (
+            first.lines().last().unwrap(),
+            "there are more conversations: give --limit, or --after ",
+        );
         let cursor = last.strip_prefix(cursor).unwrap_or_else(|| panic!("{first}"));
         let second = store.prints(&["list", "--limit", "1", "--after", cursor]);
         assert!(first.contains("bob") && !first.contains("alice"), "{first}");

@@ -86,10 +86,10 @@ fn an_intact_store_is_well_wherever_it_is() {
     each_store(|store| {
         fill(store, vec![("a", texts("a")), ("b", texts("b"))]);
         let rest = match is_file(store) {
-            true => ", and the file that holds them",
+            true => ", and the file of the store",
             false => ", but not the files of the server",
         };
-        let well = format!("all is well; checked: 2 conversations, 6 messages, 0 tool calls{rest}");
+        let well = format!("no problems; checked: 2 conversations, 6 messages, 0 tool calls{rest}");
         assert_eq!(run_on(store, &["verify"]), (Some(0), vec![well]));
         let (code, lines) = run_on(store, &["verify", "--json"]);
         let summary = json!({
@@ -217,7 +217,7 @@ fn values_that_were_moved_do_not_open_and_hide_no_other() {
         assert!(line.starts_with(&start) && line.contains("was moved from message"), "{line}");
     }
     let (code, lines) = run_on(&store, &["repair"]);
-    assert_eq!((code, lines.last().unwrap().as_str()), (Some(1), "0 repaired, 2 left"));
+    assert_eq!((code, lines.last().unwrap().as_str()), (Some(1), "0 repaired, 2 not repaired"));
 }
 
 #[test]

@@ -115,7 +115,7 @@ fn tables_are_made_on_demand_and_never_by_a_command_that_reads() {
         let expected = format!("there are no tables of conversations in {schema}");
         assert!(stderr(&output).contains(&expected), "{command:?}: {}", stderr(&output));
     }
-    let planned = done(1, &format!("{schema}: there are no tables, they would be created"));
+    let planned = done(1, &format!("{schema}: there are no tables: they would be created"));
     assert_eq!(migrate(&store, &["--dry-run"]), planned);
     assert_eq!(migrate(&store, &[]), done(0, &format!("{schema}: the tables were created")));
     assert_eq!(migrate(&store, &["--dry-run"]), done(0, "the tables are up to date"));

@@ -139,7 +139,7 @@ fn a_damaged_open_run_is_reported_hides_no_other_and_can_be_discarded() {
         assert!(printed.contains("committed"), "{printed}");
         assert!(store.prints(&["recover", "--end", "discard", "--force"]).contains("discarded"));
         assert_eq!(store.prints(&["runs"]), "no open runs\n");
-        assert!(store.prints(&["verify"]).contains("all is well"));
+        assert!(store.prints(&["verify"]).contains("no problems"));
         let key = ConversationKey::new("play", "damaged");
         let seen = store.with(async |history| history.load(&key).await.unwrap().messages);
         assert_eq!(seen.iter().map(|message| message.text()).collect::<Vec<_>>(), ["seen"]);

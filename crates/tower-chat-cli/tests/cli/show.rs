@@ -84,7 +84,7 @@ run 01a207a2-3280-7000-8000-000000000000, per_run, 2026-11-23 09:00:00, 3.000 s
 run 01a207a3-b920-7000-8000-000000000000, journaled, 2026-11-23 09:01:40, 1.000 s
   model a: 1 call, 4 in, 1 out
   model b: 1 call, 5 in, 2 out, cost 0.000000
-  open: its messages are staged, attempt 2, not held by any process
+  open: its messages are staged, attempt 2, no process has its lease
   #5 user, staged, 2026-11-23 09:01:40
     | go on
   #6 assistant, staged, 2026-11-23 09:01:41, round 0

@@ -102,10 +102,9 @@ fn a_copy_follows_its_source_and_refuses_what_is_not_a_copy_of_it() {
         assert_eq!(printed.len(), 3);
         let output = copy(&["--conversation", "hats"]);
         assert_code(&output, 1);
-        assert!(
-            stdout(&output)
-                .starts_with("alice/hats: left as it is: the target has 1 messages more")
-        );
+        assert!(stdout(&output).starts_with(
+            "alice/hats: not transferred: the target has more messages than the source (by 1)"
+        ));
         assert_eq!(
             store.prints(&["export", "--conversation", "coats"]),
             target.prints(&["export", "--conversation", "coats"])
@@ -260,11 +259,14 @@ fn files_that_cannot_be_used_are_refused_with_what_to_do() {
     let changed = fs::read_to_string(&file).unwrap().replace("a coat?", "a boat?");
     let damaged = store.folder().join("damaged.jsonl");
     fs::write(&damaged, &changed).unwrap();
-    refused(&["import", &text(&damaged)], "line 5: lines 2 to 4 are not what was exported");
+    refused(&["import", &text(&damaged)], "line 5: lines 2 to 4 differ from the exported lines");
     fs::write(&damaged, &changed[..changed.len() / 2]).unwrap();
     refused(&["import", &text(&damaged)], "the export is not complete");
     fs::write(&damaged, "{\"messages\": []}\n").unwrap();
-    refused(&["import", &text(&damaged)], "line 1 does not begin an export of tower-chat");
+    refused(
+        &["import", &text(&damaged)],
+        "line 1 is not the first line of an export of tower-chat",
+    );
     refused(&["import", "/no/such/file"], "`/no/such/file` cannot be read");
     refused(&["copy", "--to", "sqlite:/no/such/folder/chat.db"], "error: ");
 }

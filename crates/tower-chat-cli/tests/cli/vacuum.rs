@@ -24,7 +24,7 @@ fn a_file_is_smaller_after_it_and_holds_the_same() {
     assert!(after < before, "{after} of {before} bytes");
     assert_eq!(
         printed,
-        format!("{after} bytes are in `{}`, of {before}\n", store.path().display())
+        format!("`{}` has {after} bytes, and had {before} before\n", store.path().display())
     );
     assert_eq!(dump(&store.path()), rows);
     let output = run(&["vacuum", "--json", "--store", &store.argument()]);

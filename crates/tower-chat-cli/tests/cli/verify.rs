@@ -16,8 +16,7 @@ fn an_intact_store_is_unchanged() {
     let store = Store::new();
     fill_intact(&store);
     let before = fs::read(store.path()).unwrap();
-    let well = "all is well; checked: 2 conversations, 6 messages, 2 tool calls, and the file \
-                that holds them";
+    let well = "no problems; checked: 2 conversations, 6 messages, 2 tool calls, and the file of the store";
     assert_eq!(verify(&store), (0, vec![well.to_owned()]));
     assert_eq!(fs::read(store.path()).unwrap(), before);
 }
@@ -47,11 +46,11 @@ fn everything_that_can_be_repaired_is_found() {
                 r#"conversation play/dangling, message 5: the call of tool "look" (id "c1") has no result"#,
                 r#"conversation play/results, message 2: a result (call id "gone") answers no call"#,
                 r#"conversation play/results, message 4: a result (call id "lost") answers no call"#,
-                r#"conversation play/results, message 4: a result answers call "c1", which has its result already"#,
+                r#"conversation play/results, message 4: a result answers call "c1", which has a result already"#,
                 "conversation play/rows, message 2: the record of its call 0: message 3 has no result 7",
                 "conversation play/rows, message 4: the record of its call 0: message 4 has no call 0",
-                "database: 1 records of tool calls belong to no conversation",
-                "8 problems; checked: 6 conversations, 22 messages, 9 tool calls, and the file that holds them",
+                "database: rows that belong to no conversation: 1 record of tool calls",
+                "8 problems; checked: 6 conversations, 22 messages, 9 tool calls, and the file of the store",
             ]
         )
     );

@@ -143,7 +143,7 @@ fn a_run_of_a_dead_process_whose_clock_was_ahead_is_ended_by_force() {
         waiting.finish();
         let refused = store.run(&["recover", "--end", "commit"]);
         assert_eq!(refused.status.code(), Some(1));
-        assert!(stdout(&refused).contains("a process may still write to it, see --force"));
+        assert!(stdout(&refused).contains("a process may still write to it: see --force"));
         store.prints(&command.split(' ').collect::<Vec<_>>());
         let ended = run_with_input(chat(store, &server, &["masts"]), "Well?\n");
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "Two masts.\n"));

@@ -88,8 +88,7 @@ fn a_journaled_message_of_an_overloaded_provider_is_asked_again_by_the_next_proc
         let ended = run_with_input(chat(store, &server, &options), "A berth, quickly.\n");
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
         let printed: Vec<&str> = ended.stderr.lines().collect();
-        let told =
-            "the messages until then are stored: start the same chat again to continue the run";
+        let told = "the messages before the failure are stored: start the same chat again to continue the run";
         assert_eq!(printed[printed.len() - 2], told);
         assert!(
             printed[printed.len() - 1].ends_with("too many ships; try again later"),

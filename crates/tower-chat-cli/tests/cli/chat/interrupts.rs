@@ -18,7 +18,7 @@ fn an_interrupted_answer_is_kept_as_far_as_it_is_and_the_conversation_goes_on() 
             let ended = command.finish();
             assert_eq!(ended.code, Some(130), "{mode}: {}", ended.stderr);
             assert_eq!(ended.stdout, "A tug.\nHalf of the fleet\n", "{mode}");
-            let told = "interrupted; stored of this run: your message and the answer so far";
+            let told = "interrupted; stored of this run: your message and the partial answer";
             assert_eq!(ended.stderr.lines().last(), Some(told), "{mode}");
             assert_intact(store);
 

@@ -15,7 +15,7 @@ fn ctrl_c_interrupts_an_answer_and_at_the_prompt_it_ends() {
         terminal.types("Tell me a story.\n");
         terminal.shows("Once upon a tide");
         terminal.types("\u{3}");
-        terminal.shows("interrupted; stored of this run: your message and the answer so far");
+        terminal.shows("interrupted; stored of this run: your message and the partial answer");
         terminal.shows("> ");
         terminal.types("Another one.\n");
         terminal.shows("Another story.");
