@@ -58,7 +58,7 @@ fn check_files(settings: &ServerSettings, findings: &mut Findings) {
         "set appendonly yes: without it a crash loses all writes since the last snapshot",
     );
     if settings.is_append_only {
-        let fsync = settings.append_fsync.as_deref().unwrap_or("not told");
+        let fsync = settings.append_fsync.as_deref().unwrap_or("unknown");
         findings.expect(
             fsync != "no",
             Level::Warning,
@@ -71,13 +71,13 @@ fn check_files(settings: &ServerSettings, findings: &mut Findings) {
             truncated != Some(true),
             Level::Warning,
             "aof-load-truncated",
-            truncated.map_or("not told", |is_loaded| if is_loaded { "yes" } else { "no" }),
+            truncated.map_or("unknown", |is_loaded| if is_loaded { "yes" } else { "no" }),
             "set aof-load-truncated no: otherwise half of a write may be stored after a power loss",
         );
     }
     let save = settings.snapshots.as_deref();
     findings
-        .ok("save", save.map_or("not told", |save| if save.is_empty() { "never" } else { save }));
+        .ok("save", save.map_or("unknown", |save| if save.is_empty() { "never" } else { save }));
     findings.expect(
         settings.last_append_succeeded && settings.last_snapshot_succeeded,
         Level::Problem,

@@ -121,10 +121,7 @@ async fn import_own(arguments: ImportArguments) -> Result<ExitCode, CliError> {
         }
         _ => {
             let options = "there is one file, no --id and no --dry-run";
-            Err(CliError::ImportOptions {
-                options,
-                from: "tower-chat, which is what is read if --from is not given",
-            })
+            Err(CliError::ImportOptions { options, from: "tower-chat (the default)" })
         }
     }
 }

@@ -214,7 +214,7 @@ fn an_append_only_file_that_is_loaded_cut_off_is_warned_of_where_the_server_tell
     assert_found(&found_at(&address), "warning", CHECK, "yes");
     ask("ACL SETUSER limited on >words ~* &* +@all -config");
     let limited = address.replace("//", "//limited:words@");
-    assert_found(&found_at(&limited), "ok", CHECK, "not told");
+    assert_found(&found_at(&limited), "ok", CHECK, "unknown");
     ask("CONFIG SET appendonly no");
     let found = found_at(&address);
     assert!(found.iter().all(|(_, check, _)| check != CHECK), "{found:?}");
