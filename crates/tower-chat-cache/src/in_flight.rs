@@ -20,12 +20,12 @@ use crate::{
 pub(crate) type Loaded = Result<History, StoreError>;
 pub(crate) type LoadFuture = BoxFuture<'static, Loaded>;
 
-/// The operations in flight on all conversations. Conversations without an operation stay for a
-/// while, because their reference to the cache entry saves a lookup.
+/// The operations in flight on all conversations. A conversation without an operation remains until the
+/// next cleanup, because its reference to the cache entry saves a lookup.
 #[derive(Debug, Default)]
 pub(crate) struct InFlightTable {
-    /// Contains at most [`IDLE`] plus twice as many conversations as had an operation at the
-    /// previous cleanup.
+    /// The maximum size is [`IDLE`] plus twice the number of conversations that had an operation at
+    /// the previous cleanup.
     of: HashMap<ConversationKey, InFlight, RandomState>,
     /// The size above which the idle conversations are removed.
     most: usize,

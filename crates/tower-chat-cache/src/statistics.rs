@@ -11,8 +11,8 @@ use crate::telemetry;
 pub struct CacheStatistics {
     /// The number of loads and heads that were returned without a read.
     pub hits: u64,
-    /// The number of loads that returned the cached history after a comparison with the head in the
-    /// inner store, and of heads that were read there and confirmed the cached history.
+    /// The number of loads and heads for which only the head was read from the inner store, because it
+    /// showed that the cached history is current.
     pub revalidated: u64,
     /// The number of loads and heads that were read from the inner store, including loads that
     /// shared the read of another caller.

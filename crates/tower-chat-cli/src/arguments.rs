@@ -69,9 +69,8 @@ pub(crate) enum Command {
     /// Prints the last 50 messages, or as many as --last says. Each run has a heading with its mode,
     /// times, tokens and cost, and each call is printed with its arguments and its result. The staged
     /// messages of an open run are printed too. A line that begins with `!` gives the reason why the
-    /// model would not be sent a part as it is stored if the next request added a text: the call has no
-    /// result, the result is too old, the part is outside the window, and so on. Content is printed
-    /// after a bar `|`.
+    /// next request would not contain a part in its stored form: the call has no result, the result is
+    /// too old, the part is outside the window, and so on. Content is printed after a bar `|`.
     ///
     /// With --json each line is a message with "number", "run", "parts" as they are stored, "calls",
     /// "staged", "sent" (unchanged, changed or left_out) and "reasons".
@@ -98,17 +97,18 @@ pub(crate) enum Command {
     /// Store the conversations of a file: an export, or a file of another system
     ///
     /// A file of export --format tower-chat is checked as a whole before anything is written; then all
-    /// of it is stored unchanged. Conversations that the store has already are not changed, and those of
-    /// which it has the beginning are extended, so the same command continues after an interruption. A
-    /// conversation is refused if the store has a different one with the same key. With --json each line
-    /// is {"done": ...} for a conversation, and the last line is {"receipt": ...}.
+    /// of it is stored unchanged. A conversation that is stored already is not changed, and one that is
+    /// stored in part is completed, so the same command continues after an interruption. A conversation
+    /// is refused if the store has a different one with the same key. With --json each line is
+    /// {"done": ...} for a conversation, and the last line is {"receipt": ...}.
     ///
     /// For another system, named by --from, all files are read first, and nothing is stored if one of
     /// them cannot be read. A conversation is stored with its id in the file; if the file has no id, the
-    /// id is the name of the file without its extension. Importing again stores what is new: a
-    /// conversation that is stored already is not changed, even if users have continued it; one that has
-    /// grown is extended; and if a different one is stored with the same id, the conversation is
-    /// skipped. A line for each conversation gives the outcome, and the data that could not be imported.
+    /// id is the name of the file without its extension. A second import stores only new messages: a
+    /// conversation that is stored already is not changed, even if users have continued it; a
+    /// conversation with new messages in the file is extended; and if a different conversation is stored
+    /// with the same id, the conversation of the file is skipped. A line for each conversation gives the
+    /// outcome, and the data that could not be imported.
     ///
     /// With --json each line is an object with "file", "scope", "id", "outcome" (written, extended,
     /// unchanged, differs or refused), "messages", "first_new" or "first_different" (the numbers of
@@ -121,12 +121,11 @@ pub(crate) enum Command {
     Import(ImportArguments),
     /// Copy conversations from one store to another
     ///
-    /// Conversations that the target store has already are not changed, and those of which it has the
-    /// beginning are extended. The same command therefore continues after an interruption, and a later
-    /// run copies what is new in the source. A conversation is refused if the target has a different one
-    /// with the same key. Sealed content is opened with TOWER_CHAT_KEYS and sealed with
-    /// TOWER_CHAT_TO_KEYS. If TOWER_CHAT_TO_KEYS is not set, TOWER_CHAT_KEYS is used; if it is empty,
-    /// content is not sealed.
+    /// A conversation that the target store has already is not changed, and one that it has in part is
+    /// completed. The same command therefore continues after an interruption, and a later command copies
+    /// the new messages of the source. A conversation is refused if the target has a different one with
+    /// the same key. Content is decrypted with TOWER_CHAT_KEYS and encrypted with TOWER_CHAT_TO_KEYS. If
+    /// TOWER_CHAT_TO_KEYS is not set, TOWER_CHAT_KEYS is used; if it is empty, content is not encrypted.
     ///
     /// Exit codes: 0, success; 1, success, but some conversations were refused; 2, a store cannot be
     /// used; 130, interrupted.
@@ -205,7 +204,7 @@ pub(crate) enum Command {
     /// Delete the oldest runs of conversations, permanently
     ///
     /// Runs are deleted as a whole, with the records of their tool calls. The last run of a conversation
-    /// is kept, and so is a run with a call that waits for approval or for its result, with all later
+    /// is kept. A run with a call that waits for approval or for its result is kept too, with all later
     /// runs. Each conversation is changed as a whole or not at all. If a run is in flight in a changed
     /// conversation, the next write of the run is refused. A conversation with an open run is skipped.
     ///
@@ -326,11 +325,11 @@ pub(crate) struct RepairArguments {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Persistence {
-    /// Each run at its end, as a whole or not at all
+    /// Store each run at its end, as a whole or not at all
     PerRun,
-    /// Each service call after its answer
+    /// Store each service call after its answer
     PerServiceCall,
-    /// Each step when it happens, and all of a run at its end
+    /// Stage each step when it happens, and commit the run at its end
     Journaled,
 }
 

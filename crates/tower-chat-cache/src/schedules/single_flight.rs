@@ -76,7 +76,7 @@ fn a_failed_load_fails_only_the_callers_that_share_it() {
     });
 }
 
-/// Checks that a load contains every write acknowledged before it, and none that was not submitted.
+/// Checks that a load contains every write that was acknowledged before the load, and only submitted writes.
 fn read_during_writes(store: &CachingStore<SlowStore>) {
     let submitted = Arc::new(AtomicUsize::new(0));
     let acknowledged = Arc::new(AtomicUsize::new(0));

@@ -46,7 +46,7 @@ pub enum ChangeKind {
     Result,
     /// The definition of a tool.
     Definition,
-    /// A whole message, which is not sent or added.
+    /// A whole message, which was left out or added.
     Message,
     /// Content that the service has refused, which is replaced with a sentence.
     Refused,

@@ -135,10 +135,9 @@ fn check(
     Ok(conversation)
 }
 
-/// Returns whether a tool loop is below, but no persister that can be found. If a layer hides the
-/// persister, the tool loop must be configured with `ToolLoop::assume_persister_below`. A layer that
-/// hides the persister and the loop has no effect here. Checked before the input of a journaled run is
-/// staged.
+/// Returns whether this layer detects a tool loop below it, but no persister. If a layer hides only the
+/// persister, the tool loop must be configured with `ToolLoop::assume_persister_below`. If a layer hides
+/// both, the result is `false`. Called before the input of a journaled run is staged.
 fn lacks_persister(below: &LayersBelow) -> bool {
     below.holds(LayerKind::ToolLoop) && !below.holds(LayerKind::PerServiceCallPersistence)
 }
@@ -278,9 +277,9 @@ where
 /// A run whose request can be passed on.
 struct Begun {
     request: ChatRequest,
-    /// The part of its answer that was stored before.
+    /// The messages of the answer that an earlier attempt has stored.
     before: Vec<Arc<Message>>,
-    /// The whole run, if it is stored at its end.
+    /// The call that stores the whole run, if the run is stored at its end.
     call: Option<Box<OpenCall>>,
 }
 
@@ -310,7 +309,7 @@ where
         opened.report(&mut answer);
         return Ok(Beginning::Stored(answer));
     }
-    // A request with its own messages may continue a run that was committed before it was complete.
+    // A request with its own messages may continue a run that was committed before the run was complete.
     let is_gone = opened.admission.is_none() || !run.log().has_stored();
     if request.extensions.get::<ResumesRun>().is_some() && !run.log().is_resumed() && is_gone {
         let (key, run) = (run.key().clone(), run.id());
@@ -358,13 +357,13 @@ fn following(before: Vec<Arc<Message>>, response: ChatResponse) -> ChatResponse 
 
 struct RunEnding {
     run: Run,
-    /// The whole run, if it is stored at its end.
+    /// The call that stores the whole run, if the run is stored at its end.
     call: Option<Box<OpenCall>>,
     /// The number of messages of the answer that an earlier attempt has added.
     before: usize,
     handle: Option<RunHandle>,
-    /// If the service below has its own tool loop: whether a warning about unseen rounds of that loop
-    /// was logged.
+    /// Whether a warning about unseen rounds was logged. `None` if the service below has no tool loop of
+    /// its own.
     own_loop: Option<Arc<AtomicBool>>,
     opened: Opened,
 }
@@ -437,7 +436,7 @@ impl Ending for RunEnding {
     }
 }
 
-/// Returns how a run ends that failed before any answer of the model. The policy decides. `None` if the
+/// Returns how the policy ends a run that has failed before the first answer of the model. `None` if the
 /// run remains open.
 fn end_of_unanswered(policy: &JournalPolicy, error: &BoxError, attempt: u32) -> Option<RunEnd> {
     let is_wrong_stack = matches!(error.downcast_ref(), Some(PersistenceError::LayerTwice { .. }));

@@ -41,7 +41,7 @@ impl<T: ToolSource + ?Sized> ToolSource for Arc<T> {
 /// let tools = SharedTools::new(Tools::new());
 /// let tool_loop = ToolLoop::new(tools.clone());
 ///
-/// // Later, wherever a clone is: runs see it from their next service call on.
+/// // Any clone can change the set later. Runs use the change from their next service call on.
 /// let weather = ToolDefinition::new("weather", "The weather.", json!({"type": "object"}));
 /// tools.update(|set| set.with(tool_fn(weather, |_| async { Ok("Rain.") })));
 /// assert_eq!(tools.tools().len(), 1);

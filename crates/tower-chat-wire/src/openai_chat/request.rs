@@ -43,8 +43,8 @@ pub fn render_request(request: &ChatRequest, form: &RequestForm<'_>) -> Object {
     render(&fitted(request, rules), Some(form))
 }
 
-/// Returns the fields of a request. Without a form, the result has only the fields that the request sets
-/// itself: a request that was read is written unchanged.
+/// Returns the fields of a request. Without a form, the result has only the fields that the request sets, so
+/// that a request that was read is written unchanged.
 pub(crate) fn render(request: &ChatRequest, form: Option<&RequestForm<'_>>) -> Object {
     let options = &*request.options;
     let mut fields = with_extra(named(options, form), options);

@@ -42,8 +42,8 @@ pub(super) fn parse(mut fields: Fields, kind: &CallKind) -> Result<ToolCall, Wir
     Ok(call)
 }
 
-/// Writes the item of a call with this id. `None` for a provider-executed call of another wire, and for one
-/// whose item does not show that a provider runs it.
+/// Writes the item of a call with this id. `None` for two kinds of provider-executed calls: those of another
+/// wire, and those whose item has a type that does not show that the provider runs the call.
 pub(super) fn render(call: &ToolCall, id: Option<&str>) -> Option<RawJson> {
     let native = Fields::of_native(call.native.as_ref(), WIRE);
     let kind = kind_of(call);

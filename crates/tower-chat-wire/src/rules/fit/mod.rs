@@ -277,9 +277,9 @@ impl<'r> Fitting<'r> {
         });
     }
 
-    /// Adds a message of the user if the service requires one at the beginning, no message except
-    /// instructions has been added that is sent, and the next message is of the assistant or of a tool.
-    /// `role` is the role of the next message.
+    /// Adds a message of the user at the beginning of the conversation, if the service requires it and the
+    /// first message that is sent after the instructions is of the assistant or of a tool. `role` is the
+    /// role of the next message.
     fn begin(&mut self, role: Role) {
         let is_user = |role: Role| !matches!(role, Role::Assistant | Role::Tool);
         let is_instruction = |role: Role| matches!(role, Role::System | Role::Developer);
@@ -327,7 +327,7 @@ impl<'r> Fitting<'r> {
         self.messages.push(Arc::new(Message::new(Role::User, parts)));
     }
 
-    /// Returns the author to send with a message. `None` means the author of the message itself, and
+    /// Returns the author to send with a message, if it differs from the author of the message.
     /// `Some(None)` means that no author is sent.
     fn other_author(&mut self, message: &Message) -> Option<Option<String>> {
         let author = message.author.as_deref()?;
