@@ -128,7 +128,7 @@ BEGIN
         VALUES (p_scope, p_conversation, p_long_scope, p_long_conversation, p_incarnation, 0,
             p_made, p_made)
         ON CONFLICT DO NOTHING;
-        -- Where somebody else was faster, their row is looked at.
+        -- If another writer has inserted the row first, the next pass reads it.
         EXIT WHEN FOUND;
     END LOOP;
 
@@ -251,7 +251,7 @@ CREATE OR REPLACE FUNCTION {schema}.delete(p_scope bytea, p_conversation bytea)
 RETURNS boolean LANGUAGE plpgsql AS $delete$
 BEGIN
     {name_scope}
-    -- The row that writers lock goes first: what waits for it finds no conversation.
+    -- Writers lock this row, so it is deleted first. A waiting writer then finds no conversation.
     DELETE FROM {schema}.conversations AS c
     WHERE c.scope = p_scope AND c.conversation = p_conversation;
     IF NOT FOUND THEN

@@ -59,7 +59,7 @@ pub(crate) const TABLES: &[(&str, &str)] = &[
         "conversations",
         "scope bytea NOT NULL,
         conversation bytea NOT NULL,
-        long_scope bytea, -- the whole, where the key has only its beginning
+        long_scope bytea, -- the whole scope, if the key has only its beginning
         long_conversation bytea,
         incarnation bigint NOT NULL,
         last_sequence bigint NOT NULL, -- staged messages included
@@ -81,15 +81,15 @@ pub(crate) const TABLES: &[(&str, &str)] = &[
         "tool_invocations",
         "scope bytea NOT NULL,
         conversation bytea NOT NULL,
-        sequence bigint NOT NULL, -- of the message that holds the call
+        sequence bigint NOT NULL, -- of the message with the call
         call_index bigint NOT NULL,
         round_index bigint NOT NULL,
         call_id bytea NOT NULL,
         name bytea NOT NULL,
         status text NOT NULL,
-        result_sequence bigint, -- of the message that holds the result
+        result_sequence bigint, -- of the message with the result
         result_index bigint,
-        result text, -- JSON, where no message holds it
+        result text, -- JSON, if no message contains it
         error bytea,
         started bigint, -- milliseconds since 1970
         finished bigint,
@@ -120,7 +120,7 @@ pub(crate) const RUN_USAGE: (&str, &str) = (
     "scope bytea NOT NULL,
     conversation bytea NOT NULL,
     run bytea NOT NULL,
-    model bytea NOT NULL, -- empty if it is not known
+    model bytea NOT NULL, -- empty if it is unknown
     long_model bytea,
     mode text,
     began bigint NOT NULL, -- milliseconds since 1970
