@@ -42,8 +42,9 @@
 //! # What is not cached
 //!
 //! Open runs with their content, lists, and queries of the record of tool calls always go to the
-//! inner store. The pending approvals of a head are cached. After a write that changes the record
-//! while there are some, or that adds some, the next lookup of the head reads the inner store.
+//! inner store. The pending approvals of a head are cached. The next lookup of the head reads the
+//! inner store after a write that adds pending approvals, or that changes the record of tool calls
+//! while the head has pending approvals.
 //!
 //! # In a stack of stores
 //!

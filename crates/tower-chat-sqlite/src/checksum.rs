@@ -1,8 +1,8 @@
 //! The checksum of a stored message, which detects a damaged message when it is read.
 //!
 //! The pages of SQLite have no checksum: after a bit flip on the disk, SQLite returns a different
-//! text without an error. Of single bit flips in a file without checksums in its rows, one in two
-//! was not detected (measured by the campaign `corruption`, on a file that mostly contains text).
+//! text without an error. In a file without checksums in its rows, half of the single bit flips were
+//! not detected (measured by the campaign `corruption`, on a file that mostly contains text).
 //!
 //! The checksum is the CRC-32 of the message's sequence number, its id, and its body. It is stored
 //! as a signed integer of four bytes. The number of the conversation is not included, so that a

@@ -6,7 +6,7 @@ use crate::output::{count_of, counted};
 const LINES: usize = 12;
 const CHARACTERS: usize = 800;
 
-/// The lines of a text. Of a long text, the lines at its beginning and a note of its size.
+/// The lines of a text. A long text is cut to the lines at its beginning and a note of its size.
 pub(super) struct CutText<'a> {
     pub(super) lines: Vec<&'a str>,
     pub(super) note: Option<String>,
@@ -27,7 +27,7 @@ impl<'a> CutText<'a> {
     }
 }
 
-/// Returns a text for a line with other content. Of a long text, returns the beginning.
+/// Returns a text for a line with other content. A long text is cut to its beginning.
 pub(super) fn in_line(text: &str) -> String {
     const CHARACTERS: usize = 200;
     match text.char_indices().nth(CHARACTERS) {

@@ -113,8 +113,8 @@ pub(crate) async fn ensure_entry(
     conversation(settings, key, false).await.map(drop)
 }
 
-/// Returns the conversations that match a query. All that may match are read. At most as many as
-/// the limit, and those that are read concurrently, are in memory.
+/// Returns the conversations that match a query. Reads every conversation that may match. The memory
+/// contains at most as many conversations as the limit, and those that are being read concurrently.
 pub(crate) async fn conversations(
     settings: &Settings,
     query: &ConversationQuery,

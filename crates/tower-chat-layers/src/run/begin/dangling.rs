@@ -6,9 +6,9 @@ use tower_chat_core::{ConversationKey, Message, Messages};
 
 use crate::{replay::Replay, telemetry};
 
-/// Logs how the model receives stored calls that neither the history nor the run's own input answers.
-/// Calls of the last run, and calls without a run id, are logged as a warning. Each later run finds the
-/// older calls again, so these are not.
+/// Logs the stored calls that have no result in the history or in the run's own input, and the form in
+/// which the model receives them. Calls of the last run, and calls without a run id, are logged as a
+/// warning. Older calls are not, because an earlier run has logged them.
 pub(super) fn warn_of_dangling(
     key: &ConversationKey,
     history: &Messages,
