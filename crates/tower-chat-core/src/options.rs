@@ -130,9 +130,9 @@ impl ChatOptions {
         self
     }
 
-    /// Returns the integers that the JSON values of these options have rounded. They are from the
-    /// body from which the options were parsed. When a body of the same wire is written, it
-    /// contains all their digits.
+    /// Returns the integers that are rounded in the JSON values of these options, with all their
+    /// digits in the body from which the options were parsed. A writer of the same wire restores the
+    /// digits.
     pub fn exact_numbers(&self) -> &ExactNumbers {
         &self.exact_numbers
     }

@@ -15,7 +15,7 @@ use crate::{
 /// ```
 /// use tower_chat::{ToolLoop, Tools, tool_loop::UnknownTools};
 ///
-/// // Tools that another service runs: their calls are returned, and its results come with a request.
+/// // Another service runs the tools: their calls are returned, and a later request contains its results.
 /// let tool_loop = ToolLoop::new(Tools::new()).unknown_tools(UnknownTools::Return);
 /// # let _ = tool_loop;
 /// ```

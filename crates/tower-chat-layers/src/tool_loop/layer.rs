@@ -21,7 +21,7 @@ use crate::{next_step::UnknownTools, tool::ToolSource};
 ///     tool_loop::ToolLoop,
 /// };
 ///
-/// // A model that asks for the time and repeats what it was told.
+/// // A model that requests the time from a tool, and repeats the result.
 /// let model = service_fn(|request: ChatRequest| async move {
 ///     let answer = match request.messages.last() {
 ///         Some(last) if last.role == Role::Tool => {

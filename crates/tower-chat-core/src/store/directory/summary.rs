@@ -28,7 +28,7 @@ pub struct ConversationSummary {
     pub last_active_at: SystemTime,
     /// The number of visible messages.
     pub messages: u64,
-    /// The number of runs, including pruned and without discarded ones.
+    /// The number of runs. Pruned runs count, and discarded runs do not.
     pub runs: u64,
     /// The usage of all runs, including discarded and pruned ones.
     pub usage: UsageSum,
