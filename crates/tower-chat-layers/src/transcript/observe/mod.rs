@@ -18,7 +18,9 @@ use tower_chat_core::{Message, Messages, RunId};
 pub use self::difference::{DifferenceKind, TranscriptDifference};
 use self::{
     align::{Alignment, align, where_it_differs},
-    atom::{Atom, Atoms, have_same_text, is_answer, is_statement, is_system, without_results},
+    atom::{
+        Atom, Atoms, Content, have_same_text, is_answer, is_statement, is_system, without_results,
+    },
 };
 
 /// The stored messages when a request arrives.
@@ -180,10 +182,11 @@ impl<'c> Comparison<'c> {
             };
             return Some(Ok(self.new_from(0, step)));
         }
-        if self.known.all.is_empty() || self.known.has_open_calls_for(request) {
+        let align = |by_id| align(&self.known, &self.request, by_id, self.begins_at_cut);
+        let has_open_calls = self.known.has_open_calls_for(request);
+        if self.known.all.is_empty() || (has_open_calls && !self.ends_with_stored_input(align)) {
             return Some(Ok(self.new_from(0, self.step_of_new(request))));
         }
-        let align = |by_id| align(&self.known, &self.request, by_id, self.begins_at_cut);
         let by_id = self.request.names_some_of(&self.known).then(|| align(true));
         let by_id = by_id.filter(|it| it.at_end.is_some() || it.covered_before.is_some());
         let has_ids = by_id.is_some();
@@ -192,6 +195,15 @@ impl<'c> Comparison<'c> {
             return Some(Ok(self.new_from(request.len(), Step::Repeat)));
         }
         Some(self.beyond(alignment.at_end?))
+    }
+
+    /// Returns whether the request ends with a message of the user, and the whole request repeats the final
+    /// stored messages. The service call of such a request failed after its messages were stored. If calls
+    /// have equal ids or none, its results also match calls that have no result.
+    fn ends_with_stored_input(&self, align: impl Fn(bool) -> Alignment) -> bool {
+        let request = &*self.request.all;
+        let is_input = |atom: &Atom<'_>| matches!(atom.content, Content::User { .. });
+        request.last().is_some_and(is_input) && align(false).at_end == Some(request.len())
     }
 
     /// Returns whether the request was made before: all of it is stored, and further messages follow.

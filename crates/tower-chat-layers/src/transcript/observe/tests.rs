@@ -242,6 +242,21 @@ fn a_request_that_is_sent_again_adds_nothing() {
 }
 
 #[test]
+fn results_with_equal_ids_of_a_stopped_turn_are_not_taken_again_with_their_input() {
+    let turn = [user("q1"), asks(["c", "c", "c"])];
+    let stopped = stored(&[(r1(), &turn)]);
+    let next = [answers(["c"]), user("q2")];
+    adds(&stopped, r2(), &next, Step::Continue, &["c", "q2"]);
+    // The service call of the next turn failed, and the loop repeats its request.
+    let failed = stored(&[(r1(), &turn), (r2(), &next)]);
+    adds(&failed, r2(), &next, Step::Continue, &[]);
+    // Another text, and a further result, are new.
+    let other = [answers(["c"]), user("q3")];
+    adds(&failed, r2(), &other, Step::Continue, &["c", "q3"]);
+    adds(&failed, r2(), &[answers(["c"])], Step::Continue, &["c"]);
+}
+
+#[test]
 fn a_repeated_request_of_equal_rounds_is_no_new_turn() {
     let turn = [user("yes"), asks(["c"]), answers(["c"]), says("ok")];
     let stored = stored(&[(r1(), &turn), (r2(), &turn)]);
