@@ -1,0 +1,75 @@
+//! Tests of a tool loop that belongs to the application, in generated conversations: repeated
+//! messages in its requests are stored once, and every service call sends the complete
+//! conversation.
+//!
+//! The loop sends all messages, its run, the new messages, or the last two turns. Its message types
+//! keep or lose ids, reasoning and metadata, and may join the results of a round. Its tools queue
+//! messages, and the loop stops turns between tools. Service calls fail and are repeated, answers are
+//! lost, and the loop continues in another process. Run ids are used again, and conversations are
+//! copied while calls wait for approval. Texts and ids repeat, so that only its position identifies a
+//! message.
+
+mod case;
+mod drive;
+mod planted;
+
+use tower_chat::{ConversationKey, Message, Part};
+
+use self::{case::Case, drive::difference, planted::FAULTS};
+use crate::{
+    contract_model::FEW,
+    search::{Search, shrunk},
+};
+
+fn key() -> ConversationKey {
+    ConversationKey::new("alice", "support")
+}
+
+/// Returns the texts of a message. Each result is a separate text, since the model may receive
+/// several results in one message.
+fn words(message: &Message) -> Vec<String> {
+    let results: Vec<String> =
+        message.results().map(|result| format!("tool {}", result.text())).collect();
+    if !results.is_empty() {
+        return results;
+    }
+    let reasoning = message.parts.iter().filter_map(|part| match part {
+        Part::Reasoning(reasoning) => Some(format!("({}) ", reasoning.text)),
+        _ => None,
+    });
+    let reasoning = reasoning.collect::<String>();
+    let calls = message.calls().map(|call| format!("{} ", call.name)).collect::<String>();
+    vec![format!(
+        "{} {reasoning}{}{calls}",
+        format!("{:?}", message.role).to_lowercase(),
+        message.text()
+    )]
+}
+
+const SEED: u64 = 20_261_126;
+const CASES: u64 = 500;
+
+#[test]
+fn a_loop_of_other_types_stores_each_message_once() {
+    let search = Search::new(SEED, CASES);
+    let differs = |case| difference(&Case::random(search.seed, case), None).is_some();
+    let (failed, begun) = search.first(differs);
+    if let Some(number) = failed {
+        let differs = |case: &Case| difference(case, None).is_some();
+        let case = shrunk(Case::random(search.seed, number), Case::simpler, differs);
+        let difference = difference(&case, None).unwrap_or_default();
+        let command = Search::command(search.seed, number, "contract_model::own_loop");
+        panic!("{command}\n{case}\n{difference}");
+    }
+    println!("{begun} cases");
+}
+
+#[test]
+fn planted_faults_below_such_a_loop_are_found() {
+    for fault in FAULTS {
+        let shows = |case: &Case| difference(case, Some(fault)).is_some();
+        let found = (0..FEW).map(|case| Case::random(SEED, case)).find(shows);
+        let found = found.unwrap_or_else(|| panic!("{fault:?} is not found in {FEW} cases"));
+        assert_eq!(difference(&found, None), None, "{fault:?}");
+    }
+}
