@@ -104,7 +104,8 @@ impl Reading {
                 Some(name) => self.tool(name, &part)?,
                 None => {
                     let value = node.json.parse();
-                    self.beside.push(value.map_err(|_| node.wrong("JSON that is not so deep"))?);
+                    self.beside
+                        .push(value.map_err(|_| node.wrong("JSON with fewer levels of nesting"))?);
                 }
             },
         }

@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(stored(1), None);
         assert_eq!(stored(2).as_deref(), Some("your message"));
         assert_eq!(stored(3).as_deref(), Some("your message and 1 tool call"));
-        let all = "your message, 1 tool call, 1 result and the answer so far";
+        let all = "your message, 1 tool call, 1 result and the partial answer";
         assert_eq!(stored(5).as_deref(), Some(all));
     }
 }

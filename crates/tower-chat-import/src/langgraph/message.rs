@@ -157,7 +157,7 @@ impl Messages {
             let artifact: Value = artifact
                 .json
                 .parse()
-                .map_err(|_| artifact.wrong("a value that is not nested so deep"))?;
+                .map_err(|_| artifact.wrong("a value with fewer levels of nesting"))?;
             message.metadata.insert(ARTIFACT.to_owned(), artifact);
         }
         Ok(message)
