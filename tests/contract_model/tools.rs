@@ -195,7 +195,8 @@ pub(crate) fn queued_text(token: &str) -> String {
 }
 
 /// The result of a call whose tool was not started, because its run was stopped.
-pub(crate) const STOPPED: &str = "The call was not run: the run was stopped before.";
+pub(crate) const STOPPED: &str =
+    "The call was not run: the run was stopped before the call started.";
 
 /// Returns the error text that a hook stores.
 pub(crate) fn stored_error(token: &str) -> String {

@@ -168,7 +168,7 @@ impl Outcome {
 
     /// Returns the recorded outcome of an approved call whose arguments a hook has changed.
     pub(super) fn not_kept(call: &Call) -> Self {
-        let text = "The call was not run: its arguments were not kept.".to_owned();
+        let text = "The call was not run: its arguments were not stored.".to_owned();
         let refused = Self::new(&call.token, text, "rejected_arguments");
         Self { is_error: true, hook: call.hook, ..refused }.stored()
     }

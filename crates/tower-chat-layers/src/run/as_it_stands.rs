@@ -55,7 +55,7 @@ pub(crate) fn as_it_stands<'a>(
 }
 
 /// The result, for the model, of a call that was not run before its run ended.
-const NEVER_RUN: &str = "The call was not run: its run was interrupted before.";
+const NEVER_RUN: &str = "The call was not run: its run was interrupted before the call started.";
 
 /// Returns the missing results of the run's calls as one message, in the order of the calls, followed by
 /// the messages that the tools have queued. Also returns the rows of these calls. The rows refer to the

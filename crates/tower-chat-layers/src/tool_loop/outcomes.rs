@@ -153,7 +153,9 @@ impl Refusal {
             Self::OverBudget { budget } => ToolOutput::error(format!(
                 "The call was not run: no more than {budget} tool calls are allowed here."
             )),
-            Self::Stopped => ToolOutput::error("The call was not run: the run was stopped before."),
+            Self::Stopped => ToolOutput::error(
+                "The call was not run: the run was stopped before the call started.",
+            ),
             Self::CutOff => ToolOutput::error(
                 "The call was not run: the answer was cut off by the token limit or a filter, so that the \
                  arguments of the call are not complete. Make the call again, with shorter arguments or in \

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The result text of a call that cannot be run any more.
-const ARGUMENTS_NOT_KEPT: &str = "The call was not run: its arguments were not kept.";
+const ARGUMENTS_NOT_KEPT: &str = "The call was not run: its arguments were not stored.";
 
 impl PlannedCall {
     /// Returns the outcome, for the record and the model, of an approved call whose arguments were not

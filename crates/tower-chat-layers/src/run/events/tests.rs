@@ -245,7 +245,7 @@ fn a_service_call_fails_or_is_dropped() {
     assert_eq!(row(&after, left), ["-", "more, so far", "leaves"]);
     let committed: fn(&RunLog) -> Event =
         |_| Event::EndedAsItStands { end: RunEnd::Commit, of_prior_calls: OfPriorCalls::default() };
-    let interrupted = "The call was not run: its run was interrupted before.";
+    let interrupted = "The call was not run: its run was interrupted before the call started.";
     let [_, _, journaled] = row(&after, committed);
     assert!(journaled.ends_with("row error, commit"), "{journaled}");
     assert!(journaled.contains(interrupted) && journaled.contains("so far"), "{journaled}");

@@ -15,7 +15,7 @@ use tower_chat_testkit::{Gate, ScriptedModel};
 
 use crate::common::*;
 
-const STOPPED: &str = "The call was not run: the run was stopped before.";
+const STOPPED: &str = "The call was not run: the run was stopped before the call started.";
 
 /// Returns the tools of these tests, and a tool `halt` that stops the run.
 fn tools_that_halt(ran: &Ran, handle: &RunHandle) -> Tools {

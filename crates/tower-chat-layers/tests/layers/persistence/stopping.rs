@@ -16,7 +16,7 @@ use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
 use crate::common::*;
 
-const STOPPED: &str = "The call was not run: the run was stopped before.";
+const STOPPED: &str = "The call was not run: the run was stopped before the call started.";
 
 /// Returns the calls of the record, with their status.
 async fn statuses(store: &Store) -> Vec<(String, ToolStatus)> {

@@ -75,10 +75,10 @@ impl Fitting<'_> {
             has_changed = true;
             let text = match (has_moved, result.is_error) {
                 (true, false) => {
-                    "[The attachments of this result are in the message behind the results.]"
+                    "[The attachments of this result are in the message after the results.]"
                 }
                 (true, true) => {
-                    "[The tool failed. What it returned is in the message behind the results.]"
+                    "[The tool failed. Its output is in the message after the results.]"
                 }
                 (false, true) => "The tool failed.",
                 (false, false) => "[The content of this result cannot be shown to this model.]",
