@@ -43,7 +43,7 @@ impl WellFormedPrefix {
         if self.has_ended {
             return;
         }
-        // Replay reads the marks of a message and changes what they mark.
+        // Replay reads the marks of a message and changes the marked content.
         let has_marks = RefusalMark::is_stored_in(message);
         let is_well_formed = !has_marks
             && match message.role {

@@ -336,8 +336,7 @@ impl Submission {
 }
 
 impl Lives {
-    /// Returns what is known about the conversation before a write; `None` if its head was not
-    /// read.
+    /// Returns the known state of the conversation before a write; `None` if its head was not read.
     ///
     /// A write that creates its conversation begins a new life. If the write is repeated, it
     /// continues the life that its first execution began.
@@ -478,8 +477,8 @@ impl Lives {
         });
     }
 
-    /// Changes what is known after a read, unless this process has written the conversation since
-    /// the read began: the read may not include that write.
+    /// Changes the known state after a read, unless this process has written the conversation since
+    /// the read began, because the read may not include that write.
     fn change(
         &self,
         key: &ConversationKey,

@@ -40,7 +40,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Creates a position of which only the message is known.
+    /// Creates a position with only the number of the message.
     pub(crate) fn in_message(sequence: u64) -> Self {
         Self { sequence: Some(sequence), index: None }
     }

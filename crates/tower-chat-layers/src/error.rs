@@ -237,8 +237,8 @@ pub enum PersistenceError {
         /// The open run.
         run: RunId,
     },
-    /// The request resumes a run that is no longer open and of which nothing is stored, because it was
-    /// discarded in the meantime. The model was not called.
+    /// The request resumes a run that was discarded: the run is no longer open and has no stored
+    /// messages. The model was not called.
     RunGone {
         /// The conversation.
         key: ConversationKey,

@@ -1,8 +1,8 @@
 //! For authors of layers and integrations: the tower layers that make conversations with language
 //! models durable, and always valid to replay.
 //!
-//! An application depends on `tower-chat`, which re-exports all of it and has the stores and model
-//! clients too. The programs here are written with `tower_chat`, as applications are.
+//! An application depends on `tower-chat`, which re-exports this crate, the stores and the model
+//! clients. The examples here use `tower_chat`, as an application does.
 //!
 //! ```
 //! use tower::{Service, ServiceBuilder, ServiceExt};

@@ -321,7 +321,7 @@ mod tests {
         Connections::new(config, tls, Statements::new(&layout), options).unwrap()
     }
 
-    /// Sends a request of which this many attempts get no answer within the timeout. Returns the
+    /// Sends a request whose first `silent` attempts get no answer within the timeout. Returns the
     /// number of attempts, and whether the last one was answered.
     async fn attempts(options: PostgresOptions, silence: Duration, silent: u32) -> (u32, bool) {
         let connections = connections(&options);

@@ -20,7 +20,7 @@ fn words(sql: &str) -> String {
     lines.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the accesses of a statement that do not name what they should.
+/// Returns the accesses of a statement to tables that lack a required condition or name.
 fn faults(sql: &str, scope: Scope) -> Vec<String> {
     let sql = words(sql);
     let mut faults = Vec::new();

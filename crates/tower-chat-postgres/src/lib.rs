@@ -89,8 +89,8 @@
 //!
 //! Keys, names and ids are stored as bytes (`convert_from(scope, 'UTF8')` shows them), because
 //! PostgreSQL's `text` cannot contain U+0000. For a scope or an id longer than 512 bytes, the key
-//! contains its beginning and its SHA-256, and another column contains all of it. Messages are JSON
-//! text.
+//! contains its beginning and its SHA-256, and another column contains the whole text. Messages are
+//! JSON text.
 //!
 //! # Deleting
 //!

@@ -134,7 +134,7 @@ impl PostgresOptions {
     /// let options = PostgresStore::options().with_migration(false);
     /// match options.connect("postgres://reader@db.example.com/chat").await {
     ///     Err(OpenError::Older { version, supported, .. }) => {
-    ///         println!("version {version} is to be brought up to {supported} first");
+    ///         println!("version {version} must be migrated to {supported} first");
     ///     }
     ///     opened => drop(opened?),
     /// }

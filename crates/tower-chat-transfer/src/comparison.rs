@@ -22,7 +22,7 @@ pub(crate) struct Comparison<'a> {
     reader: Option<Reader<'a>>,
     /// Whether the target was read to its end.
     is_read: bool,
-    /// A record that was read and is to be returned next.
+    /// A record that was read. The next call returns it.
     ahead: Option<Record>,
     /// The rows of the target that were read and have not matched a row of the source yet.
     rows: HashMap<SequencePosition, ToolRecord>,

@@ -36,7 +36,7 @@ impl<'a> Candidate<&'a str> {
         Self { is_answered, ..self }
     }
 
-    /// Creates a call of which only its id is known, which may be missing or empty.
+    /// Creates a call with only an id, which may be missing or empty.
     pub fn of_id(id: Option<&'a str>) -> Self {
         let given_id = id.filter(|id| !id.is_empty());
         let id = given_id.unwrap_or_default();

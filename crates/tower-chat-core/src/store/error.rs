@@ -216,7 +216,7 @@ impl Conflict {
         Self { key, expected, found, open_run: None }
     }
 
-    /// Adds the open run because of which the write was refused.
+    /// Adds the open run that is the reason for the refusal.
     #[must_use]
     pub fn with_open_run(mut self, run: Option<RunId>) -> Self {
         self.open_run = run;

@@ -36,8 +36,8 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// Creates a retry with this time limit, which begins with the first failure. A request that
-    /// got no answer for longer than the limit is therefore repeated too.
+    /// Creates a retry with this time limit, which begins with the first failure. A request whose
+    /// first attempt takes longer than the limit is therefore repeated too.
     pub fn new(patience: Duration) -> Self {
         Self { patience, telemetry: None }
     }

@@ -29,7 +29,7 @@ use crate::{
 /// `ToolLoop`, `PerServiceCallPersistence`, `Telemetry` of service calls, `ValidateTranscript`, the
 /// client.
 ///
-/// | `use_client_as_is` | mode | what is built |
+/// | `use_client_as_is` | mode | the pipeline |
 /// |---|---|---|
 /// | no | per run | tool loop; the run is appended at its end |
 /// | no | per service call | tool loop; the layer under it appends each service call |

@@ -206,7 +206,7 @@ impl OnRefusal {
 /// ```
 /// use tower_chat::{ToolOutput, recovery::{JournalPolicy, UnknownAnswer, UnknownCalls}};
 ///
-/// // What a payment service says of a payment with this key.
+/// // Returns the receipt of a payment service for a payment with this key.
 /// fn receipt(idempotency_key: &str) -> Option<String> {
 ///     # let _ = idempotency_key;
 ///     Some("990 cents are paid".to_owned())
@@ -214,7 +214,7 @@ impl OnRefusal {
 ///
 /// let policy = JournalPolicy::default().with_unknown_calls(UnknownCalls::ask(|call| {
 ///     match receipt(&call.idempotency_key) {
-///         _ if call.tool != "pay" => UnknownAnswer::Unknown, // the model is told that nobody knows
+///         _ if call.tool != "pay" => UnknownAnswer::Unknown, // the result says that it is unknown
 ///         Some(text) => UnknownAnswer::Output(Box::new(ToolOutput::from(text))),
 ///         None => UnknownAnswer::RunAgain,
 ///     }

@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// A service call in flight. It is stored if it completes. If it fails or is dropped, the policy decides
-/// whether its inputs are stored. In a run that is stored at its end, one value stands for the whole run.
+/// whether its inputs are stored. In a run that is stored at its end, one value represents the whole run.
 pub(crate) struct OpenCall {
     run: Run,
     ordinal: Option<u32>,

@@ -56,7 +56,7 @@ impl RunRow {
     }
 }
 
-/// Returns the row of a run of which only its creation time is known.
+/// Returns the row of a run whose only known property is its creation time.
 pub(super) fn unknown_run(run: RunId, at: i64) -> (Vec<u8>, Vec<u8>) {
     let counts = write_counts(&UsageSum::default()).join(" ");
     (run.to_bytes().to_vec(), format!("{at} {at} - {counts}").into_bytes())

@@ -12,8 +12,8 @@ use super::REMOVED_RESULTS;
 pub(super) struct Edit {
     /// The indices of the removed results among the results of the message.
     removed: BTreeSet<u32>,
-    /// The inserted results, by the index of the stored part before which they are inserted. The number of
-    /// parts stands for the end.
+    /// The inserted results, by the index of the stored part before which they are inserted. Results at the
+    /// end have the number of parts as their index.
     inserted: BTreeMap<usize, Vec<ToolResult>>,
 }
 

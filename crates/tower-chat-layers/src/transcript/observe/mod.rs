@@ -206,7 +206,8 @@ impl<'c> Comparison<'c> {
         request.last().is_some_and(is_input) && align(false).at_end == Some(request.len())
     }
 
-    /// Returns whether the request was made before: all of it is stored, and further messages follow.
+    /// Returns whether the request was made before: all its messages are stored, and further messages
+    /// follow.
     fn repeats(&self, alignment: &Alignment, has_ids: bool) -> bool {
         let Some(covered) = alignment.covered_before else { return false };
         let request = &*self.request.all;
