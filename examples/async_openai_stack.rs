@@ -21,7 +21,7 @@ use serde_json::json;
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_chat::{
     BoxError, ConversationKey, MemoryStore, PerRunPersistence, PerServiceCallPersistence,
-    PersistenceMode, ToolDefinition, ToolLoop, Tools,
+    PersistenceMode, ToolDefinition, ToolLoopLayer, Tools,
     adapt::{AdaptLayer, ExposeLayer},
     tool_fn,
 };
@@ -38,7 +38,7 @@ async fn main() -> Result<(), BoxError> {
         .concurrency_limit(4)
         .layer(ExposeLayer::new(types.clone())) // added
         .layer(persistence.mode(PersistenceMode::PerServiceCall))
-        .layer(ToolLoop::new(Tools::new().with(order_status())))
+        .layer(ToolLoopLayer::new(Tools::new().with(order_status())))
         .layer(PerServiceCallPersistence::new(store))
         .layer(AdaptLayer::new(types)) // until here
         .concurrency_limit(2)

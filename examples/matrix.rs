@@ -8,7 +8,7 @@ use serde_json::json;
 use tower::{Service, ServiceBuilder, ServiceExt};
 use tower_chat::{
     BoxError, ChatPipeline, ChatRequest, ConversationKey, MemoryStore, Message,
-    PerServiceCallPersistence, PersistenceMode, Role, ToolCall, ToolDefinition, ToolLoop,
+    PerServiceCallPersistence, PersistenceMode, Role, ToolCall, ToolDefinition, ToolLoopLayer,
     ToolOutput, Tools, store::HistoryStore, tool_fn,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
@@ -58,7 +58,7 @@ async fn play(story: &Story, as_is: bool, mode: PersistenceMode) -> Result<Strin
     let tools = tools(story.terminates);
     let mut client = if as_is {
         let own_stack = ServiceBuilder::new()
-            .layer(ToolLoop::new(tools))
+            .layer(ToolLoopLayer::new(tools))
             .layer(PerServiceCallPersistence::new(store.clone()))
             .service(model);
         ChatPipeline::builder(own_stack)

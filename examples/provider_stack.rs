@@ -20,7 +20,7 @@ use serde_json::json;
 use tower::{Service, ServiceBuilder, ServiceExt, retry::RetryLayer};
 use tower_chat::{
     BoxError, ChatRequest, ChatResponse, ConversationKey, MemoryStore, PerRunPersistence,
-    PerServiceCallPersistence, PersistenceMode, ToolDefinition, ToolLoop, Tools,
+    PerServiceCallPersistence, PersistenceMode, ToolDefinition, ToolLoopLayer, Tools,
     store::HistoryStore, tool_fn,
 };
 use tower_chat_providers::{
@@ -50,7 +50,7 @@ async fn main() -> Result<(), BoxError> {
     let (server, store) = (UnreliableServer::start().await?, counting_store());
     let stack = ServiceBuilder::new()
         .layer(PerRunPersistence::new(store.clone()).mode(PersistenceMode::PerServiceCall))
-        .layer(ToolLoop::new(Tools::new().with(order_status())))
+        .layer(ToolLoopLayer::new(Tools::new().with(order_status())))
         .layer(PerServiceCallPersistence::new(store.clone()))
         .layer(retry.clone())
         .service(client(&server.url)?);
@@ -63,7 +63,7 @@ async fn main() -> Result<(), BoxError> {
     let (server, store) = (UnreliableServer::start().await?, counting_store());
     let stack = ServiceBuilder::new()
         .layer(PerRunPersistence::new(store.clone()).mode(PersistenceMode::PerServiceCall))
-        .layer(ToolLoop::new(Tools::new().with(order_status())))
+        .layer(ToolLoopLayer::new(Tools::new().with(order_status())))
         .layer(retry)
         .layer(PerServiceCallPersistence::new(store.clone()))
         .service(client(&server.url)?);

@@ -20,7 +20,7 @@ use tower_chat::{
     BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, Finish, PersistenceMode,
     store::HistoryStore,
 };
-use tower_chat_delivery::{DetachedRuns, SqliteUpdateLog};
+use tower_chat_delivery::{DetachedRunsLayer, SqliteUpdateLog};
 use tower_chat_http::ChatEndpoint;
 use tower_chat_sqlite::SqliteStore;
 
@@ -38,7 +38,7 @@ async fn main() -> Result<(), Failure> {
         .history(store.clone())
         .persistence(PersistenceMode::PerServiceCall)
         .build()?;
-    let runs = DetachedRuns::new(SqliteUpdateLog::open(format!("{database}-updates")).await?);
+    let runs = DetachedRunsLayer::new(SqliteUpdateLog::open(format!("{database}-updates")).await?);
     let endpoint = ChatEndpoint::new(runs.layer(pipeline), store.clone())
         .with_runs(runs.clone())
         .in_one_scope("me");

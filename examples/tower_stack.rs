@@ -11,8 +11,8 @@ use serde_json::json;
 use tower::{Service, ServiceBuilder, ServiceExt};
 use tower_chat::{
     BoxError, ChatRequest, ChatUpdate, ConversationKey, MemoryStore, Message, PerRunPersistence,
-    PerServiceCallPersistence, PersistenceMode, ToolCall, ToolDefinition, ToolLoop, Tools,
-    idle_timeout::IdleTimeout, tool_fn,
+    PerServiceCallPersistence, PersistenceMode, ToolCall, ToolDefinition, ToolLoopLayer, Tools,
+    idle_timeout::IdleTimeoutLayer, tool_fn,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 
@@ -31,9 +31,9 @@ async fn main() -> Result<(), BoxError> {
     let mut client = ServiceBuilder::new()
         .concurrency_limit(8)
         .layer(PerRunPersistence::new(store.clone()).mode(PersistenceMode::PerServiceCall))
-        .layer(ToolLoop::new(Tools::new().with(order)))
+        .layer(ToolLoopLayer::new(Tools::new().with(order)))
         .layer(PerServiceCallPersistence::new(store))
-        .layer(IdleTimeout::new(Duration::from_secs(60))) // a stalled call is one that failed
+        .layer(IdleTimeoutLayer::new(Duration::from_secs(60))) // a stalled call is one that failed
         .service(model);
 
     let request = ChatRequest::user("Where is order 7?")

@@ -13,9 +13,9 @@ use tower::{
 };
 use tower_chat::{
     BoxError, ChatRequest, ChatResponse, ConversationKey, MemoryStore, PerRunPersistence,
-    PerServiceCallPersistence, PersistenceMode, ToolLoop,
+    PerServiceCallPersistence, PersistenceMode, ToolLoopLayer,
     store::HistoryStore,
-    telemetry::{Telemetry, TracedStore},
+    telemetry::{TelemetryLayer, TracedStore},
 };
 
 use crate::{
@@ -50,16 +50,16 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
 }
 
 fn stack(store: &MemoryStore, model: &Model, traced: bool) -> Stack {
-    let layer = |layer: fn() -> Telemetry| option_layer(traced.then(layer));
+    let layer = |layer: fn() -> TelemetryLayer| option_layer(traced.then(layer));
     let store: Arc<dyn HistoryStore> = match traced {
         true => Arc::new(TracedStore::new(store.clone())),
         false => Arc::new(store.clone()),
     };
-    let client = layer(Telemetry::chat).layer(model.clone());
+    let client = layer(TelemetryLayer::chat).layer(model.clone());
     let below = PerServiceCallPersistence::new(store.clone()).layer(client);
-    let tool_loop = ToolLoop::new(workload::tools()).layer(below);
+    let tool_loop = ToolLoopLayer::new(workload::tools()).layer(below);
     let run = PerRunPersistence::new(store).mode(PersistenceMode::PerServiceCall).layer(tool_loop);
-    BoxCloneSyncService::new(layer(Telemetry::agent).layer(run))
+    BoxCloneSyncService::new(layer(TelemetryLayer::agent).layer(run))
 }
 
 /// Returns the time of one run for each service call, in a new conversation.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tower::{Service as _, ServiceExt};
 use tower_chat::{
     BoxError, ChatPipeline, ChatRequest, Conversation, ConversationKey, PersistenceMode, RunId,
-    ToolDefinition, ToolLoop, Tools, store::HistoryStore, tool_fn,
+    ToolDefinition, ToolLoopLayer, Tools, store::HistoryStore, tool_fn,
 };
 use tower_chat_testkit::recordings::{Cassette, Exchange};
 
@@ -157,7 +157,7 @@ impl Recorded {
             }))
         });
         ChatPipeline::builder(service.model.clone())
-            .tool_loop(ToolLoop::new(tools).max_rounds(ROUNDS).unwrap())
+            .tool_loop(ToolLoopLayer::new(tools).max_rounds(ROUNDS).unwrap())
             .history(store)
             .persistence(self.mode)
             .build()

@@ -17,7 +17,8 @@ use tower::{Layer, ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{
     Answer, ApprovalRequest, BoxError, CallPosition, ChatRequest, ChatResponse, Conversation,
     ConversationKey, MemoryStore, Message, Part, PerRunPersistence, PerServiceCallPersistence,
-    PersistenceError, PersistenceMode, Role, ToolLoop, ToolLoopError, ToolResult, pending_results,
+    PersistenceError, PersistenceMode, Role, ToolLoopError, ToolLoopLayer, ToolResult,
+    pending_results,
     replay::effective_call_ids,
     store::{HistoryStore, InvocationQuery, Maintenance, ToolCallQueries},
 };
@@ -73,7 +74,7 @@ fn key() -> ConversationKey {
 
 fn client(case: &Case, world: &World, store: &MemoryStore) -> Client {
     let store = Process::new(store.clone(), world.fault());
-    let tool_loop = ToolLoop::new(world.tools())
+    let tool_loop = ToolLoopLayer::new(world.tools())
         .concurrent(case.concurrent)
         .unlimited_failing_rounds()
         .include_error_details(true);

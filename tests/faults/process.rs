@@ -8,7 +8,7 @@ use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{
     ApprovalRequest, BoxError, ChatRequest, ChatResponse, ChatUpdate, Clock, Conversation,
     ConversationKey, Message, Part, PerRunPersistence, PerServiceCallPersistence, PersistenceMode,
-    PersistencePolicy, StoreFailure, ToolLoop,
+    PersistencePolicy, StoreFailure, ToolLoopLayer,
     recovery::{JournalPolicy, OnOpenRun, UnknownAnswer, UnknownCalls},
     store::HistoryStore,
 };
@@ -74,7 +74,7 @@ impl<S: HistoryStore + Clone> Process<S> {
             script: Arc::new(case.runs.clone()),
             readers: readers.clone(),
         };
-        let tool_loop = ToolLoop::new(tools(world, &readers))
+        let tool_loop = ToolLoopLayer::new(tools(world, &readers))
             .concurrent(case.concurrent)
             .unlimited_failing_rounds()
             .include_error_details(true);

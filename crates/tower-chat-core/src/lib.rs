@@ -48,6 +48,7 @@ mod exact_numbers;
 pub mod format;
 mod history_lost;
 mod history_owner;
+mod inner_service;
 mod key;
 mod memory_store;
 mod message;

@@ -1,7 +1,7 @@
 //! Runs that outlive their connection, and the update log for readers that reconnect.
 //!
-//! [`DetachedRuns`] is a layer that executes each run in a task of its own. The run continues if its
-//! caller disconnects, other readers can attach to it, and any process can stop it. The
+//! [`DetachedRunsLayer`] is a layer that executes each run in a task of its own. The run continues
+//! if its caller disconnects, other readers can attach to it, and any process can stop it. The
 //! documentation of the layer begins with an example.
 //!
 //! # The update log
@@ -53,5 +53,5 @@ pub use self::{
         RunState, StoredUpdate, UpdateLog, UpdateLogError, UpdateLogOptions, UpdatePage,
         UpdatePosition,
     },
-    runs::{DeliveryError, DetachedRuns, DetachedRunsService, RunEvent, RunReader},
+    runs::{DeliveryError, DetachedRuns, DetachedRunsLayer, RunEvent, RunReader},
 };

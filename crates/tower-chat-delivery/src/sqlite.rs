@@ -60,8 +60,8 @@ const MAX_SWEPT: i64 = 100;
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let path = folder.path().join("updates.db");
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// use tower_chat_delivery::{DetachedRuns, SqliteUpdateLog};
-/// let runs = DetachedRuns::new(SqliteUpdateLog::open(&path).await?);
+/// use tower_chat_delivery::{DetachedRunsLayer, SqliteUpdateLog};
+/// let runs = DetachedRunsLayer::new(SqliteUpdateLog::open(&path).await?);
 /// # Ok::<(), tower_chat_delivery::UpdateLogError>(())
 /// # }).unwrap();
 /// ```

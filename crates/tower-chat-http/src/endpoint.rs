@@ -7,7 +7,7 @@ use axum::{
     routing::{get, post},
 };
 use tower::{Service, ServiceExt, util::BoxCloneSyncService};
-use tower_chat_delivery::DetachedRuns;
+use tower_chat_delivery::DetachedRunsLayer;
 use tower_chat_layers::{
     BoxError, ChatRequest, ChatResponse, ConversationKey, store::HistoryStore,
 };
@@ -30,7 +30,7 @@ pub struct ChatEndpoint {
     pub(crate) upstream: Arc<UpstreamRule>,
     pub(crate) models: Arc<[String]>,
     pub(crate) limits: RequestLimits,
-    pub(crate) runs: Option<DetachedRuns>,
+    pub(crate) runs: Option<DetachedRunsLayer>,
 }
 
 type KeyRule = dyn Fn(&Asked<'_>) -> Result<ConversationKey, Refusal> + Send + Sync;
@@ -128,16 +128,16 @@ impl ChatEndpoint {
     /// ```
     /// use tower::Layer;
     /// use tower_chat::{ChatPipeline, MemoryStore};
-    /// use tower_chat_delivery::{DetachedRuns, MemoryUpdateLog};
+    /// use tower_chat_delivery::{DetachedRunsLayer, MemoryUpdateLog};
     /// use tower_chat_http::ChatEndpoint;
     ///
     /// fn endpoint(pipeline: ChatPipeline, store: MemoryStore) -> ChatEndpoint {
-    ///     let runs = DetachedRuns::new(MemoryUpdateLog::new());
+    ///     let runs = DetachedRunsLayer::new(MemoryUpdateLog::new());
     ///     ChatEndpoint::new(runs.layer(pipeline), store).with_runs(runs)
     /// }
     /// ```
     #[must_use]
-    pub fn with_runs(mut self, runs: DetachedRuns) -> Self {
+    pub fn with_runs(mut self, runs: DetachedRunsLayer) -> Self {
         self.runs = Some(runs);
         self
     }

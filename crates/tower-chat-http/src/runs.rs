@@ -13,7 +13,7 @@ use futures_util::{StreamExt, stream};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Value, json};
 use tower_chat_delivery::{
-    DeliveryError, DetachedRuns, RunEnd, RunEvent, RunKey, RunReader, RunState, UpdatePosition,
+    DeliveryError, DetachedRunsLayer, RunEnd, RunEvent, RunKey, RunReader, RunState, UpdatePosition,
 };
 use tower_chat_layers::{ChatUpdate, Role, RunId};
 
@@ -89,7 +89,7 @@ fn run_of<'e>(
     endpoint: &'e ChatEndpoint,
     (conversation, run): &(String, String),
     request: &Request,
-) -> Result<(&'e DetachedRuns, RunKey), Refusal> {
+) -> Result<(&'e DetachedRunsLayer, RunKey), Refusal> {
     let asked = Asked {
         headers: request.headers(),
         extensions: request.extensions(),

@@ -336,7 +336,7 @@ impl fmt::Display for PersistenceError {
                 f,
                 "PerServiceCallPersistence is missing below the tool loop (conversation {key}), and without it no \
                  message of this run would be stored: add it directly below the tool loop; if a layer between them, \
-                 such as a Buffer, hides it, declare it with ToolLoop::assume_persister_below"
+                 such as a Buffer, hides it, declare it with ToolLoopLayer::assume_persister_below"
             ),
             Self::PendingCallNotKept { key, tool, call_id, reason, .. } => write!(
                 f,

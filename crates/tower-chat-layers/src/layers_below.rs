@@ -99,7 +99,7 @@ mod tests {
     use tower_chat_core::{BoxError, ChatRequest, ChatResponse, MemoryStore};
 
     use super::*;
-    use crate::{PerRunPersistence, PerServiceCallPersistence, ToolLoop, Tools};
+    use crate::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer, Tools};
 
     const ALL: [LayerKind; 3] =
         [LayerKind::PerRunPersistence, LayerKind::ToolLoop, LayerKind::PerServiceCallPersistence];
@@ -125,7 +125,7 @@ mod tests {
         let below = PerServiceCallPersistence::new(store.clone()).layer(model());
         let mut below = BoxCloneSyncService::new(below);
         assert_eq!(found(&mut below), [LayerKind::PerServiceCallPersistence]);
-        let looped = ToolLoop::new(Tools::new()).layer(below);
+        let looped = ToolLoopLayer::new(Tools::new()).layer(below);
         let mut looped = BoxCloneSyncService::new(looped);
         assert_eq!(found(&mut looped), ALL[1..]);
         let above = PerRunPersistence::new(store).layer(looped);

@@ -8,7 +8,7 @@
 //! use tower::{Service, ServiceBuilder, ServiceExt};
 //! use tower_chat::{
 //!     BoxError, ChatRequest, ConversationKey, MemoryStore, PerRunPersistence,
-//!     PerServiceCallPersistence, PersistenceMode, ToolLoop, Tools, store::HistoryStore,
+//!     PerServiceCallPersistence, PersistenceMode, ToolLoopLayer, Tools, store::HistoryStore,
 //! };
 //! # use tower_chat_testkit::{ScriptedModel, Step};
 //! # #[tokio::main(flavor = "current_thread")]
@@ -18,7 +18,7 @@
 //! let store = MemoryStore::new();
 //! let mut stack = ServiceBuilder::new()
 //!     .layer(PerRunPersistence::new(store.clone()).mode(PersistenceMode::PerServiceCall))
-//!     .layer(ToolLoop::new(Tools::new()))
+//!     .layer(ToolLoopLayer::new(Tools::new()))
 //!     .layer(PerServiceCallPersistence::new(store.clone()))
 //!     .service(model);
 //!
@@ -80,11 +80,12 @@ mod utc;
 pub mod validate;
 mod yielding;
 
-/// The items that `#[tool]` expands to.
+/// The items that `#[tool]` expands to, and a macro for the services of layers.
 #[doc(hidden)]
 pub mod __macro {
     pub use schemars;
     pub use serde;
+    pub use tower_chat_core::__inner_service_accessors as inner_service_accessors;
 
     pub use crate::tool::returned::{
         AsItIs, AsJson, JsonReturned, OfResult, OfValue, Returned, ToolFailure, ToolState,
@@ -119,6 +120,6 @@ pub use self::{
     },
     run::refused_content::lift_refusals,
     tool::{Json, Tool, ToolContext, ToolError, ToolOutput, ToolSource, Tools, TypedTool, tool_fn},
-    tool_loop::{ToolLoop, ToolLoopError},
+    tool_loop::{ToolLoopError, ToolLoopLayer},
     transcript::RepeatedTranscript,
 };

@@ -6,7 +6,7 @@
 //!
 //! ```no_run
 //! use rmcp::{ServiceExt, transport::TokioChildProcess};
-//! use tower_chat::{ToolLoop, Tools};
+//! use tower_chat::{ToolLoopLayer, Tools};
 //! use tower_chat_mcp::McpTools;
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 //!
@@ -17,7 +17,7 @@
 //!     .needs_approval(|tool| !tool.hints().read_only)
 //!     .safe_to_retry(|tool| tool.hints().idempotent);
 //! let tools = weather.add_to(Tools::new()).await?;
-//! let tool_loop = ToolLoop::new(tools);
+//! let tool_loop = ToolLoopLayer::new(tools);
 //! # Ok::<(), tower_chat::BoxError>(())
 //! # }).unwrap();
 //! ```

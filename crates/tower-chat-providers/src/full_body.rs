@@ -50,6 +50,10 @@ pub struct FullBody<S> {
     inner: S,
 }
 
+impl<S> FullBody<S> {
+    tower_chat_core::__inner_service_accessors!(S);
+}
+
 impl<S> Service<Request<Bytes>> for FullBody<S>
 where
     S: Service<Request<Full<Bytes>>>,

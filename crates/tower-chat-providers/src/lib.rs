@@ -44,11 +44,11 @@
 //! - It returns ready when its transport is ready.
 //! - Dropping the future or the response of a call closes or resets the HTTP response's connection. A
 //!   stream is read only when its reader polls it, and never ahead of the reader.
-//! - It has no timeout; a layer adds one. `tower_chat_layers::idle_timeout::IdleTimeout` above a client
-//!   limits the time until the beginning of an answer and the time between two updates. tower-http's
-//!   `ResponseBodyTimeoutLayer` beneath the client, as in the example, limits the time between two
-//!   pieces of the body. `tower::timeout` limits only the time until the response, so it does not notice
-//!   a stream that stalls.
+//! - It has no timeout; a layer adds one. `tower_chat_layers::idle_timeout::IdleTimeoutLayer` above
+//!   a client limits the time until the beginning of an answer and the time between two updates.
+//!   tower-http's `ResponseBodyTimeoutLayer` beneath the client, as in the example, limits the time
+//!   between two pieces of the body. `tower::timeout` limits only the time until the response, so
+//!   it does not notice a stream that stalls.
 //! - If a streamed call is refused, the call fails and returns no response, even if the refusal is the
 //!   first event of an answer with the status 200.
 //! - A streamed answer is complete when its end has been received together with the finish reason. Any

@@ -20,7 +20,7 @@ use clap::Args;
 use tokio::sync::mpsc;
 use tower_chat::{
     ChatOptions, ChatPipeline, ConcurrentRuns, ConversationKey, PersistencePolicy, StoreFailure,
-    ToolLoop, Tools,
+    ToolLoopLayer, Tools,
     recovery::{JournalPolicy, OnDisconnect, OnOpenRun},
     store::HistoryStore,
 };
@@ -187,7 +187,7 @@ fn pipeline(
         // Waits for the run of a process that may have died.
         .with_concurrent_runs(ConcurrentRuns::Queue { most: 1 });
     ChatPipeline::builder(client)
-        .tool_loop(ToolLoop::new(tools).include_error_details(true))
+        .tool_loop(ToolLoopLayer::new(tools).include_error_details(true))
         .history(SharedStore(store))
         .persistence(arguments.mode.into())
         .policy(policy)

@@ -35,7 +35,7 @@ pub enum DeliveryError {
         run: RunKey,
     },
     /// The layer is below a layer that has begun the run, and would detach a single service call.
-    #[error("DetachedRuns is below the persistence of {run}: put it above PerRunPersistence")]
+    #[error("DetachedRunsLayer is below the persistence of {run}: put it above PerRunPersistence")]
     BelowPersistence {
         /// The run.
         run: RunKey,

@@ -1,8 +1,9 @@
 //! A layer that executes each run in a task of its own.
 //!
-//! [`DetachedRuns`] belongs above `PerRunPersistence` and the pipeline. Below them, the layer would
-//! detach single service calls, so it refuses such requests. If a layer above, such as a timeout, drops a
-//! response, only the delivery to the caller ends. A deadline of the run therefore belongs below.
+//! [`DetachedRunsLayer`] belongs above `PerRunPersistence` and the pipeline. Below them, the layer
+//! would detach single service calls, so it refuses such requests. If a layer above, such as a
+//! timeout, drops a response, only the delivery to the caller ends. A deadline of the run therefore
+//! belongs below.
 
 mod error;
 mod hub;
@@ -26,7 +27,7 @@ use tower_layer::Layer;
 pub use self::{
     error::DeliveryError,
     reader::{RunEvent, RunReader},
-    service::DetachedRunsService,
+    service::DetachedRuns,
 };
 use self::{
     hub::{Hub, Phase},
@@ -44,12 +45,12 @@ use crate::{PositionedUpdate, RunKey, RunState, UpdateLog, UpdateLogError, Updat
 /// use tower::{Layer, Service, ServiceExt};
 /// use tower_chat::{
 ///     BoxError, ChatPipeline, ChatRequest, ConversationKey, MemoryStore,
-///     delivery::{DetachedRuns, MemoryUpdateLog, RunEvent, RunKey, UpdatePosition},
+///     delivery::{DetachedRunsLayer, MemoryUpdateLog, RunEvent, RunKey, UpdatePosition},
 /// };
 /// # use tower_chat_testkit::{ScriptedModel, Step};
 /// # let model = ScriptedModel::new([Step::text("Take a coat.")]);
 ///
-/// let runs = DetachedRuns::new(MemoryUpdateLog::new());
+/// let runs = DetachedRunsLayer::new(MemoryUpdateLog::new());
 /// let pipeline = ChatPipeline::builder(model).history(MemoryStore::new()).build()?;
 /// let mut stack = runs.layer(pipeline);
 ///
@@ -115,7 +116,7 @@ use crate::{PositionedUpdate, RunKey, RunState, UpdateLog, UpdateLogError, Updat
 /// of a stopped run has not ended after the time of a lease, as without a tool loop, it is dropped, and
 /// the run fails.
 #[derive(Clone)]
-pub struct DetachedRuns {
+pub struct DetachedRunsLayer {
     log: Arc<dyn UpdateLog>,
     settings: Settings,
     registry: Arc<Registry>,
@@ -135,7 +136,7 @@ struct Shared {
     registry: Arc<Registry>,
 }
 
-impl DetachedRuns {
+impl DetachedRunsLayer {
     /// Creates the layer with a log.
     pub fn new(log: impl UpdateLog) -> Self {
         let registry = Registry { hubs: Mutex::default(), count: watch::Sender::new(0) };
@@ -226,9 +227,9 @@ impl DetachedRuns {
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
     /// use tower_chat::{
     ///     ConversationKey, RunId,
-    ///     delivery::{DetachedRuns, MemoryUpdateLog, RunKey, RunState},
+    ///     delivery::{DetachedRunsLayer, MemoryUpdateLog, RunKey, RunState},
     /// };
-    /// let runs = DetachedRuns::new(MemoryUpdateLog::new());
+    /// let runs = DetachedRunsLayer::new(MemoryUpdateLog::new());
     /// let run = RunKey::new(ConversationKey::new("alice", "wardrobe"), RunId::new());
     /// assert_eq!(runs.stop(&run).await?, RunState::Unknown);
     /// # Ok::<(), tower_chat::delivery::DeliveryError>(())
@@ -284,17 +285,19 @@ impl DetachedRuns {
     }
 }
 
-impl<S> Layer<S> for DetachedRuns {
-    type Service = DetachedRunsService<S>;
+impl<S> Layer<S> for DetachedRunsLayer {
+    type Service = DetachedRuns<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        DetachedRunsService::new(inner, self.shared())
+        DetachedRuns::new(inner, self.shared())
     }
 }
 
-impl fmt::Debug for DetachedRuns {
+impl fmt::Debug for DetachedRunsLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DetachedRuns").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("DetachedRunsLayer")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }
 

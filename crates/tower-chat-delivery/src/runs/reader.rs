@@ -65,7 +65,7 @@ pub enum RunEvent {
 /// A reader of a run: it receives what was sent so far, and then each update when it is sent.
 ///
 /// A reader that is dropped, or that reads slowly, does not affect the run or other readers.
-/// [`DetachedRuns::attach`](crate::DetachedRuns::attach) creates it, and has an example.
+/// [`DetachedRunsLayer::attach`](crate::DetachedRunsLayer::attach) creates it, and has an example.
 #[derive(Debug)]
 pub struct RunReader {
     follower: Follower,

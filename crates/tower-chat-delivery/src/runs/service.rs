@@ -18,20 +18,22 @@ use super::{
 };
 use crate::{DeliveryError, RunKey, UpdatePosition};
 
-/// The service that [`DetachedRuns`](crate::DetachedRuns) creates.
+/// The service that [`DetachedRunsLayer`](crate::DetachedRunsLayer) creates.
 #[derive(Debug, Clone)]
-pub struct DetachedRunsService<S> {
+pub struct DetachedRuns<S> {
     inner: S,
     shared: Arc<Shared>,
 }
 
-impl<S> DetachedRunsService<S> {
+impl<S> DetachedRuns<S> {
+    tower_chat_layers::__macro::inner_service_accessors!(S);
+
     pub(super) fn new(inner: S, shared: Arc<Shared>) -> Self {
         Self { inner, shared }
     }
 }
 
-impl<S> Service<ChatRequest> for DetachedRunsService<S>
+impl<S> Service<ChatRequest> for DetachedRuns<S>
 where
     S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + 'static,
     S::Error: Into<BoxError>,

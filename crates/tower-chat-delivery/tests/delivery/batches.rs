@@ -6,7 +6,7 @@ use futures_util::{StreamExt, stream};
 use tokio::time::{Instant, sleep};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_chat::{BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish};
-use tower_chat_delivery::{DetachedRuns, MemoryUpdateLog};
+use tower_chat_delivery::{DetachedRunsLayer, MemoryUpdateLog};
 
 use crate::{
     faulty_log::FaultyLog,
@@ -24,7 +24,7 @@ async fn steady(_: ChatRequest) -> Result<ChatResponse, BoxError> {
 }
 
 /// Returns the number of appends to the log, and the longest time between two deltas.
-async fn delivered(runs: DetachedRuns, log: &FaultyLog) -> (usize, Duration) {
+async fn delivered(runs: DetachedRunsLayer, log: &FaultyLog) -> (usize, Duration) {
     let mut stack = runs.layer(service_fn(steady));
     let (request, run) = request();
     let mut response = stack.ready().await.unwrap().call(request).await.unwrap();
@@ -45,7 +45,7 @@ async fn delivered(runs: DetachedRuns, log: &FaultyLog) -> (usize, Duration) {
 #[tokio::test(start_paused = true)]
 async fn deltas_are_delivered_at_once_and_appended_once_a_second() {
     let log = FaultyLog::new(MemoryUpdateLog::new(), &[]);
-    let (appends, longest) = delivered(DetachedRuns::new(log.clone()), &log).await;
+    let (appends, longest) = delivered(DetachedRunsLayer::new(log.clone()), &log).await;
     assert!(longest <= Duration::from_millis(25), "{longest:?}");
     assert!(appends <= 11, "{appends} appends in 10 seconds");
 }
@@ -53,7 +53,7 @@ async fn deltas_are_delivered_at_once_and_appended_once_a_second() {
 #[tokio::test(start_paused = true)]
 async fn durable_delivery_appends_four_times_a_second() {
     let log = FaultyLog::new(MemoryUpdateLog::new(), &[]);
-    let runs = DetachedRuns::new(log.clone()).durable_delivery();
+    let runs = DetachedRunsLayer::new(log.clone()).durable_delivery();
     let (appends, longest) = delivered(runs, &log).await;
     assert!(longest <= Duration::from_millis(300), "{longest:?}");
     assert!(longest >= Duration::from_millis(200), "{longest:?}");
@@ -63,7 +63,7 @@ async fn durable_delivery_appends_four_times_a_second() {
 #[tokio::test(start_paused = true)]
 async fn a_large_batch_is_appended_early() {
     let log = FaultyLog::new(MemoryUpdateLog::new(), &[]);
-    let runs = DetachedRuns::new(log.clone()).with_batches(Duration::from_secs(60), 400);
+    let runs = DetachedRunsLayer::new(log.clone()).with_batches(Duration::from_secs(60), 400);
     let (appends, _) = delivered(runs, &log).await;
     // Each stored delta has about 15 bytes.
     assert!((12..=40).contains(&appends), "{appends}");
@@ -72,7 +72,7 @@ async fn a_large_batch_is_appended_early() {
 #[tokio::test(start_paused = true)]
 async fn readers_with_durable_delivery_receive_only_what_the_log_has() {
     let log = FaultyLog::new(MemoryUpdateLog::new(), &[]);
-    let runs = DetachedRuns::new(log.clone()).durable_delivery();
+    let runs = DetachedRunsLayer::new(log.clone()).durable_delivery();
     let mut stack = runs.layer(service_fn(steady));
     let (request, run) = request();
     let mut response = stack.ready().await.unwrap().call(request).await.unwrap();

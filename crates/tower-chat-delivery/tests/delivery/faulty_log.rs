@@ -11,7 +11,7 @@ use std::{
 use async_trait::async_trait;
 use tower_chat::{MemoryStore, PersistenceMode};
 use tower_chat_delivery::{
-    DetachedRuns, Erase, MemoryUpdateLog, Renewed, RunEnd, RunKey, RunState, StoredUpdate,
+    DetachedRunsLayer, Erase, MemoryUpdateLog, Renewed, RunEnd, RunKey, RunState, StoredUpdate,
     UpdateLog, UpdateLogError, UpdatePage, UpdatePosition,
 };
 use tower_chat_testkit::Step;
@@ -137,7 +137,7 @@ const ANSWER: [&str; 5] = ["Take ", "a coat.", "message: Take a coat.", "finish"
 
 fn server(log: &FaultyLog) -> Server {
     let step = Step::updates(deltas(&["Take ", "a coat."]));
-    let runs = DetachedRuns::new(log.clone());
+    let runs = DetachedRunsLayer::new(log.clone());
     Server::new([step], runs, MemoryStore::new(), PersistenceMode::PerServiceCall)
 }
 
@@ -161,7 +161,7 @@ async fn readers_in_the_process_need_no_log() {
     let log = FaultyLog::new(memory, &[Fault::Permanent]);
     let gate = tower_chat_testkit::Gate::closed();
     let step = Step::updates(deltas(&["Take ", "a coat."])).waits_after(1, &gate);
-    let runs = DetachedRuns::new(log.clone());
+    let runs = DetachedRunsLayer::new(log.clone());
     let server = Server::new([step], runs, MemoryStore::new(), PersistenceMode::PerServiceCall);
     let (request, run) = request();
     let response = server.call(request).await.unwrap();
@@ -180,7 +180,7 @@ async fn a_run_whose_updates_are_refused_keeps_its_lease() {
     let (memory, clock) = timed_log();
     let log = FaultyLog::new(memory, &[Fault::Permanent]);
     let step = Step::updates(deltas(&["Take ", "a coat."])).hangs_after(1);
-    let runs = DetachedRuns::new(log.clone());
+    let runs = DetachedRunsLayer::new(log.clone());
     let server = Server::new([step], runs, MemoryStore::new(), PersistenceMode::PerServiceCall);
     let (request, run) = request();
     let response = server.call(request).await.unwrap();
@@ -188,7 +188,7 @@ async fn a_run_whose_updates_are_refused_keeps_its_lease() {
         tokio::time::sleep(Duration::from_secs(5)).await;
         clock.advance(Duration::from_secs(5));
     }
-    let other = DetachedRuns::new(log);
+    let other = DetachedRunsLayer::new(log);
     let open = RunState::Open { attempt: 1, stop_requested: true };
     assert_eq!(other.stop(&run).await.unwrap(), open);
     assert_eq!(response.collect().await.unwrap().text(), "Take ");
@@ -198,7 +198,7 @@ async fn a_run_whose_updates_are_refused_keeps_its_lease() {
 async fn a_run_that_another_attempt_executes_is_stopped() {
     let (log, clock) = timed_log();
     let step = Step::updates(deltas(&["Take ", "a coat."])).hangs_after(1);
-    let runs = DetachedRuns::new(log.clone());
+    let runs = DetachedRunsLayer::new(log.clone());
     let server = Server::new([step], runs, MemoryStore::new(), PersistenceMode::PerServiceCall);
     let (request, run) = request();
     let response = server.call(request).await.unwrap();
@@ -214,7 +214,7 @@ async fn a_failed_run_may_be_repeated_immediately() {
     let log = FaultyLog::new(MemoryUpdateLog::new(), &[]);
     let failure = Step::error(tower_chat::Retryability::Retryable);
     let steps = [failure, Step::text("Take a coat.").whole()];
-    let runs = DetachedRuns::new(log);
+    let runs = DetachedRunsLayer::new(log);
     let server = Server::new(steps, runs, MemoryStore::new(), PersistenceMode::PerServiceCall);
     let (request, _) = request();
     server.call(request.clone()).await.unwrap_err();
@@ -243,7 +243,7 @@ async fn a_run_ends_although_its_log_stays_away() {
     let log = FaultyLog::new(MemoryUpdateLog::new(), &[]);
     let step = Step::updates(deltas(&["Take ", "a coat."]));
     let gate = tower_chat_testkit::Gate::closed();
-    let runs = DetachedRuns::new(log.clone());
+    let runs = DetachedRunsLayer::new(log.clone());
     let step = step.waits_after(1, &gate);
     let server = Server::new([step], runs, MemoryStore::new(), PersistenceMode::PerServiceCall);
     let (first, _) = request();

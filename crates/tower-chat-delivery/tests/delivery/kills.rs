@@ -8,7 +8,7 @@ use tower_chat::{
     recovery::{RecoveryPolicy, recover},
 };
 use tower_chat_delivery::{
-    DeliveryError, DetachedRuns, MemoryUpdateLog, RunEvent, RunKey, RunState, UpdateLog,
+    DeliveryError, DetachedRunsLayer, MemoryUpdateLog, RunEvent, RunKey, RunState, UpdateLog,
     UpdatePosition,
 };
 use tower_chat_testkit::Step;
@@ -23,7 +23,7 @@ fn process() -> Runtime {
 fn dying(log: &MemoryUpdateLog, store: &MemoryStore, mode: PersistenceMode) -> Server {
     let call = Message::tool_calls([ToolCall::new("c1", "lookup", "{}")]);
     let answer = Step::updates(deltas(&["Take ", "a coat."])).hangs_after(1);
-    let runs = DetachedRuns::new(log.clone());
+    let runs = DetachedRunsLayer::new(log.clone());
     Server::new([Step::message(call), answer], runs, store.clone(), mode)
 }
 
@@ -62,7 +62,7 @@ fn the_first_reader_after_the_lease_closes_the_log() {
     let mode = PersistenceMode::PerServiceCall;
     let (_, run, _) = killed(&log, &store, mode, Duration::from_secs(2));
     process().block_on(async {
-        let server = Server::new([], DetachedRuns::new(log.clone()), store.clone(), mode);
+        let server = Server::new([], DetachedRunsLayer::new(log.clone()), store.clone(), mode);
         let is_open = |state| matches!(state, RunState::Open { attempt: 1, .. });
         assert!(is_open(server.runs.state(&run).await.unwrap()));
         clock.advance(Duration::from_secs(15));
@@ -89,7 +89,8 @@ fn a_journaled_run_continues_under_the_next_attempt() {
         clock.advance(Duration::from_secs(15));
         process().block_on(async {
             let step = Step::updates(deltas(&["Take ", "boots."]));
-            let server = Server::new([step], DetachedRuns::new(log.clone()), store.clone(), mode);
+            let server =
+                Server::new([step], DetachedRunsLayer::new(log.clone()), store.clone(), mode);
             let response = server.call(request).await.unwrap();
             let answer = response.collect().await.unwrap();
             assert_eq!((answer.messages.len(), &*answer.text()), (3, "Take boots."));
@@ -122,7 +123,7 @@ fn a_run_that_is_recovered_has_readers() {
             .persistence(mode)
             .build()
             .unwrap();
-        let runs = DetachedRuns::new(log.clone());
+        let runs = DetachedRunsLayer::new(log.clone());
         let mut stack = runs.layer(pipeline);
         let key = &run.conversation;
         recover(&mut stack, &store, key, RecoveryPolicy::resume()).await.unwrap();
@@ -140,7 +141,7 @@ fn a_caller_that_follows_a_process_that_dies_may_send_its_request_again() {
     let (request, run, _) = killed(&log, &store, mode, Duration::from_secs(2));
     process().block_on(async {
         let step = Step::updates(deltas(&["Take ", "boots."]));
-        let server = Server::new([step], DetachedRuns::new(log.clone()), store.clone(), mode);
+        let server = Server::new([step], DetachedRunsLayer::new(log.clone()), store.clone(), mode);
         // The lease is still valid, so the run may be in progress elsewhere.
         let response = server.call(request.clone()).await.unwrap();
         clock.advance(Duration::from_secs(15));

@@ -9,7 +9,7 @@ use tower_chat::{
     BoxError, ChatRequest, ChatResponse, ChatUpdate, EndedBy, MemoryStore, PersistenceMode,
     is_retryable,
 };
-use tower_chat_delivery::{DeliveryError, DetachedRuns, MemoryUpdateLog, UpdatePosition};
+use tower_chat_delivery::{DeliveryError, DetachedRunsLayer, MemoryUpdateLog, UpdatePosition};
 use tower_chat_testkit::Step;
 
 use crate::support::{Server, deltas, request};
@@ -36,7 +36,7 @@ const NOT_ENDED: &str = "the run was stopped, and its service did not end the re
 
 #[tokio::test(start_paused = true)]
 async fn a_response_that_ignores_a_stop_is_dropped_after_a_lease() {
-    let runs = DetachedRuns::new(MemoryUpdateLog::new());
+    let runs = DetachedRunsLayer::new(MemoryUpdateLog::new());
     let (request, run) = request();
     let response = runs.layer(service_fn(endless)).oneshot(request).await.unwrap();
     runs.stop(&run).await.unwrap();
@@ -50,7 +50,7 @@ async fn a_response_that_ignores_a_stop_is_dropped_after_a_lease() {
 #[tokio::test(start_paused = true)]
 async fn a_response_of_twice_the_size_is_dropped() {
     // Each stored delta has 12 bytes, so the limit is reached after 10 seconds.
-    let runs = DetachedRuns::new(MemoryUpdateLog::new()).with_max_bytes_per_run(1200);
+    let runs = DetachedRunsLayer::new(MemoryUpdateLog::new()).with_max_bytes_per_run(1200);
     let began_at = Instant::now();
     let (request, _) = request();
     let response = runs.layer(service_fn(endless)).oneshot(request).await.unwrap();
@@ -59,13 +59,13 @@ async fn a_response_of_twice_the_size_is_dropped() {
     assert!((Duration::from_secs(20)..Duration::from_secs(21)).contains(&passed), "{passed:?}");
 }
 
-fn server(runs: DetachedRuns, steps: impl IntoIterator<Item = Step>) -> Server {
+fn server(runs: DetachedRunsLayer, steps: impl IntoIterator<Item = Step>) -> Server {
     Server::new(steps, runs, MemoryStore::new(), PersistenceMode::PerServiceCall)
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_number_of_runs_is_bounded() {
-    let runs = DetachedRuns::new(MemoryUpdateLog::new()).with_max_runs(1);
+    let runs = DetachedRunsLayer::new(MemoryUpdateLog::new()).with_max_runs(1);
     let server = server(runs, [Step::hang(), Step::text("Take a coat.")]);
     let (first, run) = request();
     let call = server.call(first.clone());
@@ -85,7 +85,7 @@ async fn the_number_of_runs_is_bounded() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_with_too_many_bytes_is_stopped() {
-    let runs = DetachedRuns::new(MemoryUpdateLog::new()).with_max_bytes_per_run(1000);
+    let runs = DetachedRunsLayer::new(MemoryUpdateLog::new()).with_max_bytes_per_run(1000);
     let text = "x".repeat(2000);
     let step = Step::updates(deltas(&[&text, "y"])).hangs_after(1);
     let server = server(runs, [step]);
@@ -98,7 +98,8 @@ async fn a_run_with_too_many_bytes_is_stopped() {
 #[tokio::test(start_paused = true)]
 async fn a_run_without_a_reader_is_stopped_after_some_time() {
     let most = Duration::from_secs(100);
-    let runs = DetachedRuns::new(MemoryUpdateLog::new()).with_max_time_without_reader(Some(most));
+    let runs =
+        DetachedRunsLayer::new(MemoryUpdateLog::new()).with_max_time_without_reader(Some(most));
     let step = Step::updates(deltas(&["Take ", "a coat."])).hangs_after(1);
     let server = server(runs, [step]);
     let (request, run) = request();

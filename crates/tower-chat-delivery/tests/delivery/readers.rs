@@ -2,8 +2,8 @@
 
 use tower_chat::{ChatRequest, ChatUpdate, MemoryStore, PersistenceMode, is_retryable};
 use tower_chat_delivery::{
-    DeliveryError, DetachedRuns, Erase, MemoryUpdateLog, RunEnd, RunEvent, RunState, UpdateLog,
-    UpdatePosition,
+    DeliveryError, DetachedRunsLayer, Erase, MemoryUpdateLog, RunEnd, RunEvent, RunState,
+    UpdateLog, UpdatePosition,
 };
 use tower_chat_testkit::{Gate, Step};
 
@@ -16,7 +16,7 @@ async fn a_run_continues_after_its_caller_has_disconnected() {
     let gate = Gate::closed();
     let step = Step::updates(deltas(&["Take ", "a coat."])).waits_after(1, &gate);
     let store = MemoryStore::new();
-    let runs = DetachedRuns::new(MemoryUpdateLog::new());
+    let runs = DetachedRunsLayer::new(MemoryUpdateLog::new());
     let server = Server::new([step], runs, store.clone(), PersistenceMode::PerServiceCall);
     let (request, run) = request();
     let mut response = server.call(request).await.unwrap();
@@ -80,9 +80,9 @@ async fn a_reader_in_another_process_follows_a_run() {
     let gate = Gate::closed();
     let log = MemoryUpdateLog::new();
     let step = Step::updates(deltas(&["Take ", "a coat."])).waits_after(1, &gate);
-    let runs = DetachedRuns::new(log.clone());
+    let runs = DetachedRunsLayer::new(log.clone());
     let server = Server::new([step], runs, MemoryStore::new(), PersistenceMode::PerRun);
-    let other = DetachedRuns::new(log);
+    let other = DetachedRunsLayer::new(log);
     let (request, run) = request();
     drop(server.call(request).await.unwrap());
     let mut reader = other.attach(&run, UpdatePosition::START).await.unwrap();
@@ -117,7 +117,7 @@ async fn a_slow_reader_of_an_erased_run_receives_an_error() {
     let texts: Vec<String> = (0..200).map(|index| format!("{index:>2000}")).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let log = MemoryUpdateLog::new();
-    let runs = DetachedRuns::new(log.clone());
+    let runs = DetachedRunsLayer::new(log.clone());
     let step = Step::updates(deltas(&texts)).hangs_after(200);
     let server = Server::new([step], runs, MemoryStore::new(), PersistenceMode::PerServiceCall);
     let (request, run) = request();
@@ -135,9 +135,9 @@ async fn the_same_request_joins_a_run_in_progress() {
     let log = MemoryUpdateLog::new();
     let step = Step::updates(deltas(&["Take ", "a coat."])).waits_after(1, &gate);
     let store = MemoryStore::new();
-    let runs = DetachedRuns::new(log.clone());
+    let runs = DetachedRunsLayer::new(log.clone());
     let server = Server::new([step], runs, store.clone(), PersistenceMode::PerServiceCall);
-    let elsewhere = DetachedRuns::new(log);
+    let elsewhere = DetachedRunsLayer::new(log);
     let other = Server::new([], elsewhere, store, PersistenceMode::PerServiceCall);
     let (request, _) = request();
     let first = server.call(request.clone()).await.unwrap();
@@ -224,7 +224,7 @@ async fn a_run_that_is_not_in_the_log_cannot_be_followed() {
 async fn a_request_without_a_conversation_passes_unchanged() {
     use tower::{Layer, Service, ServiceExt};
     let model = tower_chat_testkit::ScriptedModel::new([Step::text("Take a coat.")]);
-    let runs = DetachedRuns::new(MemoryUpdateLog::new());
+    let runs = DetachedRunsLayer::new(MemoryUpdateLog::new());
     let mut stack = runs.layer(model);
     let call = stack.ready().await.unwrap().call(ChatRequest::user("What should I wear?"));
     assert_eq!(call.await.unwrap().collect().await.unwrap().text(), "Take a coat.");
@@ -235,7 +235,7 @@ async fn a_request_without_a_conversation_passes_unchanged() {
 async fn the_layer_refuses_the_service_calls_of_a_run() {
     use tower::{Layer, ServiceExt};
     let model = tower_chat_testkit::ScriptedModel::new([Step::text("Take a coat.")]);
-    let runs = DetachedRuns::new(MemoryUpdateLog::new());
+    let runs = DetachedRunsLayer::new(MemoryUpdateLog::new());
     let wrong = tower_chat::ChatPipeline::builder(runs.layer(model.clone()))
         .history(MemoryStore::new())
         .build()

@@ -8,7 +8,7 @@ use std::sync::{
 use futures_util::stream;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_chat::{BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, Message, MessageId};
-use tower_chat_delivery::{DetachedRuns, MemoryUpdateLog, RunKey, UpdatePosition};
+use tower_chat_delivery::{DetachedRunsLayer, MemoryUpdateLog, RunKey, UpdatePosition};
 
 use crate::support::{request, rest, sketch};
 
@@ -46,7 +46,7 @@ async fn events(attempts: &'static [&'static [Sent]]) -> Vec<String> {
         let updates: Vec<_> = attempt.iter().map(|sent| sent.update(&name)).collect();
         async move { Ok::<_, BoxError>(ChatResponse::stream(stream::iter(updates))) }
     });
-    let runs = DetachedRuns::new(MemoryUpdateLog::new());
+    let runs = DetachedRunsLayer::new(MemoryUpdateLog::new());
     let mut stack = runs.layer(model);
     for _ in attempts {
         let call = stack.ready().await.unwrap().call(request.clone());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_chat::{MemoryStore, PersistenceMode};
 use tower_chat_delivery::{
-    DetachedRuns, Erase, RunState, SqliteUpdateLog, StoredUpdate, UpdateLog, UpdatePosition,
+    DetachedRunsLayer, Erase, RunState, SqliteUpdateLog, StoredUpdate, UpdateLog, UpdatePosition,
 };
 use tower_chat_testkit::Step;
 
@@ -25,13 +25,13 @@ mod contract {
 async fn processes_share_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("updates.db");
-    let runs = DetachedRuns::new(SqliteUpdateLog::open(&path).await.unwrap())
+    let runs = DetachedRunsLayer::new(SqliteUpdateLog::open(&path).await.unwrap())
         .with_lease(Duration::from_millis(300));
     let step = Step::updates(deltas(&["Take ", "a coat."])).hangs_after(1);
     let server = Server::new([step], runs, MemoryStore::new(), PersistenceMode::PerServiceCall);
     let (request, run) = request();
     drop(server.call(request).await.unwrap());
-    let other = DetachedRuns::new(SqliteUpdateLog::open(&path).await.unwrap());
+    let other = DetachedRunsLayer::new(SqliteUpdateLog::open(&path).await.unwrap());
     let reader = other.attach(&run, UpdatePosition::START).await.unwrap();
     let state = other.stop(&run).await.unwrap();
     assert_eq!(state, RunState::Open { attempt: 1, stop_requested: true });

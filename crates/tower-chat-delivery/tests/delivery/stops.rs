@@ -2,7 +2,7 @@
 
 use tower_chat::{EndedBy, MemoryStore, PersistenceMode};
 use tower_chat_delivery::{
-    DetachedRuns, MemoryUpdateLog, RunEnd, RunState, UpdateLog, UpdatePosition,
+    DetachedRunsLayer, MemoryUpdateLog, RunEnd, RunState, UpdateLog, UpdatePosition,
 };
 use tower_chat_testkit::Step;
 
@@ -18,7 +18,7 @@ async fn a_stop_keeps_the_answer_so_far() {
         [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled]
     {
         let store = MemoryStore::new();
-        let runs = DetachedRuns::new(MemoryUpdateLog::new());
+        let runs = DetachedRunsLayer::new(MemoryUpdateLog::new());
         let server = Server::new([hanging()], runs, store.clone(), mode);
         let (request, run) = request();
         let mut response = server.call(request).await.unwrap();
@@ -43,11 +43,11 @@ async fn a_stop_keeps_the_answer_so_far() {
 async fn another_process_stops_a_run() {
     let log = MemoryUpdateLog::new();
     let store = MemoryStore::new();
-    let runs = DetachedRuns::new(log.clone());
+    let runs = DetachedRunsLayer::new(log.clone());
     let server = Server::new([hanging()], runs, store.clone(), PersistenceMode::PerServiceCall);
     let (request, run) = request();
     drop(server.call(request).await.unwrap());
-    let other = DetachedRuns::new(log);
+    let other = DetachedRunsLayer::new(log);
     for _ in 0..2 {
         let state = other.stop(&run).await.unwrap();
         assert_eq!(state, RunState::Open { attempt: 1, stop_requested: true });
@@ -65,10 +65,10 @@ async fn a_stop_reaches_a_run_that_began_in_another_process() {
     let log = MemoryUpdateLog::new();
     let store = MemoryStore::new();
     let mode = PersistenceMode::PerServiceCall;
-    let server = Server::new([hanging()], DetachedRuns::new(log.clone()), store.clone(), mode);
+    let server = Server::new([hanging()], DetachedRunsLayer::new(log.clone()), store.clone(), mode);
     let (request, run) = request();
     drop(server.call(request.clone()).await.unwrap());
-    let other = Server::new([], DetachedRuns::new(log), store, mode);
+    let other = Server::new([], DetachedRunsLayer::new(log), store, mode);
     let mut call = std::pin::pin!(other.call(request));
     assert!(futures_util::poll!(&mut call).is_pending());
     other.runs.stop(&run).await.unwrap();
@@ -95,7 +95,7 @@ async fn a_reader_that_disconnects_stops_nothing() {
 #[tokio::test(start_paused = true)]
 async fn updates_of_an_erased_conversation_are_not_logged_again() {
     let log = MemoryUpdateLog::new();
-    let runs = DetachedRuns::new(log.clone());
+    let runs = DetachedRunsLayer::new(log.clone());
     let server =
         Server::new([hanging()], runs, MemoryStore::new(), PersistenceMode::PerServiceCall);
     let (request, run) = request();

@@ -6,22 +6,22 @@ use tower_chat::{
     PersistenceMode, ToolDefinition, Tools, store::HistoryStore, tool_fn,
 };
 use tower_chat_delivery::{
-    DetachedRuns, DetachedRunsService, MemoryUpdateLog, RunEnd, RunEvent, RunKey, RunReader,
+    DetachedRuns, DetachedRunsLayer, MemoryUpdateLog, RunEnd, RunEvent, RunKey, RunReader,
     UpdateLog, UpdateLogOptions, UpdatePosition, contract::ManualClock,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 
 /// The stack of one process.
 pub(crate) struct Server {
-    pub(crate) runs: DetachedRuns,
+    pub(crate) runs: DetachedRunsLayer,
     pub(crate) model: ScriptedModel,
-    stack: DetachedRunsService<ChatPipeline>,
+    stack: DetachedRuns<ChatPipeline>,
 }
 
 impl Server {
     pub(crate) fn new(
         steps: impl IntoIterator<Item = Step>,
-        runs: DetachedRuns,
+        runs: DetachedRunsLayer,
         store: MemoryStore,
         mode: PersistenceMode,
     ) -> Self {
@@ -31,7 +31,7 @@ impl Server {
     /// Creates a server with a model that several servers may share.
     pub(crate) fn over(
         model: ScriptedModel,
-        runs: DetachedRuns,
+        runs: DetachedRunsLayer,
         store: MemoryStore,
         mode: PersistenceMode,
     ) -> Self {
@@ -47,7 +47,7 @@ impl Server {
 
     /// Creates a server with a log and a store in memory.
     pub(crate) fn simple(steps: impl IntoIterator<Item = Step>) -> Self {
-        let runs = DetachedRuns::new(MemoryUpdateLog::new());
+        let runs = DetachedRunsLayer::new(MemoryUpdateLog::new());
         Self::new(steps, runs, MemoryStore::new(), PersistenceMode::PerServiceCall)
     }
 

@@ -7,7 +7,9 @@ use tower::{Layer, ServiceExt};
 use tower_chat::{
     ChatUpdate, ConversationKey, Finish, MemoryStore, PersistenceMode, RunId, store::HistoryStore,
 };
-use tower_chat_delivery::{DetachedRuns, MemoryUpdateLog, RunKey, UpdateLog, UpdateLogOptions};
+use tower_chat_delivery::{
+    DetachedRunsLayer, MemoryUpdateLog, RunKey, UpdateLog, UpdateLogOptions,
+};
 use tower_chat_http::{ChatEndpoint, RUN_HEADER, Scope};
 use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
@@ -15,7 +17,7 @@ use crate::support::stack;
 
 struct Fixture {
     store: MemoryStore,
-    runs: DetachedRuns,
+    runs: DetachedRunsLayer,
     endpoint: ChatEndpoint,
 }
 
@@ -26,7 +28,7 @@ impl Fixture {
 
     fn with_log(steps: impl IntoIterator<Item = Step>, log: MemoryUpdateLog) -> Self {
         let store = MemoryStore::new();
-        let runs = DetachedRuns::new(log);
+        let runs = DetachedRunsLayer::new(log);
         let model = ScriptedModel::new(steps);
         let stack = stack(model, store.clone(), PersistenceMode::PerServiceCall);
         let endpoint = ChatEndpoint::new(runs.layer(stack), store.clone()).with_runs(runs.clone());

@@ -75,20 +75,24 @@ impl<C> fmt::Debug for ExposeLayer<C> {
 }
 
 impl<S, C> Layer<S> for ExposeLayer<C> {
-    type Service = ExposeService<S, C>;
+    type Service = Expose<S, C>;
 
     fn layer(&self, stack: S) -> Self::Service {
-        ExposeService { stack, codec: self.codec.clone() }
+        Expose { inner: stack, codec: self.codec.clone() }
     }
 }
 
 /// The service that [`ExposeLayer`] creates.
-pub struct ExposeService<S, C> {
-    stack: S,
+pub struct Expose<S, C> {
+    inner: S,
     codec: Arc<C>,
 }
 
-impl<S, C> Service<C::Request> for ExposeService<S, C>
+impl<S, C> Expose<S, C> {
+    tower_chat_core::__inner_service_accessors!(S);
+}
+
+impl<S, C> Service<C::Request> for Expose<S, C>
 where
     C: ServerCodec,
     S: Service<ChatRequest, Response = ChatResponse>,
@@ -100,12 +104,12 @@ where
     type Future = BoxFuture<'static, Result<C::Response, BoxError>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.stack.poll_ready(cx).map_err(Into::into)
+        self.inner.poll_ready(cx).map_err(Into::into)
     }
 
     fn call(&mut self, request: C::Request) -> Self::Future {
         let response = match self.codec.decode(request) {
-            Ok(request) => self.stack.call(request),
+            Ok(request) => self.inner.call(request),
             Err(error) => return Box::pin(std::future::ready(Err(error))),
         };
         let codec = self.codec.clone();
@@ -119,14 +123,14 @@ where
     }
 }
 
-impl<S: Clone, C> Clone for ExposeService<S, C> {
+impl<S: Clone, C> Clone for Expose<S, C> {
     fn clone(&self) -> Self {
-        Self { stack: self.stack.clone(), codec: self.codec.clone() }
+        Self { inner: self.inner.clone(), codec: self.codec.clone() }
     }
 }
 
-impl<S: fmt::Debug, C> fmt::Debug for ExposeService<S, C> {
+impl<S: fmt::Debug, C> fmt::Debug for Expose<S, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExposeService").field("stack", &self.stack).finish_non_exhaustive()
+        f.debug_struct("Expose").field("inner", &self.inner).finish_non_exhaustive()
     }
 }

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use tower_layer::Layer;
 
-use super::AdaptService;
+use super::Adapt;
 
 /// Converts a client with other types into a model client, with a [`ClientCodec`](super::ClientCodec).
 ///
@@ -65,9 +65,9 @@ impl<C> fmt::Debug for AdaptLayer<C> {
 }
 
 impl<S, C> Layer<S> for AdaptLayer<C> {
-    type Service = AdaptService<S, C>;
+    type Service = Adapt<S, C>;
 
     fn layer(&self, client: S) -> Self::Service {
-        AdaptService::new(client, self.codec.clone())
+        Adapt::new(client, self.codec.clone())
     }
 }

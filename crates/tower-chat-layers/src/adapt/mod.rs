@@ -26,8 +26,8 @@ mod service;
 
 pub use self::{
     codec::{ClientCodec, ServerCodec},
-    expose::{ExposeLayer, ExposeService},
+    expose::{Expose, ExposeLayer},
     layer::AdaptLayer,
     one_message::as_one_message,
-    service::AdaptService,
+    service::Adapt,
 };

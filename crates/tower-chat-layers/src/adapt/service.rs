@@ -13,18 +13,20 @@ use super::ClientCodec;
 use crate::ResponseFuture;
 
 /// The model client that [`AdaptLayer`](super::AdaptLayer) creates.
-pub struct AdaptService<S, C> {
-    client: S,
+pub struct Adapt<S, C> {
+    inner: S,
     codec: Arc<C>,
 }
 
-impl<S, C> AdaptService<S, C> {
-    pub(super) fn new(client: S, codec: Arc<C>) -> Self {
-        Self { client, codec }
+impl<S, C> Adapt<S, C> {
+    tower_chat_core::__inner_service_accessors!(S);
+
+    pub(super) fn new(inner: S, codec: Arc<C>) -> Self {
+        Self { inner, codec }
     }
 }
 
-impl<S, C> Service<ChatRequest> for AdaptService<S, C>
+impl<S, C> Service<ChatRequest> for Adapt<S, C>
 where
     C: ClientCodec,
     S: Service<C::Request, Response = C::Response>,
@@ -36,7 +38,7 @@ where
     type Future = ResponseFuture;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.client.poll_ready(cx).map_err(Into::into)
+        self.inner.poll_ready(cx).map_err(Into::into)
     }
 
     fn call(&mut self, request: ChatRequest) -> ResponseFuture {
@@ -45,7 +47,7 @@ where
             Err(sentinel) => Err(sentinel.into()),
         };
         let response = match encoded {
-            Ok(request) => self.client.call(request),
+            Ok(request) => self.inner.call(request),
             Err(error) => return ResponseFuture::new(std::future::ready(Err(error))),
         };
         let codec = self.codec.clone();
@@ -59,14 +61,14 @@ where
     }
 }
 
-impl<S: Clone, C> Clone for AdaptService<S, C> {
+impl<S: Clone, C> Clone for Adapt<S, C> {
     fn clone(&self) -> Self {
-        Self { client: self.client.clone(), codec: self.codec.clone() }
+        Self { inner: self.inner.clone(), codec: self.codec.clone() }
     }
 }
 
-impl<S: fmt::Debug, C> fmt::Debug for AdaptService<S, C> {
+impl<S: fmt::Debug, C> fmt::Debug for Adapt<S, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AdaptService").field("client", &self.client).finish_non_exhaustive()
+        f.debug_struct("Adapt").field("inner", &self.inner).finish_non_exhaustive()
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_layer::Layer;
 
-use super::IdleTimeoutService;
+use super::IdleTimeout;
 
 /// Fails a call whose model client sends nothing for too long.
 ///
@@ -24,12 +24,12 @@ use super::IdleTimeoutService;
 /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
 /// use std::time::Duration;
 /// use tower::{Service, ServiceBuilder, ServiceExt};
-/// use tower_chat::{BoxError, ChatRequest, idle_timeout::{IdleTimeout, IdleTimeoutExceeded}};
+/// use tower_chat::{BoxError, ChatRequest, idle_timeout::{IdleTimeoutLayer, IdleTimeoutExceeded}};
 /// use tower_chat_testkit::{ScriptedModel, Step};
 ///
 /// let stalls = ScriptedModel::new([Step::text("A coat, and").hangs_after(1)]);
 /// let mut model =
-///     ServiceBuilder::new().layer(IdleTimeout::new(Duration::from_secs(30))).service(stalls);
+///     ServiceBuilder::new().layer(IdleTimeoutLayer::new(Duration::from_secs(30))).service(stalls);
 ///
 /// let request = ChatRequest::user("What should I wear?").streamed();
 /// let error = model.ready().await?.call(request).await?.collect().await.unwrap_err();
@@ -39,12 +39,12 @@ use super::IdleTimeoutService;
 /// # }).unwrap();
 /// ```
 #[derive(Debug, Clone, Copy)]
-pub struct IdleTimeout {
+pub struct IdleTimeoutLayer {
     pub(super) before_head: Duration,
     pub(super) between_updates: Duration,
 }
 
-impl IdleTimeout {
+impl IdleTimeoutLayer {
     /// Creates a layer with the same limit for every wait.
     pub fn new(limit: Duration) -> Self {
         Self { before_head: limit, between_updates: limit }
@@ -59,10 +59,10 @@ impl IdleTimeout {
     }
 }
 
-impl<S> Layer<S> for IdleTimeout {
-    type Service = IdleTimeoutService<S>;
+impl<S> Layer<S> for IdleTimeoutLayer {
+    type Service = IdleTimeout<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        IdleTimeoutService::new(inner, *self)
+        IdleTimeout::new(inner, *self)
     }
 }

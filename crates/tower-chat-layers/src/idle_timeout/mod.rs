@@ -1,8 +1,8 @@
 //! A limit on the silence of a model client, before its answer and within it.
 //!
 //! `tower::timeout` ends with the head of a response, and does not detect a streamed answer that
-//! stalls. [`IdleTimeout`] limits each wait: for the head, and for every update after it. The total
-//! time of an answer is not limited while updates arrive.
+//! stalls. [`IdleTimeoutLayer`] limits each wait: for the head, and for every update after it. The
+//! total time of an answer is not limited while updates arrive.
 //!
 //! # Position in a stack
 //!
@@ -27,4 +27,4 @@ mod error;
 mod layer;
 mod service;
 
-pub use self::{error::IdleTimeoutExceeded, layer::IdleTimeout, service::IdleTimeoutService};
+pub use self::{error::IdleTimeoutExceeded, layer::IdleTimeoutLayer, service::IdleTimeout};

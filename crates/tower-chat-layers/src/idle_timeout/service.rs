@@ -10,23 +10,25 @@ use tokio::time::timeout;
 use tower_chat_core::{BoxError, ChatRequest, ChatResponse, ChatUpdate};
 use tower_service::Service;
 
-use super::{IdleTimeout, IdleTimeoutExceeded};
+use super::{IdleTimeoutExceeded, IdleTimeoutLayer};
 use crate::ResponseFuture;
 
-/// The service that [`IdleTimeout`] creates. The wait for its readiness is not limited.
+/// The service that [`IdleTimeoutLayer`] creates. The wait for its readiness is not limited.
 #[derive(Debug, Clone)]
-pub struct IdleTimeoutService<S> {
+pub struct IdleTimeout<S> {
     inner: S,
-    layer: IdleTimeout,
+    layer: IdleTimeoutLayer,
 }
 
-impl<S> IdleTimeoutService<S> {
-    pub(super) fn new(inner: S, layer: IdleTimeout) -> Self {
+impl<S> IdleTimeout<S> {
+    tower_chat_core::__inner_service_accessors!(S);
+
+    pub(super) fn new(inner: S, layer: IdleTimeoutLayer) -> Self {
         Self { inner, layer }
     }
 }
 
-impl<S> Service<ChatRequest> for IdleTimeoutService<S>
+impl<S> Service<ChatRequest> for IdleTimeout<S>
 where
     S: Service<ChatRequest, Response = ChatResponse>,
     S::Error: Into<BoxError>,
@@ -41,7 +43,7 @@ where
     }
 
     fn call(&mut self, request: ChatRequest) -> ResponseFuture {
-        let IdleTimeout { before_head, between_updates } = self.layer;
+        let IdleTimeoutLayer { before_head, between_updates } = self.layer;
         let head = self.inner.call(request);
         ResponseFuture::new(async move {
             let response = timeout(before_head, head)

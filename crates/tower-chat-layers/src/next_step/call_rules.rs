@@ -13,10 +13,10 @@ use crate::{
 /// How a tool loop handles a call of an unknown tool.
 ///
 /// ```
-/// use tower_chat::{ToolLoop, Tools, tool_loop::UnknownTools};
+/// use tower_chat::{ToolLoopLayer, Tools, tool_loop::UnknownTools};
 ///
 /// // Another service runs the tools: their calls are returned, and a later request contains its results.
-/// let tool_loop = ToolLoop::new(Tools::new()).unknown_tools(UnknownTools::Return);
+/// let tool_loop = ToolLoopLayer::new(Tools::new()).unknown_tools(UnknownTools::Return);
 /// # let _ = tool_loop;
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]

@@ -53,6 +53,8 @@ pub struct PerRunPersistenceService<S> {
 }
 
 impl<S> PerRunPersistenceService<S> {
+    tower_chat_core::__inner_service_accessors!(S);
+
     pub(super) fn new(inner: S, layer: PerRunPersistence) -> Self {
         Self { inner, layer: Arc::new(layer), below: Arc::default() }
     }
@@ -136,7 +138,7 @@ fn check(
 }
 
 /// Returns whether this layer detects a tool loop below it, but no persister. If a layer hides only the
-/// persister, the tool loop must be configured with `ToolLoop::assume_persister_below`. If a layer hides
+/// persister, the tool loop must be configured with `ToolLoopLayer::assume_persister_below`. If a layer hides
 /// both, the result is `false`. Called before the input of a journaled run is staged.
 fn lacks_persister(below: &LayersBelow) -> bool {
     below.holds(LayerKind::ToolLoop) && !below.holds(LayerKind::PerServiceCallPersistence)

@@ -31,6 +31,8 @@ pub struct PerServiceCallPersistenceService<S> {
 }
 
 impl<S> PerServiceCallPersistenceService<S> {
+    tower_chat_core::__inner_service_accessors!(S);
+
     pub(super) fn new(inner: S, layer: PerServiceCallPersistence) -> Self {
         Self { inner, layer: Arc::new(layer) }
     }

@@ -16,24 +16,24 @@ use tower_service::Service;
 use super::{BuildError, ChatPipeline, ModelClient, deadline::Deadline};
 use crate::{
     Clock, MissingPersister, PerRunPersistence, PerServiceCallPersistence, PersistenceMode,
-    PersistencePolicy, ToolLoop, ToolSource, Tools,
+    PersistencePolicy, ToolLoopLayer, ToolSource, Tools,
     policy::ConcurrentRuns,
     run::shared,
-    telemetry::{Telemetry, TracedStore},
-    validate::ValidateTranscript,
+    telemetry::{TelemetryLayer, TracedStore},
+    validate::ValidateTranscriptLayer,
 };
 
 /// Builds a [`ChatPipeline`].
 ///
-/// The layers, from the outermost to the innermost: `Telemetry` of runs, deadline, `PerRunPersistence`,
-/// `ToolLoop`, `PerServiceCallPersistence`, `Telemetry` of service calls, `ValidateTranscript`, the
-/// client.
+/// The layers, from the outermost to the innermost: `TelemetryLayer` of runs, deadline,
+/// `PerRunPersistence`, `ToolLoopLayer`, `PerServiceCallPersistence`, `TelemetryLayer` of service
+/// calls, `ValidateTranscriptLayer`, the client.
 ///
 /// | `use_client_as_is` | mode | the pipeline |
 /// |---|---|---|
 /// | no | per run | tool loop; the run is appended at its end |
 /// | no | per service call | tool loop; the layer under it appends each service call |
-/// | yes | per run | the client is not changed; the run is appended at its end. Its tool rounds are stored if a layer sees them: in the messages of the answer, as a [`ToolLoop`] returns them, or by a `PerServiceCallPersistence` below the client's own loop. Otherwise the first run logs a warning |
+/// | yes | per run | the client is not changed; the run is appended at its end. Its tool rounds are stored if a layer sees them: in the messages of the answer, as a [`ToolLoopLayer`] returns them, or by a `PerServiceCallPersistence` below the client's own loop. Otherwise the first run logs a warning |
 /// | yes | per service call | the client's own stack must contain `PerServiceCallPersistence`; otherwise the run logs a warning, or fails before the model is called ([`MissingPersister`](crate::MissingPersister)) |
 ///
 /// Without a store the pipeline stores no history.
@@ -41,7 +41,7 @@ use crate::{
 pub struct ChatPipelineBuilder<S> {
     client: S,
     tools: Option<Arc<dyn ToolSource>>,
-    tool_loop: Option<ToolLoop>,
+    tool_loop: Option<ToolLoopLayer>,
     no_tool_loop: bool,
     client_as_is: bool,
     store: Option<Arc<dyn HistoryStore>>,
@@ -49,10 +49,10 @@ pub struct ChatPipelineBuilder<S> {
     policy: Option<PersistencePolicy>,
     deadline: Option<Duration>,
     clock: Clock,
-    validator: Option<ValidateTranscript>,
+    validator: Option<ValidateTranscriptLayer>,
     instructions: Option<Arc<str>>,
-    agent: Telemetry,
-    chat: Telemetry,
+    agent: TelemetryLayer,
+    chat: TelemetryLayer,
 }
 
 impl<S> ChatPipelineBuilder<S> {
@@ -68,10 +68,10 @@ impl<S> ChatPipelineBuilder<S> {
             policy: None,
             deadline: None,
             clock: Clock::default(),
-            validator: cfg!(debug_assertions).then(ValidateTranscript::new),
+            validator: cfg!(debug_assertions).then(ValidateTranscriptLayer::new),
             instructions: None,
-            agent: Telemetry::agent(),
-            chat: Telemetry::chat(),
+            agent: TelemetryLayer::agent(),
+            chat: TelemetryLayer::chat(),
         }
     }
 
@@ -108,7 +108,7 @@ impl<S> ChatPipelineBuilder<S> {
     }
 
     /// Sets a tool loop with its own settings, in place of [`tools`](Self::tools).
-    pub fn tool_loop(mut self, tool_loop: ToolLoop) -> Self {
+    pub fn tool_loop(mut self, tool_loop: ToolLoopLayer) -> Self {
         self.tool_loop = Some(tool_loop);
         self
     }
@@ -179,7 +179,7 @@ impl<S> ChatPipelineBuilder<S> {
     /// would refuse then fails before the paid service call. On by default in builds with debug
     /// assertions, off in others. The check costs about 30 ns per message, history included.
     pub fn validate_transcripts(mut self, validate: bool) -> Self {
-        self.validator = validate.then(ValidateTranscript::new);
+        self.validator = validate.then(ValidateTranscriptLayer::new);
         self
     }
 
@@ -202,11 +202,11 @@ impl<S> ChatPipelineBuilder<S> {
         self
     }
 
-    /// Limits the time of the whole answer, until the end of a streamed one. At the deadline the run is
-    /// dropped and stored as for a caller that disconnects, also if the caller does not read the
-    /// response. A separate task measures the time from the first poll of the call. An
-    /// [`IdleTimeout`](crate::idle_timeout::IdleTimeout) over the client detects a stalled service call
-    /// earlier.
+    /// Limits the time of the whole answer, until the end of a streamed one. At the deadline the
+    /// run is dropped and stored as for a caller that disconnects, also if the caller does not read
+    /// the response. A separate task measures the time from the first poll of the call. An
+    /// [`IdleTimeoutLayer`](crate::idle_timeout::IdleTimeoutLayer) over the client detects a
+    /// stalled service call earlier.
     pub fn deadline(mut self, after: Duration) -> Self {
         self.deadline = Some(after);
         self
@@ -230,8 +230,8 @@ impl<S: ModelClient> ChatPipelineBuilder<S> {
         let tool_loop = match (no_tool_loop, tool_loop, tools) {
             (true, _, _) => None,
             (false, Some(tool_loop), _) => Some(tool_loop),
-            (false, None, Some(tools)) => Some(ToolLoop::new(tools)),
-            (false, None, None) => Some(ToolLoop::new(Tools::new())),
+            (false, None, Some(tools)) => Some(ToolLoopLayer::new(tools)),
+            (false, None, None) => Some(ToolLoopLayer::new(Tools::new())),
         };
         let tool_loop = tool_loop.filter(|_| !client_as_is);
         let validator = self.validator.filter(|_| !client_as_is);
@@ -315,7 +315,7 @@ impl<S> ChatPipelineBuilder<S> {
 
 type Boxed = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
-fn maybe<S: ModelClient>(tool_loop: Option<ToolLoop>, inner: S) -> Boxed {
+fn maybe<S: ModelClient>(tool_loop: Option<ToolLoopLayer>, inner: S) -> Boxed {
     match tool_loop {
         Some(tool_loop) => BoxCloneSyncService::new(tool_loop.layer(inner)),
         None => boxed(inner),
@@ -340,7 +340,7 @@ fn boxed<S: ModelClient>(service: S) -> Boxed {
     BoxCloneSyncService::new(ServiceExt::map_err(service, into_box))
 }
 
-fn finish<S>(service: S, agent: &Telemetry, deadline: Option<Duration>) -> ChatPipeline
+fn finish<S>(service: S, agent: &TelemetryLayer, deadline: Option<Duration>) -> ChatPipeline
 where
     S: ModelClient + Service<ChatRequest, Error = BoxError>,
 {

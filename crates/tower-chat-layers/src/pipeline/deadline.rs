@@ -33,7 +33,7 @@ pub struct DeadlineExceeded {
 }
 
 /// Limits the time of a whole answer. tower's own timeout limits a streamed answer only until its head,
-/// and `IdleTimeout` limits one service call.
+/// and `IdleTimeoutLayer` limits one service call.
 ///
 /// The time begins at the first poll of the call, whether or not the caller polls again. A task drops
 /// the call, or the response, at the deadline.

@@ -9,7 +9,7 @@ pub enum BuildError {
     /// The client is used as it is, and no layer could run the tools.
     #[error(
         "tools were given, but the client is used as it is and gets no tool loop: \
-         put ToolLoop into the client's own stack, or drop use_client_as_is"
+         put ToolLoopLayer into the client's own stack, or drop use_client_as_is"
     )]
     ToolsForClientAsIs,
     /// The pipeline has no tool loop that could run the tools.

@@ -62,7 +62,8 @@ pub struct ChatPipeline(BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>
 
 impl ChatPipeline {
     /// Creates the builder of a pipeline over a client: a model client, or a model client below
-    /// ordinary tower layers (retry, [`IdleTimeout`](crate::idle_timeout::IdleTimeout), cache).
+    /// ordinary tower layers (retry, [`IdleTimeoutLayer`](crate::idle_timeout::IdleTimeoutLayer),
+    /// cache).
     pub fn builder<S>(client: S) -> ChatPipelineBuilder<S>
     where
         S: ModelClient + Service<ChatRequest, Response = ChatResponse>,

@@ -20,7 +20,7 @@ use crate::ResponseFuture;
 
 /// Creates a span for every answer: see the [module](super).
 #[derive(Debug, Clone)]
-pub struct Telemetry {
+pub struct TelemetryLayer {
     operation: Operation,
     name: Option<Arc<str>>,
     records_content: bool,
@@ -41,7 +41,7 @@ pub(crate) fn records_content(extensions: &http::Extensions) -> bool {
     extensions.get::<RecordContent>().is_some()
 }
 
-impl Telemetry {
+impl TelemetryLayer {
     /// Creates the layer for spans of runs, `invoke_agent`. The layer must be above the persistence
     /// layers and the tool loop.
     pub fn agent() -> Self {
@@ -83,22 +83,26 @@ impl Telemetry {
     }
 }
 
-impl<S> Layer<S> for Telemetry {
-    type Service = TelemetryService<S>;
+impl<S> Layer<S> for TelemetryLayer {
+    type Service = Telemetry<S>;
 
-    fn layer(&self, inner: S) -> TelemetryService<S> {
-        TelemetryService { inner, layer: self.clone() }
+    fn layer(&self, inner: S) -> Telemetry<S> {
+        Telemetry { inner, layer: self.clone() }
     }
 }
 
-/// The service that [`Telemetry`] creates.
+/// The service that [`TelemetryLayer`] creates.
 #[derive(Debug, Clone)]
-pub struct TelemetryService<S> {
+pub struct Telemetry<S> {
     inner: S,
-    layer: Telemetry,
+    layer: TelemetryLayer,
 }
 
-impl<S> Service<ChatRequest> for TelemetryService<S>
+impl<S> Telemetry<S> {
+    tower_chat_core::__inner_service_accessors!(S);
+}
+
+impl<S> Service<ChatRequest> for Telemetry<S>
 where
     S: Service<ChatRequest, Response = ChatResponse>,
     S::Error: Into<BoxError>,

@@ -3,8 +3,8 @@
 //!
 //! | span | of | made by |
 //! |---|---|---|
-//! | `invoke_agent` | a run | [`Telemetry::agent`], above everything |
-//! | `chat` | a service call | [`Telemetry::chat`], right above the client |
+//! | `invoke_agent` | a run | [`TelemetryLayer::agent`], above everything |
+//! | `chat` | a service call | [`TelemetryLayer::chat`], right above the client |
 //! | `execute_tool` | a call of a tool | the tool loop |
 //! | `load`, `append`, ... | an operation of a store | [`TracedStore`] |
 //!
@@ -14,20 +14,21 @@
 //! reader. Without an interested subscriber nothing is recorded. `tracing-opentelemetry` sends the
 //! spans to a collector.
 //!
-//! The text of users, models and tools is only recorded if [`Telemetry::with_content`] enables it.
+//! The text of users, models and tools is only recorded if [`TelemetryLayer::with_content`] enables
+//! it.
 //!
 //! ```
 //! use tower::ServiceBuilder;
-//! use tower_chat::{PerRunPersistence, PerServiceCallPersistence, MemoryStore, ToolLoop, Tools};
-//! use tower_chat::telemetry::{Telemetry, TracedStore};
+//! use tower_chat::{PerRunPersistence, PerServiceCallPersistence, MemoryStore, ToolLoopLayer, Tools};
+//! use tower_chat::telemetry::{TelemetryLayer, TracedStore};
 //! # let model = tower_chat_testkit::ScriptedModel::new([]);
 //! let store = TracedStore::new(MemoryStore::new());
 //! let stack = ServiceBuilder::new()
-//!     .layer(Telemetry::agent().with_name("wardrobe"))
+//!     .layer(TelemetryLayer::agent().with_name("wardrobe"))
 //!     .layer(PerRunPersistence::new(store.clone()))
-//!     .layer(ToolLoop::new(Tools::new()))
+//!     .layer(ToolLoopLayer::new(Tools::new()))
 //!     .layer(PerServiceCallPersistence::new(store))
-//!     .layer(Telemetry::chat().with_name("openai"))
+//!     .layer(TelemetryLayer::chat().with_name("openai"))
 //!     .service(model);
 //! # let _ = stack;
 //! ```
@@ -39,7 +40,7 @@ mod run_events;
 mod spans;
 mod updates;
 
-pub use self::layer::{Telemetry, TelemetryService};
+pub use self::layer::{Telemetry, TelemetryLayer};
 pub(crate) use self::{
     layer::records_content,
     measured::{Measured, report_mode},

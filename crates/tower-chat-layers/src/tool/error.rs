@@ -8,7 +8,7 @@ use tower_chat_core::BoxError;
 ///
 /// After any other error the run continues, and the model receives an error result. The result only
 /// says that the tool failed, unless
-/// [`ToolLoop::include_error_details`](crate::ToolLoop::include_error_details) is set.
+/// [`ToolLoopLayer::include_error_details`](crate::ToolLoopLayer::include_error_details) is set.
 ///
 /// ```
 /// use tower_chat::{BoxError, tool::ToolError};

@@ -87,9 +87,10 @@ pub trait Tool: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// A [`ToolError`] sends its text to the model, or fails the run. Any other error becomes an error
-    /// result that only says that the tool failed, unless
-    /// [`ToolLoop::include_error_details`](crate::tool_loop::ToolLoop::include_error_details) is set.
+    /// A [`ToolError`] sends its text to the model, or fails the run. Any other error becomes an
+    /// error result that only says that the tool failed, unless
+    /// [`ToolLoopLayer::include_error_details`](crate::tool_loop::ToolLoopLayer::include_error_details)
+    /// is set.
     async fn call(&self, context: ToolContext) -> Result<ToolOutput, BoxError>;
 
     /// Decides what is stored of a call. By default everything is stored without changes.

@@ -36,10 +36,10 @@ impl<T: ToolSource + ?Sized> ToolSource for Arc<T> {
 ///
 /// ```
 /// use serde_json::json;
-/// use tower_chat::{ToolDefinition, ToolLoop, ToolSource, Tools, tool::SharedTools, tool_fn};
+/// use tower_chat::{ToolDefinition, ToolLoopLayer, ToolSource, Tools, tool::SharedTools, tool_fn};
 ///
 /// let tools = SharedTools::new(Tools::new());
-/// let tool_loop = ToolLoop::new(tools.clone());
+/// let tool_loop = ToolLoopLayer::new(tools.clone());
 ///
 /// // Any clone can change the set later. Runs use the change from their next service call on.
 /// let weather = ToolDefinition::new("weather", "The weather.", json!({"type": "object"}));

@@ -206,7 +206,7 @@ impl fmt::Display for ToolLoopError {
             Self::TooManyCalls { calls, limit, conversation } => write!(
                 f,
                 "the model's answer{} contains at least {calls} tool calls, and the limit is {limit}: raise \
-                 ToolLoop::max_calls_per_answer, or send the request again",
+                 ToolLoopLayer::max_calls_per_answer, or send the request again",
                 of_conversation(conversation.as_ref())
             ),
             Self::PersisterAbove { conversation } => write!(

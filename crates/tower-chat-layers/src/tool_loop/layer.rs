@@ -4,7 +4,7 @@ use std::{fmt, num::NonZeroUsize, sync::Arc};
 
 use tower_layer::Layer;
 
-use super::{error::ZeroRounds, service::ToolLoopService, settings::Settings};
+use super::{error::ZeroRounds, service::ToolLoop, settings::Settings};
 use crate::{next_step::UnknownTools, tool::ToolSource};
 
 /// Runs the tools that a model requests, and calls the model again with their results, until it
@@ -18,7 +18,7 @@ use crate::{next_step::UnknownTools, tool::ToolSource};
 /// use tower_chat::{
 ///     BoxError, ChatRequest, ChatResponse, Finish, Message, Role, ToolCall, ToolDefinition,
 ///     tool::{Tools, tool_fn},
-///     tool_loop::ToolLoop,
+///     tool_loop::ToolLoopLayer,
 /// };
 ///
 /// // A model that requests the time from a tool, and repeats the result.
@@ -35,18 +35,18 @@ use crate::{next_step::UnknownTools, tool::ToolSource};
 /// let clock = ToolDefinition::new("clock", "Tells the time.", serde_json::json!({}));
 /// let tools = Tools::new().with(tool_fn(clock, |_| async { Ok("noon") }));
 ///
-/// let mut client = ServiceBuilder::new().layer(ToolLoop::new(tools)).service(model);
+/// let mut client = ServiceBuilder::new().layer(ToolLoopLayer::new(tools)).service(model);
 /// let response = client.ready().await?.call(ChatRequest::user("What time is it?")).await?;
 /// assert_eq!(response.collect().await?.text(), "It is noon.");
 /// # Ok::<(), BoxError>(())
 /// # }).unwrap().unwrap();
 /// ```
 #[derive(Clone)]
-pub struct ToolLoop {
+pub struct ToolLoopLayer {
     settings: Arc<Settings>,
 }
 
-impl ToolLoop {
+impl ToolLoopLayer {
     /// Creates a loop that runs these tools. `tools` is a [`Tools`](crate::tool::Tools), a
     /// [`SharedTools`](crate::tool::SharedTools), or another tool source.
     pub fn new(tools: impl ToolSource) -> Self {
@@ -164,17 +164,17 @@ impl ToolLoop {
     }
 }
 
-impl<S> Layer<S> for ToolLoop {
-    type Service = ToolLoopService<S>;
+impl<S> Layer<S> for ToolLoopLayer {
+    type Service = ToolLoop<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        ToolLoopService::new(inner, self.settings.clone())
+        ToolLoop::new(inner, self.settings.clone())
     }
 }
 
-impl fmt::Debug for ToolLoop {
+impl fmt::Debug for ToolLoopLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ToolLoop")
+        f.debug_struct("ToolLoopLayer")
             .field("tools", &self.settings.source.tools())
             .field("max_rounds", &self.settings.max_rounds)
             .field("max_calls", &self.settings.max_calls)

@@ -25,7 +25,8 @@
 //!   it repeats one service call. Above the loop, only a request with a conversation resumes its run.
 //! - tower's `Timeout` above the loop limits the time of a whole run until the head of its answer,
 //!   tools included. Below the loop, it limits the time of a service call until the head of its
-//!   answer. An [`IdleTimeout`](crate::idle_timeout::IdleTimeout) below detects a stream that stalls.
+//!   answer. An [`IdleTimeoutLayer`](crate::idle_timeout::IdleTimeoutLayer) below detects a stream
+//!   that stalls.
 //! - A second loop below the loop runs the calls first, and the outer loop finds them answered.
 //!
 //! A layer with bounded capacity (`ConcurrencyLimit`, `Buffer`) may be between the loop and the
@@ -88,7 +89,7 @@ mod transcript;
 pub(crate) use self::{approvals::check as check_approvals, outcomes::rejection};
 pub use self::{
     error::{CallNotRun, ToolFailure, ToolLoopError, ToolPanicked, ZeroRounds},
-    layer::ToolLoop,
-    service::ToolLoopService,
+    layer::ToolLoopLayer,
+    service::ToolLoop,
 };
 pub use crate::next_step::UnknownTools;

@@ -15,24 +15,26 @@ use crate::{
     layers_below::{LayerKind, LayersBelow, report_readiness_poll},
 };
 
-/// The service that [`ToolLoop`](super::ToolLoop) creates around another service.
+/// The service that [`ToolLoopLayer`](super::ToolLoopLayer) creates around another service.
 ///
 /// Its errors are those of the inner service and [`ToolLoopError`](super::ToolLoopError), as
 /// [`BoxError`]s.
 #[derive(Clone)]
-pub struct ToolLoopService<S> {
+pub struct ToolLoop<S> {
     inner: S,
     settings: Arc<Settings>,
     below: Arc<LayersBelow>,
 }
 
-impl<S> ToolLoopService<S> {
+impl<S> ToolLoop<S> {
+    tower_chat_core::__inner_service_accessors!(S);
+
     pub(super) fn new(inner: S, settings: Arc<Settings>) -> Self {
         Self { inner, settings, below: Arc::default() }
     }
 }
 
-impl<S> Service<ChatRequest> for ToolLoopService<S>
+impl<S> Service<ChatRequest> for ToolLoop<S>
 where
     S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
@@ -57,8 +59,8 @@ where
     }
 }
 
-impl<S: fmt::Debug> fmt::Debug for ToolLoopService<S> {
+impl<S: fmt::Debug> fmt::Debug for ToolLoop<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ToolLoopService").field("inner", &self.inner).finish_non_exhaustive()
+        f.debug_struct("ToolLoop").field("inner", &self.inner).finish_non_exhaustive()
     }
 }

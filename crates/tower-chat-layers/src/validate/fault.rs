@@ -167,7 +167,7 @@ impl InvalidMessages {
 
 /// The error for a request that was not sent, because every provider would refuse it.
 ///
-/// [`ValidateTranscript`](super::ValidateTranscript) returns it as a boxed error.
+/// [`ValidateTranscriptLayer`](super::ValidateTranscriptLayer) returns it as a boxed error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the request{} was not sent, because every provider would refuse it: check the input, and the layers between the \

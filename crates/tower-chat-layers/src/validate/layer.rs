@@ -2,7 +2,7 @@
 
 use tower_layer::Layer;
 
-use super::ValidateTranscriptService;
+use super::ValidateTranscript;
 
 /// Refuses a request that every provider would refuse, before the paid service call.
 ///
@@ -16,12 +16,12 @@ use super::ValidateTranscriptService;
 /// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 /// use tower_chat::{
 ///     BoxError, ChatRequest, ChatResponse, Finish, Message, ToolResult,
-///     validate::{InvalidRequest, ValidateTranscript},
+///     validate::{InvalidRequest, ValidateTranscriptLayer},
 /// };
 /// let model = service_fn(|_: ChatRequest| async {
 ///     Ok::<_, BoxError>(ChatResponse::whole([Message::assistant("hi")], Finish::stop()))
 /// });
-/// let mut client = ServiceBuilder::new().layer(ValidateTranscript::new()).service(model);
+/// let mut client = ServiceBuilder::new().layer(ValidateTranscriptLayer::new()).service(model);
 ///
 /// let orphan = Message::tool_results([ToolResult::new("c1", "42")]);
 /// let error = client.ready().await?.call(ChatRequest::new(orphan)).await.unwrap_err();
@@ -30,11 +30,11 @@ use super::ValidateTranscriptService;
 /// # }).unwrap().unwrap();
 /// ```
 #[derive(Debug, Clone)]
-pub struct ValidateTranscript {
+pub struct ValidateTranscriptLayer {
     pub(super) enabled: bool,
 }
 
-impl ValidateTranscript {
+impl ValidateTranscriptLayer {
     /// Creates a layer that checks every request.
     #[allow(clippy::new_without_default, reason = "the choice between the two is to be seen")]
     pub fn new() -> Self {
@@ -47,10 +47,10 @@ impl ValidateTranscript {
     }
 }
 
-impl<S> Layer<S> for ValidateTranscript {
-    type Service = ValidateTranscriptService<S>;
+impl<S> Layer<S> for ValidateTranscriptLayer {
+    type Service = ValidateTranscript<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        ValidateTranscriptService::new(inner, self.clone())
+        ValidateTranscript::new(inner, self.clone())
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! [`validate_messages`] checks the rules that all providers share, in the crate's own types; the rules
 //! of one provider's wire, with their sources, are in `tower-chat-wire`. The layer
-//! [`ValidateTranscript`] applies the shared rules to every request.
+//! [`ValidateTranscriptLayer`] applies the shared rules to every request.
 //!
 //! # Position in a stack
 //!
@@ -28,9 +28,9 @@ mod service;
 pub(crate) use self::empty::{check_content, check_not_empty, may_be_empty};
 pub use self::{
     fault::{Fault, InvalidMessages, InvalidRequest},
-    layer::ValidateTranscript,
+    layer::ValidateTranscriptLayer,
     messages::{validate_messages, validate_request},
-    service::ValidateTranscriptService,
+    service::ValidateTranscript,
 };
 
 #[cfg(test)]

@@ -5,23 +5,25 @@ use std::task::{Context, Poll};
 use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
 use tower_service::Service;
 
-use super::{InvalidRequest, ValidateTranscript, validate_request};
+use super::{InvalidRequest, ValidateTranscriptLayer, validate_request};
 use crate::ResponseFuture;
 
-/// The service that [`ValidateTranscript`] creates.
+/// The service that [`ValidateTranscriptLayer`] creates.
 #[derive(Debug, Clone)]
-pub struct ValidateTranscriptService<S> {
+pub struct ValidateTranscript<S> {
     inner: S,
-    layer: ValidateTranscript,
+    layer: ValidateTranscriptLayer,
 }
 
-impl<S> ValidateTranscriptService<S> {
-    pub(super) fn new(inner: S, layer: ValidateTranscript) -> Self {
+impl<S> ValidateTranscript<S> {
+    tower_chat_core::__inner_service_accessors!(S);
+
+    pub(super) fn new(inner: S, layer: ValidateTranscriptLayer) -> Self {
         Self { inner, layer }
     }
 }
 
-impl<S> Service<ChatRequest> for ValidateTranscriptService<S>
+impl<S> Service<ChatRequest> for ValidateTranscript<S>
 where
     S: Service<ChatRequest, Response = ChatResponse>,
     S::Error: Into<BoxError>,

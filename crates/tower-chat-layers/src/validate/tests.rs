@@ -153,7 +153,7 @@ fn a_request_may_begin_with_results_whose_calls_the_service_holds() {
 }
 
 fn counting_model(
-    layer: ValidateTranscript,
+    layer: ValidateTranscriptLayer,
 ) -> (impl Service<ChatRequest, Response = ChatResponse, Error = BoxError>, Arc<AtomicUsize>) {
     let called = Arc::new(AtomicUsize::new(0));
     let counter = called.clone();
@@ -166,7 +166,7 @@ fn counting_model(
 
 #[test]
 fn the_model_is_not_called_for_a_request_that_it_would_refuse() {
-    let (mut client, called) = counting_model(ValidateTranscript::new());
+    let (mut client, called) = counting_model(ValidateTranscriptLayer::new());
     let key = ConversationKey::new("alice", "support");
     let broken =
         ChatRequest::new(vec![Message::user("hi"), calls(&["a"])]).in_conversation(key.clone());
@@ -188,7 +188,7 @@ fn the_model_is_not_called_for_a_request_that_it_would_refuse() {
 
 #[test]
 fn the_check_of_debug_builds_follows_the_build() {
-    let (mut client, called) = counting_model(ValidateTranscript::in_debug_builds());
+    let (mut client, called) = counting_model(ValidateTranscriptLayer::in_debug_builds());
     let service = client.ready().now_or_never().unwrap().unwrap();
     let result = service.call(ChatRequest::new(results(&["a"]))).now_or_never().unwrap();
     assert_eq!(result.is_err(), cfg!(debug_assertions));

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_chat::{
     BoxError, ChatPipeline, ChatRequest, ChatResponse, Finish, Message, PerRunPersistence,
-    PerServiceCallPersistence, PersistenceMode, Price, PriceList, RunId, ToolLoop, Usage,
+    PerServiceCallPersistence, PersistenceMode, Price, PriceList, RunId, ToolLoopLayer, Usage,
     recovery::{self, RunEnd},
     store::{
         ConversationState, Directory, ModelUsage, RunSummary, UsageGrouping, UsageQuery, UsageSum,
@@ -213,7 +213,7 @@ async fn runs_are_told_whatever_layers_there_are() {
     for streamed in BOTH_WAYS {
         let (store, model) = (store(), ScriptedModel::new(script()));
         let above = PerRunPersistence::new(store.clone());
-        let without_persister = ToolLoop::new(tools(&Ran::default())).layer(model);
+        let without_persister = ToolLoopLayer::new(tools(&Ran::default())).layer(model);
         let client = boxed(above.layer(without_persister));
         send(&client, ask("where?", streamed)).await.unwrap();
         assert_eq!(one_run(&store).await.usage, used_by_script(false), "no layer below the loop");
@@ -229,7 +229,7 @@ async fn runs_are_told_whatever_layers_there_are() {
     for streamed in BOTH_WAYS {
         let (store, model) = (store(), ScriptedModel::new(script()));
         let below = PerServiceCallPersistence::new(store.clone()).layer(model);
-        let client = boxed(ToolLoop::new(tools(&Ran::default())).layer(below));
+        let client = boxed(ToolLoopLayer::new(tools(&Ran::default())).layer(below));
         send(&client, ask("where?", streamed)).await.unwrap();
         let told = one_run(&store).await;
         assert_eq!(told.usage, used_by_script(false), "no layer above the loop");

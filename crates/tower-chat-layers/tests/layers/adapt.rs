@@ -12,7 +12,7 @@ use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_chat::{
     BoxError, ChatRequest, ChatResponse, ConversationKey, Finish, HistoryOwner, MemoryStore,
     Message, PerRunPersistence, PerServiceCallPersistence, PersistenceMode, Role, SentinelAtClient,
-    ToolCall, ToolDefinition, ToolLoop, Tools,
+    ToolCall, ToolDefinition, ToolLoopLayer, Tools,
     adapt::{AdaptLayer, ClientCodec, ExposeLayer, ServerCodec},
     run::Run,
     store::HistoryStore,
@@ -102,7 +102,7 @@ async fn layers_between_their_layers_and_their_client_give_it_tools_and_a_histor
             .concurrency_limit(1)
             .layer(ExposeLayer::new(Lines))
             .layer(PerRunPersistence::new(store.clone()).mode(mode))
-            .layer(ToolLoop::new(tools))
+            .layer(ToolLoopLayer::new(tools))
             .layer(PerServiceCallPersistence::new(store.clone()))
             .layer(AdaptLayer::new(Lines))
             .concurrency_limit(1)

@@ -10,7 +10,7 @@ use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{
     Answer, BoxError, ChatRequest, ChatResponse, ConversationKey, Finish, MemoryStore, Message,
     PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistenceMode,
-    PersistencePolicy, ToolCall, ToolDefinition, ToolLoop, Tools, UnansweredInputs, Usage,
+    PersistencePolicy, ToolCall, ToolDefinition, ToolLoopLayer, Tools, UnansweredInputs, Usage,
     store::{HistoryStore, Journal, StoreError, author::RecordedResult},
     tool::{ToolContext, ToolOutput, tool_fn},
 };
@@ -169,7 +169,7 @@ where
 {
     let below = PerServiceCallPersistence::new(store.clone()).layer(client);
     let above = PerRunPersistence::new(store.clone()).mode(mode).policy(policy);
-    boxed(above.layer(ToolLoop::new(tools).layer(below)))
+    boxed(above.layer(ToolLoopLayer::new(tools).layer(below)))
 }
 
 /// Returns the standard stack with the default policy and the tools of these tests.

@@ -8,6 +8,7 @@ mod adapt;
 mod capabilities;
 mod case;
 mod common;
+mod inner_services;
 mod journal;
 mod metrics;
 mod persistence;

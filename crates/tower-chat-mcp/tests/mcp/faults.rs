@@ -11,7 +11,7 @@ use super::*;
 async fn failure(client: &McpTools, tool: &str) -> McpError {
     let tools = client.add_to(Tools::new()).await.unwrap();
     let mut pipeline = ChatPipeline::builder(ScriptedModel::new([calls([(tool, "{}")])]))
-        .tool_loop(ToolLoop::new(tools).max_failing_rounds(0))
+        .tool_loop(ToolLoopLayer::new(tools).max_failing_rounds(0))
         .build()
         .unwrap();
     let response = pipeline.ready().await.unwrap().call(ChatRequest::user("hi")).await;

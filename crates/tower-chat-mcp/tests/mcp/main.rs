@@ -14,7 +14,7 @@ use rmcp::{RoleClient, ServiceExt, service::RunningService, transport::TokioChil
 use tower::{Service, ServiceExt as _};
 use tower_chat::{
     Answer, BoxError, ChatPipeline, ChatRequest, ConversationKey, MemoryStore, Message,
-    PersistenceMode, ToolCall, ToolInvocation, ToolLoop, Tools,
+    PersistenceMode, ToolCall, ToolInvocation, ToolLoopLayer, Tools,
     store::{HistoryStore, InvocationQuery, ToolCallQueries},
 };
 use tower_chat_mcp::McpTools;
@@ -61,7 +61,7 @@ impl Agent {
         let tools = tools.add_to(Tools::new()).await.unwrap();
         let (store, model) = (MemoryStore::new(), ScriptedModel::new(script));
         let client = ChatPipeline::builder(model.clone())
-            .tool_loop(ToolLoop::new(tools).include_error_details(true))
+            .tool_loop(ToolLoopLayer::new(tools).include_error_details(true))
             .history(store.clone())
             .persistence(mode)
             .build()

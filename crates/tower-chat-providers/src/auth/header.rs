@@ -136,6 +136,10 @@ pub struct Auth<T> {
     layer: AuthLayer,
 }
 
+impl<T> Auth<T> {
+    tower_chat_core::__inner_service_accessors!(T);
+}
+
 impl<T, R, B> Service<Request<R>> for Auth<T>
 where
     T: Service<Request<R>, Response = Response<B>> + Clone + Send + 'static,

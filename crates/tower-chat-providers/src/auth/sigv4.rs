@@ -155,6 +155,10 @@ pub struct SigV4<T> {
     layer: SigV4Layer,
 }
 
+impl<T> SigV4<T> {
+    tower_chat_core::__inner_service_accessors!(T);
+}
+
 impl<T, B> Service<Request<Bytes>> for SigV4<T>
 where
     T: Service<Request<Bytes>, Response = Response<B>> + Clone + Send + 'static,

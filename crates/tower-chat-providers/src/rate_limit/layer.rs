@@ -84,6 +84,10 @@ pub struct RateLimit<T> {
     layer: RateLimitLayer,
 }
 
+impl<T> RateLimit<T> {
+    tower_chat_core::__inner_service_accessors!(T);
+}
+
 impl<T, R, B> Service<Request<R>> for RateLimit<T>
 where
     T: Service<Request<R>, Response = Response<B>> + Clone + Send + 'static,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_chat::{
     BoxError, ChatRequest, ChatUpdate, ConversationKey, MemoryStore, PerRunPersistence,
-    PerServiceCallPersistence, PersistenceMode, ToolDefinition, ToolLoop, Tools,
+    PerServiceCallPersistence, PersistenceMode, ToolDefinition, ToolLoopLayer, Tools,
     adapt::{AdaptLayer, ExposeLayer},
     store::HistoryStore,
     tool_fn,
@@ -75,7 +75,7 @@ async fn their_stack_gains_tools_and_a_history_by_layers_alone() {
     let mut theirs = ServiceBuilder::new()
         .layer(ExposeLayer::new(codec.clone()))
         .layer(persistence.mode(PersistenceMode::PerServiceCall))
-        .layer(ToolLoop::new(tools))
+        .layer(ToolLoopLayer::new(tools))
         .layer(PerServiceCallPersistence::new(store.clone()))
         .layer(AdaptLayer::new(codec))
         .service(client);

@@ -8,7 +8,7 @@ use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_chat::{
     Answer, BoxError, ChatPipeline, ChatRequest, ConversationKey, Finish, MemoryStore, Message,
     PerRunPersistence, PerServiceCallPersistence, PersistenceMode, Role, ToolCall, ToolDefinition,
-    ToolLoop, Tools,
+    ToolLoopLayer, Tools,
     adapt::{AdaptLayer, ExposeLayer},
     store::{HistoryStore, Journal},
     tool_fn,
@@ -73,7 +73,7 @@ async fn a_client_of_any_wire_gains_tools_and_a_history_by_layers_alone() {
         let mut theirs = ServiceBuilder::new()
             .layer(ExposeLayer::new(server))
             .layer(persistence.mode(PersistenceMode::PerServiceCall))
-            .layer(ToolLoop::new(tools))
+            .layer(ToolLoopLayer::new(tools))
             .layer(PerServiceCallPersistence::new(store.clone()))
             .layer(AdaptLayer::new(JsonClient::new(wire, "http://localhost/chat")))
             .service(client(wire, &asked));

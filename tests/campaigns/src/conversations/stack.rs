@@ -18,7 +18,7 @@ use tower::{Layer, ServiceExt};
 use tower_chat::{
     BoxError, ChatRequest, ChatUpdate, ConcurrentRuns, Conversation, Message, Part,
     PerRunPersistence, PerServiceCallPersistence, PersistencePolicy, Role, RunId, StoreFailure,
-    ToolCall, ToolDefinition, ToolLoop, ToolOutput, Tools, recovery::JournalPolicy,
+    ToolCall, ToolDefinition, ToolLoopLayer, ToolOutput, Tools, recovery::JournalPolicy,
     store::HistoryStore, telemetry::TracedStore, tool_fn,
 };
 use tower_chat_testkit::{Rng, ScriptedModel, Step};
@@ -156,7 +156,7 @@ impl Stack {
         let mut rng = Rng::of(job.seed, 1);
         let store = TracedStore::new(store);
         let model = self.model(job);
-        let tool_loop = ToolLoop::new(self.tools(job))
+        let tool_loop = ToolLoopLayer::new(self.tools(job))
             .concurrent(rng.one_in(2))
             .unlimited_failing_rounds()
             .include_error_details(true);

@@ -12,7 +12,7 @@ use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{
     BoxError, ChatRequest, ChatResponse, Conversation, Message, MessageId, Messages,
     PerRunPersistence, PerServiceCallPersistence, PersistenceMode, PersistencePolicy, RunId,
-    StoreFailure, ToolLoop,
+    StoreFailure, ToolLoopLayer,
     recovery::{JournalPolicy, open_run},
     replay::DanglingCalls,
     store::{
@@ -279,7 +279,7 @@ impl Player {
     /// Builds the stack without a `ChatPipeline`, because the tools of a recording change with each
     /// answer, and a pipeline would read their hooks at the beginning.
     fn pipeline(&self, script: &Script) -> Pipeline {
-        let tool_loop = ToolLoop::new(RecordedTools(script.clone()))
+        let tool_loop = ToolLoopLayer::new(RecordedTools(script.clone()))
             .unlimited_rounds()
             .unlimited_failing_rounds()
             .max_calls(None);

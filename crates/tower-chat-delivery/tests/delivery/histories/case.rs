@@ -11,7 +11,7 @@ use tower_chat::{
     ToolCall, store::HistoryStore,
 };
 use tower_chat_delivery::{
-    DetachedRuns, RunEnd, RunKey, RunReader, RunState, UpdateLog, UpdatePosition,
+    DetachedRunsLayer, RunEnd, RunKey, RunReader, RunState, UpdateLog, UpdatePosition,
     contract::ManualClock,
 };
 use tower_chat_testkit::{Rng, ScriptedModel, Step};
@@ -73,7 +73,7 @@ impl Case {
             .start_paused(true)
             .build()
             .unwrap();
-        let runs = DetachedRuns::new(self.log.clone()).with_lease(LEASE);
+        let runs = DetachedRunsLayer::new(self.log.clone()).with_lease(LEASE);
         let runs = if self.is_durable { runs.durable_delivery() } else { runs };
         let server = Server::over(self.model.clone(), runs, self.store.clone(), self.mode);
         Process { connections: BTreeMap::new(), server, runtime }

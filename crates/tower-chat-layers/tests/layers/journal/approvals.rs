@@ -3,7 +3,7 @@
 
 use tower_chat::{
     Answer, ApprovalRequest, ChatRequest, Message, Part, PersistenceError, PersistenceMode,
-    Retryability, Role, ToolLoop, ToolLoopError, ToolResult, ToolStatus,
+    Retryability, Role, ToolLoopError, ToolLoopLayer, ToolResult, ToolStatus,
     recovery::{
         JournalPolicy, OnDisconnect, OnOpenRun, RunEnd, UnknownAnswer, UnknownCalls, close,
         open_run,
@@ -179,7 +179,7 @@ async fn approved_calls_of_a_resumed_run_stay_charged_to_its_budget() {
         let model = ScriptedModel::new(failing.into_iter().chain(rounds));
         let stack = |setup: &Setup| {
             let tools = tools_with_gate(&ran, &gate);
-            setup.looped(&model, ToolLoop::new(tools).max_calls(Some(2)))
+            setup.looped(&model, ToolLoopLayer::new(tools).max_calls(Some(2)))
         };
         match is_cut_off_in {
             None => gate.open(),

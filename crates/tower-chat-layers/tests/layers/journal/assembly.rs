@@ -4,7 +4,8 @@
 use tower::{Layer, buffer::BufferLayer};
 use tower_chat::{
     ApprovalRequest, ChatPipeline, ChatRequest, Message, MissingPersister, PerRunPersistence,
-    PerServiceCallPersistence, PersistenceError, PersistenceMode, Role, ToolLoop, ToolLoopError,
+    PerServiceCallPersistence, PersistenceError, PersistenceMode, Role, ToolLoopError,
+    ToolLoopLayer,
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
 
@@ -38,7 +39,7 @@ async fn approved_tools_do_not_run_in_a_stack_without_a_persister() {
         let asked = waiting(&store, mode, streamed).await;
         let before = stored(&store).await;
         let model = ScriptedModel::new([Step::text("done")]);
-        let looped = ToolLoop::new(tools(&ran)).layer(model.clone());
+        let looped = ToolLoopLayer::new(tools(&ran)).layer(model.clone());
         let policy = missing
             .into_iter()
             .fold(policy(), |policy, missing| policy.on_missing_persister(missing));
@@ -73,7 +74,7 @@ async fn a_stack_without_a_persister_is_refused_before_the_model_is_paid() {
     for (streamed, mode, as_is) in cases!(BOTH_WAYS, BELOW_MODES, [false, true]) {
         let (store, ran) = (store(), Ran::default());
         let model = ScriptedModel::new([calls([("look", "c1")]), Step::text("there")]);
-        let looped = boxed(ToolLoop::new(tools(&ran)).layer(model.clone()));
+        let looped = boxed(ToolLoopLayer::new(tools(&ran)).layer(model.clone()));
         let client = match as_is {
             true => {
                 let policy = policy().on_missing_persister(MissingPersister::Fail);
@@ -104,7 +105,7 @@ async fn a_persister_behind_ordinary_layers_is_found() {
             .timeout(std::time::Duration::from_secs(60))
             .concurrency_limit(1)
             .service(boxed(below));
-        let looped = ToolLoop::new(tools(&ran)).layer(boxed(below));
+        let looped = ToolLoopLayer::new(tools(&ran)).layer(boxed(below));
         let client = boxed(PerRunPersistence::new(store.clone()).mode(mode).layer(looped));
         send(&client, approving(&asked, streamed)).await.unwrap();
         send(&client, ask("ok", streamed)).await.unwrap();
@@ -122,7 +123,7 @@ async fn a_persister_that_a_buffer_hides_has_to_be_declared() {
         let model = ScriptedModel::new([Step::text("done")]);
         let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
         let hidden = BufferLayer::<ChatRequest>::new(4).layer(boxed(below));
-        let tool_loop = ToolLoop::new(tools(&ran)).assume_persister_below(declared);
+        let tool_loop = ToolLoopLayer::new(tools(&ran)).assume_persister_below(declared);
         let looped = tool_loop.layer(boxed(hidden));
         let client = boxed(PerRunPersistence::new(store.clone()).mode(mode).layer(looped));
         let answer = send(&client, approving(&asked, streamed)).await;
@@ -146,7 +147,7 @@ async fn per_run_persistence_below_the_loop_is_refused() {
         let below = PerRunPersistence::new(store.clone()).mode(mode).layer(model.clone());
         let hidden = BufferLayer::<ChatRequest>::new(4).layer(boxed(below.clone()));
         for below in [boxed(below), boxed(hidden)] {
-            let client = boxed(ToolLoop::new(tools(&ran)).layer(below));
+            let client = boxed(ToolLoopLayer::new(tools(&ran)).layer(below));
             let error = send(&client, ask("where?", streamed)).await.unwrap_err();
             let by_loop = error.downcast_ref::<ToolLoopError>();
             let by_loop = matches!(by_loop, Some(ToolLoopError::PerRunPersistenceBelow { .. }));

@@ -10,7 +10,7 @@ use std::{
 use tower::Layer;
 use tower_chat::{
     ChatRequest, Clock, Message, PerRunPersistence, PerServiceCallPersistence, PersistenceMode,
-    PersistencePolicy, Role, ToolCall, ToolLoop, Tools,
+    PersistencePolicy, Role, ToolCall, ToolLoopLayer, Tools,
     store::{HistoryStore, Journal, author::OpenRunContent},
     tool::{ToolContext, ToolOutput, tool_fn},
     validate::validate_request,
@@ -206,10 +206,10 @@ impl Setup {
     }
 
     pub(crate) fn stack(&self, model: &ScriptedModel, tools: Tools) -> Client {
-        self.looped(model, ToolLoop::new(tools))
+        self.looped(model, ToolLoopLayer::new(tools))
     }
 
-    pub(crate) fn looped(&self, model: &ScriptedModel, tool_loop: ToolLoop) -> Client {
+    pub(crate) fn looped(&self, model: &ScriptedModel, tool_loop: ToolLoopLayer) -> Client {
         let below = PerServiceCallPersistence::new(self.store.clone()).layer(model.clone());
         let above = PerRunPersistence::new(self.store.clone()).mode(self.mode);
         let above = above.policy(self.policy.clone()).clock(self.clock.clone());

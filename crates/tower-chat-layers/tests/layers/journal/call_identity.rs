@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use tower_chat::{
     Answer, ApprovalRequest, BoxError, CallPosition, ChatRequest, ConflictPolicy, Finish, Message,
-    MessageId, Part, PersistenceMode, Role, RunId, ToolCall, ToolLoop, ToolLoopError, ToolResult,
-    ToolStatus, Tools, pending_results,
+    MessageId, Part, PersistenceMode, Role, RunId, ToolCall, ToolLoopError, ToolLoopLayer,
+    ToolResult, ToolStatus, Tools, pending_results,
     store::{
         HistoryStore, InvocationQuery, SequencePosition, ToolCallQueries,
         author::{RecordedResult, ToolRecord, Write},
@@ -484,7 +484,7 @@ async fn without_a_store_an_approval_runs_the_call_that_it_names() {
             Step::text("ok"),
             Step::text("done"),
         ]);
-        let tool_loop = ToolLoop::new(executed.tools());
+        let tool_loop = ToolLoopLayer::new(executed.tools());
         let client = boxed(tower::Layer::layer(&tool_loop, model.clone()));
         let mut transcript: Vec<Message> = Vec::new();
         let go_on = async |transcript: &mut Vec<Message>, own: Message| {

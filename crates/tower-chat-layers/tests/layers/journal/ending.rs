@@ -2,7 +2,7 @@
 //! end without a further request.
 
 use tower_chat::{
-    ChatOptions, Message, PersistenceError, PersistencePolicy, ToolLoop,
+    ChatOptions, Message, PersistenceError, PersistencePolicy, ToolLoopLayer,
     recovery::{
         JournalPolicy, OnOpenRun, Recovered, RecoveryPolicy, RunEnd, close, open_run, recover,
     },
@@ -382,7 +382,7 @@ async fn a_message_that_is_queued_after_the_commit_is_left_for_the_next_run() {
         let handle = tower_chat::RunHandle::new();
         let request = ask("hi", streamed).with_extension(handle.clone());
         handle.queue(Message::user("early"));
-        let client = setup.looped(&model, ToolLoop::new(BookingTools::default().tools()));
+        let client = setup.looped(&model, ToolLoopLayer::new(BookingTools::default().tools()));
         send(&client, request).await.unwrap();
         handle.queue(Message::user("late"));
         assert_eq!(stored(&store).await, ["user hi", "user early", "assistant hello"]);

@@ -3,7 +3,7 @@
 use tower::Layer;
 use tower_chat::{
     BoxError, ChatRequest, ChatResponse, ConflictPolicy, Message, MessageId, PerRunPersistence,
-    PerServiceCallPersistence, PersistenceError, ToolLoop, ToolResult,
+    PerServiceCallPersistence, PersistenceError, ToolLoopLayer, ToolResult,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
@@ -16,12 +16,13 @@ async fn a_journal_needs_both_layers() {
         let (store, booking_tools) = (store(), BookingTools::default());
         let model = booking_model();
         let above = PerRunPersistence::new(store.clone()).mode(JOURNALED);
-        let client = boxed(above.layer(ToolLoop::new(booking_tools.tools()).layer(model.clone())));
+        let client =
+            boxed(above.layer(ToolLoopLayer::new(booking_tools.tools()).layer(model.clone())));
         let error = refused(send(&client, ask("trip", streamed)).await);
         assert!(matches!(error, PersistenceError::PersisterMissing { .. }), "{error:?}");
         assert_eq!(booking_tools.ran(), [""; 0], "before any tool runs");
         let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
-        let client = boxed(ToolLoop::new(booking_tools.tools()).layer(below));
+        let client = boxed(ToolLoopLayer::new(booking_tools.tools()).layer(below));
         let request = ask("trip", streamed).with_extension(JOURNALED);
         let error = refused(send(&client, request).await);
         assert!(

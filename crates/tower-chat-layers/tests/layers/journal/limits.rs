@@ -1,7 +1,7 @@
 //! The limits of calls and rounds of a resumed run: all attempts share the limits.
 
 use tower_chat::{
-    BoxError, Finish, ToolLoop, ToolStatus,
+    BoxError, Finish, ToolLoopLayer, ToolStatus,
     store::{InvocationQuery, ToolCallQueries},
     tool::TypedTool,
 };
@@ -22,8 +22,9 @@ async fn limits_count_what_earlier_attempts_have_used() {
         let store = store();
         let setup = Setup::new(&store).mode(mode);
         let booking_tools = BookingTools::default();
-        let budget =
-            |booking_tools: &BookingTools| ToolLoop::new(booking_tools.tools()).max_calls(Some(2));
+        let budget = |booking_tools: &BookingTools| {
+            ToolLoopLayer::new(booking_tools.tools()).max_calls(Some(2))
+        };
         let two = || calls([("book", "c1"), ("seat", "c2")]);
         let one = || calls([("book", "c3")]);
         let mut steps = vec![two(), one(), Step::text("booked")];
@@ -38,8 +39,9 @@ async fn limits_count_what_earlier_attempts_have_used() {
     let store = store();
     let setup = Setup::new(&store);
     let booking_tools = BookingTools::default();
-    let rounds =
-        |booking_tools: &BookingTools| ToolLoop::new(booking_tools.tools()).max_rounds(2).unwrap();
+    let rounds = |booking_tools: &BookingTools| {
+        ToolLoopLayer::new(booking_tools.tools()).max_rounds(2).unwrap()
+    };
     let model = booking_model_with(2, [Step::error("overloaded")]);
     let request = ask("trip", false);
     send(&setup.looped(&model, rounds(&booking_tools)), request.clone()).await.unwrap_err();
@@ -55,7 +57,7 @@ async fn a_resumed_run_charges_the_calls_of_all_earlier_rounds_to_its_limit() {
         let store = store();
         let setup = Setup::new(&store).mode(mode);
         let booking_tools = BookingTools::default();
-        let looping = || ToolLoop::new(booking_tools.tools()).max_calls(Some(limit));
+        let looping = || ToolLoopLayer::new(booking_tools.tools()).max_calls(Some(limit));
         let model = ScriptedModel::new([
             calls([("book", "c1"), ("seat", "c2")]),
             calls([("book", "c3")]),
@@ -80,7 +82,7 @@ async fn of_the_calls_that_never_began_the_limit_counts_those_whose_arguments_we
         let looping = || {
             let weather =
                 TypedTool::new("weather", "", |_: City, _| async { Ok::<_, BoxError>("rain") });
-            ToolLoop::new(booking_tools.tools().with(weather)).max_calls(Some(3))
+            ToolLoopLayer::new(booking_tools.tools().with(weather)).max_calls(Some(3))
         };
         let rounds = || {
             let first = calls([("weather", "c1"), ("unregistered", "c2"), ("unknown", "c3")]);
@@ -111,8 +113,9 @@ async fn a_round_of_two_messages_is_one_round() {
     let store = store();
     let setup = Setup::new(&store);
     let booking_tools = BookingTools::default();
-    let rounds =
-        |booking_tools: &BookingTools| ToolLoop::new(booking_tools.tools()).max_rounds(2).unwrap();
+    let rounds = |booking_tools: &BookingTools| {
+        ToolLoopLayer::new(booking_tools.tools()).max_rounds(2).unwrap()
+    };
     let both = [call_message([("book", "c1")]), call_message([("seat", "c2")])];
     let model = ScriptedModel::new([
         Step::answer(both, Finish::stop()),

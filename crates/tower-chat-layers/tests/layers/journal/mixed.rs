@@ -4,7 +4,7 @@
 
 use tower_chat::{
     Answer, ApprovalRequest, BoxError, ChatRequest, ChatUpdate, Message, Part, PersistenceMode,
-    Role, ToolCall, ToolLoop, ToolLoopError, ToolResult, ToolStatus, Tools,
+    Role, ToolCall, ToolLoopError, ToolLoopLayer, ToolResult, ToolStatus, Tools,
     store::{HistoryStore, InvocationQuery, ToolCallQueries},
     tool::{ToolContext, ToolOutput, tool_fn},
     tool_loop::UnknownTools,
@@ -47,15 +47,15 @@ fn executed(ran: &Ran) -> Tools {
     Tools::new().with(tool("pay")).with(tool("look"))
 }
 
-fn looped(ran: &Ran, callers: Callers) -> ToolLoop {
+fn looped(ran: &Ran, callers: Callers) -> ToolLoopLayer {
     let tools = executed(ran);
     match callers {
-        Callers::Declared => ToolLoop::new(tools.declare(definition("ask"))),
+        Callers::Declared => ToolLoopLayer::new(tools.declare(definition("ask"))),
         Callers::DeclaredWithApproval => {
-            ToolLoop::new(tools.declare(definition("ask").needs_approval()))
+            ToolLoopLayer::new(tools.declare(definition("ask").needs_approval()))
         }
-        Callers::InOptions => ToolLoop::new(tools),
-        Callers::Unknown => ToolLoop::new(tools).unknown_tools(UnknownTools::Return),
+        Callers::InOptions => ToolLoopLayer::new(tools),
+        Callers::Unknown => ToolLoopLayer::new(tools).unknown_tools(UnknownTools::Return),
     }
 }
 

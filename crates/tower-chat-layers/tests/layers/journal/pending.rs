@@ -3,7 +3,7 @@
 
 use tower_chat::{
     ApprovalRequest, BoxError, ChatRequest, ChatUpdate, Message, Part, PersistenceError,
-    PersistenceMode, Role, ToolCall, ToolLoop, ToolLoopError, ToolStatus, Tools,
+    PersistenceMode, Role, ToolCall, ToolLoopError, ToolLoopLayer, ToolStatus, Tools,
     recovery::{JournalPolicy, OnRefusal, UnknownAnswer, UnknownCalls},
     store::{HistoryStore, InvocationQuery, ToolCallQueries},
     tool::{Retention, StoredCall, ToolContext, ToolOutput, persist_with, tool_fn},
@@ -244,7 +244,7 @@ async fn a_resumed_run_runs_a_changed_call_only_of_a_tool_that_accepts_it() {
         let batch = [("look", "c1", "{\"at\":1}"), ("look", "c2", "{\"at\":2}")];
         let model = ScriptedModel::new([asking(batch), Step::text("done")]);
         let tools = hooked(&ran, KEEP, REDACT, accepts);
-        let client = setup.looped(&model, ToolLoop::new(tools.clone()));
+        let client = setup.looped(&model, ToolLoopLayer::new(tools.clone()));
         // The answer and the start of the first call are stored; the outcome is not stored.
         store.let_appends_through(2);
         store.fail_next_append(disk_full());

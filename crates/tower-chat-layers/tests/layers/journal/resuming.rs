@@ -5,7 +5,7 @@ use std::{collections::HashSet, time::Duration};
 
 use tower::{Layer, timeout::TimeoutLayer};
 use tower_chat::{
-    ChatRequest, ToolLoop, ToolLoopError,
+    ChatRequest, ToolLoopError, ToolLoopLayer,
     recovery::{
         CallState, JournalPolicy, OnOpenRun, RecoveryPolicy, UnknownAnswer, UnknownCall,
         UnknownCalls, open_run, recover,
@@ -443,7 +443,7 @@ async fn a_failed_tool_is_not_run_again() {
             }));
         // The stored failure of c1 counts as a failure of this attempt. An interrupted call does
         // not count as a failure.
-        let strict = setup.looped(&model, ToolLoop::new(fixed.clone()).max_failing_rounds(0));
+        let strict = setup.looped(&model, ToolLoopLayer::new(fixed.clone()).max_failing_rounds(0));
         let error = send(&strict, request.clone()).await.unwrap_err();
         let Some(ToolLoopError::ConsecutiveFailures { failures, .. }) = error.downcast_ref() else {
             panic!("{error:?}")

@@ -2,7 +2,7 @@
 //! of another run. The property test of the contract found these cases.
 
 use tower_chat::{
-    Answer, ChatRequest, Finish, Message, Part, Role, RunId, ToolLoop, ToolResult, ToolStatus,
+    Answer, ChatRequest, Finish, Message, Part, Role, RunId, ToolLoopLayer, ToolResult, ToolStatus,
     UnansweredInputs, pending_results,
     store::{HistoryStore, InvocationQuery, ToolCallQueries},
     tool::{Retention, SharedTools, persist_with, tool_fn},
@@ -131,7 +131,7 @@ async fn rounds_of_an_earlier_attempt_count_in_every_mode() {
         ]);
         let request = ask("one", streamed).with_extension(run_of_test());
         let stack = |mode| {
-            let tool_loop = ToolLoop::new(executed.tools()).max_rounds(1).unwrap();
+            let tool_loop = ToolLoopLayer::new(executed.tools()).max_rounds(1).unwrap();
             Setup::new(&store).mode(mode).looped(&model, tool_loop)
         };
         send(&stack(mode), request.clone()).await.unwrap_err();
@@ -219,7 +219,7 @@ async fn a_call_of_a_tool_that_is_registered_later_is_stored_with_its_refusal() 
             Step::text("done"),
             Step::text("bye"),
         ]);
-        let client = Setup::new(&store).mode(mode).looped(&model, ToolLoop::new(tools));
+        let client = Setup::new(&store).mode(mode).looped(&model, ToolLoopLayer::new(tools));
         send(&client, ask("one", streamed)).await.unwrap();
         send(&client, ask("two", streamed)).await.unwrap();
         let refusal = "There is no tool named \"whisper\".";

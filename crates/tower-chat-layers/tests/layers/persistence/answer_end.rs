@@ -188,7 +188,7 @@ async fn a_request_that_is_sent_again_gets_the_reason_of_its_answer() {
 async fn a_loop_without_a_store_goes_on_with_a_paused_answer_too() {
     for streamed in BOTH_WAYS {
         let model = ScriptedModel::new([paused("first"), Step::text("last")]);
-        let tool_loop = tower_chat::ToolLoop::new(tools(&Ran::default()));
+        let tool_loop = tower_chat::ToolLoopLayer::new(tools(&Ran::default()));
         let client = boxed(tower::Layer::layer(&tool_loop, model.clone()));
         let request = ChatRequest::user("search");
         let request = if streamed { request.streamed() } else { request };

@@ -7,7 +7,7 @@ use futures_util::poll;
 use tower::Layer;
 use tower_chat::{
     ApprovalRequest, ApprovalResponse, ChatRequest, EndedBy, Message, PersistenceError, Role,
-    ToolLoop, ToolLoopError, ToolStatus, Tools, is_retryable,
+    ToolLoopError, ToolLoopLayer, ToolStatus, Tools, is_retryable,
     recovery::JournalPolicy,
     store::{HistoryStore, InvocationQuery, ToolCallQueries},
     tool::{ToolContext, ToolOutput, tool_fn},
@@ -257,7 +257,7 @@ async fn yes_and_no_to_one_request_are_both_refused() {
 async fn yes_and_no_are_refused_without_persistence() {
     for streamed in BOTH_WAYS {
         let (ran, model) = (Ran::default(), ScriptedModel::new([calls([("pay", "c1")])]));
-        let client = boxed(ToolLoop::new(tools(&ran)).layer(model.clone()));
+        let client = boxed(ToolLoopLayer::new(tools(&ran)).layer(model.clone()));
         let answer = send(&client, ChatRequest::user("buy")).await.unwrap();
         let asked: Vec<_> = answer.approval_requests().cloned().collect();
         let both = vec![asked[0].approve().into(), asked[0].reject("no").into()];

@@ -7,7 +7,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use tower::{Layer, service_fn};
 use tower_chat::{
     BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, PerRunPersistence,
-    PerServiceCallPersistence, ToolLoop, ToolLoopError,
+    PerServiceCallPersistence, ToolLoopError, ToolLoopLayer,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 
@@ -18,7 +18,7 @@ const LIMIT: usize = 2;
 fn limited(case: Case, model: &ScriptedModel, store: &Store, ran: &Ran) -> Client {
     let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
     let above = PerRunPersistence::new(store.clone()).mode(case.mode);
-    let tool_loop = ToolLoop::new(tools(ran)).max_calls_per_answer(Some(LIMIT));
+    let tool_loop = ToolLoopLayer::new(tools(ran)).max_calls_per_answer(Some(LIMIT));
     boxed(above.layer(tool_loop.layer(below)))
 }
 
@@ -46,7 +46,7 @@ async fn an_answer_with_more_calls_than_allowed_is_refused_and_nothing_of_it_is_
             panic!("{error:?}")
         };
         assert_eq!((*calls, *limit, conversation), (3, LIMIT, &Some(key())));
-        assert!(error.to_string().contains("ToolLoop::max_calls_per_answer"), "{error}");
+        assert!(error.to_string().contains("ToolLoopLayer::max_calls_per_answer"), "{error}");
         assert!(!error.is_retryable());
         assert_eq!(ran.names(), ["look"]);
         let round = ["user where?", "assistant look#c1", "tool c1=looked c1"];
@@ -99,7 +99,7 @@ async fn an_endless_answer_is_refused_at_the_first_call_over_the_limit() {
         let (store, ran) = (store(), Ran::default());
         SENT.store(0, Ordering::Relaxed);
         let below = PerServiceCallPersistence::new(store.clone()).layer(endless);
-        let tool_loop = ToolLoop::new(tools(&ran)).max_calls_per_answer(Some(LIMIT));
+        let tool_loop = ToolLoopLayer::new(tools(&ran)).max_calls_per_answer(Some(LIMIT));
         let above = PerRunPersistence::new(store.clone()).mode(mode);
         let client = boxed(above.layer(tool_loop.layer(below)));
         let request = ChatRequest::user("where?").in_conversation(key()).streamed();

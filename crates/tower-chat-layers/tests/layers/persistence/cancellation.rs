@@ -7,7 +7,7 @@ use futures_util::{FutureExt, StreamExt};
 use tower::{Layer, timeout::TimeoutLayer};
 use tower_chat::{
     ChatPipeline, ChatRequest, ChatUpdate, Clock, DeadlineExceeded, Message, PerRunPersistence,
-    PerServiceCallPersistence, PersistenceMode, ToolLoop, ToolResult, ToolStatus, Tools,
+    PerServiceCallPersistence, PersistenceMode, ToolLoopLayer, ToolResult, ToolStatus, Tools,
     replay::{Freshness, OutdatedCalls, ReplayPolicy, ToolHistory},
     store::{HistoryStore, InvocationQuery, ToolCallQueries},
 };
@@ -530,7 +530,7 @@ async fn a_queued_message_is_stored_or_queued_again_and_never_both() {
                 let patience = if below { SOON } else { Duration::MAX };
                 let persister = boxed(TimeoutLayer::new(patience).layer(persister));
                 let above = PerRunPersistence::new(store.clone()).mode(case.mode);
-                let client = boxed(above.layer(ToolLoop::new(Tools::new()).layer(persister)));
+                let client = boxed(above.layer(ToolLoopLayer::new(Tools::new()).layer(persister)));
                 let mut request = case.ask("where?");
                 let handle = request.run_handle();
                 handle.queue(Message::user("quick"));

@@ -8,7 +8,7 @@ use tower::{
 };
 use tower_chat::{
     ChatRequest, ChatResponse, ConversationKey, PerRunPersistence, PerServiceCallPersistence,
-    PersistenceError, PersistenceMode, ToolLoop, Tools,
+    PersistenceError, PersistenceMode, ToolLoopLayer, Tools,
     tool::{ToolOutput, tool_fn},
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
@@ -97,7 +97,7 @@ async fn layers_stack_in_a_service_builder_and_can_be_boxed_and_cloned() {
         let client = ServiceBuilder::new()
             .boxed_clone()
             .layer(PerRunPersistence::new(store.clone()).mode(PerServiceCall))
-            .layer(ToolLoop::new(tools(&Ran::default())))
+            .layer(ToolLoopLayer::new(tools(&Ran::default())))
             .layer(PerServiceCallPersistence::new(store.clone()))
             .service(model);
         fn is_usable<S>(_: &S)

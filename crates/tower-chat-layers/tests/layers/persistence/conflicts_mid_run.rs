@@ -6,7 +6,7 @@ use tower::Layer;
 use tower_chat::{
     Answer, BoxError, ChatRequest, ChatResponse, ConflictPolicy, Finish, Message,
     PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistenceMode, Role,
-    ToolCall, ToolLoop, ToolResult, ToolStatus, Tools, UnansweredInputs, pending_results,
+    ToolCall, ToolLoopLayer, ToolResult, ToolStatus, Tools, UnansweredInputs, pending_results,
     store::{InvocationQuery, ToolCallQueries},
     tool::{ToolOutput, tool_fn},
 };
@@ -79,9 +79,11 @@ impl Case {
         let persister = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
         let client = match below {
             Below::LoopAndPersister => {
-                boxed(above.layer(ToolLoop::new(looking(&ran)).layer(persister)))
+                boxed(above.layer(ToolLoopLayer::new(looking(&ran)).layer(persister)))
             }
-            Below::Loop => boxed(above.layer(ToolLoop::new(looking(&ran)).layer(model.clone()))),
+            Below::Loop => {
+                boxed(above.layer(ToolLoopLayer::new(looking(&ran)).layer(model.clone())))
+            }
             Below::ForeignLoopAndPersister => {
                 boxed(above.layer(foreign_loop(boxed(persister), &ran)))
             }
@@ -256,7 +258,7 @@ async fn results_of_a_refused_call_are_recorded_for_their_own_calls_whatever_the
         let (store, ran) = (store(), Ran::default());
         let model = ScriptedModel::new([two_calls(ids), text("there", Some("s1"))]);
         let persister = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
-        let looping = ToolLoop::new(looking(&ran)).layer(persister);
+        let looping = ToolLoopLayer::new(looking(&ran)).layer(persister);
         let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall);
         let client = if has_run { boxed(above.layer(looping)) } else { boxed(looping) };
         let error = refused(send(&client, ask("where?", streamed)).await);

@@ -3,7 +3,8 @@
 
 use tower::Layer;
 use tower_chat::{
-    ChatRequest, Message, Messages, PerServiceCallPersistence, PersistenceError, Role, ToolLoop,
+    ChatRequest, Message, Messages, PerServiceCallPersistence, PersistenceError, Role,
+    ToolLoopLayer,
     validate::{Fault, InvalidRequest, validate_request},
 };
 use tower_chat_testkit::{ScriptedModel, Step};
@@ -56,7 +57,7 @@ async fn they_are_refused_by_a_persister_alone() {
             let (store, model) = (store(), ScriptedModel::new([]));
             let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
             let client = match has_loop {
-                true => boxed(ToolLoop::new(tools(&Ran::default())).layer(below)),
+                true => boxed(ToolLoopLayer::new(tools(&Ran::default())).layer(below)),
                 false => boxed(below),
             };
             let request = ChatRequest::new(Messages::from_iter(messages)).in_conversation(key());
@@ -79,7 +80,7 @@ async fn they_are_refused_by_a_tool_loop_alone() {
     for (messages, fault) in empty() {
         for streamed in BOTH_WAYS {
             let model = ScriptedModel::new([]);
-            let client = boxed(ToolLoop::new(tools(&Ran::default())).layer(model.clone()));
+            let client = boxed(ToolLoopLayer::new(tools(&Ran::default())).layer(model.clone()));
             let request = ChatRequest::new(Messages::from_iter(messages.clone()));
             let request = if streamed { request.streamed() } else { request };
             let error = send(&client, request).await.unwrap_err();

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use tower::{Layer, service_fn};
 use tower_chat::{
     BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, Message,
-    idle_timeout::{IdleTimeout, IdleTimeoutExceeded},
+    idle_timeout::{IdleTimeoutExceeded, IdleTimeoutLayer},
     is_retryable,
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
@@ -26,7 +26,7 @@ fn paced(texts: &'static [(&'static str, u64)]) -> Client {
         let finish = stream::iter([Ok(finish())]);
         Ok::<_, BoxError>(ChatResponse::stream(texts.chain(finish)))
     };
-    boxed(IdleTimeout::new(LIMIT).layer(service_fn(answer)))
+    boxed(IdleTimeoutLayer::new(LIMIT).layer(service_fn(answer)))
 }
 
 fn exceeded(error: &BoxError) -> (Duration, bool) {
@@ -65,9 +65,10 @@ async fn a_stream_that_stalls_ends_with_the_error_after_its_last_update() {
 #[tokio::test(start_paused = true)]
 async fn the_head_has_a_limit_of_its_own_where_that_is_set() {
     let wait = Duration::from_secs(600);
-    for (layer, after) in
-        [(IdleTimeout::new(LIMIT), LIMIT), (IdleTimeout::new(LIMIT).before_head(wait), wait)]
-    {
+    for (layer, after) in [
+        (IdleTimeoutLayer::new(LIMIT), LIMIT),
+        (IdleTimeoutLayer::new(LIMIT).before_head(wait), wait),
+    ] {
         let begun = Instant::now();
         let client = boxed(layer.layer(ScriptedModel::new([Step::hang()])));
         let error = head(&client, ask("anybody?", false)).await.unwrap_err();
@@ -75,7 +76,7 @@ async fn the_head_has_a_limit_of_its_own_where_that_is_set() {
         assert_eq!(is_retryable(&*error), Some(true));
     }
     let stalls = ScriptedModel::new([Step::text("well").hangs_after(1)]);
-    let client = boxed(IdleTimeout::new(LIMIT).before_head(wait).layer(stalls));
+    let client = boxed(IdleTimeoutLayer::new(LIMIT).before_head(wait).layer(stalls));
     let error = send(&client, ask("well?", true)).await.unwrap_err();
     assert_eq!(exceeded(&error), (LIMIT, true));
 }
@@ -99,7 +100,7 @@ async fn a_complete_answer_whose_stream_does_not_end_is_no_stalled_one() {
         let updates = stream::iter(updates.map(Ok::<_, BoxError>)).chain(stream::pending());
         Ok::<_, BoxError>(ChatResponse::forward(updates))
     };
-    let client = boxed(IdleTimeout::new(LIMIT).layer(service_fn(answer)));
+    let client = boxed(IdleTimeoutLayer::new(LIMIT).layer(service_fn(answer)));
     let mut response = head(&client, ask("done?", true)).await.unwrap();
     assert!(matches!(response.next().await, Some(Ok(ChatUpdate::Message(_)))));
     assert!(matches!(response.next().await, Some(Ok(ChatUpdate::Finish(_)))));
@@ -126,7 +127,7 @@ async fn a_stalled_answer_is_stored_as_a_call_that_failed_and_can_be_sent_again(
                     if calls_before == 1 {
                         steps.insert(0, case.calls([("look", "c1")]));
                     }
-                    let model = IdleTimeout::new(LIMIT).layer(ScriptedModel::new(steps));
+                    let model = IdleTimeoutLayer::new(LIMIT).layer(ScriptedModel::new(steps));
                     let client = case.stack(model, store, policy(), tools(&Ran::default()));
                     let request = case.ask("where?");
                     send(&client, request.clone()).await.expect_err("the call fails");
@@ -157,7 +158,7 @@ async fn the_text_of_a_stalled_stream_is_kept_where_that_is_asked_for() {
             let store = case.store().await;
             let delta = ChatUpdate::TextDelta("A coat, and".into());
             let model = ScriptedModel::new([Step::updates([delta]).hangs_after(1)]);
-            let model = IdleTimeout::new(LIMIT).layer(model);
+            let model = IdleTimeoutLayer::new(LIMIT).layer(model);
             let policy = policy().with_partial_text(true);
             let client = case.stack(model, &store, policy, tools(&Ran::default()));
             let error = send(&client, case.ask("what to wear?")).await.unwrap_err();

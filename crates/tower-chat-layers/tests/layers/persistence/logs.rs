@@ -2,7 +2,7 @@
 
 use tower::Layer;
 use tower_chat::{
-    EndedBy, PerRunPersistence, PerServiceCallPersistence, ToolLoop, Tools,
+    EndedBy, PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer, Tools,
     store::HistoryStore,
     tool::{ToolOutput, tool_fn},
 };
@@ -57,7 +57,7 @@ async fn the_limit_of_rounds_is_logged_and_said_in_the_finish() {
             let asks_again = format!("{last:?}").contains("c2");
             let model = ScriptedModel::new([case.calls([("look", "c1")]), last]);
             let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
-            let tool_loop = ToolLoop::new(tools(&Ran::default())).max_rounds(1).unwrap();
+            let tool_loop = ToolLoopLayer::new(tools(&Ran::default())).max_rounds(1).unwrap();
             let above = PerRunPersistence::new(store.clone()).mode(case.mode);
             let client = boxed(above.layer(tool_loop.layer(below)));
             let logged = logged();

@@ -4,8 +4,8 @@ use tower::{Layer, Service};
 use tower_chat::store::Journal;
 use tower_chat::{
     BoxError, BuildError, ChatPipeline, ChatRequest, ChatResponse, MissingPersister,
-    PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistenceMode, ToolLoop,
-    ToolLoopError, Tools,
+    PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistenceMode, ToolLoopError,
+    ToolLoopLayer, Tools,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 
@@ -42,11 +42,11 @@ impl<S> Model for S where
 /// Returns the stack of a user: a tool loop over the layer under test.
 fn own_stack(model: &ScriptedModel, store: &Store, ran: &Ran) -> Client {
     let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
-    boxed(ToolLoop::new(tools(ran)).layer(below))
+    boxed(ToolLoopLayer::new(tools(ran)).layer(below))
 }
 
 fn own_stack_without_persister(model: &ScriptedModel, ran: &Ran) -> Client {
-    boxed(ToolLoop::new(tools(ran)).layer(model.clone()))
+    boxed(ToolLoopLayer::new(tools(ran)).layer(model.clone()))
 }
 
 #[tokio::test]
@@ -268,7 +268,7 @@ fn tools_for_a_client_as_is_do_not_build() {
     let builder = || ChatPipeline::builder(one_round()).use_client_as_is(true);
     let error = builder().tools(Tools::new()).build().unwrap_err();
     assert_eq!(error, BuildError::ToolsForClientAsIs);
-    let error = builder().tool_loop(ToolLoop::new(Tools::new())).build().unwrap_err();
+    let error = builder().tool_loop(ToolLoopLayer::new(Tools::new())).build().unwrap_err();
     assert_eq!(error, BuildError::ToolsForClientAsIs);
 }
 
@@ -309,7 +309,7 @@ impl Twice {
             Self::AboveRuns => boxed(above.layer(model.clone())),
             Self::AboveRunsAsIs => boxed(above.layer(below)),
             Self::BelowLoop => boxed(below),
-            Self::BelowOwnLoop => boxed(ToolLoop::new(Tools::new()).layer(below)),
+            Self::BelowOwnLoop => boxed(ToolLoopLayer::new(Tools::new()).layer(below)),
         }
     }
 

@@ -8,7 +8,7 @@ use tower::{Layer, service_fn};
 use tower_chat::{
     Answer, BoxError, ChatPipeline, ChatRequest, ChatResponse, Conversation, Finish, HistoryOwner,
     Message, MissingPersister, Part, PerRunPersistence, PerServiceCallPersistence,
-    PersistenceError, PersistenceMode, Reasoning, RepeatedTranscript, Role, RunId, ToolLoop,
+    PersistenceError, PersistenceMode, Reasoning, RepeatedTranscript, Role, RunId, ToolLoopLayer,
     ToolResult,
     store::{HistoryStore, InvocationQuery, Journal, Keep, Maintenance, ToolCallQueries},
     transcript::DifferenceKind,
@@ -392,7 +392,7 @@ async fn without_a_persister_each_service_call_of_our_loop_has_the_whole_history
             let store = case.store().await;
             let round = || [case.calls([("look", "c1")]), Step::text("there")];
             let model = ScriptedModel::new(round().into_iter().chain(round()));
-            let own = ToolLoop::new(tools(&Ran::default())).layer(model.clone());
+            let own = ToolLoopLayer::new(tools(&Ran::default())).layer(model.clone());
             let client = as_is(boxed(own), &store, case.mode);
             let turn = ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
             send(&client, case.ask("where?").with_extension(PerRun)).await.unwrap();
@@ -415,7 +415,7 @@ async fn a_persister_that_our_loop_could_not_find_gets_the_history_once() {
             let below = below.clone();
             async move { head(&below, request).await }
         }));
-        let own = boxed(ToolLoop::new(tools(&Ran::default())).layer(hidden));
+        let own = boxed(ToolLoopLayer::new(tools(&Ran::default())).layer(hidden));
         let policy = policy().on_missing_persister(MissingPersister::Warn);
         let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall).policy(policy);
         let client = boxed(above.layer(own));
@@ -451,7 +451,7 @@ async fn a_layer_that_drops_who_keeps_the_history_makes_no_loop_store_it_twice()
         let rebuilt = rebuilding(persister(&model, &store));
         let looping = match is_own {
             true => {
-                let own = ToolLoop::new(tools(&Ran::default())).assume_persister_below(true);
+                let own = ToolLoopLayer::new(tools(&Ran::default())).assume_persister_below(true);
                 boxed(own.layer(rebuilt))
             }
             // This loop sends all messages, unless the answer reports that a layer below manages

@@ -4,7 +4,8 @@ use futures_util::StreamExt;
 use tower::{Layer, service_fn};
 use tower_chat::{
     ChatRequest, ChatUpdate, Finish, Message, PerRunPersistence, PerServiceCallPersistence,
-    PersistenceMode, PersistencePolicy, ToolLoop, store::HistoryStore, validate::validate_messages,
+    PersistenceMode, PersistencePolicy, ToolLoopLayer, store::HistoryStore,
+    validate::validate_messages,
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
 
@@ -211,7 +212,7 @@ async fn a_retry_between_loop_and_persister_leaves_nothing_of_the_first_attempt(
         });
         let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall).policy(keeping());
         let client = boxed(above.layer(
-            ToolLoop::new(tools(&Ran::default())).assume_persister_below(true).layer(retrying),
+            ToolLoopLayer::new(tools(&Ran::default())).assume_persister_below(true).layer(retrying),
         ));
         send(&client, ask("where?", true)).await.unwrap();
         assert_eq!(stored(&store).await, [ALL[0], ALL[3]], "{cause}");

@@ -14,7 +14,8 @@ use futures_util::{StreamExt, future::poll_immediate};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_chat::{
     BoxError, ChatRequest, ChatResponse, ChatUpdate, HistoryOwner, Message, MessageId,
-    PerRunPersistence, PerServiceCallPersistence, ToolLoop, UnansweredInputs, store::HistoryStore,
+    PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer, UnansweredInputs,
+    store::HistoryStore,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
@@ -164,7 +165,7 @@ async fn the_sentinel_is_between_persister_and_loop_and_nowhere_else() {
             let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
             let ids = Ids::default();
             let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
-            let tool_loop = ToolLoop::new(tools(&Ran::default())).assume_persister_below(true);
+            let tool_loop = ToolLoopLayer::new(tools(&Ran::default())).assume_persister_below(true);
             let looped = tool_loop.layer(ids.around(boxed(below)));
             let client = boxed(PerRunPersistence::new(store.clone()).mode(case.mode).layer(looped));
             let answer = send(&client, case.ask("where?")).await.unwrap();
@@ -187,7 +188,7 @@ async fn per_run_mode_has_no_sentinel_at_all() {
             let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
             let ids = Ids::default();
             let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
-            let looped = ToolLoop::new(tools(&Ran::default())).layer(ids.around(boxed(below)));
+            let looped = ToolLoopLayer::new(tools(&Ran::default())).layer(ids.around(boxed(below)));
             let client = boxed(PerRunPersistence::new(store.clone()).layer(looped));
             let answer = send(&client, case.ask("where?")).await.unwrap();
             assert_eq!(ids.seen(), [None, None]);
@@ -411,10 +412,9 @@ async fn results_of_tools_that_ran_survive_a_layer_that_keeps_them_from_the_pers
                 });
                 let policy = policy().with_inputs_of_failed_call(results_if(keep));
                 let above = PerRunPersistence::new(store.clone()).mode(case.mode).policy(policy);
-                let client =
-                    boxed(above.layer(
-                        ToolLoop::new(tools(&ran)).assume_persister_below(true).layer(between),
-                    ));
+                let client = boxed(above.layer(
+                    ToolLoopLayer::new(tools(&ran)).assume_persister_below(true).layer(between),
+                ));
                 let answer = poll_immediate(pin!(send(&client, request.clone()))).await;
                 assert_eq!(answer.is_none(), hangs);
                 let start = ["user where?", "assistant look#c1", "tool c1=looked c1", "user quick"];

@@ -17,7 +17,7 @@ use tower::{
 use tower_chat::{
     Answer, BoxError, ChatRequest, ChatResponse, ConflictPolicy, Conversation, Finish, Message,
     PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistencePolicy, RunId,
-    StoreFailure, ToolLoop, ToolResult, Tools, run::ServiceCall, store::HistoryStore,
+    StoreFailure, ToolLoopLayer, ToolResult, Tools, run::ServiceCall, store::HistoryStore,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
@@ -342,7 +342,7 @@ async fn a_lone_persister_under_a_loop_gives_the_stored_answer() {
         let store = case.store().await;
         let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
         let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
-        let client = boxed(ToolLoop::new(tools(&Ran::default())).layer(below));
+        let client = boxed(ToolLoopLayer::new(tools(&Ran::default())).layer(below));
         let request = case.ask("where?");
         send(&client, request.clone()).await.unwrap();
         let again = send(&client, request).await.unwrap();
@@ -387,7 +387,7 @@ fn retrying(
     let below = boxed(TimeoutLayer::new(Duration::from_secs(5)).layer(below));
     let retried = boxed(RetryLayer::new(Again(2)).layer(below));
     let above = PerRunPersistence::new(store.clone()).mode(case.mode).policy(policy);
-    boxed(above.layer(ToolLoop::new(tools).layer(retried)))
+    boxed(above.layer(ToolLoopLayer::new(tools).layer(retried)))
 }
 
 #[tokio::test(start_paused = true)]
@@ -543,7 +543,7 @@ async fn a_durable_answer_that_was_lost_is_given_again_and_not_written_again() {
                     boxed(PerServiceCallPersistence::new(store.clone()).layer(model.clone()));
                 let retried = boxed(RetryLayer::new(Again(1)).layer(losing_first(below)));
                 let above = PerRunPersistence::new(store.clone()).mode(case.mode).policy(policy());
-                let tool_loop = ToolLoop::new(tools(&ran)).assume_persister_below(true);
+                let tool_loop = ToolLoopLayer::new(tools(&ran)).assume_persister_below(true);
                 let client = boxed(above.layer(tool_loop.layer(retried)));
                 if is_slow {
                     store.hold_appends();

@@ -11,8 +11,8 @@ use futures_util::StreamExt;
 use tower::{Layer, ServiceExt};
 use tower_chat::{
     Answer, ChatRequest, ChatResponse, ChatUpdate, Message, PerRunPersistence,
-    PerServiceCallPersistence, PersistenceMode, Role, RunHandle, ToolCall, ToolLoop, ToolResult,
-    Tools, pending_results,
+    PerServiceCallPersistence, PersistenceMode, Role, RunHandle, ToolCall, ToolLoopLayer,
+    ToolResult, Tools, pending_results,
     recovery::{RunEnd, close},
     replay::DanglingCalls,
     store::{HistoryStore, InvocationQuery, ToolCallQueries},
@@ -202,7 +202,7 @@ impl End {
     ) -> Client {
         let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
         let above = PerRunPersistence::new(store.clone()).mode(mode).policy(policy());
-        let tool_loop = ToolLoop::new(tools(ran)).max_rounds(1).unwrap();
+        let tool_loop = ToolLoopLayer::new(tools(ran)).max_rounds(1).unwrap();
         boxed(above.layer(tool_loop.layer(below)))
     }
 }
@@ -509,7 +509,7 @@ async fn a_message_queued_after_the_last_answer_was_stored_is_left_for_the_next_
                 }
             }))
         });
-        let agent = ToolLoop::new(Tools::new()).layer(queueing);
+        let agent = ToolLoopLayer::new(Tools::new()).layer(queueing);
         let client = boxed(PerRunPersistence::new(store.clone()).mode(case.mode).layer(agent));
         let request = case.ask("a question").with_extension(handle.clone());
         let answer = send(&client, request).await.unwrap();

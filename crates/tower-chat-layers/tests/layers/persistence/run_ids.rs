@@ -12,7 +12,7 @@ use std::{
 use tower::Layer;
 use tower_chat::{
     Clock, Conversation, Media, MediaSource, Message, MessageId, Part, PerRunPersistence,
-    PerServiceCallPersistence, PersistenceError, Role, RunId, ToolLoop,
+    PerServiceCallPersistence, PersistenceError, Role, RunId, ToolLoopLayer,
     store::{
         Directory, HistoryStore, Revision,
         author::{Slot, Write},
@@ -175,7 +175,7 @@ async fn the_id_of_a_run_of_a_persister_alone_is_compared_too() {
             Step::text("done"),
         ]);
         let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
-        let client = boxed(ToolLoop::new(tools(&Ran::default())).layer(below));
+        let client = boxed(ToolLoopLayer::new(tools(&Ran::default())).layer(below));
         send(&client, in_run(case, [Message::user("pay 5")])).await.unwrap_err();
         let other = || in_run(case, [Message::user("pay 500")]);
         assert!(is_reused(&refused(send(&client, other()).await)));
@@ -212,7 +212,7 @@ async fn a_run_started_when_its_first_request_arrived_whatever_its_id_says() {
         let of_clock = watch.clone();
         let clock = Clock::new(move || of_clock.at());
         let below = PerServiceCallPersistence::new(store.clone()).clock(clock.clone());
-        let tool_loop = ToolLoop::new(tools_with_gate(&Ran::default(), &gate));
+        let tool_loop = ToolLoopLayer::new(tools_with_gate(&Ran::default(), &gate));
         let above = PerRunPersistence::new(store.clone()).mode(case.mode).clock(clock);
         let client = boxed(above.layer(tool_loop.layer(below.layer(model))));
         let arrived = watch.at();

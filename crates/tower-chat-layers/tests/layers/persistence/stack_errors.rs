@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tower::{Layer, Service};
 use tower_chat::{
     Answer, BoxError, ChatRequest, ChatResponse, ConversationKey, HistoryOwner, Message, MessageId,
-    PerRunPersistence, PerServiceCallPersistence, PersistenceError, SentinelAtClient, ToolLoop,
-    ToolLoopError, ToolResult, Tools,
+    PerRunPersistence, PerServiceCallPersistence, PersistenceError, SentinelAtClient,
+    ToolLoopError, ToolLoopLayer, ToolResult, Tools,
     tool::{NestedInAncestor, ToolOutput, tool_fn},
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
@@ -76,7 +76,7 @@ async fn two_stores_in_one_stack_are_refused() {
 async fn a_persister_above_the_tool_loop_is_refused() {
     for (streamed, mode) in cases!(BOTH_WAYS, BOTH_MODES) {
         let (store, model, ran) = (store(), one_round(), Ran::default());
-        let looped = ToolLoop::new(tools(&ran)).layer(model.clone());
+        let looped = ToolLoopLayer::new(tools(&ran)).layer(model.clone());
         let alone = boxed(PerServiceCallPersistence::new(store.clone()).layer(looped));
         let client = boxed(PerRunPersistence::new(store.clone()).mode(mode).layer(alone.clone()));
         for client in [alone, client] {
@@ -96,7 +96,7 @@ async fn a_persister_is_found_below_a_loop_that_was_called_without_being_polled(
     cases
         .check(async |case| {
             let (store, model, ran) = (case.store().await, one_round(), Ran::default());
-            let looped = ToolLoop::new(tools(&ran)).layer(persister(&model, &store));
+            let looped = ToolLoopLayer::new(tools(&ran)).layer(persister(&model, &store));
             let hasty = tower::service_fn(move |request: ChatRequest| looped.clone().call(request));
             let client = boxed(PerRunPersistence::new(store.clone()).mode(case.mode).layer(hasty));
             assert_eq!(send(&client, case.ask("hi")).await.unwrap().text(), "there");
@@ -207,7 +207,8 @@ async fn a_lone_persister_serves_a_conversation_run_by_run() {
         let store = store();
         let model =
             ScriptedModel::new([calls([("look", "c1")]), Step::text("there"), Step::text("bye")]);
-        let client = boxed(ToolLoop::new(tools(&Ran::default())).layer(persister(&model, &store)));
+        let client =
+            boxed(ToolLoopLayer::new(tools(&Ran::default())).layer(persister(&model, &store)));
         let answer = send(&client, ask("where?", streamed)).await.unwrap();
         assert_eq!(answer.finish.history_owner, None, "the loop keeps the sentinel to itself");
         send(&client, ask("ok", streamed)).await.unwrap();

@@ -7,7 +7,7 @@ use futures_util::poll;
 use tower::Layer;
 use tower_chat::{
     Answer, BoxError, EndedBy, Message, PerRunPersistence, PerServiceCallPersistence, Role,
-    RunHandle, ToolLoop, ToolStatus, Tools,
+    RunHandle, ToolLoopLayer, ToolStatus, Tools,
     store::{HistoryStore, InvocationQuery, ToolCallQueries},
     tool::{ToolContext, ToolOutput, tool_fn},
 };
@@ -29,7 +29,7 @@ fn tools_that_halt(ran: &Ran, handle: &RunHandle) -> Tools {
 
 fn client(case: Case, model: &ScriptedModel, store: &Store, tools: Tools, at_once: bool) -> Client {
     let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
-    let tool_loop = ToolLoop::new(tools).concurrent(at_once).layer(below);
+    let tool_loop = ToolLoopLayer::new(tools).concurrent(at_once).layer(below);
     boxed(PerRunPersistence::new(store.clone()).mode(case.mode).layer(tool_loop))
 }
 

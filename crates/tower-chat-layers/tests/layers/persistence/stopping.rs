@@ -7,7 +7,7 @@ use futures_util::poll;
 use tower::Layer;
 use tower_chat::{
     Answer, BoxError, ChatRequest, ChatUpdate, EndedBy, Message, PerRunPersistence,
-    PerServiceCallPersistence, PersistenceError, Role, StoreFailure, ToolInvocation, ToolLoop,
+    PerServiceCallPersistence, PersistenceError, Role, StoreFailure, ToolInvocation, ToolLoopLayer,
     ToolStatus,
     store::{HistoryStore, InvocationQuery, ToolCallQueries},
     tool::{ToolContext, tool_fn},
@@ -148,7 +148,7 @@ async fn tools_that_ran_or_never_began_are_answered_as_such() {
                 ScriptedModel::new([case.calls([("look", "c1"), ("wait", "c2"), ("look", "c3")])]);
             let tools = tools_with_gate(&ran, &gate);
             let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
-            let tool_loop = ToolLoop::new(tools).concurrent(concurrent).layer(below);
+            let tool_loop = ToolLoopLayer::new(tools).concurrent(concurrent).layer(below);
             let above = PerRunPersistence::new(store.clone()).mode(case.mode);
             let client = boxed(above.layer(tool_loop));
             let there = gate.reached(1);
@@ -251,7 +251,7 @@ async fn a_stop_after_the_last_answer_changes_nothing() {
 async fn a_stopped_run_without_persistence_gives_its_answer_so_far() {
     for streamed in BOTH_WAYS {
         let model = ScriptedModel::new([calls([("look", "c1")]), Step::hang()]);
-        let tool_loop = ToolLoop::new(tools(&Ran::default()));
+        let tool_loop = ToolLoopLayer::new(tools(&Ran::default()));
         let client = boxed(tool_loop.layer(model.clone()));
         let mut request = ChatRequest::user("where?");
         if streamed {

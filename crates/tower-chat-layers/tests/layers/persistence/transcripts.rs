@@ -7,7 +7,7 @@ use tower::{Layer, ServiceExt};
 use tower_chat::{
     Answer, ChatRequest, ConflictPolicy, Conversation, Message, MessageId, Part,
     PerServiceCallPersistence, PersistenceError, PersistenceMode, RepeatedTranscript, Role, RunId,
-    ToolCall, ToolLoop, ToolResult,
+    ToolCall, ToolLoopLayer, ToolResult,
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
 
@@ -322,7 +322,7 @@ async fn a_lone_persister_compares_the_first_service_call_of_a_run() {
         let steps = [Step::text("one"), calls([("look", "c2")]), Step::text("two")];
         let model = ScriptedModel::new(steps);
         let persister = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
-        let client = boxed(ToolLoop::new(tools(&ran)).layer(persister));
+        let client = boxed(ToolLoopLayer::new(tools(&ran)).layer(persister));
         send(&client, ask("first", streamed)).await.unwrap();
         let whole = [Message::user("first"), Message::assistant("one"), Message::user("second")];
         let request = ask_with(whole, streamed);
@@ -356,7 +356,7 @@ async fn the_results_of_a_later_service_call_are_not_taken_for_a_transcript() {
                 .with_extension(conversation.clone())
                 .with_extension(RepeatedTranscript::Recognise)
         });
-        let client = boxed(ToolLoop::new(tools(&ran)).layer(below));
+        let client = boxed(ToolLoopLayer::new(tools(&ran)).layer(below));
         let request = ChatRequest::user("second");
         send(&client, if streamed { request.streamed() } else { request }).await.unwrap();
         assert_eq!(stored(&store).await, TWO_TURNS);

@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 
 use tower_chat::{
-    CallPosition, ChatRequest, Message, Native, Part, RawJson, Role, ToolLoop, ToolResult,
+    CallPosition, ChatRequest, Message, Native, Part, RawJson, Role, ToolLoopLayer, ToolResult,
     ToolStatus, Tools, format,
     store::{InvocationQuery, Journal, ToolCallQueries},
     tool::{Retention, SharedTools, Tool, ToolOutput, persist_with, tool_fn},
@@ -118,7 +118,7 @@ async fn a_call_keeps_the_hook_of_the_tool_that_ran_it() {
             Step::text("done"),
             Step::text("again"),
         ];
-        let agent = Agent::new(mode, ToolLoop::new(shared), script);
+        let agent = Agent::new(mode, ToolLoopLayer::new(shared), script);
         agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
         let all = everything(&agent).await;
         assert!(!all.contains("xqz"), "{about} {all}");
@@ -153,7 +153,7 @@ async fn a_call_of_a_tool_that_was_unregistered_before_is_stored_by_the_hook_it_
             Step::message(Message::tool_calls([paying("c2")])),
             Step::text("done"),
         ];
-        let agent = Agent::new(mode, ToolLoop::new(shared), script);
+        let agent = Agent::new(mode, ToolLoopLayer::new(shared), script);
         agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
         let all = everything(&agent).await;
         assert!(!all.contains("xqz"), "{mode:?} streamed {streamed} {all}");
@@ -177,7 +177,7 @@ async fn an_approved_call_keeps_the_hook_of_the_tool_that_was_registered_at_its_
         });
         shared.set(others().with(pay));
         let script = vec![calls([("pay", "c1")]), calls([("look", "c2")]), Step::text("done")];
-        let agent = Agent::new(mode, ToolLoop::new(shared), script);
+        let agent = Agent::new(mode, ToolLoopLayer::new(shared), script);
         let asking = agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
         let request = asking.approval_requests().next().unwrap().approve();
         let message = Message::new(Role::User, vec![Part::ApprovalResponse(request)]);
@@ -206,7 +206,7 @@ async fn a_late_result_of_a_tool_that_is_gone_is_withheld_if_the_tool_had_a_hook
             ])),
             Step::text("done"),
         ];
-        let agent = Agent::new(mode, ToolLoop::new(shared.clone()), script);
+        let agent = Agent::new(mode, ToolLoopLayer::new(shared.clone()), script);
         let returned = agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
         shared.set(others());
         let ids = tower_chat::replay::effective_call_ids(&returned.messages[0]);
@@ -239,7 +239,7 @@ async fn a_late_result_is_withheld_by_the_hook_of_its_own_message_alone() {
         let plain = Step::message(Message::tool_calls([ask("a2")]));
         let steps = if hooked_first { [hooked, plain] } else { [plain, hooked] };
         let script = steps.into_iter().chain([Step::text("done")]).collect();
-        let agent = Agent::new(mode, ToolLoop::new(shared.clone()), script);
+        let agent = Agent::new(mode, ToolLoopLayer::new(shared.clone()), script);
         let mut asked = Vec::new();
         for text in ["one", "two"] {
             let answer = agent.send_as(streamed, ChatRequest::user(text)).await.unwrap();
@@ -286,7 +286,8 @@ async fn a_resumed_run_keeps_what_was_stored_of_a_finished_call_whatever_is_regi
         });
         shared.set(others().with(pay));
         let script = vec![calls([("pay", "c1")]), Step::error("overloaded"), Step::text("done")];
-        let agent = Agent::new(PersistenceMode::Journaled, ToolLoop::new(shared.clone()), script);
+        let agent =
+            Agent::new(PersistenceMode::Journaled, ToolLoopLayer::new(shared.clone()), script);
         let request = ChatRequest::user("hi").in_conversation(key());
         agent.send_again(streamed, &request).await.unwrap_err();
         assert!(!everything(&agent).await.contains("xqz"));

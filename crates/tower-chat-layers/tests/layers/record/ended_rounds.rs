@@ -3,7 +3,8 @@
 
 use tower::Layer;
 use tower_chat::{
-    ChatRequest, Message, Part, PersistencePolicy, Role, ToolLoop, ToolResult, ToolStatus, Tools,
+    ChatRequest, Message, Part, PersistencePolicy, Role, ToolLoopLayer, ToolResult, ToolStatus,
+    Tools,
     tool::{ToolContext, ToolOutput, TypedTool, tool_fn},
 };
 use tower_chat_testkit::{Step, cases};
@@ -99,7 +100,7 @@ async fn every_call_of_a_round_has_the_same_row_in_every_mode_whatever_ends_the_
         let calls = round.iter().enumerate();
         let calls = calls.map(|(index, kind)| ToolCall::new(format!("c{index}"), *kind, "{}"));
         let script = vec![Step::message(Message::tool_calls(calls)), Step::text("done")];
-        let tool_loop = ToolLoop::new(tools()).concurrent(concurrent).max_calls(budget);
+        let tool_loop = ToolLoopLayer::new(tools()).concurrent(concurrent).max_calls(budget);
         let agent = Agent::new(mode, tool_loop, script);
         agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
         let record: Vec<_> = agent.record().await.iter().map(found).collect();
@@ -148,7 +149,7 @@ async fn every_approved_or_rejected_call_has_the_same_row_in_every_mode() {
                 .with(tool_fn(definition("pay").needs_approval(), |_| async { Ok("paid once") }));
             let script =
                 vec![calls([("stop", "c0"), ("pay", "c1"), ("look", "c2")]), Step::text("done")];
-            let agent = Agent::new(mode, ToolLoop::new(tools).concurrent(concurrent), script);
+            let agent = Agent::new(mode, ToolLoopLayer::new(tools).concurrent(concurrent), script);
             let asking = agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
             let requests: Vec<_> = asking.approval_requests().cloned().collect();
             let answers = requests.iter().zip([stop, pay, look]).map(|(request, approved)| {

@@ -2,7 +2,7 @@
 
 use tower_chat::store::Journal;
 use tower_chat::{
-    Role, ToolLoop, ToolLoopError, ToolStatus, Tools,
+    Role, ToolLoopError, ToolLoopLayer, ToolStatus, Tools,
     tool::{ToolError, ToolOutput, tool_fn},
 };
 use tower_chat_testkit::Step;
@@ -29,7 +29,7 @@ fn script() -> Vec<Step> {
 #[tokio::test]
 async fn a_tool_that_fails_its_run_is_named_and_no_later_call_is_started() {
     every_case(async |case| {
-        let agent = Agent::of(case, ToolLoop::new(tools()), script()).await;
+        let agent = Agent::of(case, ToolLoopLayer::new(tools()), script()).await;
         let error = agent.ask("send it").await.unwrap_err();
         let Some(ToolLoopError::ToolFailedRun { failure, .. }) = error.downcast_ref() else {
             panic!("{case:?}: {error}");
@@ -60,7 +60,7 @@ async fn a_tool_that_fails_its_run_is_named_and_no_later_call_is_started() {
 #[tokio::test]
 async fn the_conversation_goes_on_after_a_run_that_a_tool_has_failed() {
     every_case(async |case| {
-        let agent = Agent::of(case, ToolLoop::new(tools()), script()).await;
+        let agent = Agent::of(case, ToolLoopLayer::new(tools()), script()).await;
         agent.ask("send the first parcel").await.unwrap_err();
         let answer = agent.ask("where is it now").await.unwrap();
         // An open journaled run is resumed first, and its answer is returned.
@@ -85,7 +85,7 @@ async fn the_conversation_goes_on_after_a_run_that_a_tool_has_failed() {
 
 #[tokio::test]
 async fn calls_that_run_at_the_same_time_end_before_the_run_fails() {
-    let tool_loop = ToolLoop::new(tools()).concurrent(true);
+    let tool_loop = ToolLoopLayer::new(tools()).concurrent(true);
     let agent = Agent::new(PersistenceMode::PerServiceCall, tool_loop, script());
     let error = agent.ask("send all of it").await.unwrap_err();
     assert!(matches!(error.downcast_ref(), Some(ToolLoopError::ToolFailedRun { .. })), "{error}");
@@ -105,7 +105,7 @@ async fn the_model_is_told_what_an_error_says_for_it_and_nothing_else() {
             }));
         let script =
             vec![calls([("look", "c4"), ("charge", "c5")]), Step::text("try another card")];
-        let agent = Agent::of(case, ToolLoop::new(tools), script).await;
+        let agent = Agent::of(case, ToolLoopLayer::new(tools), script).await;
         agent.ask("pay with a card").await.unwrap();
         let shown = agent.model.requests()[1].messages.clone();
         let results = shown.iter().filter(|message| message.role == Role::Tool);

@@ -1,7 +1,7 @@
 //! The content that a tool's `persist` hook allows to be stored.
 
 use tower_chat::{
-    ChatRequest, ToolLoop, ToolResult, Tools, format,
+    ChatRequest, ToolLoopLayer, ToolResult, Tools, format,
     tool::{Retention, StoredCall, persist_with, tool_fn},
 };
 use tower_chat_testkit::Step;
@@ -14,7 +14,7 @@ async fn agent(case: Case, hook: Hook) -> Agent {
     let pay = tool_fn(definition("pay"), |_| async { Ok("card xqz") });
     let tools = Tools::new().with(persist_with(pay, hook));
     let script = vec![calls([("pay", "c1")]), Step::text("paid"), Step::text("again")];
-    Agent::of(case, ToolLoop::new(tools), script).await
+    Agent::of(case, ToolLoopLayer::new(tools), script).await
 }
 
 /// Returns all stored messages and rows of the conversation as text.
@@ -94,7 +94,7 @@ async fn errors_can_be_redacted_too() {
             Ok(Retention::Keep)
         });
         let script = vec![calls([("pay", "c1")]), Step::text("sorry")];
-        let agent = Agent::of(case, ToolLoop::new(Tools::new().with(fail)), script).await;
+        let agent = Agent::of(case, ToolLoopLayer::new(Tools::new().with(fail)), script).await;
         agent.ask("hi").await.unwrap();
         assert!(!everything(&agent).await.contains("xqz"));
         assert_eq!(agent.record().await[0].status, tower_chat::ToolStatus::Error);
@@ -123,7 +123,7 @@ async fn a_result_that_answers_no_call_is_stored_as_it_is_where_no_tool_has_a_ho
     every_case(async |case| {
         let plain = tool_fn(definition("look"), |_| async { Ok("looked around") });
         let script = vec![calls([("look", "c1")]), Step::text("done"), Step::text("again")];
-        let agent = Agent::of(case, ToolLoop::new(Tools::new().with(plain)), script).await;
+        let agent = Agent::of(case, ToolLoopLayer::new(Tools::new().with(plain)), script).await;
         agent.ask("hi").await.unwrap();
         let orphan = ToolResult::new("of no call", "an orphan's text");
         let input = [Message::tool_results([orphan]), Message::user("and that?")];
@@ -165,7 +165,7 @@ async fn a_late_outcome_that_is_forgotten_answers_its_stored_call_without_its_te
         // The declared tool returns both calls to the caller.
         let script =
             vec![calls([("pay", "p1"), ("ask", "a1")]), Step::text("done"), Step::text("again")];
-        let agent = Agent::of(case, ToolLoop::new(tools), script).await;
+        let agent = Agent::of(case, ToolLoopLayer::new(tools), script).await;
         agent.ask("hi").await.unwrap();
         let late = [ToolResult::new("p1", "late card xqz"), ToolResult::new("a1", "bob agrees")];
         let input = ChatRequest::new([Message::tool_results(late)]);

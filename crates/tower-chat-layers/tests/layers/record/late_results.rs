@@ -2,7 +2,8 @@
 //! answer and in the store, and its calls have complete rows.
 
 use tower_chat::{
-    CallPosition, ChatRequest, Message, MessageId, Role, ToolLoop, ToolResult, ToolStatus, Tools,
+    CallPosition, ChatRequest, Message, MessageId, Role, ToolLoopLayer, ToolResult, ToolStatus,
+    Tools,
     replay::effective_call_ids,
     tool::{ToolContext, ToolOutput, tool_fn},
 };
@@ -100,7 +101,7 @@ async fn late_result(
         Step::text("done"),
         Step::text("bye"),
     ];
-    let agent = Agent::new(mode, ToolLoop::new(tools()), script);
+    let agent = Agent::new(mode, ToolLoopLayer::new(tools()), script);
     let returned = agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
     agent.send_as(streamed, ChatRequest::user("something else")).await.unwrap();
     let id = effective_call_ids(&returned.messages[0]).remove(0);

@@ -23,7 +23,7 @@ use tower::{Service, ServiceExt};
 use tower_chat::{
     Answer, BoxError, ChatPipeline, ChatRequest, Clock, ConversationKey, MemoryStore, Message,
     PerRunPersistence, PerServiceCallPersistence, PersistenceMode, ToolCall, ToolDefinition,
-    ToolInvocation, ToolLoop,
+    ToolInvocation, ToolLoopLayer,
     store::{CallSelection, HistoryStore},
 };
 use tower_chat_testkit::{FaultyStore, ScriptedModel, Step};
@@ -90,20 +90,20 @@ struct Agent {
 
 impl Agent {
     /// Creates an agent for a case of the matrix.
-    async fn of(case: Case, tool_loop: ToolLoop, script: Vec<Step>) -> Self {
+    async fn of(case: Case, tool_loop: ToolLoopLayer, script: Vec<Step>) -> Self {
         let agent = Self::in_store(case.store().await, case.mode, tool_loop, script);
         Self { streamed: case.streamed, ..agent }
     }
 
     /// Creates an agent over a memory store. Its requests are whole by default.
-    fn new(mode: PersistenceMode, tool_loop: ToolLoop, script: Vec<Step>) -> Self {
+    fn new(mode: PersistenceMode, tool_loop: ToolLoopLayer, script: Vec<Step>) -> Self {
         Self::in_store(memory(), mode, tool_loop, script)
     }
 
     fn in_store(
         store: crate::common::Store,
         mode: PersistenceMode,
-        tool_loop: ToolLoop,
+        tool_loop: ToolLoopLayer,
         script: Vec<Step>,
     ) -> Self {
         let model = ScriptedModel::new(script);
@@ -121,7 +121,7 @@ impl Agent {
     }
 
     /// Creates an agent without a layer above the tool loop.
-    fn without_per_run(tool_loop: ToolLoop, script: Vec<Step>) -> Self {
+    fn without_per_run(tool_loop: ToolLoopLayer, script: Vec<Step>) -> Self {
         let store = memory();
         let model = ScriptedModel::new(script);
         let client = tower::ServiceBuilder::new()
@@ -138,7 +138,7 @@ impl Agent {
 
     /// Creates an agent with a retry between the loop and the persister, with or without a layer
     /// above the loop.
-    fn retrying(above: bool, tool_loop: ToolLoop, script: Vec<Step>) -> Self {
+    fn retrying(above: bool, tool_loop: ToolLoopLayer, script: Vec<Step>) -> Self {
         let store = memory();
         let model = ScriptedModel::new(script);
         let mode = PersistenceMode::PerServiceCall;

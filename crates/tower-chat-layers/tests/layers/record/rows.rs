@@ -1,7 +1,8 @@
 //! Each call has one row, which is the same in both modes.
 
 use tower_chat::{
-    ChatRequest, Message, Part, PersistencePolicy, Role, ToolLoop, ToolResult, ToolStatus, Tools,
+    ChatRequest, Message, Part, PersistencePolicy, Role, ToolLoopLayer, ToolResult, ToolStatus,
+    Tools,
     replay::Truncation,
     tool::{ToolContext, ToolOutput, TypedTool, tool_fn},
 };
@@ -22,7 +23,7 @@ async fn a_call_that_was_answered_has_its_result_its_place_and_its_times() {
             calls([("look", "c3")]),
             Step::text("done"),
         ];
-        let agent = Agent::of(case, ToolLoop::new(look()), script).await;
+        let agent = Agent::of(case, ToolLoopLayer::new(look()), script).await;
         agent.ask("hi").await.unwrap();
         let record = agent.record().await;
         let positions: Vec<_> = record
@@ -52,7 +53,7 @@ async fn rounds_are_counted_anew_in_every_turn() {
             calls([("look", "c1")]),
             Step::text("done"),
         ];
-        let agent = Agent::of(case, ToolLoop::new(look()), script).await;
+        let agent = Agent::of(case, ToolLoopLayer::new(look()), script).await;
         agent.ask("one").await.unwrap();
         agent.ask("two").await.unwrap();
         let rounds: Vec<_> = agent.record().await.iter().map(|call| call.round_index).collect();
@@ -78,7 +79,7 @@ async fn calls_that_were_not_run_have_rows_that_say_why() {
             calls([("fail", "1"), ("nobody", "2"), ("weather", "3"), ("look", "4")]),
             Step::text("done"),
         ];
-        let agent = Agent::of(case, ToolLoop::new(tools).max_calls(Some(2)), script).await;
+        let agent = Agent::of(case, ToolLoopLayer::new(tools).max_calls(Some(2)), script).await;
         agent.ask("hi").await.unwrap();
         let record = agent.record().await;
         let statuses: Vec<_> = record.iter().map(|call| call.status).collect();
@@ -122,7 +123,7 @@ async fn results_that_end_the_run_are_in_the_record_alone() {
             Ok(ToolOutput::from("stopped").terminate())
         }));
         let script = vec![calls([("look", "c1"), ("stop", "c2"), ("look", "c3")])];
-        let agent = Agent::of(case, ToolLoop::new(tools), script).await;
+        let agent = Agent::of(case, ToolLoopLayer::new(tools), script).await;
         agent.ask("hi").await.unwrap();
         let roles: Vec<Role> = agent.stored().await.iter().map(|message| message.role).collect();
         assert_eq!(roles, [Role::User, Role::Assistant]);
@@ -140,7 +141,7 @@ async fn a_call_that_waits_for_approval_is_recorded_as_that_and_then_as_what_it_
         for (approve, after) in [(true, "pay ok paid"), (false, "pay rejected_by_approval")] {
             let pay = tool_fn(definition("pay").needs_approval(), |_| async { Ok("paid") });
             let script = vec![calls([("pay", "c1")]), Step::text("done")];
-            let agent = Agent::of(case, ToolLoop::new(Tools::new().with(pay)), script).await;
+            let agent = Agent::of(case, ToolLoopLayer::new(Tools::new().with(pay)), script).await;
             let answer = agent.ask("hi").await.unwrap();
             assert_eq!(short(&agent.record().await), ["pay pending_approval -"]);
             let request = answer.approval_requests().next().unwrap();
@@ -160,7 +161,7 @@ async fn a_result_that_the_caller_brings_updates_the_row_of_its_call() {
     every_case(async |case| {
         let tools = Tools::new().declare(definition("ask"));
         let script = vec![calls([("ask", "c1")]), Step::text("done")];
-        let agent = Agent::of(case, ToolLoop::new(tools), script).await;
+        let agent = Agent::of(case, ToolLoopLayer::new(tools), script).await;
         agent.ask("hi").await.unwrap();
         assert_eq!(short(&agent.record().await), ["ask returned -"]);
         let result = tower_chat::ToolResult::new("c1", "forty-two");
@@ -184,7 +185,7 @@ async fn results_left_out_can_be_fetched_and_given_to_the_next_run() {
     every_case(async |case| {
         let script =
             vec![calls([("look", "c1"), ("stop", "c2"), ("look", "c3")]), Step::text("done")];
-        let agent = Agent::of(case, ToolLoop::new(stopping()), script).await;
+        let agent = Agent::of(case, ToolLoopLayer::new(stopping()), script).await;
         agent.ask("hi").await.unwrap();
         let pending = tower_chat::pending_results(&agent.store, &key()).await.unwrap().unwrap();
         assert_eq!(pending.results().count(), 2);
@@ -239,7 +240,7 @@ async fn a_run_that_is_sent_again_counts_its_rounds_on() {
         calls([("look", "c2")]),
         Step::text("done"),
     ];
-    let agent = Agent::new(PersistenceMode::PerServiceCall, ToolLoop::new(look()), script);
+    let agent = Agent::new(PersistenceMode::PerServiceCall, ToolLoopLayer::new(look()), script);
     let request = ChatRequest::user("hi").in_conversation(key());
     for _ in 0..2 {
         let _first_fails = agent.client.clone().ready().await.unwrap().call(request.clone()).await;
@@ -261,7 +262,7 @@ async fn calls_in_two_messages_of_one_answer_are_one_round_and_have_the_ids_of_t
             case.calls([("look", "c3")]),
             Step::text("done"),
         ];
-        let agent = Agent::of(case, ToolLoop::new(Tools::new().with(echo)), script).await;
+        let agent = Agent::of(case, ToolLoopLayer::new(Tools::new().with(echo)), script).await;
         agent.ask("hi").await.unwrap();
         let record = agent.record().await;
         let rounds: Vec<_> = record.iter().map(|call| call.round_index).collect();
@@ -292,7 +293,7 @@ async fn late_results_keep_the_rounds_of_their_calls_and_are_stored_as_they_were
             calls([("ask", "c2"), ("ask", "c3")]),
             Step::text("done"),
         ];
-        let agent = Agent::of(case, ToolLoop::new(tools), script).await;
+        let agent = Agent::of(case, ToolLoopLayer::new(tools), script).await;
         agent.ask("hi").await.unwrap();
         // A tool message without results is between the two messages with results.
         let input = [

@@ -45,7 +45,7 @@ async fn numbers_go_on_through_rounds_runs_and_processes_and_no_two_calls_share_
             // Each turn has a new stack, as after a restart.
             let client = tower::ServiceBuilder::new()
                 .layer(PerRunPersistence::new(store.clone()).mode(mode))
-                .layer(ToolLoop::new(tools).concurrent(concurrent))
+                .layer(ToolLoopLayer::new(tools).concurrent(concurrent))
                 .layer(PerServiceCallPersistence::new(store.clone()))
                 .service(model);
             let request = ChatRequest::user("what do we know?").in_conversation(key());

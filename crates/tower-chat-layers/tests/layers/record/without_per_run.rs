@@ -5,7 +5,7 @@ use std::pin::pin;
 
 use futures_util::{StreamExt, future::poll_immediate};
 use tower_chat::{
-    ChatRequest, Message, Role, ToolLoop, ToolStatus, Tools, format,
+    ChatRequest, Message, Role, ToolLoopLayer, ToolStatus, Tools, format,
     tool::{Retention, SharedTools, Tool, ToolContext, ToolOutput, persist_with, tool_fn},
 };
 use tower_chat_testkit::{FaultyStore, Step, cases};
@@ -15,7 +15,7 @@ use super::*;
 /// Whether a layer above the loop begins the run.
 const ABOVE: [bool; 2] = [true, false];
 
-fn agent(above: bool, tool_loop: &ToolLoop, script: Vec<Step>) -> Agent {
+fn agent(above: bool, tool_loop: &ToolLoopLayer, script: Vec<Step>) -> Agent {
     match above {
         true => Agent::new(PersistenceMode::PerServiceCall, tool_loop.clone(), script),
         false => Agent::without_per_run(tool_loop.clone(), script),
@@ -101,7 +101,7 @@ async fn hooks_errors_times_and_statuses_are_those_of_a_whole_stack() {
                 Step::text("done"),
                 Step::text("bye"),
             ];
-            let tool_loop = ToolLoop::new(tools()).concurrent(concurrent);
+            let tool_loop = ToolLoopLayer::new(tools()).concurrent(concurrent);
             let agent = agent(above, &tool_loop, script);
             let first = agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
             let all = everything(&agent).await;
@@ -155,7 +155,7 @@ async fn results_of_a_run_that_a_tool_ends_are_in_the_record_alone() {
                 calls([("look", "c1")]),
                 calls([("pay", "c2"), ("nobody", "c3"), ("stop", "c4"), ("look", "c5")]),
             ];
-            let tool_loop = ToolLoop::new(tools()).concurrent(concurrent);
+            let tool_loop = ToolLoopLayer::new(tools()).concurrent(concurrent);
             let agent = agent(above, &tool_loop, script);
             let answer = agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
             assert_eq!(answer.messages.last().unwrap().role, Role::Tool);
@@ -177,7 +177,7 @@ async fn results_of_tools_that_have_finished_outlive_a_run_that_is_dropped() {
         let mut found = Vec::new();
         for above in ABOVE {
             let script = vec![calls([("pay", "c1"), ("look", "c2"), ("hang", "c3")])];
-            let agent = agent(above, &ToolLoop::new(tools()), script);
+            let agent = agent(above, &ToolLoopLayer::new(tools()), script);
             {
                 let sending = agent.send_as(streamed, ChatRequest::user("hi"));
                 assert!(poll_immediate(pin!(sending)).await.is_none());
@@ -203,7 +203,7 @@ async fn a_tool_that_is_unregistered_while_it_runs_keeps_its_hook() {
         });
         shared.set(Tools::new().with(hooked(pay)));
         let script = vec![calls([("pay", "c1")]), Step::text("done")];
-        let agent = Agent::without_per_run(ToolLoop::new(shared), script);
+        let agent = Agent::without_per_run(ToolLoopLayer::new(shared), script);
         agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
         let all = everything(&agent).await;
         assert!(!all.contains("xqz") && all.contains("kept"), "{all}");
@@ -222,7 +222,7 @@ async fn the_history_is_loaded_once_a_run() {
         ];
         let model = ScriptedModel::new(script);
         let client = tower::ServiceBuilder::new()
-            .layer(ToolLoop::new(tools()))
+            .layer(ToolLoopLayer::new(tools()))
             .layer(PerServiceCallPersistence::new(store.clone()))
             .service(model.clone());
         let send = async |text: &str| {
@@ -250,7 +250,7 @@ async fn a_service_call_that_fails_is_retried_below_the_loop_and_stored_once() {
                 Step::error("overloaded"),
                 Step::text("done"),
             ];
-            let agent = Agent::retrying(above, ToolLoop::new(tools()), script);
+            let agent = Agent::retrying(above, ToolLoopLayer::new(tools()), script);
             agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
             assert!(!everything(&agent).await.contains("xqz"), "{above}");
             found.push(stored(&agent).await);
@@ -270,7 +270,7 @@ async fn a_run_that_is_sent_again_goes_on_after_what_is_stored() {
             calls([("look", "c2")]),
             Step::text("done"),
         ];
-        let tool_loop = ToolLoop::new(tools());
+        let tool_loop = ToolLoopLayer::new(tools());
         let agent = match mode {
             Some(mode) => Agent::new(mode, tool_loop, script),
             None => Agent::without_per_run(tool_loop, script),
@@ -304,7 +304,7 @@ async fn a_run_that_ended_on_purpose_runs_no_tool_and_asks_nobody_when_it_is_sen
         cases!(ABOVE.into_iter().flat_map(|above| BOTH_WAYS.map(|it| (above, it))), &scripts)
     {
         let tools = tools().with(forgotten()).declare(definition("ask"));
-        let agent = agent(above, &ToolLoop::new(tools), script());
+        let agent = agent(above, &ToolLoopLayer::new(tools), script());
         let request = ChatRequest::user("hi").in_conversation(key());
         let first = agent.send_again(streamed, &request).await.unwrap();
         let before = everything(&agent).await;
@@ -329,7 +329,7 @@ async fn the_limit_of_calls_is_none_for_a_stored_answer_of_several_rounds() {
             calls([("look", "c3"), ("look", "c4")]),
             Step::text("done"),
         ];
-        let tool_loop = ToolLoop::new(tools()).max_calls_per_answer(Some(2));
+        let tool_loop = ToolLoopLayer::new(tools()).max_calls_per_answer(Some(2));
         let agent = agent(above, &tool_loop, script);
         let request = ChatRequest::user("hi").in_conversation(key());
         agent.send_again(streamed, &request).await.unwrap();
@@ -404,7 +404,7 @@ async fn sources_are_numbered_through_the_whole_conversation() {
             calls([("search", "c2")]),
             Step::text("two"),
         ];
-        let agent = Agent::without_per_run(ToolLoop::new(Tools::new().with(search)), script);
+        let agent = Agent::without_per_run(ToolLoopLayer::new(Tools::new().with(search)), script);
         for text in ["first", "second"] {
             agent.send_as(streamed, ChatRequest::user(text)).await.unwrap();
         }
@@ -421,7 +421,7 @@ async fn sources_are_numbered_through_the_whole_conversation() {
 async fn messages_that_a_layer_above_puts_first_are_sent_with_every_service_call_and_not_stored() {
     for (above, streamed) in cases!(ABOVE, BOTH_WAYS) {
         let script = vec![calls([("look", "c1")]), calls([("look", "c2")]), Step::text("done")];
-        let agent = agent(above, &ToolLoop::new(tools()), script);
+        let agent = agent(above, &ToolLoopLayer::new(tools()), script);
         let mut request = ChatRequest::user("hi");
         let rules = [Message::system("answer briefly"), Message::user("an example question")];
         request.prepend(&rules.into_iter().collect());

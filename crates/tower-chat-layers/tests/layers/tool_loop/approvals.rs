@@ -6,18 +6,18 @@ use tower_chat::{
     Answer, ApprovalRequest, ApprovalResponse, ChatRequest, Message, Part, Role, ToolCall,
     ToolResult,
     tool::{ToolOutput, Tools, tool_fn},
-    tool_loop::{ToolLoop, ToolLoopError},
+    tool_loop::{ToolLoopError, ToolLoopLayer},
 };
 
 use super::script::*;
 
 /// Returns a loop over a tool that needs approval, one that does not, and one that needs approval
 /// and ends the run. The first two log their calls.
-fn tools(log: &Log) -> ToolLoop {
+fn tools(log: &Log) -> ToolLoopLayer {
     let stop = tool_fn(definition("stop").needs_approval(), |_| async {
         Ok(ToolOutput::from("stopped").terminate())
     });
-    ToolLoop::new(
+    ToolLoopLayer::new(
         Tools::new()
             .with(log.tool(definition("pay").needs_approval()))
             .with(log.tool(definition("look")))

@@ -3,7 +3,7 @@
 use tower_chat::{
     BoxError, ChatOptions, ChatRequest, ConversationKey, Message,
     tool::{ToolContext, ToolOutput, Tools, TypedTool, tool_fn},
-    tool_loop::{ToolLoop, ToolLoopError, ToolPanicked, UnknownTools},
+    tool_loop::{ToolLoopError, ToolLoopLayer, ToolPanicked, UnknownTools},
 };
 
 use tower_chat_testkit::cases;
@@ -46,7 +46,7 @@ async fn a_declared_only_tool_sends_all_calls_back_unexecuted() {
         let log = Log::default();
         let script = then_done(calls([("log", "1"), (declared, "2")]));
         let tools = Tools::new().with(log.tool(definition("log"))).declare(definition("sets"));
-        let answer = ask(&ToolLoop::new(tools), &script, request.clone()).await.unwrap();
+        let answer = ask(&ToolLoopLayer::new(tools), &script, request.clone()).await.unwrap();
         assert_eq!(texts(&answer.messages), [format!("log(1) {declared}(2)")]);
         assert_eq!((log.take().len(), script.calls()), (0, 1));
     }
@@ -57,7 +57,7 @@ async fn a_tool_error_is_an_error_result_without_details() {
     for request in both(&ChatRequest::user("hi")) {
         let script = then_done(calls([("bad", "1"), ("echo", "2")]));
         let tools = Tools::new().with(failing("bad")).with(echo());
-        let answer = ask(&ToolLoop::new(tools), &script, request).await.unwrap();
+        let answer = ask(&ToolLoopLayer::new(tools), &script, request).await.unwrap();
         assert_eq!(texts(&answer.messages)[1], "!The tool failed. =2");
     }
 }
@@ -105,7 +105,7 @@ async fn a_panic_in_a_tool_is_an_error_result() {
         });
         let script = then_done(calls([("bad", "1"), ("echo", "2")]));
         let tools = Tools::new().with(bad).with(echo());
-        let tool_loop = ToolLoop::new(tools).concurrent(concurrent);
+        let tool_loop = ToolLoopLayer::new(tools).concurrent(concurrent);
         let answer = ask(&tool_loop, &script, ChatRequest::user("hi")).await.unwrap();
         assert_eq!(texts(&answer.messages)[1], "!The tool failed. =2");
     }
@@ -121,7 +121,7 @@ async fn too_many_failing_rounds_in_a_row_fail_the_run_with_all_the_errors() {
             Ok("")
         });
         let tools = Tools::new().with(failing("bad")).with(panics).with(echo());
-        let error = ask(&ToolLoop::new(tools), &script, request).await.unwrap_err();
+        let error = ask(&ToolLoopLayer::new(tools), &script, request).await.unwrap_err();
         assert_eq!(script.calls(), 4);
         let text = error.to_string();
         assert!(text.contains("s/c") && text.contains("secret of c0"), "{text}");
@@ -144,7 +144,7 @@ async fn a_round_without_a_failure_starts_the_count_anew() {
     let script =
         Script::new([bad.clone(), bad.clone(), good, bad.clone(), bad, Message::assistant("done")]);
     let tools = Tools::new().with(failing("bad")).with(echo());
-    let tool_loop = ToolLoop::new(tools).max_failing_rounds(2);
+    let tool_loop = ToolLoopLayer::new(tools).max_failing_rounds(2);
     assert_eq!(ask(&tool_loop, &script, ChatRequest::user("hi")).await.unwrap().text(), "done");
 }
 
@@ -153,7 +153,7 @@ async fn the_error_holds_the_failures_of_the_rounds_in_a_row_alone() {
     let (bad, good) = (calls([("bad", "")]), calls([("echo", "")]));
     let script = Script::new([bad.clone(), good, bad.clone(), bad]);
     let tools = Tools::new().with(failing("bad")).with(echo());
-    let tool_loop = ToolLoop::new(tools).max_failing_rounds(1);
+    let tool_loop = ToolLoopLayer::new(tools).max_failing_rounds(1);
     let error = ask(&tool_loop, &script, ChatRequest::user("hi")).await.unwrap_err();
     let Some(ToolLoopError::ConsecutiveFailures { failures, .. }) = error.downcast_ref() else {
         panic!("another error: {error}")

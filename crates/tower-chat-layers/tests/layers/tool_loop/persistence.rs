@@ -16,7 +16,7 @@ use tower_chat::{
     PerServiceCallPersistence, PersistenceMode, PersistencePolicy, Role, ToolCall,
     store::HistoryStore,
     tool::{Tool, ToolOutput, Tools, tool_fn},
-    tool_loop::{ToolLoop, ToolLoopError},
+    tool_loop::{ToolLoopError, ToolLoopLayer},
     validate::validate_request,
 };
 
@@ -37,7 +37,7 @@ fn user(text: &str) -> ChatRequest {
 fn stack(
     store: &MemoryStore,
     mode: PersistenceMode,
-    tool_loop: &ToolLoop,
+    tool_loop: &ToolLoopLayer,
     script: &Script,
 ) -> impl Service<ChatRequest, Response = ChatResponse, Error = BoxError, Future: Send> + use<> {
     ServiceBuilder::new()
@@ -50,7 +50,7 @@ fn stack(
 async fn answer(
     store: &MemoryStore,
     mode: PersistenceMode,
-    tool_loop: &ToolLoop,
+    tool_loop: &ToolLoopLayer,
     script: &Script,
     request: ChatRequest,
 ) -> Result<Answer, BoxError> {
@@ -116,7 +116,7 @@ async fn results_that_were_finished_when_the_run_is_dropped_are_stored_per_servi
         let store = MemoryStore::new();
         let script = Script::new([calls([("echo", "1"), ("hang", "2"), ("echo", "3")])]);
         let tools = Tools::new().with(echo()).with(hanging());
-        let tool_loop = ToolLoop::new(tools).concurrent(concurrent);
+        let tool_loop = ToolLoopLayer::new(tools).concurrent(concurrent);
         let service = stack(&store, PersistenceMode::PerServiceCall, &tool_loop, &script);
         {
             let mut run = pin!(async { service.oneshot(request).await?.collect().await });
@@ -132,8 +132,8 @@ async fn results_of_the_round_that_fails_the_run_are_stored_when_the_error_is_se
     for request in both(&user("hi")) {
         let store = MemoryStore::new();
         let script = Script::new([calls([("bad", "1"), ("echo", "2")])]);
-        let tool_loop =
-            ToolLoop::new(Tools::new().with(failing("bad")).with(echo())).max_failing_rounds(0);
+        let tool_loop = ToolLoopLayer::new(Tools::new().with(failing("bad")).with(echo()))
+            .max_failing_rounds(0);
         let service = stack(&store, PersistenceMode::PerServiceCall, &tool_loop, &script);
         let error = match service.oneshot(request).await {
             Err(error) => error,
@@ -197,7 +197,7 @@ fn approving(answer: &Answer) -> ChatRequest {
     ChatRequest::new(Message::new(Role::User, parts)).in_conversation(key())
 }
 
-fn payment(log: &Log) -> ToolLoop {
+fn payment(log: &Log) -> ToolLoopLayer {
     over(log.tool(definition("pay").needs_approval()))
 }
 
@@ -281,7 +281,7 @@ async fn what_an_approved_call_did_is_not_lost_with_the_run_that_is_dropped_befo
     let mode = PersistenceMode::PerServiceCall;
     let (store, log) = (MemoryStore::new(), Log::default());
     let tools = Tools::new().with(log.tool(definition("pay").needs_approval())).with(hanging());
-    let tool_loop = ToolLoop::new(tools);
+    let tool_loop = ToolLoopLayer::new(tools);
     let script = Script::new([calls([("pay", "1"), ("hang", "2")])]);
     let asked = answer(&store, mode, &tool_loop, &script, user("hi")).await.unwrap();
     let mut approval = approving(&asked);
@@ -318,7 +318,7 @@ async fn a_continued_answer_that_is_dropped_stores_nothing() {
     for mode in MODES {
         let store = MemoryStore::new();
         let script = Script::new([calls([("echo", "1"), ("hang", "2")])]);
-        let tool_loop = ToolLoop::new(Tools::new().with(echo()).with(hanging()));
+        let tool_loop = ToolLoopLayer::new(Tools::new().with(echo()).with(hanging()));
         let service = stack(&store, mode, &tool_loop, &script);
         assert!(service.oneshot(continued()).now_or_never().is_none());
         assert!(stored(&store).await.is_empty(), "{mode:?}");
@@ -353,7 +353,7 @@ async fn a_message_queued_while_consent_is_asked_for_does_not_make_the_loop_go_o
 async fn without_a_persister_dropped_results_do_not_reach_the_store_without_their_calls() {
     let store = MemoryStore::new();
     let script = Script::new([calls([("echo", "1"), ("hang", "")])]);
-    let tool_loop = ToolLoop::new(Tools::new().with(echo()).with(hanging()));
+    let tool_loop = ToolLoopLayer::new(Tools::new().with(echo()).with(hanging()));
     let policy = PersistencePolicy::default().on_missing_persister(MissingPersister::Warn);
     let persistence = PerRunPersistence::new(store.clone()).mode(PersistenceMode::PerServiceCall);
     let service = persistence.policy(policy).layer(tool_loop.layer(script));

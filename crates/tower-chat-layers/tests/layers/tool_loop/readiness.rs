@@ -7,7 +7,7 @@ use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, buffer::Buffer
 use tower_chat::{
     Answer, ApprovalRequest, ChatRequest, ChatResponse, Message, Messages, Part, Role,
     tool::{ToolContext, ToolOutput, Tools, tool_fn},
-    tool_loop::ToolLoop,
+    tool_loop::ToolLoopLayer,
 };
 
 use super::script::*;
@@ -17,7 +17,7 @@ async fn within_reason<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(3600), future).await.expect("a deadlock")
 }
 
-async fn answer<S>(tool_loop: &ToolLoop, inner: S, request: ChatRequest) -> Answer
+async fn answer<S>(tool_loop: &ToolLoopLayer, inner: S, request: ChatRequest) -> Answer
 where
     S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
@@ -96,7 +96,7 @@ async fn an_approved_tool_may_call_the_same_service_before_the_first_service_cal
         Message::assistant("done"),
     ]);
     let limited = ServiceBuilder::new().concurrency_limit(1).service(script);
-    let tool_loop = ToolLoop::new(Tools::new().with(asking(limited.clone())));
+    let tool_loop = ToolLoopLayer::new(Tools::new().with(asking(limited.clone())));
     let asked = answer(&tool_loop, limited.clone(), ChatRequest::user("hi")).await;
     let responses: Vec<Part> =
         asked.approval_requests().map(ApprovalRequest::approve).map(Part::from).collect();

@@ -4,7 +4,7 @@ use tokio::sync::Barrier;
 use tower_chat::{
     BoxError, ChatOptions, ChatRequest, Message, ToolChoice, ToolResult, Usage,
     tool::{ToolContext, Tools, tool_fn},
-    tool_loop::{ToolLoop, ToolLoopError, ZeroRounds},
+    tool_loop::{ToolLoopError, ToolLoopLayer, ZeroRounds},
 };
 
 use tower_chat_testkit::cases;
@@ -282,7 +282,7 @@ async fn a_tool_knows_its_call_its_place_and_the_request() -> Result<(), BoxErro
         calls([("where", "2"), ("where", "3")]),
         Message::assistant("done"),
     ]);
-    let answer = ask(&ToolLoop::new(Tools::new().with(tool)), &script, request).await?;
+    let answer = ask(&ToolLoopLayer::new(Tools::new().with(tool)), &script, request).await?;
     let seen: Vec<String> = results(&answer).iter().map(ToolResult::text).collect();
     assert_eq!(
         seen,

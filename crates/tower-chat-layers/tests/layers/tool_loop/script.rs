@@ -14,7 +14,7 @@ use tower_chat::{
     Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, HistoryOwner, Message, Part,
     ToolCall, ToolDefinition, ToolResult, Usage,
     tool::{FnTool, Tool, ToolContext, ToolOutput, Tools, tool_fn},
-    tool_loop::ToolLoop,
+    tool_loop::ToolLoopLayer,
 };
 
 /// The model's reply to one service call.
@@ -165,7 +165,7 @@ impl Reply {
 
 /// Returns the answer of a loop over the script to one request.
 pub(crate) async fn ask(
-    tool_loop: &ToolLoop,
+    tool_loop: &ToolLoopLayer,
     script: &Script,
     request: ChatRequest,
 ) -> Result<Answer, BoxError> {
@@ -173,7 +173,7 @@ pub(crate) async fn ask(
 }
 
 pub(crate) async fn respond(
-    tool_loop: &ToolLoop,
+    tool_loop: &ToolLoopLayer,
     script: &Script,
     request: ChatRequest,
 ) -> Result<ChatResponse, BoxError> {
@@ -246,8 +246,8 @@ pub(crate) fn calls<const N: usize>(calls: [(&str, &str); N]) -> Message {
 }
 
 /// Returns a loop over one tool.
-pub(crate) fn over(tool: impl Tool) -> ToolLoop {
-    ToolLoop::new(Tools::new().with(tool))
+pub(crate) fn over(tool: impl Tool) -> ToolLoopLayer {
+    ToolLoopLayer::new(Tools::new().with(tool))
 }
 
 /// Returns one string for each message: texts unchanged, calls as `name(arguments)`, results as

@@ -8,7 +8,7 @@ use tower::{Layer, ServiceExt, service_fn};
 use tower_chat::{
     BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, Message, TruncatedStream,
     tool::{ToolOutput, Tools},
-    tool_loop::ToolLoop,
+    tool_loop::ToolLoopLayer,
 };
 
 use super::script::*;
@@ -16,7 +16,7 @@ use super::script::*;
 type Update = Result<ChatUpdate, BoxError>;
 
 /// Returns a loop over a model client with one stream, and the sender of that stream.
-async fn fed(tool_loop: ToolLoop) -> (mpsc::UnboundedSender<Update>, ChatResponse) {
+async fn fed(tool_loop: ToolLoopLayer) -> (mpsc::UnboundedSender<Update>, ChatResponse) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let receiver = std::sync::Arc::new(std::sync::Mutex::new(Some(receiver)));
     let model = service_fn(move |_: ChatRequest| {
@@ -54,7 +54,7 @@ async fn calls_of_tools_without_consent_pass_live_and_those_that_may_wait_are_he
         let mut tool = definition("t");
         tool.needs_approval = needs_approval;
         let (sender, mut response) =
-            fed(ToolLoop::new(Tools::new().with(Log::default().tool(tool)))).await;
+            fed(ToolLoopLayer::new(Tools::new().with(Log::default().tool(tool)))).await;
         sender.send(Ok(ChatUpdate::TextDelta("a".to_owned()))).unwrap();
         assert!(next(&mut response).is_some(), "nothing is held before there is a call");
         let call = calls([("t", "")]);
@@ -124,7 +124,7 @@ async fn an_error_inside_ends_the_stream_with_it() {
 async fn after_an_error_nothing_more_comes() {
     let waiting = definition("wait").needs_approval();
     let tools = Tools::new().with(echo()).with(failing("bad")).with(Log::default().tool(waiting));
-    let tool_loop = ToolLoop::new(tools).max_failing_rounds(0);
+    let tool_loop = ToolLoopLayer::new(tools).max_failing_rounds(0);
     for broken in [
         // The call is delayed, because it may have to wait for approval.
         Reply::from(calls([("echo", "1")])).failing_with("down"),

@@ -3,7 +3,7 @@
 use tower_chat::{
     ChatRequest, Message,
     tool::{ToolOutput, Tools},
-    tool_loop::ToolLoop,
+    tool_loop::ToolLoopLayer,
 };
 
 use super::script::*;
@@ -23,7 +23,7 @@ fn script() -> Script {
 async fn a_serial_batch_ends_with_the_tool_that_terminates_and_its_results_come_back() {
     for request in both(&ChatRequest::user("hi")) {
         let (log, script) = (Log::default(), script());
-        let answer = ask(&ToolLoop::new(tools(&log)), &script, request).await.unwrap();
+        let answer = ask(&ToolLoopLayer::new(tools(&log)), &script, request).await.unwrap();
         assert_eq!((log.take(), script.calls()), (vec!["1".to_owned()], 1));
         assert_eq!(texts(&answer.messages)[1..], ["=ran 1 =stopped"]);
     }
@@ -33,7 +33,7 @@ async fn a_serial_batch_ends_with_the_tool_that_terminates_and_its_results_come_
 async fn a_concurrent_batch_runs_whole_before_it_ends_the_run() {
     for request in both(&ChatRequest::user("hi")) {
         let (log, script) = (Log::default(), script());
-        let tool_loop = ToolLoop::new(tools(&log)).concurrent(true);
+        let tool_loop = ToolLoopLayer::new(tools(&log)).concurrent(true);
         let answer = ask(&tool_loop, &script, request).await.unwrap();
         assert_eq!((log.take().len(), script.calls()), (2, 1));
         assert_eq!(texts(&answer.messages)[1..], ["=ran 1 =stopped =ran 2"]);

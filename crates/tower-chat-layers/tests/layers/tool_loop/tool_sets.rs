@@ -3,7 +3,7 @@
 use tower_chat::{
     ChatOptions, ChatRequest, ConversationKey, Message, ToolDefinition,
     tool::{RunAncestry, SharedTools, ToolContext, ToolSource, Tools, tool_fn},
-    tool_loop::ToolLoop,
+    tool_loop::ToolLoopLayer,
 };
 
 use super::script::*;
@@ -28,9 +28,9 @@ async fn the_callers_tools_and_the_sets_are_declared_and_the_set_wins() {
 fn the_debug_text_of_a_loop_has_its_tools_and_that_of_its_service_the_inner_service() {
     let tool_loop = over(echo());
     let text = format!("{tool_loop:?}");
-    assert!(text.starts_with("ToolLoop {") && text.contains(r#""echo""#), "{text}");
+    assert!(text.starts_with("ToolLoopLayer {") && text.contains(r#""echo""#), "{text}");
     let text = format!("{:?}", tower::Layer::layer(&tool_loop, "a model"));
-    assert_eq!(text, r#"ToolLoopService { inner: "a model", .. }"#);
+    assert_eq!(text, r#"ToolLoop { inner: "a model", .. }"#);
 }
 
 #[tokio::test]
@@ -51,7 +51,7 @@ async fn the_set_may_change_between_rounds() {
             calls([("learned", "1"), ("learn", "")]),
             Message::assistant("done"),
         ]);
-        let answer = ask(&ToolLoop::new(shared.clone()), &script, request).await.unwrap();
+        let answer = ask(&ToolLoopLayer::new(shared.clone()), &script, request).await.unwrap();
         assert_eq!(declared(&script.requests()[0]), ["learn"]);
         assert_eq!(declared(&script.requests()[1]), ["learned"]);
         assert_eq!(texts(&answer.messages)[1], "=ok =ok");
