@@ -51,7 +51,8 @@ const MAX_SWEPT: i64 = 100;
 /// An update log in a SQLite file, which several processes of one machine can share. The file is
 /// separate from the file of the histories, because appends of both would otherwise wait for each other.
 ///
-/// The updates are stored in plaintext, also if the store of the histories encrypts its messages.
+/// The updates are stored in plaintext, even if the store of the histories encrypts its messages. The
+/// `EncryptedUpdateLog` of `tower-chat-encrypted` wraps this log and encrypts them.
 ///
 /// Clones share a connection. A process that dies loses no update that was appended; a power
 /// failure may lose the most recent ones.

@@ -74,6 +74,11 @@
 //! - remove the mark by which the store refuses changes without the keys;
 //! - exploit values of the former formats, as described in the next section.
 //!
+//! # Update logs
+//!
+//! The updates of detached runs are stored in a log of their own. With the feature `delivery`,
+//! `EncryptedUpdateLog` encrypts the updates of any such log with the keys of their conversations.
+//!
 //! # The former formats
 //!
 //! Values that begin with `tower-chat-1:` or `tower-chat-2:` still open. Messages of both formats
@@ -132,7 +137,11 @@ mod provider;
 mod record;
 mod seal;
 mod store;
+#[cfg(feature = "delivery")]
+mod update_log;
 
+#[cfg(feature = "delivery")]
+pub use self::update_log::EncryptedUpdateLog;
 pub use self::{
     envelope::is_sealed_message,
     erasable_keys::ErasableKeys,

@@ -14,3 +14,4 @@ mod plaintext;
 mod positions;
 mod store_contract;
 mod tampering;
+mod update_log;
