@@ -46,7 +46,6 @@ fn replacing() -> Citations {
     Citations::default().on_uncited(Uncited::Replace(NONE_CITED.to_owned()))
 }
 
-/// B 0.20, 0.21
 #[test]
 fn a_turn_without_final_text_is_left_alone() {
     let found = sources(0..3);
@@ -80,14 +79,12 @@ fn text_between_rounds_is_no_final_text() {
     assert_eq!(replacing().apply(&messages), messages);
 }
 
-/// B 0.22
 #[test]
 fn exactly_what_is_cited_stays_and_keeps_its_number() {
     let retained = format!("[{},{}]", source(0), source(3));
     assert_eq!(compacted(&[&sources(0..5)], "See [source0] and [source3]."), [retained]);
 }
 
-/// B 0.23
 #[test]
 fn where_all_are_cited_the_message_is_shared() {
     let messages = turn(&[&sources(0..2)], "[source1] [source0] [source7]");
@@ -95,7 +92,6 @@ fn where_all_are_cited_the_message_is_shared() {
     assert!(messages.iter().zip(output.iter()).all(|(a, b)| Arc::ptr_eq(a, b)));
 }
 
-/// B 0.24
 #[test]
 fn where_nothing_is_cited_the_policy_decides() {
     let found = sources(0..2);
@@ -104,7 +100,6 @@ fn where_nothing_is_cited_the_policy_decides() {
     assert_eq!(results(&replacing().apply(&messages)), [NONE_CITED, "plain", NONE_CITED]);
 }
 
-/// B 0.25, 0.32, 0.33
 #[test]
 fn whatever_is_not_wholly_an_array_of_sources_is_left_alone() {
     let one = source(0);
@@ -143,7 +138,6 @@ fn whatever_is_not_wholly_an_array_of_sources_is_left_alone() {
     }
 }
 
-/// B 0.26, 4.8
 #[test]
 fn a_result_without_content_and_one_that_was_truncated_are_left_alone() {
     let mut empty = ToolResult::new("c0", "");
@@ -162,7 +156,6 @@ fn a_result_without_content_and_one_that_was_truncated_are_left_alone() {
     assert_eq!(citations.highest_number(&messages), Some(5), "what is whole still counts");
 }
 
-/// B 0.27, 0.30
 #[test]
 fn every_result_keeps_its_own_and_one_without_any_becomes_an_empty_array() {
     let found = [sources(0..2), sources(2..4), sources(4..6)];
@@ -171,7 +164,6 @@ fn every_result_keeps_its_own_and_one_without_any_becomes_an_empty_array() {
     assert_eq!(compacted(&found, "[source1] [source4]"), expected);
 }
 
-/// B 0.28, 0.31
 #[test]
 fn upper_case_cites_and_lists_do_not() {
     assert_eq!(compacted(&[&sources(0..2)], "[Source0]"), [format!("[{}]", source(0))]);
@@ -179,7 +171,6 @@ fn upper_case_cites_and_lists_do_not() {
     assert_eq!(compacted(&[&found], "[source 1] and [source1, source2]"), [found]);
 }
 
-/// B 0.29
 #[test]
 fn every_byte_of_what_stays_stays() {
     let odd = "{ \"content\" : \"日本語 \\u0627 🙂\",\n \"n\": 1.50e+2, \"source_number\":1 }";
@@ -187,7 +178,6 @@ fn every_byte_of_what_stays_stays() {
     assert_eq!(compacted(&[&found], "[source1]"), [format!("[{odd}]")]);
 }
 
-/// B 0.34
 #[test]
 fn what_is_given_is_not_changed() {
     let found = sources(0..3);
@@ -196,7 +186,6 @@ fn what_is_given_is_not_changed() {
     assert_eq!(results(&messages), [found]);
 }
 
-/// B 0.35
 #[test]
 fn a_huge_number_in_the_text_cites_nothing() {
     let found = sources(0..2);
@@ -249,7 +238,6 @@ fn the_content_may_stand_under_another_key() {
     assert_eq!(found, [(7, "rain")]);
 }
 
-/// B 0.70, 0.71, 0.74
 #[test]
 fn the_highest_number_is_that_of_the_whole_conversation() {
     let citations = Citations::default();
@@ -261,7 +249,6 @@ fn the_highest_number_is_that_of_the_whole_conversation() {
     assert_eq!(highest(&[odd]), Some(2));
 }
 
-/// B 0.73
 #[test]
 fn the_next_turn_goes_on_counting_over_gaps() {
     let citations = Citations::default();
@@ -273,7 +260,6 @@ fn the_next_turn_goes_on_counting_over_gaps() {
     assert_eq!(citations.next_number(&messages), u64::MAX);
 }
 
-/// B 0.72
 #[test]
 fn the_map_merges_and_the_last_of_a_number_counts() {
     let found = r#"[{"source_number": 0, "content": "old"}, {"source_number": 1},

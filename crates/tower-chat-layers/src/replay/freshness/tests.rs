@@ -51,7 +51,6 @@ impl Turn {
     }
 }
 
-/// B 2.10, 2.13
 #[test]
 fn a_result_is_fresh_up_to_and_including_the_age_of_the_window() {
     let turn = turn(&[("look", Some(1000))]);
@@ -61,13 +60,11 @@ fn a_result_is_fresh_up_to_and_including_the_age_of_the_window() {
     assert_eq!(policy.apply(&turn.messages, later, None, &turn.times).len(), 3);
 }
 
-/// B 2.13
 #[test]
 fn a_result_from_the_future_is_fresh() {
     assert_eq!(turn(&[("look", Some(9000))]).left(&Freshness::default(), 1000, None), ["c0"]);
 }
 
-/// B 2.13
 #[test]
 fn in_a_window_of_zero_nothing_is_fresh() {
     let turn = turn(&[("look", Some(1000)), ("look", Some(2000)), ("look", None)]);
@@ -82,14 +79,12 @@ fn a_call_of_unknown_time_is_fresh() {
     assert_eq!(unknown.left(&Freshness::default(), 1 << 40, None), ["c0"]);
 }
 
-/// B 2.18
 #[test]
 fn of_a_mixed_batch_only_the_stale_call_goes_with_its_result() {
     let turn = turn(&[("a", Some(1000)), ("b", Some(2000)), ("c", Some(1000))]);
     assert_eq!(turn.left(&Freshness::within(seconds(100)), 2100, None), ["c1"]);
 }
 
-/// B 2.16, 2.19
 #[test]
 fn of_a_stale_round_the_text_stays_and_the_reasoning_goes() {
     let mut turn = turn(&[("a", Some(0)), ("b", Some(0))]);
@@ -120,7 +115,6 @@ fn words_beside_the_results_of_a_stale_round_stay() {
     assert!(output.iter().all(|message| message.results().next().is_none()));
 }
 
-/// B 2.12
 #[test]
 fn the_most_specific_window_counts() {
     let turn = turn(&[("quick", Some(1000)), ("look", Some(1000))]);
@@ -219,7 +213,6 @@ fn times_are_found_in_whatever_order_they_are_added_and_asked_for() {
     }
 }
 
-/// B 2.11
 #[test]
 fn fresh_messages_are_shared() {
     let turn = turn(&[("look", Some(1000))]);
@@ -227,7 +220,6 @@ fn fresh_messages_are_shared() {
     assert!(turn.messages.iter().zip(output.iter()).all(|(a, b)| Arc::ptr_eq(a, b)));
 }
 
-/// B 2.12
 #[test]
 fn settings_are_read_and_the_rest_keeps_its_default() {
     let settings = json!({
@@ -246,7 +238,6 @@ fn settings_are_read_and_the_rest_keeps_its_default() {
     assert_eq!(Freshness::from_settings(&json!({})), Ok(Freshness::default()));
 }
 
-/// B 2.12
 #[test]
 fn unknown_keys_and_wrong_types_are_refused_when_it_is_built() {
     let refused = |settings| Freshness::from_settings(&settings).unwrap_err();

@@ -20,7 +20,6 @@ fn left(messages: &Messages) -> Vec<String> {
         .collect()
 }
 
-/// B 2.21
 #[test]
 fn a_call_of_a_tool_that_is_gone_leaves_with_its_result_alone() {
     let messages = round(&[("1", "old", "{}"), ("2", "new", "{}")]).into();
@@ -36,7 +35,6 @@ fn where_the_tools_are_not_known_nothing_is_outdated() {
     assert_eq!(policy.apply(&messages, None::<&[&str]>), messages);
 }
 
-/// B 2.21
 #[test]
 fn a_call_whose_arguments_are_no_object_leaves() {
     let messages = round(&[

@@ -104,7 +104,7 @@ fn of_an_open_round_all_but_words_and_calls_that_wait_for_results_is_omitted() {
     assert_eq!(results, ["found by c1", "found by c2"]);
 }
 
-/// The window counts what the other steps left: B 2.17, 2.20
+/// The window counts the messages that the other steps have kept.
 #[test]
 fn the_steps_run_in_their_order() {
     let id = |index| MessageId { run: RunId::from_bytes([1; 16]), index };

@@ -63,7 +63,6 @@ fn words_behind_the_last_call_that_was_answered_are_shown_before_it() {
     assert_eq!(output_of(unanswered), "a:t");
 }
 
-/// B 0.59
 #[test]
 fn an_answer_that_says_nothing_is_left_out() {
     let messages = [Message::user("u"), calls(["1"]), results(["1"]), Message::assistant("")];

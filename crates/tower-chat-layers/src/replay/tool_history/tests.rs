@@ -5,7 +5,7 @@ use tower_chat_core::{Message, Reasoning, ToolCall, ToolResult};
 use super::*;
 use crate::replay::generated::{check_step, history, output_of};
 
-/// B 0.82 (the rows are not read: see `ReplayPolicy::needs_finish_times`)
+/// The rows are not read: see `ReplayPolicy::needs_finish_times`.
 #[test]
 fn what_was_said_beside_calls_stays() {
     let mut asking = Message::tool_calls([ToolCall::new("1", "look", "{}")]);

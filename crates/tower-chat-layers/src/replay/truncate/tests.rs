@@ -11,7 +11,6 @@ fn cut_to(limit: usize, text: &str) -> String {
     result.text()
 }
 
-/// B 2.24, 4.6
 #[test]
 fn the_marker_stands_at_the_end_and_counts() {
     let cut = cut_to(100, &"x".repeat(101));
@@ -19,7 +18,6 @@ fn the_marker_stands_at_the_end_and_counts() {
     assert_eq!(cut, format!("{}\n[truncated]", "x".repeat(88)));
 }
 
-/// B 2.25
 #[test]
 fn content_exactly_at_the_limit_is_untouched() {
     let text = "x".repeat(100);
@@ -29,7 +27,6 @@ fn content_exactly_at_the_limit_is_untouched() {
     assert!(Truncation::to(99).apply(&mut result));
 }
 
-/// B 2.25
 #[test]
 fn a_limit_below_the_markers_own_length_holds() {
     for limit in 0..=Truncation::MARKER.len() {
@@ -37,7 +34,6 @@ fn a_limit_below_the_markers_own_length_holds() {
     }
 }
 
-/// B 2.24, 4.8
 #[test]
 fn no_character_is_split() {
     for limit in 0..60 {
@@ -51,7 +47,6 @@ fn no_character_is_split() {
     }
 }
 
-/// B 0.84
 #[test]
 fn markers_are_never_stacked() {
     let once = cut_to(40, &"x".repeat(100));
@@ -92,7 +87,6 @@ fn the_providers_item_of_a_cut_result_goes_with_what_was_cut() {
     assert_eq!((result.native, result.content), (None, vec![Part::text("\n[")]));
 }
 
-/// B 4.6
 #[test]
 fn only_long_results_of_a_message_are_cut_and_arguments_never_are() {
     let arguments = format!(r#"{{"a": "{}"}}"#, "x".repeat(100));

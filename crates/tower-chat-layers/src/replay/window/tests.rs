@@ -36,7 +36,6 @@ fn what_fits_is_shared() {
     }
 }
 
-/// B 0.81, 2.23
 #[test]
 fn whole_turns_leave_never_a_half() {
     for limit in 0..14 {
