@@ -122,7 +122,7 @@ pub(crate) struct Chain {
 }
 
 pub(crate) const BROKEN: &str = "it does not follow the message before it";
-pub(crate) const NOT_COMMITTED: &str = "it was staged, and its run was not committed";
+pub(crate) const NOT_COMMITTED: &str = "it was staged, and its run was never committed";
 
 impl Chain {
     /// Creates the chain of messages from the sequence number `first` on. Messages up to the

@@ -44,7 +44,7 @@ fn keys_of(variable: &'static str) -> Result<Option<MasterKeys>, CliError> {
     keys.map_err(|source| CliError::Keys { variable, source })
 }
 
-/// Parses `NAME:KEY,NAME:KEY,...`: the first key seals, and all of them open.
+/// Parses `NAME:KEY,NAME:KEY,...`. The first key encrypts, and every key can decrypt.
 fn read(text: &str) -> Result<MasterKeys, KeysError> {
     let mut keys: Option<MasterKeys> = None;
     for (index, named) in text.split(',').enumerate() {

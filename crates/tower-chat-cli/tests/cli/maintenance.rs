@@ -161,7 +161,10 @@ fn what_can_be_repaired_is_repaired_on_every_store() {
         assert_eq!(lines.len(), left + 1, "{lines:?}");
         assert!(lines.iter().all(|line| !line.contains("dangling")), "{lines:?}");
         let (code, lines) = run_on(store, &["repair"]);
-        assert_eq!((code, lines.last()), (Some(1), Some(&format!("0 repaired, {left} left"))));
+        assert_eq!(
+            (code, lines.last()),
+            (Some(1), Some(&format!("0 repaired, {left} not repaired")))
+        );
         store.with(async |history| {
             let key = ConversationKey::new("play", "dangling");
             let loaded = history.load(&key).await.unwrap();

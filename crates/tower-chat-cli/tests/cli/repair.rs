@@ -207,10 +207,10 @@ fn a_description_that_cannot_be_read_is_found_and_goes_by_a_repair() {
 
 /// Counts of the directory that are changed in the file, and the problems that `verify` reports.
 const CHANGED_COUNTS: [(&str, &str); 4] = [
-    ("UPDATE conversations SET runs = 0", "counts 0 runs"),
-    ("UPDATE conversations SET runs = 99", "counts 99 runs"),
+    ("UPDATE conversations SET runs = 0", "the number of its runs is 0 in the directory"),
+    ("UPDATE conversations SET runs = 99", "the number of its runs is 99 in the directory"),
     ("UPDATE conversations SET runs = -1", "directory"),
-    ("UPDATE run_usage SET tool_calls = 77", "counts 77 tool calls"),
+    ("UPDATE run_usage SET tool_calls = 77", " is 77 in the directory"),
 ];
 
 #[test]
@@ -286,5 +286,9 @@ fn counts_of_a_conversation_with_an_open_run_are_reported_and_left() {
     let repaired = store.run(&["repair"]);
     let printed = stdout(&repaired);
     assert_eq!(repaired.status.code(), Some(1), "{printed}");
-    assert!(printed.contains("counts 0 runs") && printed.contains("0 repaired"), "{printed}");
+    assert!(
+        printed.contains("the number of its runs is 0 in the directory")
+            && printed.contains("0 repaired"),
+        "{printed}"
+    );
 }

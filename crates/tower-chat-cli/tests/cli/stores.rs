@@ -144,7 +144,7 @@ fn a_server_that_is_not_there_is_named_with_its_cause() {
     for (address, what) in [
         (format!("postgres://127.0.0.1:{port}/x?connect_timeout=2"), "PostgreSQL server cannot be"),
         (format!("redis://127.0.0.1:{port}/0"), "Redis server cannot be reached"),
-        ("postgres://127.0.0.1:notaport/x".to_owned(), "cannot be understood"),
+        ("postgres://127.0.0.1:notaport/x".to_owned(), "cannot be parsed"),
     ] {
         let output = run(&["runs", "--store", &address]);
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));

@@ -82,7 +82,7 @@ fn a_fault_is_named_with_its_position_and_its_field() {
         (
             Format::PydanticAi,
             r#"[{"kind": "answer", "parts": []}]"#,
-            "kind should be request or response",
+            "kind must be request or response",
         ),
         (
             Format::PydanticAi,
@@ -97,7 +97,7 @@ fn a_fault_is_named_with_its_position_and_its_field() {
         (
             Format::VercelUi,
             r#"[{"role": "assistant", "parts": [{"type": "tool-a", "toolCallId": "1", "state": "new"}]}]"#,
-            "parts[0].state should be the state of a tool call",
+            "parts[0].state must be the state of a tool call",
         ),
     ] {
         let error = read(format, &folder.file(content)).unwrap_err();
@@ -132,7 +132,10 @@ fn a_file_of_another_format_is_refused_by_name() {
         for (asked, _) in examples.iter().filter(|(asked, _)| asked != found) {
             let error = read(*asked, &path).unwrap_err();
             assert!(matches!(error, ReadError::OtherFormat { .. }), "{asked}: {error:?}");
-            assert!(error.to_string().contains(&format!("message 1 is of {found}")), "{error}");
+            assert!(
+                error.to_string().contains(&format!("message 1 has the format of {found}")),
+                "{error}"
+            );
         }
         for database in [Format::OpenAiAgents, Format::LangGraph] {
             let error = read(database, &path).unwrap_err();

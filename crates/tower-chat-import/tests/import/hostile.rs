@@ -180,7 +180,7 @@ fn a_file_of_a_system_that_is_not_known_is_refused_under_every_format() {
         for format in Format::ALL {
             match read(format, &path) {
                 Err(error) => assert!(
-                    !error.to_string().contains("is of openai"),
+                    !error.to_string().contains("has the format of openai"),
                     "{format}: {contents}: {error}"
                 ),
                 Ok(read) => panic!("{format} has read {read:?} of {contents}"),

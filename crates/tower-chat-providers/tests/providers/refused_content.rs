@@ -218,7 +218,10 @@ async fn an_image_of_the_user_fails_the_run_and_is_sent_to_other_services() {
         assert_eq!((&*refused.issuer, refused.named), ("anthropic", Some(ContentKind::Image)));
         let error: &PersistenceError = error.downcast_ref().unwrap();
         let text = error.to_string();
-        assert!(text.contains("the image in message") && text.contains("at fault"), "{text}");
+        assert!(
+            text.contains("the image in message") && text.contains("probably because of"),
+            "{text}"
+        );
         send(&client, &store, mode, ChatRequest::user("well?")).await.unwrap();
         assert_eq!(service.sent().len(), 2);
 

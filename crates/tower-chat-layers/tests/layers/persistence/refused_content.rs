@@ -122,7 +122,10 @@ async fn what_the_user_adds_is_marked_where_the_error_names_it_and_the_run_fails
         };
         assert_eq!((&*mark.issuer, mark.content, *is_marked), (ISSUER, ContentKind::Image, true));
         let text = error.to_string();
-        assert!(text.contains("the image in message") && text.contains("at fault"), "{text}");
+        assert!(
+            text.contains("the image in message") && text.contains("probably because of"),
+            "{text}"
+        );
         assert_eq!(model.requests().len(), 1, "without it, it would be another question");
 
         send(&agent, case.ask("well?")).await.unwrap();

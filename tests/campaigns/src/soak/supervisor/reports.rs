@@ -41,7 +41,7 @@ impl Supervisor {
                 self.release(child, conversation);
                 match result {
                     Ok(_) => self.count("prunes"),
-                    Err(error) if error.contains("is under way") => {
+                    Err(error) if error.contains("is in progress") => {
                         self.count("prunes refused: a run is open")
                     }
                     Err(error) if error.contains("closed") => self.count("prunes refused: closed"),
