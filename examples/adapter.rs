@@ -12,7 +12,7 @@
 use std::{error::Error, fmt};
 
 use futures_util::{FutureExt, future::BoxFuture};
-use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+use tower::{ServiceBuilder, service_fn};
 use tower_chat::{
     BoxError, ChatOptions, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish,
     MemoryStore, Message, Part, Role,
@@ -82,12 +82,11 @@ async fn main() -> Result<(), BoxError> {
         .layer(AdaptLayer::new(PromptCodec))
         .concurrency_limit(4) // the layers of the client remain
         .service(service_fn(existing_client));
-    let mut client = ChatPipeline::builder(model).history(MemoryStore::new()).build()?;
+    let client = ChatPipeline::builder(model).history(MemoryStore::new()).build()?;
 
     let key = ConversationKey::new("alice", "adapter");
     for text in ["My name is Alice.", "What is my name?"] {
-        let request = ChatRequest::user(text).in_conversation(key.clone());
-        let answer = client.ready().await?.call(request).await?.collect().await?;
+        let answer = client.ask(key.clone(), text).await?;
         println!("{}", answer.text());
     }
     Ok(())

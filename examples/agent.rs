@@ -33,14 +33,13 @@ async fn main() -> Result<(), BoxError> {
     let key = ConversationKey::new("alice", "wardrobe");
     println!("remembered {} messages", store.load(&key).await?.messages.len());
 
-    let mut agent = ChatPipeline::builder(service_fn(stand_in_model))
+    let agent = ChatPipeline::builder(service_fn(stand_in_model))
         .tools(Tools::new().with(weather()).with(wardrobe()))
         .history(store.clone())
         .persistence(PersistenceMode::PerServiceCall)
         .build()?;
 
-    let request = ChatRequest::user(question).in_conversation(key);
-    let answer = agent.ready().await?.call(request).await?.collect().await?;
+    let answer = agent.ask(key, question).await?;
     println!("{}", answer.text());
     store.close().await?;
     Ok(())

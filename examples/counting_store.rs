@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
-use tower::{Service, ServiceExt, service_fn};
+use tower::service_fn;
 use tower_chat::{
     BoxError, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish, MemoryStore,
     Message,
@@ -53,11 +53,10 @@ impl<S: HistoryStore> store::StoreWrapper for CountingStore<S> {
 async fn main() -> Result<(), BoxError> {
     let loads = Arc::new(AtomicUsize::new(0));
     let store = CountingStore { inner: MemoryStore::new(), loads: loads.clone() };
-    let mut pipeline = ChatPipeline::builder(service_fn(echo)).history(store).build()?;
+    let pipeline = ChatPipeline::builder(service_fn(echo)).history(store).build()?;
     let key = ConversationKey::new("alice", "diary");
     for text in ["Good morning.", "Good evening."] {
-        let request = ChatRequest::user(text).in_conversation(key.clone());
-        let answer = pipeline.ready().await?.call(request).await?.collect().await?;
+        let answer = pipeline.ask(key.clone(), text).await?;
         println!("{} Loads: {}", answer.text(), loads.load(Ordering::Relaxed));
     }
     Ok(())

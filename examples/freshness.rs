@@ -18,7 +18,7 @@ use std::{
 };
 
 use serde_json::json;
-use tower::{Service, ServiceExt, service_fn};
+use tower::service_fn;
 use tower_chat::{
     BoxError, ChatPipeline, ChatRequest, ChatResponse, Clock, ConversationKey, Finish, Message,
     PersistencePolicy, Role, Tool, ToolCall, ToolDefinition, Tools,
@@ -42,7 +42,7 @@ async fn main() -> Result<(), BoxError> {
     let minute = Arc::new(AtomicU64::new(0));
     let looked = Arc::new(AtomicU64::new(0));
     let five_minutes = Freshness::within(Duration::from_secs(5 * 60));
-    let mut agent = ChatPipeline::builder(service_fn(stand_in_model))
+    let agent = ChatPipeline::builder(service_fn(stand_in_model))
         .tools(Tools::new().with(weather(looked.clone())).with(card()))
         .history(store.clone())
         .policy(
@@ -51,9 +51,8 @@ async fn main() -> Result<(), BoxError> {
         )
         .clock(clock(minute.clone()))
         .build()?;
-    let mut ask = async |question: &str| -> Result<String, BoxError> {
-        let request = ChatRequest::user(question).in_conversation(key.clone());
-        Ok(agent.ready().await?.call(request).await?.collect().await?.text())
+    let ask = async |question: &str| -> Result<String, BoxError> {
+        Ok(agent.ask(key.clone(), question).await?.text())
     };
 
     for now in [0, 4, 10] {

@@ -17,10 +17,8 @@ use rmcp::{
     transport::{TokioChildProcess, stdio},
 };
 use serde_json::{Value, json};
-use tower::{Service, ServiceExt as _};
 use tower_chat::{
-    BoxError, ChatPipeline, ChatRequest, ConversationKey, MemoryStore, Message, Tool, ToolCall,
-    Tools,
+    BoxError, ChatPipeline, ConversationKey, MemoryStore, Message, Tool, ToolCall, Tools,
     store::{InvocationQuery, ToolCallQueries},
 };
 use tower_chat_mcp::McpTools;
@@ -44,13 +42,12 @@ async fn main() -> Result<(), BoxError> {
     }
 
     let store = MemoryStore::new();
-    let mut client = ChatPipeline::builder(model())
+    let client = ChatPipeline::builder(model())
         .tools(shop.add_to(Tools::new()).await?)
         .history(store.clone())
         .build()?;
     let key = ConversationKey::new("alice", "shop");
-    let request = ChatRequest::user("Are there lamps?").in_conversation(key.clone());
-    let answer = client.ready().await?.call(request).await?.collect().await?;
+    let answer = client.ask(key.clone(), "Are there lamps?").await?;
     println!("{}", answer.text());
     for (_, call) in store.invocations(&InvocationQuery::of(&key)).await?.found {
         println!("recorded: {} {}", call.name, call.status);

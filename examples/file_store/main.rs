@@ -16,7 +16,7 @@ mod file;
 mod line;
 mod store;
 
-use tower::{Service, ServiceExt, service_fn};
+use tower::service_fn;
 use tower_chat::{
     BoxError, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish, Message,
     PersistenceMode, store::HistoryStore,
@@ -30,12 +30,11 @@ async fn main() -> Result<(), BoxError> {
     let store = FileStore::open(&folder)?;
     let key = ConversationKey::new("alice", "diary");
     println!("remembered {} messages", store.load(&key).await?.messages.len());
-    let mut pipeline = ChatPipeline::builder(service_fn(echo))
+    let pipeline = ChatPipeline::builder(service_fn(echo))
         .history(store.clone())
         .persistence(PersistenceMode::PerServiceCall)
         .build()?;
-    let request = ChatRequest::user("Good morning.").in_conversation(key);
-    println!("{}", pipeline.ready().await?.call(request).await?.collect().await?.text());
+    println!("{}", pipeline.ask(key, "Good morning.").await?.text());
     store.close().await?;
     Ok(())
 }

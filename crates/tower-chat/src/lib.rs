@@ -18,15 +18,14 @@
 //!     ToolDefinition::new("weather", "The weather in a city.", json!({"type": "object"})),
 //!     |_| async { Ok("Rain.") },
 //! );
-//! let mut agent = ChatPipeline::builder(model)
+//! let agent = ChatPipeline::builder(model)
 //!     .tools(Tools::new().with(weather))
 //!     .history(MemoryStore::new())
 //!     .persistence(PersistenceMode::PerServiceCall)
 //!     .build()?;
 //!
-//! let request = ChatRequest::user("What should I wear?")
-//!     .in_conversation(ConversationKey::new("alice", "wardrobe"));
-//! let answer = agent.ready().await?.call(request).await?.collect().await?;
+//! let key = ConversationKey::new("alice", "wardrobe");
+//! let answer = agent.ask(key, "What should I wear?").await?;
 //! assert_eq!(answer.text(), "Take a coat.");
 //! # Ok(())
 //! # }

@@ -10,8 +10,8 @@ use std::{
     task::{Context, Poll},
 };
 
-use tower::util::BoxCloneSyncService;
-use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
+use tower::{ServiceExt, util::BoxCloneSyncService};
+use tower_chat_core::{Answer, BoxError, ChatRequest, ChatResponse, ConversationKey};
 use tower_service::Service;
 
 pub use self::{
@@ -22,19 +22,22 @@ use crate::ResponseFuture;
 
 /// A client with its tool loop and its history, ready to be called.
 ///
+/// [`ask`](Self::ask) sends a text of the user. As a `Service<ChatRequest>` the pipeline accepts every
+/// request.
+///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// use tower::{Service, ServiceExt, service_fn};
-/// use tower_chat::{ChatPipeline, *};
+/// use tower::service_fn;
+/// use tower_chat::prelude::*;
+/// # use tower_chat::Finish;
 /// let model = service_fn(|request: ChatRequest| async move {
 ///     let seen = request.messages.len();
 ///     Ok::<_, BoxError>(ChatResponse::whole([Message::assistant(format!("{seen}"))], Finish::stop()))
 /// });
-/// let mut client = ChatPipeline::builder(model).history(MemoryStore::new()).build()?;
+/// let agent = ChatPipeline::builder(model).history(MemoryStore::new()).build()?;
 /// let key = ConversationKey::new("alice", "support");
 /// for seen in ["1", "3"] {
-///     let request = ChatRequest::user("hello").in_conversation(key.clone());
-///     let answer = client.ready().await?.call(request).await?.collect().await?;
+///     let answer = agent.ask(key.clone(), "hello").await?;
 ///     assert_eq!(answer.text(), seen);
 /// }
 /// # Ok::<(), BoxError>(())
@@ -69,6 +72,82 @@ impl ChatPipeline {
         S: ModelClient + Service<ChatRequest, Response = ChatResponse>,
     {
         ChatPipelineBuilder::new(client)
+    }
+
+    /// Sends a text of the user in a conversation, and returns the whole answer.
+    ///
+    /// Each call is a new run. To repeat a run after a failure, or to send options, media or the answer
+    /// to an approval, create a [`ChatRequest`] and [call](Service::call) a clone of the pipeline.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// use tower_chat::prelude::*;
+    /// # use tower_chat_testkit::{ScriptedModel, Step};
+    /// # let model = ScriptedModel::new([Step::text("Take a coat.")]);
+    /// let agent = ChatPipeline::builder(model).history(MemoryStore::new()).build()?;
+    ///
+    /// let key = ConversationKey::new("alice", "wardrobe");
+    /// let answer = agent.ask(key, "What should I wear?").await?;
+    /// assert_eq!(answer.text(), "Take a coat.");
+    /// # Ok::<(), BoxError>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of the layers and of the client, such as [`PersistenceError`](crate::PersistenceError)
+    /// and [`ToolLoopError`](crate::ToolLoopError). [`is_retryable`](crate::is_retryable) returns whether a
+    /// repetition may succeed.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropping the future ends the run. The stored messages are those that the persistence mode defines
+    /// for a caller that disconnects.
+    pub async fn ask(
+        &self,
+        key: ConversationKey,
+        text: impl Into<String>,
+    ) -> Result<Answer, BoxError> {
+        let request = ChatRequest::user(text).in_conversation(key);
+        self.clone().oneshot(request).await?.collect().await
+    }
+
+    /// Sends a text of the user in a conversation, like [`ask`](Self::ask), and returns the answer as a
+    /// stream.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// use tower_chat::prelude::*;
+    /// # use tower_chat_testkit::{ScriptedModel, Step};
+    /// # let model = ScriptedModel::new([Step::text("Take a coat.")]);
+    /// # let agent = ChatPipeline::builder(model).history(MemoryStore::new()).build()?;
+    /// # let key = ConversationKey::new("alice", "wardrobe");
+    /// let mut response = agent.ask_streamed(key, "What should I wear?").await?;
+    /// let mut text = String::new();
+    /// while let Some(update) = response.next().await {
+    ///     if let ChatUpdate::TextDelta(delta) = update? {
+    ///         text.push_str(&delta);
+    ///     }
+    /// }
+    /// assert_eq!(text, "Take a coat.");
+    /// # Ok::<(), BoxError>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`ask`](Self::ask). An error after the beginning of the response is an item of the stream.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropping the future or the response ends the run.
+    pub async fn ask_streamed(
+        &self,
+        key: ConversationKey,
+        text: impl Into<String>,
+    ) -> Result<ChatResponse, BoxError> {
+        let request = ChatRequest::user(text).in_conversation(key).streamed();
+        self.clone().oneshot(request).await
     }
 }
 
