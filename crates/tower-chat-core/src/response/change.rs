@@ -46,6 +46,8 @@ pub enum ChangeKind {
     Result,
     /// The definition of a tool.
     Definition,
+    /// An option of the request that the service does not accept with these messages. It is not sent.
+    Setting,
     /// A whole message, which was left out or added.
     Message,
     /// Content that the service has refused, which is replaced with a sentence.

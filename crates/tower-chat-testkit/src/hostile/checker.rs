@@ -30,6 +30,7 @@ pub fn violations(service: Service<'_>, body: &Value) -> Vec<String> {
     found.names(body);
     found.arguments(body);
     found.schemas(body);
+    found.thinking(body);
     match service.wire {
         "openai-chat" => found.chat(list(&body["messages"])),
         "openai-responses" => found.responses(list(&body["input"])),
@@ -325,6 +326,47 @@ impl Found<'_> {
                 text(part, "file_data").strip_prefix("data:").is_some_and(|it| it.starts_with(kind))
             });
         self.check(is_read && !is_audio, || format!("the part {part}"));
+    }
+
+    /// Checks that a request with manual thinking, which continues with results of tools, begins its answer
+    /// to the user with thinking (the error of Claude for a body without it: *When `thinking` is enabled, a
+    /// final `assistant` message must start with a thinking block*).
+    fn thinking(&mut self, body: &Value) {
+        let fields = match self.service.wire {
+            "anthropic" if self.service.name != "deepseek" => body,
+            "bedrock" => &body["additionalModelRequestFields"],
+            _ => return,
+        };
+        let is_manual = |name: &str| text(&fields[name], "type") == "enabled";
+        if !is_manual("thinking") && !is_manual("reasoning_config") {
+            return;
+        }
+        let is_result =
+            |block: &Value| text(block, "type") == "tool_result" || block["toolResult"].is_object();
+        let is_thinking = |block: &Value| {
+            matches!(text(block, "type"), "thinking" | "redacted_thinking")
+                || block["reasoningContent"].is_object()
+        };
+        // The blocks after the latest content of the user that is no result, with their authors.
+        let mut answer: Vec<(&str, &Value)> = Vec::new();
+        for message in list(&body["messages"]) {
+            let role = text(message, "role");
+            for block in list(&message["content"]) {
+                if role == "user" && !is_result(block) {
+                    answer.clear();
+                } else {
+                    answer.push((role, block));
+                }
+            }
+            if message["content"].is_string() {
+                answer.clear();
+            }
+        }
+        let ends_with_result = answer.last().is_some_and(|(_, block)| is_result(block));
+        let first = answer.iter().find(|(role, _)| *role == "assistant");
+        if let (true, Some((_, first))) = (ends_with_result, first) {
+            self.check(is_thinking(first), || format!("thinking is enabled after {first}"));
+        }
     }
 
     /// Checks the role of the message at an index: the roles must alternate. They begin with the user if

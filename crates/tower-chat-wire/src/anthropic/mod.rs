@@ -44,9 +44,7 @@
 //!   other wires; provider-executed calls of other wires, and their results; media outside of user messages
 //!   and results; media other than images, PDF documents and files of the service.
 //!
-//! Calls without results and results without calls are written unchanged; replay removes them. With
-//! `thinking` enabled, the service continues a round only if the round begins with a thinking block. A round
-//! that another provider began must be continued without `thinking`.
+//! Calls without results and results without calls are written unchanged; replay removes them.
 //!
 //! ```
 //! use tower_chat_core::{Message, ToolCall, ToolResult};
@@ -82,7 +80,6 @@ mod block_order;
 mod call;
 mod container;
 mod content;
-mod continuation;
 mod envelope;
 mod media;
 mod message;
@@ -92,8 +89,8 @@ pub(crate) mod request;
 mod result;
 mod thinking;
 
+pub(crate) use self::thinking::is_sent;
 pub use self::{
-    continuation::goes_on_without_thinking,
     message::{parse_answer, parse_body, parse_message, parse_messages, parse_system},
     render::{Body, render_body},
     request::{RequestForm, render_request},

@@ -5,10 +5,7 @@ use std::time::SystemTime;
 use serde_json::{Map, Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, ToolChoice, ToolDefinition};
 
-use super::{
-    WIRE, container, goes_on_without_thinking, most_tokens::most_tokens, render::render_to_go_on,
-    render_body,
-};
+use super::{container, most_tokens::most_tokens, render::render_to_go_on, render_body};
 use crate::{
     body::{BodyWire, set},
     object::{Object, raw, to_object},
@@ -87,9 +84,6 @@ pub(crate) fn render(request: &ChatRequest, form: Option<RequestForm<'_>>) -> Ob
             }
             fields.entry("anthropic_version").or_insert(VERTEX_VERSION.into());
         }
-        let thinks = fields
-            .get("thinking")
-            .is_some_and(|thinking| thinking.get("type").is_some_and(|kind| kind == "enabled"));
         let container =
             container::current(messages.iter().map(|message| &**message), SystemTime::now());
         // A container in the caller's `extra` options takes precedence, and `null` there requests no
@@ -99,9 +93,6 @@ pub(crate) fn render(request: &ChatRequest, form: Option<RequestForm<'_>>) -> Ob
             && form.is_claude()
         {
             fields.insert("container".to_owned(), container.into());
-        }
-        if thinks && goes_on_without_thinking(messages.iter().map(|message| &**message), WIRE) {
-            fields.remove("thinking");
         }
     }
     let written = messages.iter().map(|message| &**message);

@@ -34,6 +34,11 @@ pub(super) fn render(reasoning: &Reasoning) -> Option<RawJson> {
     }
 }
 
+/// Returns whether the block of reasoning is sent.
+pub(crate) fn is_sent(reasoning: &Reasoning) -> bool {
+    render(reasoning).is_some()
+}
+
 fn is_signed(block: &Fields) -> bool {
     block.text("signature").is_some_and(|signature| !signature.is_empty())
 }

@@ -32,7 +32,7 @@ mod turns;
 pub(crate) use self::{
     accumulator::BedrockAccumulator,
     answer::{parse as parse_answer, render as render_answer},
-    request::{parse_request, render as render_as_is},
+    request::{MODEL_FIELDS, parse_request, render as render_as_is},
     tool::render as render_tool,
 };
 pub use self::{

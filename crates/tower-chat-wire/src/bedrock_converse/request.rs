@@ -1,11 +1,10 @@
 //! Reads and writes the body of a request.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tower_chat_core::{ChatOptions, ChatRequest, Messages};
 
-use super::{WIRE, parse_body, render_messages, tool};
+use super::{parse_body, render_messages, tool};
 use crate::{
-    anthropic::goes_on_without_thinking,
     body::{BodyError, BodyWire, Fields, merge, set},
     object::{Object, raw, to_object},
     rules::{ServiceRules, fitted},
@@ -13,7 +12,8 @@ use crate::{
 };
 
 const CONFIG: &str = "inferenceConfig";
-const MODEL_FIELDS: &str = "additionalModelRequestFields";
+/// The field with the options of the model.
+pub(crate) const MODEL_FIELDS: &str = "additionalModelRequestFields";
 const TOOLS: &str = "toolConfig";
 
 /// Reads the body of a request. The model, and whether the answer is streamed, are in the address and are not
@@ -88,13 +88,6 @@ pub(crate) fn render(request: &ChatRequest) -> Result<Object, BodyError> {
     put(&mut fields, &mut extra, TOOLS, tool_config(asked)?);
     merge(&mut fields, &extra);
     fields.remove("stream");
-    if let Some(Value::Object(extra)) = fields.get_mut(MODEL_FIELDS)
-        && extra.get("thinking").and_then(|thinking| thinking.get("type"))
-            == Some(&json!("enabled"))
-        && goes_on_without_thinking(request.messages.iter().map(|message| &**message), WIRE)
-    {
-        extra.remove("thinking");
-    }
     let messages: Vec<_> = messages(request).collect();
     let conversation = render_messages(messages.iter().map(|message| &**message));
     let mut body = to_object(&fields, asked);

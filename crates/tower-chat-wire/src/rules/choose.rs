@@ -81,6 +81,7 @@ impl ServiceRules {
                 Some("anthropic") => {
                     self.issuer = "anthropic".into();
                     self.user_first = is_before_claude_4(model);
+                    self.thinking_first = true;
                     self.refused_in_schemas = UNIONS;
                 }
                 Some(vendor) => self.issuer = format!("bedrock/{vendor}").into(),

@@ -45,6 +45,7 @@ mod root_union;
 mod schema;
 mod service_rules;
 mod table;
+mod thinking;
 mod wires;
 
 pub use self::{

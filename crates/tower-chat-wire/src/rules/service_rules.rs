@@ -45,6 +45,9 @@ pub struct ServiceRules {
     pub reasoning_fields: Option<&'static [&'static str]>,
     /// The addition that the service requires for calls of other services.
     pub foreign_calls: ForeignRule,
+    /// Whether a request that enables thinking may continue a round only if the round begins with a thinking
+    /// block.
+    pub thinking_first: bool,
     /// The prefixes of the ids of the service's own provider-executed calls, by the type of the call. A call
     /// with another prefix was made by a service that copied the format, and is not sent.
     pub hosted_ids: &'static [(&'static str, &'static str)],

@@ -124,6 +124,7 @@ fn rows(rules: &ServiceRules) -> Vec<(&'static str, String)> {
         ("own_reasoning", reasoning.to_owned()),
         ("reasoning_fields", fields),
         ("foreign_calls", foreign),
+        ("thinking_first", is(rules.thinking_first)),
         ("hosted_ids", if hosted.is_empty() { "any".to_owned() } else { hosted.join(", ") }),
         (
             "refused_in_schemas",

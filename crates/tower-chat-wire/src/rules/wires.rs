@@ -94,6 +94,7 @@ impl ServiceRules {
             own_reasoning: ReasoningRule::Sent,
             reasoning_fields: None,
             foreign_calls: ForeignRule::Nothing,
+            thinking_first: false,
             hosted_ids: &[],
             definitions_with_calls: false,
             empty_assistant: EmptyRule::AsStored,
@@ -113,6 +114,7 @@ impl ServiceRules {
                 tool_media: MediaRule::of(ANTHROPIC),
                 user_media: MediaRule::of(ANTHROPIC),
                 error_results: ResultRule::TextOnly,
+                thinking_first: true,
                 ..rules
             },
             BodyWire::Gemini => Self {

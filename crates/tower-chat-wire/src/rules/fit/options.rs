@@ -10,6 +10,7 @@ use crate::{
         natives::wire_name,
         root_union,
         schema::{self, Demands},
+        thinking,
     },
 };
 
@@ -20,7 +21,7 @@ impl Fitting<'_> {
     /// Returns the options to send, or `None` if the options are sent unchanged.
     pub(super) fn options(&mut self, options: &ChatOptions) -> Option<ChatOptions> {
         let mut sent = options.clone();
-        let mut has_changed = self.leave_out_tools(&mut sent);
+        let mut has_changed = self.leave_out_tools(&mut sent) | self.leave_out_thinking(&mut sent);
         for tool in &mut sent.tools {
             if tool.parameters.is_null() && tool.native.is_some() {
                 continue;
@@ -94,6 +95,23 @@ impl Fitting<'_> {
             _ => {}
         }
         has_changed
+    }
+
+    /// Removes the options that enable thinking, if the service refuses them because the request continues a
+    /// round that does not begin with thinking. Returns whether the options were changed.
+    fn leave_out_thinking(&mut self, options: &mut ChatOptions) -> bool {
+        let wire = self.rules.wire;
+        if !self.rules.thinking_first
+            || !thinking::is_enabled(&options.extra, wire)
+            || !thinking::continues_without(&self.messages, wire)
+        {
+            return false;
+        }
+        thinking::disable(&mut options.extra, wire);
+        let what = "thinking is not enabled: the request continues a round that does not begin \
+            with thinking";
+        self.changes.push(Change::new(ChangeKind::Setting, what));
+        true
     }
 
     /// Removes the tools and the tool choice if the choice is that no tool may be called and the wire is

@@ -1,8 +1,8 @@
 //! The known services of Anthropic Messages.
 
 use super::{
-    ANTHROPIC_TOOLS, CLAUDE_SAME_ID, CLAUDE_UNIONS, KnownService, UNIONS, nothing, service,
-    unique_ids,
+    ANTHROPIC_TOOLS, CLAUDE_SAME_ID, CLAUDE_THINKING, CLAUDE_THINKING_ELSEWHERE, CLAUDE_UNIONS,
+    KnownService, UNIONS, nothing, service, unique_ids,
 };
 use crate::{
     body::BodyWire,
@@ -25,6 +25,7 @@ pub(super) const DEEPSEEK: KnownService = service(
         ("user_media", DEEPSEEK_API),
         ("own_reasoning", "https://github.com/OEvortex/aether/issues/31"),
         ("foreign_calls", "https://github.com/leookun/cursor-byok/pull/276"),
+        ("thinking_first", "https://github.com/leookun/cursor-byok/pull/276"),
     ],
 );
 pub(super) const MINIMAX: KnownService = service(
@@ -56,6 +57,7 @@ fn claude(rules: &mut ServiceRules) {
 fn deepseek(rules: &mut ServiceRules) {
     (rules.tool_media, rules.user_media) = (MediaRule::NONE, MediaRule::NONE);
     rules.own_reasoning = ReasoningRule::Required;
+    rules.thinking_first = false;
     rules.foreign_calls = ForeignRule::Reasoning { field: "thinking", text: "" };
 }
 
@@ -70,6 +72,8 @@ const CLAUDE_SOURCES: &[(&str, &str)] = &[
     ("tool_media", ANTHROPIC_TYPES),
     ("user_media", ANTHROPIC_API),
     ("error_results", ANTHROPIC_TOOLS),
+    ("thinking_first", CLAUDE_THINKING),
+    ("thinking_first", CLAUDE_THINKING_ELSEWHERE),
     ("hosted_ids", ANTHROPIC_API),
     ("refused_in_schemas", CLAUDE_UNIONS),
     ("user_first", "https://github.com/lobehub/lobehub/issues/1601"),

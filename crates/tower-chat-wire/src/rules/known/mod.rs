@@ -62,6 +62,10 @@ const CLAUDE_UNIONS: &str = "https://github.com/mobile-next/mobile-mcp/issues/34
 const OPENAI_UNIONS: &str = "https://github.com/langchain-ai/langchainjs/issues/9804";
 const OPENAI_FILES: &str = "https://developers.openai.com/api/docs/guides/file-inputs";
 const CLAUDE_SAME_ID: &str = "https://github.com/brainlid/langchain/pull/620";
+const CLAUDE_THINKING: &str =
+    "https://platform.claude.com/docs/en/build-with-claude/thinking-tool-workflows";
+/// The error of Claude at Bedrock and at Vertex AI.
+const CLAUDE_THINKING_ELSEWHERE: &str = "https://github.com/anomalyco/opencode/issues/3077";
 const ANTHROPIC_TOOLS: &str =
     "https://docs.claude.com/en/docs/agents-and-tools/tool-use/implement-tool-use";
 const GEMINI_FUNCTION: &str = "https://ai.google.dev/api/caching#FunctionDeclaration";

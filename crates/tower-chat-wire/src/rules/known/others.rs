@@ -1,8 +1,8 @@
 //! The known services of Gemini, Bedrock Converse, Cohere and Ollama.
 
 use super::{
-    ANTHROPIC_TOOLS, CLAUDE_SAME_ID, GEMINI_FUNCTION, GEMINI_SIGNATURES, KnownService, nothing,
-    service, unique_ids,
+    ANTHROPIC_TOOLS, CLAUDE_SAME_ID, CLAUDE_THINKING_ELSEWHERE, GEMINI_FUNCTION, GEMINI_SIGNATURES,
+    KnownService, nothing, service, unique_ids,
 };
 use crate::body::BodyWire;
 
@@ -29,6 +29,7 @@ pub(super) const BEDROCK: KnownService = service(
         ("user_media", BEDROCK_DOCUMENT),
         ("user_media", BEDROCK_MESSAGE),
         ("error_results", ANTHROPIC_TOOLS),
+        ("thinking_first", CLAUDE_THINKING_ELSEWHERE),
         ("definitions_with_calls", "https://github.com/vercel/ai/pull/7537"),
         ("user_first", BEDROCK_CONVERSE),
     ],

@@ -30,6 +30,7 @@ fn each_value_that_a_service_has_of_its_own_has_a_source() {
             ("own_reasoning", own.own_reasoning != any.own_reasoning),
             ("reasoning_fields", own.reasoning_fields != any.reasoning_fields),
             ("foreign_calls", own.foreign_calls != any.foreign_calls),
+            ("thinking_first", own.thinking_first != any.thinking_first),
             ("hosted_ids", own.hosted_ids != any.hosted_ids),
             ("definitions_with_calls", own.definitions_with_calls != any.definitions_with_calls),
             ("empty_assistant", own.empty_assistant != any.empty_assistant),

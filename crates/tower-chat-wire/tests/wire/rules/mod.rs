@@ -7,6 +7,7 @@ mod refused;
 mod request_models;
 mod rows;
 mod store;
+mod thinking;
 mod total;
 
 use serde_json::Value;

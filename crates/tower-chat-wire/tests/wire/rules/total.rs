@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, Message, Part, Role};
 use tower_chat_testkit::{
     Rng,
@@ -32,6 +32,21 @@ pub(super) fn request(case: u64) -> ChatRequest {
     let messages = history(&mut rng);
     let options = ChatOptions::new().with_tools(definitions(&mut rng));
     ChatRequest::new(messages).with_options(options)
+}
+
+/// Enables manual thinking, if the wire has the option.
+pub(super) fn thinking(request: &ChatRequest, wire: BodyWire) -> ChatRequest {
+    let mut options = ChatOptions::clone(&request.options);
+    let manual = json!({"type": "enabled", "budget_tokens": 1024});
+    match wire {
+        BodyWire::Anthropic => drop(options.extra.insert("thinking".to_owned(), manual)),
+        BodyWire::BedrockConverse => {
+            let name = "additionalModelRequestFields".to_owned();
+            options.extra.insert(name, json!({"thinking": manual}));
+        }
+        _ => {}
+    }
+    request.clone().with_options(options)
 }
 
 /// Calls a function with each rule set and each case.
@@ -63,7 +78,11 @@ fn every_service_accepts_every_history() {
         let is_new_claude =
             rules.wire == BodyWire::BedrockConverse && &*rules.issuer == "anthropic";
         let service = if is_new_claude { service.with_any_first() } else { service };
-        let body = body(request, rules);
+        let request = match case % 2 {
+            0 => thinking(request, rules.wire),
+            _ => request.clone(),
+        };
+        let body = body(&request, rules);
         let found = violations(service, &body);
         number += 1;
         if !found.is_empty() {

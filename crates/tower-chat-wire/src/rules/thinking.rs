@@ -1,0 +1,101 @@
+//! The options that enable thinking of Claude, and the rounds that a request with them may not continue.
+//!
+//! With manual thinking (`enabled`, with a budget), the service refuses a request that continues a round whose
+//! first answer does not begin with a thinking block: *Expected `thinking` or `redacted_thinking`, but found
+//! `tool_use`*. A round has no thinking block if another service began it, or if its request did not enable
+//! thinking. Adaptive thinking has no such requirement.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use tower_chat_core::{Message, Part, Reasoning, Role};
+
+use super::natives::wire_name;
+use crate::{anthropic, bedrock_converse, body::BodyWire};
+
+/// The options that enable thinking. `reasoning_config` is the name in documents of Bedrock.
+const OPTIONS: [&str; 2] = ["thinking", "reasoning_config"];
+
+/// The context edit that the service refuses in a request without thinking
+/// (<https://github.com/anthropics/claude-code/issues/11971>).
+const CLEAR_THINKING: &str = "clear_thinking_20251015";
+
+/// Returns whether the options of a request enable manual thinking.
+pub(super) fn is_enabled(extra: &Map<String, Value>, wire: BodyWire) -> bool {
+    let fields = match wire {
+        BodyWire::BedrockConverse => {
+            extra.get(bedrock_converse::MODEL_FIELDS).and_then(Value::as_object)
+        }
+        _ => Some(extra),
+    };
+    fields.is_some_and(|fields| OPTIONS.iter().any(|name| enables(fields.get(*name))))
+}
+
+fn enables(option: Option<&Value>) -> bool {
+    let kind = option.and_then(|option| option.get("type"));
+    kind.is_some_and(|kind| kind == "enabled")
+}
+
+/// Removes the options that enable manual thinking, and the context edit that requires them.
+pub(super) fn disable(extra: &mut Map<String, Value>, wire: BodyWire) {
+    if wire == BodyWire::BedrockConverse {
+        if let Some(Value::Object(fields)) = extra.get_mut(bedrock_converse::MODEL_FIELDS) {
+            remove(fields);
+        }
+    } else {
+        remove(extra);
+    }
+}
+
+fn remove(fields: &mut Map<String, Value>) {
+    for name in OPTIONS {
+        if enables(fields.get(name)) {
+            fields.remove(name);
+        }
+    }
+    let Some(Value::Object(management)) = fields.get_mut("context_management") else { return };
+    let Some(Value::Array(edits)) = management.get_mut("edits") else { return };
+    let count = edits.len();
+    edits.retain(|edit| edit.get("type").is_none_or(|kind| kind != CLEAR_THINKING));
+    let is_last = edits.is_empty() && count > 0 && management.len() == 1;
+    if is_last {
+        fields.remove("context_management");
+    }
+}
+
+/// Returns whether the messages end inside of a round whose first answer does not begin with a thinking block
+/// that is sent.
+pub(super) fn continues_without(messages: &[Arc<Message>], wire: BodyWire) -> bool {
+    let mut has_results = false;
+    let mut begins_with_thinking = None;
+    for message in messages.iter().rev() {
+        match message.role {
+            // A round may have several answers. The first one decides.
+            Role::Assistant => begins_with_thinking = Some(begins(message, wire)),
+            // Both wires send instructions apart from the conversation.
+            Role::System | Role::Developer => {}
+            _ if begins_with_thinking.is_none() => {
+                has_results |= message.results().next().is_some();
+            }
+            _ if !has_only_results(message) => break,
+            _ => {}
+        }
+    }
+    has_results && begins_with_thinking == Some(false)
+}
+
+fn has_only_results(message: &Message) -> bool {
+    message.parts.iter().all(|part| matches!(part, Part::ToolResult(_)))
+}
+
+fn begins(message: &Message, wire: BodyWire) -> bool {
+    let mut parts = message.parts.iter().filter(|part| !matches!(part, Part::Native(_)));
+    matches!(parts.next(), Some(Part::Reasoning(reasoning)) if is_sent(reasoning, wire))
+}
+
+fn is_sent(reasoning: &Reasoning, wire: BodyWire) -> bool {
+    match wire {
+        BodyWire::Anthropic => anthropic::is_sent(reasoning),
+        _ => reasoning.native.as_ref().is_some_and(|native| &*native.wire == wire_name(wire)),
+    }
+}

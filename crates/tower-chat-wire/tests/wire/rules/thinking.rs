@@ -1,0 +1,144 @@
+//! Tests that a request with manual thinking does not continue a round that begins without thinking.
+
+use serde_json::{Value, json};
+use tower_chat_core::{
+    ChangeKind, ChatRequest, Message, Native, Part, Reasoning, Role, ToolCall, ToolResult,
+};
+use tower_chat_testkit::hostile::{Service, violations};
+use tower_chat_wire::{
+    body::BodyWire::{self, Anthropic, BedrockConverse},
+    rules::ServiceRules,
+};
+
+use super::{rules, total::thinking, wire_name, written};
+
+/// An answer that calls a tool after a thinking block of the wire, if there is one.
+fn asks(id: &str, thought: Option<Reasoning>) -> Message {
+    let call = ToolCall::new(id, "look", "{}");
+    let parts = thought.map(Part::Reasoning).into_iter().chain([Part::ToolCall(call)]);
+    Message::new(Role::Assistant, parts.collect())
+}
+
+fn answers(id: &str) -> Message {
+    Message::tool_results([ToolResult::new(id, "12 degrees")])
+}
+
+fn thought(wire: BodyWire) -> Reasoning {
+    let (name, item) = match wire {
+        BedrockConverse => ("bedrock", json!({"reasoningText": {"signature": "c2ln"}})),
+        _ => ("anthropic", json!({"type": "thinking", "signature": "c2ln"})),
+    };
+    let mut reasoning = Reasoning::new("Hm.");
+    reasoning.native = Some(Native::new(name, item.to_string().parse().unwrap()));
+    reasoning
+}
+
+/// The thinking option of the body, and the changes of the options.
+fn sent(messages: &[Message], rules: &ServiceRules) -> (Value, Vec<String>) {
+    let request = thinking(&ChatRequest::new(messages.to_vec()), rules.wire);
+    let (fitted, body) = written(&request, rules);
+    let changes = fitted.changes.iter().filter(|change| change.kind == ChangeKind::Setting);
+    let option = match rules.wire {
+        BedrockConverse => &body["additionalModelRequestFields"]["thinking"],
+        _ => &body["thinking"],
+    };
+    (option["type"].clone(), changes.map(ToString::to_string).collect())
+}
+
+fn claude() -> Vec<ServiceRules> {
+    let model = "us.anthropic.claude-sonnet-4-5-20250929-v1:0";
+    let converse = ServiceRules::choose(BedrockConverse, "bedrock", "", Some(model));
+    let names = ["anthropic", "vertex", "bedrock", "llm.example.com"];
+    names.map(|name| rules(Anthropic, name)).into_iter().chain([converse]).collect()
+}
+
+#[test]
+fn a_round_that_another_service_began_is_continued_without_thinking() {
+    for rules in claude() {
+        let own = || Some(thought(rules.wire));
+        let foreign = vec![Message::user("q"), asks("c1", None), answers("c1")];
+        let (option, changes) = sent(&foreign, &rules);
+        assert_eq!((option, changes.len()), (Value::Null, 1), "{}", rules.issuer);
+        assert!(changes[0].contains("does not begin with thinking"), "{}", changes[0]);
+        // The checker, which shares no code with the rules, would refuse the option.
+        let request = ChatRequest::new(foreign.clone());
+        let (name, body) = (wire_name(rules.wire), written(&request, &rules).1);
+        let service = Service::new(name, &rules.issuer);
+        assert_eq!(violations(service, &body), [""; 0], "{}", rules.issuer);
+        let mut refused = body;
+        for (name, value) in &thinking(&request, rules.wire).options.extra {
+            refused[name] = value.clone();
+        }
+        assert_eq!(violations(service, &refused).len(), 1, "{}", rules.issuer);
+        // The first answer after the message of the user decides.
+        let second = [&foreign[..], &[asks("c2", own()), answers("c2")]].concat();
+        assert_eq!(sent(&second, &rules).1.len(), 1, "{}", rules.issuer);
+    }
+}
+
+#[test]
+fn thinking_stays_enabled_in_every_other_request() {
+    for rules in claude() {
+        let own = || Some(thought(rules.wire));
+        let begun = vec![Message::user("q"), asks("c1", own()), answers("c1")];
+        // Without interleaved thinking, Claude does not think again after a result.
+        let continued = [&begun[..], &[asks("c2", None), answers("c2")]].concat();
+        let foreign = [Message::user("q"), asks("c1", None), answers("c1")];
+        let ended = [&foreign[..], &[Message::assistant("12."), Message::user("and?")]].concat();
+        for messages in [&begun[..1], &begun, &continued, &ended] {
+            let found = sent(messages, &rules);
+            assert_eq!(found, (json!("enabled"), vec![]), "{} {messages:?}", rules.issuer);
+        }
+    }
+}
+
+#[test]
+fn thinking_that_is_not_sent_does_not_count() {
+    let rules = rules(Anthropic, "anthropic");
+    for item in [json!({"type": "thinking"}), json!({"type": "thinking", "signature": ""})] {
+        let mut unsigned = Reasoning::new("Hm.");
+        unsigned.native = Some(Native::new("anthropic", item.to_string().parse().unwrap()));
+        let messages = [Message::user("q"), asks("c1", Some(unsigned)), answers("c1")];
+        assert_eq!(sent(&messages, &rules).0, Value::Null);
+    }
+    let mut foreign = thought(Anthropic);
+    foreign.native.as_mut().unwrap().issuer = Some("deepseek".into());
+    let messages = [Message::user("q"), asks("c1", Some(foreign)), answers("c1")];
+    assert_eq!(sent(&messages, &rules).0, Value::Null);
+}
+
+#[test]
+fn deepseek_gets_its_placeholder_and_may_think() {
+    let messages = [Message::user("q"), asks("c1", None), answers("c1")];
+    assert_eq!(sent(&messages, &rules(Anthropic, "deepseek")), (json!("enabled"), vec![]));
+}
+
+#[test]
+fn other_options_stay_and_the_edit_that_needs_thinking_goes() {
+    let messages = vec![Message::user("q"), asks("c1", None), answers("c1")];
+    let mut request = thinking(&ChatRequest::new(messages.clone()), Anthropic);
+    let options = std::sync::Arc::make_mut(&mut request.options);
+    let clear = json!({"type": "clear_thinking_20251015", "keep": "all"});
+    let uses = json!({"type": "clear_tool_uses_20250919"});
+    options.extra.insert("context_management".to_owned(), json!({"edits": [clear, uses]}));
+    let body = written(&request, &rules(Anthropic, "anthropic")).1;
+    assert_eq!(body["context_management"], json!({"edits": [uses]}));
+    // Adaptive thinking may continue every round.
+    let options = std::sync::Arc::make_mut(&mut request.options);
+    options.extra.insert("thinking".to_owned(), json!({"type": "adaptive"}));
+    let body = written(&request, &rules(Anthropic, "anthropic")).1;
+    assert_eq!(body["thinking"]["type"], "adaptive");
+    assert_eq!(body["context_management"]["edits"][0], clear);
+}
+
+#[test]
+fn bedrock_has_a_second_name_for_the_option() {
+    let mut request = ChatRequest::new(vec![Message::user("q"), asks("c1", None), answers("c1")]);
+    let manual = json!({"type": "enabled", "budget_tokens": 1024});
+    let fields = json!({"reasoning_config": manual, "top_k": 5});
+    let options = std::sync::Arc::make_mut(&mut request.options);
+    options.extra.insert("additionalModelRequestFields".to_owned(), fields);
+    let claude = claude().pop().unwrap();
+    let body = written(&request, &claude).1;
+    assert_eq!(body["additionalModelRequestFields"], json!({"top_k": 5}));
+}
