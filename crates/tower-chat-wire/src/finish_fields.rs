@@ -1,7 +1,9 @@
 //! Reads and writes the finish reason and the usage of an answer.
 
 use serde_json::{Map, Value, json};
-use tower_chat_core::{Finish, FinishReason, Message, Part, ToolCall, Usage};
+use tower_chat_core::{Finish, FinishReason, Message, Part, RawJson, ToolCall, Usage};
+
+use crate::object;
 
 /// The finish reasons of a wire.
 #[derive(Debug, Clone, Copy)]
@@ -90,6 +92,52 @@ pub(crate) fn note_empty_call(message: &mut Message, finish: &Finish) {
     {
         call.is_cut_off = !call.provider_executed;
     }
+}
+
+/// Marks the calls of an answer that were cut off, if a token limit or a filter has ended the answer and some
+/// of its calls have a free text. The arguments of such a call need not be JSON and do not show whether they
+/// are complete: only a call at the end of the answer can be cut off, unless its service has marked it as
+/// complete. Also sets the finish reason of the last message, so that [`Answer::new`] does not judge the calls
+/// again.
+///
+/// [`Answer::new`]: tower_chat_core::Answer::new
+pub(crate) fn note_free_texts(
+    messages: &mut [Message],
+    finish: &Finish,
+    has_free_text: impl Fn(&ToolCall) -> bool,
+) {
+    let is_ended =
+        matches!(finish.reason, Some(FinishReason::Length | FinishReason::ContentFilter));
+    let is_free = |call: &ToolCall| !call.provider_executed && has_free_text(call);
+    if !is_ended || !messages.iter().flat_map(Message::calls).any(is_free) {
+        return;
+    }
+    for part in messages.iter_mut().flat_map(|message| &mut message.parts) {
+        if let Part::ToolCall(call) = part
+            && !has_free_text(call)
+        {
+            call.is_cut_off |= !call.provider_executed && is_incomplete(call);
+        }
+    }
+    let Some(last) = messages.last_mut() else { return };
+    if let Some(call) = last_call(last)
+        && has_free_text(call)
+    {
+        call.is_cut_off |= !call.provider_executed && !is_marked_complete(call);
+    }
+    last.finish_reason.clone_from(&finish.reason);
+}
+
+/// Returns whether the arguments of a call are `null` or no valid JSON.
+fn is_incomplete(call: &ToolCall) -> bool {
+    let arguments = call.arguments.trim();
+    arguments == "null" || arguments.parse::<RawJson>().is_err()
+}
+
+/// Returns whether the service has marked an item as complete.
+fn is_marked_complete(call: &ToolCall) -> bool {
+    let item = call.native.as_ref().map(|native| object::to_value(&native.item));
+    item.is_some_and(|item| item.get("status").is_some_and(|status| status == "completed"))
 }
 
 /// Returns the call at the end of a message, if the final part is a call. Native parts are ignored.

@@ -1,10 +1,13 @@
 //! Accumulates the chunks of a streamed answer.
 
+use std::slice;
+
 use tower_chat_core::{Answer, ChatUpdate};
 
-use super::{answer, finish, message_accumulator::MessageAccumulator};
+use super::{answer, call::has_free_text, finish, message_accumulator::MessageAccumulator};
 use crate::{
     AnswerError,
+    finish_fields::note_free_texts,
     object::{self, Object, take},
     stream::{Accumulator, DONE, Frame, ResponseAccumulator},
 };
@@ -75,8 +78,9 @@ impl ResponseAccumulator for ChatAccumulator {
     fn finish(self: Box<Self>) -> Result<Answer, AnswerError> {
         let Self { message, fields, choice, .. } = *self;
         let choice = choice.into_object();
-        let message = message.into_message(finish::ended_for_length(&choice))?;
+        let mut message = message.into_message(finish::ended_for_length(&choice))?;
         let finish = finish::parse(fields, choice, message.calls().next().is_some());
+        note_free_texts(slice::from_mut(&mut message), &finish, has_free_text);
         Ok(Answer::new(vec![message.into()], finish))
     }
 }

@@ -1,10 +1,13 @@
 //! Reads a whole answer.
 
+use std::slice;
+
 use tower_chat_core::{Answer, Message, RawJson};
 
-use super::{finish, parse_message};
+use super::{call::has_free_text, finish, parse_message};
 use crate::{
     AnswerError,
+    finish_fields::note_free_texts,
     object::{self, Object, raw, take},
     refusal::{self, CodeFields},
 };
@@ -20,8 +23,9 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     let mut choice = only_choice(&choices)?.ok_or_else(|| malformed("it has no choice"))?;
     let message = take(&mut choice, "message").ok_or_else(|| malformed("it has no message"))?;
     let message = message.parse().map_err(|_| malformed("its message is not a JSON object"))?;
-    let message = self::message(message)?;
+    let mut message = self::message(message)?;
     let finish = finish::parse(fields, choice, message.calls().next().is_some());
+    note_free_texts(slice::from_mut(&mut message), &finish, has_free_text);
     Ok(Answer::new(vec![message.into()], finish))
 }
 

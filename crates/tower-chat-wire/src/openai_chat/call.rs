@@ -10,9 +10,27 @@ use crate::{
 
 const LEGACY: &str = "function_call";
 
-/// The two types of call: the name of the field with the call's object, and the name of the field in this
-/// object with the arguments.
-const KINDS: [(&str, &str); 2] = [("function", "arguments"), ("custom", "input")];
+/// A type of call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Kind {
+    /// The name of the type, and of the field with the call's object.
+    pub(super) name: &'static str,
+    /// The name of the field with the arguments in this object.
+    pub(super) arguments: &'static str,
+}
+
+/// A call whose arguments are JSON.
+pub(super) const FUNCTION: Kind = Kind { name: "function", arguments: "arguments" };
+/// A call whose arguments are any text.
+pub(super) const CUSTOM: Kind = Kind { name: "custom", arguments: "input" };
+
+pub(super) const KINDS: [Kind; 2] = [FUNCTION, CUSTOM];
+
+/// Returns whether the arguments of a call are any text, and not JSON.
+pub(super) fn has_free_text(call: &ToolCall) -> bool {
+    let fields = Fields::of_native(call.native.as_ref(), WIRE);
+    fields.is_some_and(|fields| fields.contains(CUSTOM.name))
+}
 
 /// Removes and reads the calls in a message's fields. An empty list is not removed. Neither is a
 /// `function_call` with an empty name and empty arguments, which Snowflake sends in every answer.
@@ -70,23 +88,19 @@ pub(super) fn render_all(calls: &[&ToolCall], fields: &mut Fields, audience: Aud
 fn parse(item: &RawJson) -> Result<ToolCall, WireError> {
     let mut fields = Fields::parse(item.get(), "a tool call")?;
     let id = fields.take_text("id");
-    let (kind, arguments, inner) = KINDS
-        .into_iter()
-        .find_map(|(kind, arguments)| Some((kind, arguments, fields.take(kind)?)))
-        .ok_or(WireError::Field {
-            what: "a tool call",
-            field: "function",
-            expected: "a JSON object",
-        })?;
+    let (kind, inner) =
+        KINDS.into_iter().find_map(|kind| Some((kind, fields.take(kind.name)?))).ok_or(
+            WireError::Field { what: "a tool call", field: "function", expected: "a JSON object" },
+        )?;
     let mut inner = Fields::parse(inner.get(), "the function of a tool call")?;
-    let mut call = take_call(&mut inner, arguments)?;
+    let mut call = take_call(&mut inner, kind.arguments)?;
     call.id = id;
-    let is_plain = kind == "function"
+    let is_plain = kind == FUNCTION
         && inner.is_empty()
         && fields.len() == 1
         && fields.is_text("type", "function");
     if !is_plain {
-        fields.set(kind, raw(&inner));
+        fields.set(kind.name, raw(&inner));
         call.native = Some(fields.into_native(WIRE));
     }
     Ok(call)
@@ -130,10 +144,9 @@ fn render(native: Option<Fields>, call: &ToolCall) -> Fields {
         fields.set("type", raw("function"));
         fields
     });
-    let (kind, arguments) =
-        KINDS.into_iter().find(|(kind, _)| fields.contains(kind)).unwrap_or(KINDS[0]);
-    let inner = fields.get(kind).and_then(|inner| inner.parse().ok()).unwrap_or_default();
-    fields.set(kind, raw(&with_call(inner, arguments, call)));
+    let kind = KINDS.into_iter().find(|kind| fields.contains(kind.name)).unwrap_or(FUNCTION);
+    let inner = fields.get(kind.name).and_then(|inner| inner.parse().ok()).unwrap_or_default();
+    fields.set(kind.name, raw(&with_call(inner, kind.arguments, call)));
     fields.set_text("id", call.id.as_deref());
     fields
 }
@@ -162,7 +175,7 @@ fn as_function(rest: Fields) -> Fields {
 /// Returns the fields of a `function_call` in a native item. `None` for the native item of an item of
 /// `tool_calls`, which has the field `function` or `custom`.
 fn legacy_rest(native: &Fields) -> Option<Fields> {
-    if KINDS.iter().any(|(kind, _)| native.contains(kind)) {
+    if KINDS.iter().any(|kind| native.contains(kind.name)) {
         return None;
     }
     native.get(LEGACY)?.parse().ok()

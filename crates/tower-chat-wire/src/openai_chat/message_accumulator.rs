@@ -4,7 +4,10 @@ use std::collections::HashMap;
 
 use tower_chat_core::{ChatUpdate, Message, Native, Part, RawJson, ToolCallDelta};
 
-use super::{DELTA_WIRE, answer};
+use super::{
+    DELTA_WIRE, answer,
+    call::{FUNCTION, KINDS, Kind},
+};
 use crate::{
     AnswerError,
     object::{Object, as_text, raw, take},
@@ -54,13 +57,15 @@ struct Call {
     index: Option<RawJson>,
     id: Option<String>,
     name: Option<String>,
+    /// The type of the call. `None` until a piece with it arrives.
+    kind: Option<Kind>,
     arguments: String,
     brackets: Brackets,
     /// Whether `null` arrived instead of arguments.
     null_arguments: bool,
     /// Arguments that arrived as an object instead of a string.
     object: Option<RawJson>,
-    /// The fields of `function` besides name and arguments.
+    /// The fields of the call's object besides name and arguments.
     function: Accumulator,
     rest: Accumulator,
 }
@@ -162,18 +167,11 @@ impl Calls {
     fn push(&mut self, mut piece: Object) -> Result<ToolCallDelta, AnswerError> {
         let index = take(&mut piece, "index");
         let id = take_nonempty(&mut piece, "id");
-        let mut function: Object = match take(&mut piece, "function") {
-            Some(function) => function.parse().map_err(|_| {
-                AnswerError::malformed(
-                    "the function of a tool call is not an object",
-                    function.get(),
-                )
-            })?,
-            None => Object::new(),
-        };
+        let (kind, mut function) = take_function(&mut piece)?;
         let name = take_nonempty(&mut function, "name");
-        let null_arguments = function.get("arguments").is_some_and(|it| it.get() == "null");
-        let arguments = take(&mut function, "arguments");
+        let field = kind.unwrap_or(FUNCTION).arguments;
+        let null_arguments = function.get(field).is_some_and(|it| it.get() == "null");
+        let arguments = take(&mut function, field);
         let text = arguments.as_ref().and_then(as_text);
 
         let piece_of_call = Piece {
@@ -201,11 +199,14 @@ impl Calls {
             call.id = Some(id);
         }
         call.name = call.name.take().or(name);
+        call.kind = call.kind.or(kind);
         call.null_arguments |= null_arguments;
         match (text, arguments) {
             (Some(text), _) => {
                 call.arguments.push_str(&text);
-                call.brackets.push(&text);
+                if call.kind.is_none_or(|kind| kind == FUNCTION) {
+                    call.brackets.push(&text);
+                }
                 delta.arguments = text;
             }
             (None, Some(object)) => {
@@ -322,25 +323,44 @@ impl Call {
         }
     }
 
+    /// Returns whether the call is of a function, and `null` arrived instead of arguments.
+    fn is_function_without_arguments(&self) -> bool {
+        let is_function = self.kind.is_none_or(|kind| kind == FUNCTION);
+        is_function && self.arguments.is_empty() && self.null_arguments
+    }
+
     fn into_fields(self, is_cut_off: bool) -> Object {
+        let kind = self.kind.unwrap_or(FUNCTION);
+        let has_null = self.is_function_without_arguments();
         let mut function = self.function.into_object();
         function.insert("name".to_owned(), raw(&self.name.unwrap_or_default()));
         let arguments = match self.object {
             Some(object) if self.arguments.is_empty() => object,
             // `null` arguments belong to a tool without parameters. OpenAI's clients send an empty object for
             // them.
-            None if self.arguments.is_empty() && self.null_arguments && !is_cut_off => raw("{}"),
+            None if has_null && !is_cut_off => raw("{}"),
             _ => raw(&self.arguments),
         };
-        function.insert("arguments".to_owned(), arguments);
+        function.insert(kind.arguments.to_owned(), arguments);
         let mut fields = self.rest.into_object();
-        fields.entry("type".to_owned()).or_insert_with(|| raw("function"));
-        fields.insert("function".to_owned(), raw(&function));
+        fields.entry("type".to_owned()).or_insert_with(|| raw(kind.name));
+        fields.insert(kind.name.to_owned(), raw(&function));
         if let Some(id) = self.id {
             fields.insert("id".to_owned(), raw(&id));
         }
         fields
     }
+}
+
+/// Removes the object with the name and the arguments of a call from a piece. Returns an empty object and no
+/// type for a piece without one.
+fn take_function(piece: &mut Object) -> Result<(Option<Kind>, Object), AnswerError> {
+    let found = KINDS.into_iter().find_map(|kind| Some((kind, take(piece, kind.name)?)));
+    let Some((kind, function)) = found else { return Ok((None, Object::new())) };
+    let function = function.parse().map_err(|_| {
+        AnswerError::malformed("the function of a tool call is not an object", function.get())
+    })?;
+    Ok((Some(kind), function))
 }
 
 /// Removes and returns the field if it is a string that is not empty. A field that is not a string is

@@ -7,6 +7,7 @@ use super::{call::kind_of, history, kind::CUSTOM, parse_input};
 use crate::{
     AnswerError,
     body::AnswerContext,
+    finish_fields::note_free_texts,
     object::{self, Object, metadata, raw, take, take_text, text, to_value},
     openai_chat::{error_in, with_reasoning_beside},
 };
@@ -64,6 +65,7 @@ pub(super) fn read(
         messages.iter_mut().flat_map(|message| &mut message.parts).for_each(note_custom_call);
     }
     let finish = finish(response, &messages, context);
+    note_free_texts(&mut messages, &finish, |call| kind_of(call).item == CUSTOM);
     Ok(Answer::new(messages.into_iter().map(Into::into).collect(), finish))
 }
 

@@ -206,6 +206,113 @@ fn an_empty_call_before_a_limit_or_a_filter_is_cut_off_on_every_wire() {
     }
 }
 
+/// The calls of an answer: their arguments, and whether they were cut off.
+fn ends(answer: &Answer) -> Vec<(String, String, bool)> {
+    let calls = answer.tool_calls();
+    calls.map(|call| (call.name.clone(), call.arguments.clone(), call.is_cut_off)).collect()
+}
+
+#[test]
+fn a_free_text_that_a_limit_cuts_off_does_not_run_and_whole_calls_beside_it_do_in_chat() {
+    let custom = ("custom", "input");
+    let function = ("function", "arguments");
+    // The types and arguments of two calls, the finish reason, and which calls are cut off.
+    let table = [
+        ([(custom, "print(1)"), (custom, "prin")], "length", [false, true]),
+        ([(custom, "print(1)"), (custom, "5")], "length", [false, true]),
+        ([(custom, ""), (custom, "")], "length", [false, true]),
+        ([(custom, "print(1)"), (custom, "prin")], "content_filter", [false, true]),
+        ([(custom, "print(1)"), (custom, "prin")], "tool_calls", [false, false]),
+        ([(custom, "print(1)"), (function, "{\"x\":")], "length", [false, true]),
+        ([(custom, "print(1)"), (function, "{}")], "length", [false, false]),
+        ([(function, "{}"), (custom, "prin")], "length", [false, true]),
+    ];
+    for (calls, reason, cut) in table {
+        let call = |index: usize, text: &str| {
+            let (kind, arguments) = calls[index].0;
+            json!({"id": format!("c{index}"), "type": kind, kind: {"name": "f", arguments: text}})
+        };
+        let whole = |index: usize| call(index, calls[index].1);
+        let message =
+            json!({"role": "assistant", "content": null, "tool_calls": [whole(0), whole(1)]});
+        let body = json!({"choices": [{"index": 0, "finish_reason": reason, "message": message}]});
+        let piece = |fields: Value| {
+            ("", json!({"choices": [{"index": 0, "delta": {"tool_calls": [fields]}}]}))
+        };
+        let mut events = Vec::new();
+        for (index, ((kind, arguments), text)) in calls.into_iter().enumerate() {
+            let mut begin = call(index, "");
+            begin["index"] = json!(index);
+            events.push(piece(begin));
+            let halves = text.split_at(text.len() / 2);
+            for half in [halves.0, halves.1] {
+                events.push(piece(json!({"index": index, kind: {arguments: half}})));
+            }
+        }
+        let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]});
+        events.push(("", end));
+        let expected: Vec<_> =
+            (0..2).map(|index| ("f".to_owned(), calls[index].1.to_owned(), cut[index])).collect();
+        let whole = BodyWire::OpenAiChat.parse_answer(&body.to_string()).unwrap();
+        assert_eq!(ends(&whole), expected, "{body}");
+        assert_eq!(ends(&streamed(BodyWire::OpenAiChat, &events)), expected, "{body}");
+    }
+}
+
+#[test]
+fn a_free_text_that_a_limit_cuts_off_does_not_run_and_whole_calls_beside_it_do_in_responses() {
+    let item = |id: &str, input: &str, status: Option<&str>| {
+        let mut item = json!({"type": "custom_tool_call", "id": format!("ctc_{id}"), "call_id": id,
+            "name": "f", "input": input});
+        if let Some(status) = status {
+            item["status"] = json!(status);
+        }
+        item
+    };
+    let response = |output: Value, reason: &str| {
+        json!({"id": "r1", "status": "incomplete", "incomplete_details": {"reason": reason},
+            "output": output})
+    };
+    let expected = |cut: [bool; 2]| {
+        [("print(1)", cut[0]), ("5", cut[1])]
+            .map(|(text, is)| ("f".to_owned(), text.to_owned(), is))
+    };
+    for (first, last, cut) in [
+        (Some("completed"), Some("incomplete"), [false, true]),
+        (Some("completed"), Some("completed"), [false, false]),
+        (None, None, [false, true]),
+    ] {
+        for reason in ["max_output_tokens", "content_filter"] {
+            let output = json!([item("a", "print(1)", first), item("b", "5", last)]);
+            let body = response(output, reason);
+            let answer = BodyWire::OpenAiResponses.parse_answer(&body.to_string()).unwrap();
+            assert_eq!(ends(&answer), expected(cut), "{body}");
+        }
+    }
+    // In a stream, the second item does not end.
+    let event = |kind: &str, index: usize, (field, value): (&str, Value)| {
+        let kind = format!("response.{kind}");
+        ("", json!({"type": kind, "output_index": index, field: value}))
+    };
+    let added = |index, item| event("output_item.added", index, ("item", item));
+    let delta =
+        |index, text: &str| event("custom_tool_call_input.delta", index, ("delta", json!(text)));
+    let ending = json!({"type": "response.incomplete",
+        "response": response(json!([]), "max_output_tokens")});
+    let events = [
+        added(0, item("a", "", Some("in_progress"))),
+        delta(0, "print"),
+        delta(0, "(1)"),
+        event("output_item.done", 0, ("item", item("a", "print(1)", Some("completed")))),
+        added(1, item("b", "", Some("in_progress"))),
+        delta(1, "5"),
+        ("", ending),
+    ];
+    let answer = streamed(BodyWire::OpenAiResponses, &events);
+    assert_eq!(ends(&answer), expected([false, true]));
+    assert_eq!(answer.finish.reason, Some(FinishReason::Length));
+}
+
 #[test]
 fn an_answer_that_the_service_could_not_finish_is_an_error() {
     let message = json!({"role": "assistant", "content": "It"});
