@@ -1,15 +1,15 @@
 //! One conversation: the effect of a write, and the messages that readers see.
 
-use std::{collections::BTreeMap, sync::Arc, time::SystemTime};
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::SystemTime};
 
 use tower_chat::{
-    ApprovalRequest, ConversationKey, Message, RunId, ToolStatus,
+    ApprovalRequest, ConversationKey, Message, MessageId, RunId, ToolStatus,
     store::{
-        Conflict, ConversationRows, ConversationSummary, Head, History, Keep, OpenRun, Pruned,
-        Revision, Rewrite, RunSummary, SequencePosition, ServiceIdChange, StoreError,
+        ConversationRows, ConversationSummary, Head, History, Keep, OpenRun, Pruned, Revision,
+        Rewrite, RunSummary, SequencePosition, StoreError,
         author::{
-            Claim, Close, DirectoryEntry, OpenRunContent, PendingBatches, Pruning, ToolRecord,
-            Write,
+            CallState, Decision, DirectoryEntry, LAST_SEQUENCE, Lookup, OpenRunContent,
+            PendingBatches, Pruning, ToolRecord, Write, decide,
         },
     },
 };
@@ -138,96 +138,32 @@ impl Conversation {
 
     /// Applies a write if the conversation admits it, and returns the change.
     pub(crate) fn write(&mut self, write: &Write) -> Result<Change, StoreError> {
-        let revision = self.revision();
-        let is_repeated_commit = self.open.is_none()
-            && write.close() == Some(Close::Commit)
-            && write.result() == revision;
-        if revision != write.expected() {
-            return if self.holds(write) { Ok(Change::None) } else { Err(self.conflict(write)) };
-        }
-        if is_repeated_commit {
-            return Ok(Change::None);
-        }
-        if !self.lets_write(write) {
-            return Err(self.conflict(write));
-        }
-        if let Some(claim) = write.claims().iter().find(|claim| !self.admits(claim)) {
-            return Err(StoreError::Claimed { key: self.key.clone(), call: claim.call });
-        }
-        self.incarnation = write.result().incarnation;
-        let is_discarded = matches!(write.close(), Some(Close::Discard { .. }));
-        if !is_discarded {
-            self.messages.extend(write.messages().iter().cloned());
-        }
-        let held = self.pruned + 1..=write.result().sequence;
-        let rows = write.tools().iter().filter(|row| held.contains(&row.call.sequence));
+        let mut head = self.head();
+        let Ok(decision) = decide(&head, write, LAST_SEQUENCE, &mut &*self);
+        let changes = match decision {
+            Decision::Store(changes) => changes,
+            Decision::IsStored => return Ok(Change::None),
+            Decision::Refuse(error) => return Err(error),
+        };
+        let after = head.revision.sequence;
+        let rows = write.tools().iter();
+        let rows = rows.filter(|row| changes.messages.contains(&row.call.sequence));
         let rows: Vec<ToolRecord> = rows.cloned().collect();
         self.tools.extend(rows.iter().map(|row| (row.call, row.clone())));
-        match write.as_staged() {
-            None => self.change_service_id(write.service_id()),
-            Some(staged) => {
-                let visible = revision.sequence;
-                let open = self.open.take();
-                let mut open =
-                    open.unwrap_or_else(|| OpenRun::new(write.run(), staged.lease, visible));
-                open.apply(staged);
-                match staged.close {
-                    None => self.open = Some(open),
-                    Some(Close::Commit) => self.change_service_id(open.service_id.as_ref()),
-                    Some(Close::Discard { visible }) => self.forget_after(visible),
-                }
-            }
+        match changes.discards_after {
+            None => self.messages.extend(write.messages().iter().cloned()),
+            Some(visible) => self.forget_after(visible),
         }
+        head.advance(&changes);
+        self.incarnation = head.revision.incarnation;
+        self.service_id = head.service_id;
+        self.open = head.open_run;
         self.directory.get_or_insert_with(|| DirectoryEntry::before(write)).apply(write);
         // The replaced rows are in earlier lines of the file, which would otherwise remain.
-        let after = revision.sequence;
-        Ok(if is_discarded { Change::Cut } else { Change::Grown { after, tools: rows } })
-    }
-
-    fn conflict(&self, write: &Write) -> StoreError {
-        let conflict = Conflict::new(self.key.clone(), write.expected(), self.revision());
-        Box::new(conflict.with_open_run(self.open.as_ref().map(|open| open.run))).into()
-    }
-
-    /// Returns whether a write is stored: its first message has its position, or the write has no
-    /// messages and is the last one.
-    fn holds(&self, write: &Write) -> bool {
-        let first = self.message(write.expected().sequence.saturating_add(1));
-        match write.messages() {
-            [] => self.revision() == write.result(),
-            _ => {
-                self.incarnation == write.result().incarnation
-                    && first.is_some_and(|message| message.id == Some(write.id()))
-            }
-        }
-    }
-
-    /// Returns whether the open run, if any, admits the write.
-    fn lets_write(&self, write: &Write) -> bool {
-        match (&self.open, write.as_staged()) {
-            (None, None) => true,
-            (None, Some(staged)) => !matches!(staged.close, Some(Close::Discard { .. })),
-            (Some(_), None) => false,
-            (Some(open), Some(staged)) => open.admits(write.run(), staged),
-        }
-    }
-
-    fn admits(&self, claim: &Claim) -> bool {
-        let row = self.tools.get(&claim.call);
-        match row.filter(|row| row.call.sequence <= self.last_seen()) {
-            Some(row) => {
-                row.status == ToolStatus::PendingApproval && row.started_at == claim.started_at
-            }
-            None => claim.started_at.is_none(),
-        }
-    }
-
-    fn change_service_id(&mut self, change: Option<&ServiceIdChange>) {
-        match change {
-            Some(ServiceIdChange::Set(id)) => self.service_id = Some(id.clone()),
-            Some(ServiceIdChange::Clear) => self.service_id = None,
-            None => {}
-        }
+        Ok(match changes.discards_after {
+            Some(_) => Change::Cut,
+            None => Change::Grown { after, tools: rows },
+        })
     }
 
     /// Removes the messages after the given number, with their rows.
@@ -298,5 +234,20 @@ impl Conversation {
             self.pruned = cut.last_sequence;
         }
         Ok(cut.pruned)
+    }
+}
+
+impl Lookup for &Conversation {
+    type Error = Infallible;
+
+    fn message_id(&mut self, sequence: u64) -> Result<Option<MessageId>, Infallible> {
+        Ok(self.message(sequence).and_then(|message| message.id))
+    }
+
+    fn call(&mut self, call: SequencePosition) -> Result<Option<CallState>, Infallible> {
+        Ok(self.tools.get(&call).map(|row| CallState {
+            waits_for_approval: row.status == ToolStatus::PendingApproval,
+            started_at: row.started_at,
+        }))
     }
 }

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Instant};
 use tower_chat_core::{
     Message, Messages, ToolStatus,
     store::{
-        Head, History, OpenRun, ServiceIdChange,
-        author::{Close, Staged, Write},
+        Head, History,
+        author::{Changes, Write},
     },
 };
 
@@ -127,23 +127,27 @@ impl Cached {
     }
 
     fn apply_one(&mut self, write: &Write) -> Option<()> {
-        if self.head.revision != write.expected() {
+        let head = &mut self.head;
+        if head.revision != write.expected() {
             return None;
         }
+        if head.has_committed(write) {
+            return Some(());
+        }
+        if !head.admits(write) {
+            return None;
+        }
+        let opens = head.open_run.is_none();
+        let changes = Changes::of(head, write);
+        head.advance(&changes);
         self.bytes += weight::of_messages(write.messages());
         self.notice_rows(write);
-        match write.as_staged() {
-            Some(staged) => self.stage(write, staged),
-            None if self.head.open_run.is_some() => None,
-            None => {
-                if let Some(history) = &mut self.history {
-                    history.apply(write);
-                }
-                self.head.revision = write.result();
-                self.change_service_id(write.service_id());
-                Some(())
-            }
+        match (write.as_staged(), &mut self.history) {
+            (Some(_), _) => self.stage(write, &changes, opens),
+            (None, Some(history)) => history.extend(write.messages().iter().cloned()),
+            (None, None) => {}
         }
+        Some(())
     }
 
     /// Updates the pending approvals. Rows may change them, unless no call waited and none begins
@@ -157,38 +161,25 @@ impl Cached {
         }
     }
 
-    fn stage(&mut self, write: &Write, staged: &Staged) -> Option<()> {
-        let mut open = match self.head.open_run.take() {
-            Some(open) if open.admits(write.run(), staged) => open,
-            Some(_) => return None,
-            None => match staged.close {
-                Some(Close::Discard { .. }) => return None,
-                Some(Close::Commit) if write.result() == self.head.revision => return Some(()),
-                Some(Close::Commit) | None => {
-                    self.staged = Some(StagedMessages::default());
-                    OpenRun::new(write.run(), staged.lease, self.head.revision.sequence)
-                }
-            },
-        };
-        open.apply(staged);
+    /// Updates the messages after a staged write. `opens` is true for the first write of an open run.
+    fn stage(&mut self, write: &Write, changes: &Changes, opens: bool) {
+        if opens {
+            self.staged = Some(StagedMessages::default());
+        }
         if let Some(known) = &mut self.staged {
             known.messages.extend(write.messages().iter().cloned());
             known.has_approvals |= has_approvals(write);
         }
-        self.head.revision = write.result();
-        match staged.close {
-            None => self.head.open_run = Some(open),
-            Some(Close::Commit) => self.commit(&open),
-            Some(Close::Discard { .. }) => {
-                let discarded = self.staged.take().unwrap_or_default();
-                let bytes = weight::of_messages(&discarded.messages);
-                self.bytes = self.bytes.saturating_sub(bytes);
-            }
+        if changes.discards_after.is_some() {
+            let discarded = self.staged.take().unwrap_or_default();
+            let bytes = weight::of_messages(&discarded.messages);
+            self.bytes = self.bytes.saturating_sub(bytes);
+        } else if changes.open_run.is_none() {
+            self.commit();
         }
-        Some(())
     }
 
-    fn commit(&mut self, open: &OpenRun) {
+    fn commit(&mut self) {
         match (self.staged.take(), &mut self.history) {
             (Some(staged), history) => {
                 if let Some(history) = history {
@@ -203,20 +194,11 @@ impl Cached {
                 self.forget_approvals();
             }
         }
-        self.change_service_id(open.service_id.as_ref());
     }
 
     fn forget_approvals(&mut self) {
         self.knows_approvals = false;
         self.head.pending_approvals.clear();
-    }
-
-    fn change_service_id(&mut self, change: Option<&ServiceIdChange>) {
-        match change {
-            Some(ServiceIdChange::Set(id)) => self.head.service_id = Some(id.clone()),
-            Some(ServiceIdChange::Clear) => self.head.service_id = None,
-            None => {}
-        }
     }
 }
 

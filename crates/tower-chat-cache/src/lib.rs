@@ -27,7 +27,7 @@
 //!
 //! The cache contains the heads and histories of the most recently used conversations, up to a
 //! number of bytes. A write is passed on to the inner store. Once it is acknowledged, it is applied
-//! to the cached state with [`History::apply`](tower_chat_core::store::History::apply). Data
+//! to the cached state with [`Head::advance`](tower_chat_core::store::Head::advance). Data
 //! derived from a history, such as its replay, therefore stay valid for the longer history.
 //!
 //! The entry of a conversation is empty while a write is in flight. It is removed after a failed

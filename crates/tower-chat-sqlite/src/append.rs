@@ -1,11 +1,16 @@
 //! The SQL statements of a write. They run inside a transaction that the caller has begun.
 
+use std::ops::RangeInclusive;
+
 use rusqlite::{Connection, OptionalExtension, params};
 use tower_chat_core::{
-    ConversationKey, PersistenceMode, RunId, ToolStatus, format,
+    ConversationKey, MessageId, PersistenceMode, RunId, ToolStatus, format,
     store::{
-        Conflict, OpenRun, Revision, ServiceIdChange, StoreError,
-        author::{Claim, Close, RecordedResult, Staged, Write, milliseconds},
+        Head, OpenRun, Revision, SequencePosition, ServiceIdChange, StoreError,
+        author::{
+            CallState, Changes, Close, Decision, Lookup, RecordedResult, Write, decide,
+            milliseconds,
+        },
     },
 };
 
@@ -84,32 +89,20 @@ impl EncodedWrite {
     ) -> Result<Revision, NotStored> {
         heads.admit(connection, self.write.is_sealed())?;
         let found = heads.find(connection, self.key())?;
-        let revision = found.as_ref().map_or(Revision::ABSENT, |found| found.revision);
-        if revision != self.write.expected() {
-            return match &found {
-                Some(found) if self.is_stored(connection, found)? => Ok(self.write.result()),
-                _ => Err(self.conflict(found.as_ref())),
-            };
-        }
-        let open = found.as_ref().and_then(|found| found.open.as_ref());
-        let is_repeated_commit = open.is_none()
-            && self.write.close() == Some(Close::Commit)
-            && self.write.result() == revision;
-        if is_repeated_commit {
-            return Ok(revision);
-        }
-        if !self.may_follow(open) {
-            return Err(self.conflict(found.as_ref()));
-        }
-        self.check_claims(connection, found.as_ref())?;
-        self.write.check_range(row_key::LAST_SEQUENCE).map_err(NotStored::Refused)?;
+        let head = found.as_ref().map_or_else(|| Head::new(Revision::ABSENT), Conversation::head);
+        let mut rows = Rows { connection, number: found.as_ref().map(|found| found.number) };
+        let changes = match decide(&head, &self.write, row_key::LAST_SEQUENCE, &mut rows)? {
+            Decision::Store(changes) => changes,
+            Decision::IsStored => return Ok(self.write.result()),
+            Decision::Refuse(error) => return Err(NotStored::Refused(error)),
+        };
         self.check_discard(connection, found.as_ref())?;
         let result = self.write.result();
         let before = match &found {
             Some(found) => found.activity,
             None => Activity::before(&self.write),
         };
-        let activity = before.after(&self.write, open.is_some());
+        let activity = before.after(&self.write, head.open_run.is_some());
         let number = match &found {
             Some(found) => {
                 activity.store(connection, found.number, &before)?;
@@ -127,7 +120,7 @@ impl EncodedWrite {
             }
         };
         directory::add_usage(connection, number, &self.write)?;
-        if !matches!(self.write.close(), Some(Close::Discard { .. })) {
+        if changes.discards_after.is_none() {
             self.insert_messages(connection, number)?;
         }
         if let Some(found) = &found
@@ -135,49 +128,15 @@ impl EncodedWrite {
         {
             conversation::set_incarnation(connection, number, result.incarnation)?;
         }
-        let pruned = found.as_ref().map_or(0, |found| found.pruned);
-        self.put_tool_rows(connection, number, pruned)?;
-        let (open, service_id) = match self.write.as_staged() {
-            Some(staged) => self.stage(connection, number, open, staged)?,
-            None => (None, self.write.service_id().cloned()),
-        };
-        change_service_id(connection, number, service_id.as_ref())?;
-        let before = found.and_then(|found| found.service_id);
-        let service_id = match service_id {
-            Some(ServiceIdChange::Set(id)) => Some(id),
-            Some(ServiceIdChange::Clear) => None,
-            None => before,
-        };
-        heads.keep(
-            self.key(),
-            Conversation { number, revision: result, pruned, service_id, open, activity },
-        );
-        Ok(result)
-    }
-
-    /// Returns whether the open run, if any, admits the write.
-    fn may_follow(&self, open: Option<&OpenRun>) -> bool {
-        match (open, self.write.as_staged()) {
-            (None, None) => true,
-            (None, Some(staged)) => !matches!(staged.close, Some(Close::Discard { .. })),
-            (Some(_), None) => false,
-            (Some(open), Some(staged)) => open.admits(self.write.run(), staged),
-        }
-    }
-
-    /// Refuses the write if one of its claims is not valid.
-    fn check_claims(
-        &self,
-        connection: &Connection,
-        found: Option<&Conversation>,
-    ) -> Result<(), NotStored> {
-        for claim in self.write.claims() {
-            if !holds(connection, found, claim)? {
-                let (key, call) = (self.key().clone(), claim.call);
-                return Err(NotStored::Refused(StoreError::Claimed { key, call }));
-            }
-        }
-        Ok(())
+        self.put_tool_rows(connection, number, &changes.messages)?;
+        change_service_id(connection, number, changes.service_id.as_ref())?;
+        let mut after = head.clone();
+        after.advance(&changes);
+        let open = put_open_run(connection, number, head.open_run.as_ref(), changes)?;
+        let Head { revision, pruned, service_id, .. } = after;
+        let conversation = Conversation { number, revision, pruned, service_id, open, activity };
+        heads.keep(self.key(), conversation);
+        Ok(revision)
     }
 
     /// If the write discards the open run, checks that this deletes only messages of the run.
@@ -202,70 +161,6 @@ impl EncodedWrite {
         Err(NotStored::Refused(StoreError::Corrupt { reason }))
     }
 
-    /// Updates the row of the open run, or ends the run. Returns the run that is open afterwards,
-    /// and the change of the service id.
-    fn stage(
-        &self,
-        connection: &Connection,
-        number: i64,
-        before: Option<&OpenRun>,
-        staged: &Staged,
-    ) -> rusqlite::Result<(Option<OpenRun>, Option<ServiceIdChange>)> {
-        let expected = self.write.expected();
-        let mut open = match before {
-            Some(open) => open.clone(),
-            None => OpenRun::new(self.write.run(), staged.lease, expected.sequence),
-        };
-        open.apply(staged);
-        match staged.close {
-            None => {
-                let stored = open_run::put(connection, number, before, open)?;
-                Ok((Some(stored), None))
-            }
-            Some(Close::Commit) => {
-                open_run::close(connection, number)?;
-                Ok((None, open.service_id))
-            }
-            Some(Close::Discard { .. }) => {
-                open_run::discard(connection, number, open.visible)?;
-                Ok((None, None))
-            }
-        }
-    }
-
-    /// Returns whether the write's first message is stored at the position that the write expects.
-    /// A write without messages counts as stored as long as the conversation is at the revision
-    /// after the write.
-    fn is_stored(&self, connection: &Connection, found: &Conversation) -> rusqlite::Result<bool> {
-        if self.bodies.is_empty() {
-            return Ok(found.revision == self.write.result());
-        }
-        let expected = self.write.expected();
-        let row_key = expected
-            .sequence
-            .checked_add(1)
-            .and_then(|sequence| row_key::of_message(found.number, sequence));
-        let Some(row_key) = row_key else { return Ok(false) };
-        if self.write.result().incarnation != found.revision.incarnation {
-            return Ok(false);
-        }
-        let mut statement =
-            connection.prepare_cached("SELECT run, run_index FROM messages WHERE place = ?1")?;
-        let stored: Option<(Vec<u8>, i64)> =
-            statement.query_row([row_key], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-        let id = self.write.id();
-        Ok(stored
-            .is_some_and(|(run, index)| run == id.run.to_bytes() && index == i64::from(id.index)))
-    }
-
-    /// Creates the refusal of a write to a conversation in another state.
-    fn conflict(&self, found: Option<&Conversation>) -> NotStored {
-        let revision = found.map_or(Revision::ABSENT, |found| found.revision);
-        let open = found.and_then(|found| found.open.as_ref()).map(|open| open.run);
-        let conflict = Conflict::new(self.key().clone(), self.write.expected(), revision);
-        NotStored::Refused(Box::new(conflict.with_open_run(open)).into())
-    }
-
     /// Inserts the messages. The caller has checked that their sequence numbers are in range.
     fn insert_messages(&self, connection: &Connection, number: i64) -> rusqlite::Result<()> {
         let mut statement = connection.prepare_cached(
@@ -283,48 +178,87 @@ impl EncodedWrite {
         Ok(())
     }
 
-    /// Writes the rows of the record for calls in messages that exist after the write.
+    /// Writes the rows of the record for calls in messages with these sequence numbers.
     fn put_tool_rows(
         &self,
         connection: &Connection,
         number: i64,
-        pruned: u64,
+        messages: &RangeInclusive<u64>,
     ) -> rusqlite::Result<()> {
-        let held = pruned.saturating_add(1)..=self.write.result().sequence;
         let mut results = self.results.iter();
         let rows = self.write.tools().iter().map(|record| {
             let is_apart = matches!(record.result, RecordedResult::Apart(_));
             (record, if is_apart { results.next().map(String::as_str) } else { None })
         });
-        let rows = rows.filter(|(record, _)| held.contains(&record.call.sequence));
+        let rows = rows.filter(|(record, _)| messages.contains(&record.call.sequence));
         tool_row::put(connection, number, rows)
     }
 }
 
-/// Returns whether a claim is valid: the row of its call has the status `pending_approval` and the
-/// start time in the claim. If there is no row, or the message of the call is not visible, a claim
-/// without a start time is valid.
-fn holds(
+/// Updates the row of the open run, or ends the run. Returns the run that is open afterwards.
+fn put_open_run(
     connection: &Connection,
-    found: Option<&Conversation>,
-    claim: &Claim,
-) -> rusqlite::Result<bool> {
-    let row_key = found
-        .filter(|found| claim.call.sequence <= found.visible())
-        .and_then(|found| row_key::of_message(found.number, claim.call.sequence));
-    let row: Option<(String, Option<i64>)> = connection
-        .prepare_cached(
-            "SELECT status, started FROM tool_invocations WHERE place = ?1 AND call_index = ?2",
-        )?
-        .query_row(params![row_key, claim.call.index], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    let claimed = claim.started_at.map(milliseconds::of);
-    Ok(match row {
-        Some((status, started)) => {
-            status == ToolStatus::PendingApproval.as_str() && started == claimed
-        }
-        None => claimed.is_none(),
-    })
+    number: i64,
+    before: Option<&OpenRun>,
+    changes: Changes,
+) -> rusqlite::Result<Option<OpenRun>> {
+    if let Some(open) = changes.open_run {
+        return open_run::put(connection, number, before, open).map(Some);
+    }
+    match (changes.discards_after, before) {
+        (Some(visible), _) => open_run::discard(connection, number, visible)?,
+        (None, Some(_)) => open_run::close(connection, number)?,
+        (None, None) => {}
+    }
+    Ok(None)
+}
+
+/// The rows of a conversation on which the decision about a write depends.
+struct Rows<'a> {
+    connection: &'a Connection,
+    /// The number of the conversation. `None` if the conversation does not exist.
+    number: Option<i64>,
+}
+
+impl Rows<'_> {
+    fn row_key(&self, sequence: u64) -> Option<i64> {
+        row_key::of_message(self.number?, sequence)
+    }
+}
+
+impl Lookup for Rows<'_> {
+    type Error = rusqlite::Error;
+
+    fn message_id(&mut self, sequence: u64) -> rusqlite::Result<Option<MessageId>> {
+        let Some(row_key) = self.row_key(sequence) else { return Ok(None) };
+        self.connection
+            .prepare_cached("SELECT run, run_index FROM messages WHERE place = ?1")?
+            .query_row([row_key], |row| {
+                Ok(MessageId { run: RunId::from_bytes(row.get(0)?), index: row.get(1)? })
+            })
+            .optional()
+    }
+
+    fn call(&mut self, call: SequencePosition) -> rusqlite::Result<Option<CallState>> {
+        let Some(row_key) = self.row_key(call.sequence) else { return Ok(None) };
+        let sql =
+            "SELECT status, started FROM tool_invocations WHERE place = ?1 AND call_index = ?2";
+        self.connection
+            .prepare_cached(sql)?
+            .query_row(params![row_key, call.index], |row| {
+                let status: String = row.get(0)?;
+                let started: Option<i64> = row.get(1)?;
+                let started_at = started.map(|stored| {
+                    let time = milliseconds::time(stored);
+                    time.ok_or(rusqlite::Error::IntegralValueOutOfRange(1, stored))
+                });
+                Ok(CallState {
+                    waits_for_approval: status == ToolStatus::PendingApproval.as_str(),
+                    started_at: started_at.transpose()?,
+                })
+            })
+            .optional()
+    }
 }
 
 /// Applies a change of the service id, if there is one.

@@ -2,20 +2,21 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ops::RangeInclusive,
+    convert::Infallible,
+    mem,
     sync::Arc,
     time::SystemTime,
 };
 
 use crate::{
-    ApprovalRequest, ConversationKey, Message, RunId, ToolStatus,
+    ApprovalRequest, ConversationKey, Message, MessageId, RunId, ToolStatus,
     pairing::PendingBatches,
     store::{
-        Conflict, ConversationRows, ConversationSummary, Head, History, InvocationQuery, Keep,
-        OpenRun, Pruned, Revision, Rewrite, SequencePosition, ServiceIdChange, StoreError,
+        ConversationRows, ConversationSummary, Head, History, InvocationQuery, Keep, OpenRun,
+        Pruned, Revision, Rewrite, SequencePosition, StoreError,
         author::{
-            Claim, Close, DirectoryEntry, LAST_SEQUENCE, OpenRunContent, Pruning, Staged,
-            ToolRecord, Write,
+            CallState, Changes, Decision, DirectoryEntry, LAST_SEQUENCE, Lookup, OpenRunContent,
+            Pruning, ToolRecord, Write, decide,
         },
     },
 };
@@ -28,14 +29,13 @@ pub(super) struct Stored {
     tools: BTreeMap<SequencePosition, ToolRecord>,
     /// The calls among `tools` that wait for approval.
     pending_approvals: BTreeSet<SequencePosition>,
-    open: Option<Open>,
+    /// The messages and rows of the open run that are not visible yet.
+    staged: Rows,
     pub(super) directory: DirectoryEntry,
 }
 
-/// The staged part of an open run.
-#[derive(Debug)]
-struct Open {
-    run: OpenRun,
+#[derive(Debug, Default)]
+struct Rows {
     messages: Vec<Arc<Message>>,
     tools: BTreeMap<SequencePosition, ToolRecord>,
 }
@@ -46,7 +46,7 @@ impl Stored {
             history: History::empty(),
             tools: BTreeMap::new(),
             pending_approvals: BTreeSet::new(),
-            open: None,
+            staged: Rows::default(),
             directory,
         }
     }
@@ -80,8 +80,8 @@ impl Stored {
         key: &ConversationKey,
         keep: Keep,
     ) -> Result<Pruned, StoreError> {
-        if let Some(open) = &self.open {
-            return Err(StoreError::UnderWay { key: key.clone(), run: open.run.run });
+        if let Some(open) = self.open_run() {
+            return Err(StoreError::UnderWay { key: key.clone(), run: open.run });
         }
         let mut pruning = Pruning::new(key, &self.history.head, keep);
         for (sequence, message) in self.history.numbered() {
@@ -132,7 +132,8 @@ impl Stored {
         rewritten.extend(messages);
         rewritten.head = Head { revision, ..self.history.head.clone() };
         self.history = rewritten;
-        self.put_tools(rewrite.tools.iter().cloned());
+        let rows: Vec<_> = rewrite.tools_of(&self.history.head).cloned().collect();
+        self.put_tools(rows);
         for call in &rewrite.removed_tools {
             self.tools.remove(call);
             self.pending_approvals.remove(call);
@@ -148,123 +149,45 @@ impl Stored {
         self.history.head.pruned.saturating_add(self.history.messages.len() as u64)
     }
 
-    /// Returns the sequence numbers of the remaining messages up to `last`.
-    fn numbers_to(&self, last: u64) -> RangeInclusive<u64> {
-        self.history.head.pruned.saturating_add(1)..=last
-    }
-
     /// Stores a write, or acknowledges one that is stored already.
     pub(super) fn store(&mut self, write: &Write) -> Result<Revision, StoreError> {
-        let revision = self.history.head.revision;
-        if revision != write.expected() {
-            let is_stored = self.holds(write);
-            return if is_stored { Ok(write.result()) } else { Err(self.conflict(write)) };
+        let Ok(decision) = decide(&self.history.head, write, LAST_SEQUENCE, &mut &*self);
+        match decision {
+            Decision::Store(changes) => self.apply(write, &changes),
+            Decision::IsStored => {}
+            Decision::Refuse(error) => return Err(error),
         }
-        let is_repeated_commit = self.open.is_none()
-            && write.close() == Some(Close::Commit)
-            && write.result() == revision;
-        if is_repeated_commit {
-            return Ok(revision);
-        }
-        if !self.lets_write(write) {
-            return Err(self.conflict(write));
-        }
-        write.check_range(LAST_SEQUENCE)?;
-        if let Some(claim) = write.claims().iter().find(|claim| !self.admits(claim)) {
-            return Err(StoreError::Claimed { key: write.key().clone(), call: claim.call });
-        }
-        match write.as_staged() {
-            Some(staged) => self.stage(write, staged),
-            None => {
-                self.history.apply(write);
-                self.put_tools(write.tools().iter().cloned());
-            }
-        }
-        self.directory.apply(write);
         Ok(write.result())
     }
 
-    fn conflict(&self, write: &Write) -> StoreError {
-        let found = self.history.head.revision;
-        let open = self.open.as_ref().map(|open| open.run.run);
-        Box::new(Conflict::new(write.key().clone(), write.expected(), found).with_open_run(open))
-            .into()
-    }
-
-    /// Returns whether the messages of a write are already stored at the position that the write
-    /// expects. A write without messages counts as stored until the next write.
-    fn holds(&self, write: &Write) -> bool {
-        let revision = self.history.head.revision;
-        if write.messages().is_empty() {
-            return revision == write.result();
-        }
-        revision.incarnation == write.result().incarnation
-            && self
-                .message(write.expected().sequence.saturating_add(1))
-                .is_some_and(|message| message.id == Some(write.id()))
-    }
-
-    /// Returns whether the open run, if there is one, admits the write.
-    fn lets_write(&self, write: &Write) -> bool {
-        match (&self.open, write.as_staged()) {
-            (None, None) => true,
-            (None, Some(staged)) => !matches!(staged.close, Some(Close::Discard { .. })),
-            (Some(_), None) => false,
-            (Some(open), Some(staged)) => open.run.admits(write.run(), staged),
-        }
-    }
-
-    fn admits(&self, claim: &Claim) -> bool {
-        match self.tools.get(&claim.call) {
-            Some(row) => {
-                row.status == ToolStatus::PendingApproval && row.started_at == claim.started_at
-            }
-            None => claim.started_at.is_none(),
-        }
-    }
-
-    fn stage(&mut self, write: &Write, staged: &Staged) {
+    fn apply(&mut self, write: &Write, changes: &Changes) {
         let visible = self.last_visible();
-        let held = self.numbers_to(write.result().sequence);
-        let open = self.open.get_or_insert_with(|| Open {
-            run: OpenRun::new(write.run(), staged.lease, visible),
-            messages: Vec::new(),
-            tools: BTreeMap::new(),
-        });
-        open.run.apply(staged);
-        open.messages.extend(write.messages().iter().cloned());
-        let mut seen = Vec::new();
-        for row in write.tools().iter().filter(|row| held.contains(&row.call.sequence)) {
-            if row.call.sequence <= visible {
-                seen.push(row.clone());
-            } else {
-                open.tools.insert(row.call, row.clone());
+        let rows = write.tools().iter();
+        let rows = rows.filter(|row| changes.messages.contains(&row.call.sequence)).cloned();
+        let added = write.messages().iter().cloned();
+        if write.as_staged().is_none() {
+            self.history.extend(added);
+            self.put_tools(rows);
+        } else {
+            self.staged.messages.extend(added);
+            let (seen, staged): (Vec<_>, Vec<_>) =
+                rows.partition(|row| row.call.sequence <= visible);
+            self.put_tools(seen);
+            self.staged.tools.extend(staged.into_iter().map(|row| (row.call, row)));
+        }
+        if changes.open_run.is_none() {
+            let Rows { messages, tools } = mem::take(&mut self.staged);
+            if changes.discards_after.is_none() {
+                self.history.extend(messages);
+                self.put_tools(tools.into_values());
             }
         }
-        self.put_tools(seen);
-        self.history.head.revision = write.result();
-        match staged.close {
-            Some(Close::Commit) => self.commit(),
-            Some(Close::Discard { .. }) => self.open = None,
-            None => {}
-        }
-        self.history.head.open_run = self.open.as_ref().map(|open| open.run.clone());
-    }
-
-    fn commit(&mut self) {
-        let Some(Open { run, messages, tools }) = self.open.take() else { return };
-        self.history.extend(messages);
-        self.put_tools(tools.into_values());
-        match run.service_id {
-            Some(ServiceIdChange::Set(id)) => self.history.head.service_id = Some(id),
-            Some(ServiceIdChange::Clear) => self.history.head.service_id = None,
-            None => {}
-        }
+        self.history.head.advance(changes);
+        self.directory.apply(write);
     }
 
     fn put_tools(&mut self, rows: impl IntoIterator<Item = ToolRecord>) {
-        let held = self.numbers_to(self.last_visible());
-        for row in rows.into_iter().filter(|row| held.contains(&row.call.sequence)) {
+        for row in rows {
             if row.status == ToolStatus::PendingApproval {
                 self.pending_approvals.insert(row.call);
             } else {
@@ -280,16 +203,15 @@ impl Stored {
     }
 
     pub(super) fn open_run(&self) -> Option<&OpenRun> {
-        self.open.as_ref().map(|open| &open.run)
+        self.history.head.open_run.as_ref()
     }
 
     pub(super) fn open_run_content(&self) -> Option<OpenRunContent> {
-        let open = self.open.as_ref()?;
         Some(OpenRunContent::new(
             self.history.head.clone(),
-            open.run.clone(),
-            open.messages.clone(),
-            open.tools.values().cloned().collect(),
+            self.open_run()?.clone(),
+            self.staged.messages.clone(),
+            self.staged.tools.values().cloned().collect(),
         ))
     }
 
@@ -309,10 +231,23 @@ impl Stored {
     pub(super) fn message(&self, sequence: u64) -> Option<Arc<Message>> {
         match sequence.checked_sub(self.last_visible().saturating_add(1)) {
             None => self.history.message(sequence).cloned(),
-            Some(staged) => {
-                self.open.as_ref()?.messages.get(usize::try_from(staged).ok()?).cloned()
-            }
+            Some(staged) => self.staged.messages.get(usize::try_from(staged).ok()?).cloned(),
         }
+    }
+}
+
+impl Lookup for &Stored {
+    type Error = Infallible;
+
+    fn message_id(&mut self, sequence: u64) -> Result<Option<MessageId>, Infallible> {
+        Ok(self.message(sequence).and_then(|message| message.id))
+    }
+
+    fn call(&mut self, call: SequencePosition) -> Result<Option<CallState>, Infallible> {
+        Ok(self.tools.get(&call).map(|row| CallState {
+            waits_for_approval: row.status == ToolStatus::PendingApproval,
+            started_at: row.started_at,
+        }))
     }
 }
 

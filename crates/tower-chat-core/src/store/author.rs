@@ -4,7 +4,7 @@
 //! | a store | uses |
 //! |---|---|
 //! | admits a bounded number of writers, and reports the outcome of their writes | [`Slot`], [`Ticket`], [`TicketSender`], [`AppendError`] |
-//! | stores a write once, if the conversation is in the state that the write expects | [`Write`], [`WriteId`], [`Claim`] |
+//! | stores a write once, if the conversation is in the state that the write expects | [`Write`], [`WriteId`], [`Claim`], [`decide`], [`Changes`] |
 //! | stores the record of tool calls | [`ToolRecord`], [`RecordedResult`], [`PendingBatches`], [`milliseconds`] |
 //! | stages the writes of open runs, and commits or discards them | [`Staged`], [`Close`], [`OpenRunContent`] |
 //! | answers queries from the directory | [`DirectoryEntry`], [`UsageReport`], [`ConversationPage::of_all`](super::ConversationPage::of_all), [`MessagePage::of`](super::MessagePage::of) |
@@ -20,6 +20,7 @@
 pub mod milliseconds;
 
 pub use super::{
+    decide::{CallState, Changes, Decision, Lookup, decide},
     directory::{DirectoryEntry, UsageReport},
     error::AppendError,
     history::HistoryMemo,

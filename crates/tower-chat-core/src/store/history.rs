@@ -6,7 +6,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::{OpenRun, Revision, ServiceIdChange, author::Write};
+use super::{
+    OpenRun, Revision,
+    author::{Changes, Write},
+};
 use crate::{
     ApprovalRequest, Message, Messages, RunId, run_order::RunOrder, well_formed::WellFormedPrefix,
 };
@@ -200,12 +203,7 @@ impl History {
     /// messages are not part of the history.
     pub fn apply(&mut self, write: &Write) {
         self.extend(write.messages().iter().cloned());
-        self.head.revision = write.result();
-        match write.service_id() {
-            Some(ServiceIdChange::Set(id)) => self.head.service_id = Some(id.clone()),
-            Some(ServiceIdChange::Clear) => self.head.service_id = None,
-            None => {}
-        }
+        self.head.advance(&Changes::of(&self.head, write));
     }
 
     /// Adds messages that become visible to readers, such as those of a committed run. The head is

@@ -4,6 +4,7 @@
 
 pub mod author;
 mod capability;
+mod decide;
 mod directory;
 mod error;
 mod handle;
