@@ -24,17 +24,16 @@ use super::{
     open_run::{Cleared, clear_open_run},
 };
 use crate::{
-    LostHistory, PersistenceError, PersistenceMode, ResponseFuture,
+    PersistenceError, PersistenceMode, ResponseFuture,
     ending::{Ending, with_ending},
-    error::for_good,
     layers_below::{LayerKind, LayersBelow, report_readiness_poll},
     policy::{JournalPolicy, RunEnd},
     recovery::ResumesRun,
     refusal::is_before_service,
     run::{
         Begins, Caller, Event, LeaveCause, OpenCall, Run, ServiceCall, Settings, answered_before,
-        begin_run, complete_run, end_unanswered, head_of, last_answer, open_request, stored_answer,
-        strip_sentinel, write_beside,
+        begin_run, check_recorded, complete_run, end_unanswered, head_of, last_answer,
+        open_request, stored_answer, strip_sentinel, write_beside,
     },
     telemetry::report_mode,
     tool::RunAncestry,
@@ -189,28 +188,9 @@ where
     let conversation = &begins.conversation;
     let HistoryLostInRun { error, service_id, admission } = lost;
     let settings = &layer.settings;
-    let key = &conversation.key;
-    let not_loaded = |source| PersistenceError::NotLoaded { key: key.clone(), source };
-    // Messages that this run has added, other than answers, cannot replace the history of the service.
-    let is_record = |message: &Arc<Message>| {
-        message.role == Role::Assistant || message.id.is_none_or(|id| id.run != conversation.run)
-    };
-    let is_recorded = !settings.policy.conflict.clear
-        && (*settings.store).load(key).await.map_err(not_loaded)?.messages.iter().any(is_record);
-    if !is_recorded || settings.policy.lost_history == LostHistory::Fail {
-        let key = key.clone();
-        let source = for_good(error);
-        return Err(
-            PersistenceError::ServiceHistoryLost { key, service_id, is_recorded, source }.into()
-        );
-    }
-    tracing::warn!(
-        conversation = %key,
-        service_id = %service_id,
-        "the service no longer has the history of this conversation: the request contains the recorded messages"
-    );
+    check_recorded(settings, conversation, service_id, error).await?;
     request.history_owner = None;
-    let head = head_of(settings, key).await?;
+    let head = head_of(settings, &conversation.key).await?;
     poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
     let begins = Begins { head, sends_record: true, ..begins };
     match attempt(service, layer, request, begins, admission).await? {

@@ -1,12 +1,14 @@
 //! The service of the layer.
 
 use std::{
+    future::poll_fn,
     sync::Arc,
     task::{Context, Poll},
 };
 
 use tower_chat_core::{
     Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Conversation, HistoryOwner, Message,
+    is_history_lost,
 };
 use tower_service::Service;
 
@@ -17,7 +19,8 @@ use crate::{
     layers_below::{LayerKind, report_readiness_poll},
     run::{
         AskedAgain, OpenCall, PersisterAbove, Run, RunOfLoop, StartedCall, begin_lone_run,
-        observe_answer, observe_round, repeated_answer, run_without_store, start_call, store_run,
+        check_recorded, observe_answer, observe_round, repeated_answer, restart_run,
+        run_without_store, start_call, store_run,
     },
     tool::RunAncestry,
     yielding::yield_if_large,
@@ -72,13 +75,16 @@ where
     if request.extensions.get::<PersisterAbove>().is_some() {
         return Err(PersistenceError::LayerTwice { layer: LAYER }.into());
     }
-    let (run, answer) = match request.extensions.get::<Run>() {
-        Some(run) => (run.clone(), None),
+    let (run, answer, again) = match request.extensions.get::<Run>() {
+        Some(run) => (run.clone(), None, None),
         None => {
             RunAncestry::check(&request)?;
+            let sent = request.clone();
             // Boxed, because the future of every other service call would otherwise reserve the memory
             // for it.
-            Box::pin(lone_run(&layer, &mut request)).await?
+            let (run, answer) = Box::pin(lone_run(&layer, &mut request)).await?;
+            let is_kept_by_service = run.log().service_id_before_answer().is_some();
+            (run, answer, is_kept_by_service.then(|| Box::new(sent)))
         }
     };
     let own_store = layer.settings.store.handle();
@@ -99,19 +105,65 @@ where
         let response = asked.call(request).await;
         return with_ending(response, ObservedCall(run)).await;
     }
+    let ended = call_once(&mut service, &run, request).await;
+    match (ended, again) {
+        (Err(error), Some(request)) if is_history_lost(&*error) => {
+            Box::pin(call_with_record(service, &layer, run, *request, error)).await
+        }
+        (ended, _) => ended,
+    }
+}
+
+/// Makes a service call whose messages are stored when it ends.
+async fn call_once<S>(
+    service: &mut S,
+    run: &Run,
+    mut request: ChatRequest,
+) -> Result<ChatResponse, BoxError>
+where
+    S: Service<ChatRequest, Response = ChatResponse>,
+    S::Error: Into<BoxError>,
+{
     yield_if_large(request.messages.iter_from(request.new_from)).await;
     // A separate statement, because the future would otherwise contain the error across the next
     // awaits.
-    let started = start_call(&run, &mut request)?;
+    let started = start_call(run, &mut request)?;
     match started {
         StartedCall::Answered(call) => Ok(call.durable().await?.into()),
         StartedCall::Call(mut call) => {
             call.reserve().await?;
             yield_if_large(call.inputs()).await;
-            let response = AskedAgain { service: &mut service, run: &run }.call(request).await;
+            let response = AskedAgain { service, run }.call(request).await;
             with_ending(response, call).await
         }
     }
+}
+
+/// Makes a service call again with the stored messages, if the policy allows it: `lost` says that the
+/// service no longer has the history of the conversation. No layer above has begun the run.
+async fn call_with_record<S>(
+    mut service: S,
+    layer: &PerServiceCallPersistence,
+    run: Run,
+    mut request: ChatRequest,
+    lost: BoxError,
+) -> Result<ChatResponse, BoxError>
+where
+    S: Service<ChatRequest, Response = ChatResponse>,
+    S::Error: Into<BoxError>,
+{
+    let service_id = run.log().service_id_before_answer();
+    let Some(service_id) = service_id else { return Err(lost) };
+    let conversation = run.conversation().clone();
+    check_recorded(&layer.settings, &conversation, service_id, lost).await?;
+    request.history_owner = None;
+    poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
+    let begin = begin_alone(layer, conversation, &mut request, true);
+    if let Some(answer) = restart_run(&run, begin).await? {
+        return Ok(answer.into());
+    }
+    run.log().has_persister = true;
+    call_once(&mut service, &run, request).await
 }
 
 const LAYER: &str = "PerServiceCallPersistence";
@@ -131,7 +183,7 @@ async fn lone_run(
     let is_it = |run: &Run| run.store().is_none() || *run.conversation() == conversation;
     let of_loop = of_loop.filter(is_it);
     let run = of_loop.unwrap_or_else(|| run_without_store(conversation.clone()));
-    let answer = store_run(&run, begin_alone(layer, conversation, request)).await?;
+    let answer = store_run(&run, begin_alone(layer, conversation, request, false)).await?;
     Ok((run, answer))
 }
 
@@ -139,6 +191,7 @@ async fn begin_alone(
     layer: &PerServiceCallPersistence,
     conversation: Conversation,
     request: &mut ChatRequest,
+    sends_record: bool,
 ) -> Result<(Run, Option<Answer>), PersistenceError> {
     match request.extensions.get::<PersistenceMode>() {
         Some(PersistenceMode::PerRun) => {
@@ -148,7 +201,7 @@ async fn begin_alone(
             Err(PersistenceError::RunMissing { key: conversation.key, mode: "journaled" })
         }
         Some(PersistenceMode::PerServiceCall) | None => {
-            let run = begin_lone_run(&layer.settings, conversation, request).await?;
+            let run = begin_lone_run(&layer.settings, conversation, request, sends_record).await?;
             let answer = repeated_answer(&run, request)?;
             Ok((run, answer))
         }

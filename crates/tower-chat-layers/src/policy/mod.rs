@@ -70,7 +70,7 @@ impl Default for ConflictPolicy {
 /// refers to was deleted there, or has expired.
 ///
 /// `PerRunPersistence` applies the policy when the first service call of a run fails with
-/// [`HistoryLost`](tower_chat_core::HistoryLost).
+/// [`HistoryLost`](tower_chat_core::HistoryLost). Without this layer, `PerServiceCallPersistence` does.
 ///
 /// ```
 /// use tower_chat::{LostHistory, PersistencePolicy};

@@ -26,6 +26,7 @@ mod journaled;
 mod loaded;
 mod log;
 mod lookup;
+mod lost_history;
 mod model_request;
 mod not_kept;
 mod observe;
@@ -76,9 +77,10 @@ pub(crate) use self::{
     history::head_of,
     hooks::has_asked_hooks,
     journaled::{InterruptedRun, end_unanswered, position_across_attempts},
+    lost_history::check_recorded,
     model_request::strip_sentinel,
     observe::{observe_answer, observe_round},
-    of_loop::{RunOfLoop, run_without_store, store_run},
+    of_loop::{RunOfLoop, restart_run, run_without_store, store_run},
     partial_text::{is_marked_interrupted, partial_message},
     prior_attempts::{CallOutcome, Waiting},
     redact::is_without_calls,

@@ -31,19 +31,39 @@ pub(crate) async fn store_run(
     begin: impl Future<Output = Result<(Run, Option<Answer>), PersistenceError>>,
 ) -> Result<Option<Answer>, PersistenceError> {
     let begin = async {
-        let (begun, answer) = begin.await?;
-        let log = std::mem::replace(&mut *begun.log(), RunLog::without_store(begun.id()));
-        let mut of_loop = run.log();
-        let tools = of_loop.call_records.hooks.newest();
-        *of_loop = RunLog { answer, ..log };
-        // The hooks of the loop's tools decide about the first answer.
-        tools.iter().for_each(|tools| of_loop.use_tools(tools));
+        let begun = take_over(run, begin).await?;
         let missing =
             || PersistenceError::RunMissing { key: begun.key().clone(), mode: "per-service-call" };
         begun.0.stored.get().cloned().ok_or_else(missing)
     };
     run.0.stored.get_or_try_init(|| begin).await?;
     Ok(run.log().answer.clone())
+}
+
+/// Begins a run again whose first service call has failed: replaces its state by that of the run that
+/// `begin` returns. Returns the answer that `begin` returns.
+pub(crate) async fn restart_run(
+    run: &Run,
+    begin: impl Future<Output = Result<(Run, Option<Answer>), PersistenceError>>,
+) -> Result<Option<Answer>, PersistenceError> {
+    take_over(run, begin).await?;
+    Ok(run.log().answer.clone())
+}
+
+/// Moves the state of the run that `begin` returns into `run`, and returns the run without its state.
+async fn take_over(
+    run: &Run,
+    begin: impl Future<Output = Result<(Run, Option<Answer>), PersistenceError>>,
+) -> Result<Run, PersistenceError> {
+    let (begun, answer) = begin.await?;
+    let log = std::mem::replace(&mut *begun.log(), RunLog::without_store(begun.id()));
+    let mut of_loop = run.log();
+    let tools = of_loop.call_records.hooks.newest();
+    *of_loop = RunLog { answer, ..log };
+    // The hooks of the loop's tools decide about the first answer.
+    tools.iter().for_each(|tools| of_loop.use_tools(tools));
+    drop(of_loop);
+    Ok(begun)
 }
 
 #[cfg(test)]
@@ -85,7 +105,7 @@ mod tests {
             begins.fetch_add(1, Ordering::Relaxed);
             tokio::task::yield_now().await;
             let mut request = ChatRequest::user("hi");
-            Ok((begin_lone_run(&settings, conversation.clone(), &mut request).await?, None))
+            Ok((begin_lone_run(&settings, conversation.clone(), &mut request, false).await?, None))
         };
         let (one, other) = tokio::join!(store_run(&run, begin()), store_run(&run, begin()));
         assert!(one.unwrap().is_none() && other.unwrap().is_none());

@@ -173,6 +173,7 @@ pub(crate) async fn begin_lone_run(
     settings: &Settings,
     conversation: Conversation,
     request: &mut ChatRequest,
+    sends_record: bool,
 ) -> Result<Run, PersistenceError> {
     let head = head_of(settings, &conversation.key).await?;
     if let Some(open) = head.open_run {
@@ -180,7 +181,7 @@ pub(crate) async fn begin_lone_run(
     }
     let mode = PersistenceMode::PerServiceCall;
     let arrived_at = settings.clock.now();
-    let begins = Begins { conversation, mode, head, arrived_at, sends_record: false };
+    let begins = Begins { conversation, mode, head, arrived_at, sends_record };
     begin_run(settings, begins, request, Caller::ServiceCall).await
 }
 impl OpenedHead {

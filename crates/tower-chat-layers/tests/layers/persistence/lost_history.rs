@@ -1,8 +1,9 @@
 //! A service that stored the history of a conversation and no longer has it.
 
+use tower::Layer;
 use tower_chat::{
     BoxError, ChatRequest, ConflictPolicy, HistoryLost, HistoryOwner, LostHistory, Message,
-    PersistenceError,
+    PerServiceCallPersistence, PersistenceError, Role, ToolLoopLayer, ToolResult,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 
@@ -128,4 +129,127 @@ async fn a_conversation_that_only_the_request_names_has_no_record() {
         assert!(matches!(error, PersistenceError::ServiceHistoryLost { is_recorded: false, .. }));
     })
     .await;
+}
+
+/// The client of a tool loop of the application, or the tool loop of this crate, without
+/// `PerRunPersistence`.
+fn alone(
+    has_loop: bool,
+    model: &ScriptedModel,
+    store: &Store,
+    conflict: ConflictPolicy,
+    lost: LostHistory,
+) -> Client {
+    let policy = policy().on_conflict(conflict).on_lost_history(lost);
+    let below = PerServiceCallPersistence::new(store.clone()).policy(policy).layer(model.clone());
+    match has_loop {
+        true => boxed(ToolLoopLayer::new(tools(&Ran::default())).layer(below)),
+        false => boxed(below),
+    }
+}
+
+/// Returns a request with these messages. The types of the loop lose the ids of runs.
+fn sent_by_loop(streamed: bool, messages: &[Message]) -> ChatRequest {
+    let request = ChatRequest::new(messages.to_vec()).in_conversation(key());
+    if streamed { request.streamed() } else { request }
+}
+
+#[tokio::test]
+async fn a_persister_alone_sends_the_record_below_a_loop_of_the_application() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let steps = [
+            kept("hello", "s1"),
+            not_found(),
+            kept_call("s2"),
+            kept("there", "s2"),
+            not_found(),
+            Step::text("yes"),
+        ];
+        let model = ScriptedModel::new(steps);
+        let client = alone(false, &model, &store, RECORD, LostHistory::default());
+        let mut list = vec![Message::user("hi")];
+        for (next, text) in [
+            (Message::user("where?"), "hello"),
+            (Message::tool_results([ToolResult::new("c1", "looked c1")]), ""),
+            (Message::user("sure?"), "there"),
+            (Message::user("really?"), "yes"),
+        ] {
+            let new = list.iter().rposition(|message| message.role == Role::Assistant);
+            let from = new.map_or(0, |answer| answer + 1);
+            let answer = send(&client, sent_by_loop(streamed, &list[from..])).await.unwrap();
+            assert_eq!(answer.text(), text, "{streamed}");
+            list.extend(answer.messages.iter().map(|message| Message::clone(message)));
+            list.push(next);
+        }
+        let ids: Vec<_> =
+            model.requests().iter().map(|it| sent_id(it).map(str::to_owned)).collect();
+        let ids: Vec<_> = ids.iter().map(Option::as_deref).collect();
+        assert_eq!(ids, [None, Some("s1"), None, Some("s2"), Some("s2"), None]);
+        assert_eq!(seen(&model, 2), ["user hi", "assistant hello", "user where?"]);
+        let all = [
+            "user hi",
+            "assistant hello",
+            "user where?",
+            "assistant look#c1",
+            "tool c1=looked c1",
+            "assistant there",
+            "user sure?",
+        ];
+        assert_eq!(seen(&model, 5), all);
+        assert_eq!(stored(&store).await, [&all[..], &["assistant yes"]].concat());
+        assert_eq!(service_id(&store).await, None);
+    }
+}
+
+#[tokio::test]
+async fn a_persister_alone_sends_the_record_below_the_tool_loop_of_this_crate() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let steps = [kept("hello", "s1"), not_found(), kept_call("s2"), kept("there", "s2")];
+        let model = ScriptedModel::new(steps);
+        let client = alone(true, &model, &store, RECORD, LostHistory::default());
+        send(&client, sent_by_loop(streamed, &[Message::user("hi")])).await.unwrap();
+        let answer =
+            send(&client, sent_by_loop(streamed, &[Message::user("where?")])).await.unwrap();
+        assert_eq!(answer.text(), "there");
+        assert_eq!(seen(&model, 2), ["user hi", "assistant hello", "user where?"]);
+        assert_eq!(seen(&model, 3), ["tool c1=looked c1"]);
+        let all = [
+            "user hi",
+            "assistant hello",
+            "user where?",
+            "assistant look#c1",
+            "tool c1=looked c1",
+            "assistant there",
+        ];
+        assert_eq!(stored(&store).await, all);
+        assert_eq!(service_id(&store).await.as_deref(), Some("s2"));
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_a_persister_alone_says_that_nothing_is_recorded() {
+    for (has_loop, streamed) in
+        BOTH_WAYS.into_iter().flat_map(|has_loop| BOTH_WAYS.map(|streamed| (has_loop, streamed)))
+    {
+        for (conflict, lost) in [
+            (CLEAR, LostHistory::SendRecord),
+            (RECORD, LostHistory::Fail),
+            (CLEAR, LostHistory::Fail),
+        ] {
+            let store = store();
+            let model = ScriptedModel::new([kept("hello", "s1"), not_found()]);
+            let client = alone(has_loop, &model, &store, conflict, lost);
+            send(&client, sent_by_loop(streamed, &[Message::user("hi")])).await.unwrap();
+            let next = sent_by_loop(streamed, &[Message::user("where?")]);
+            let error = refused(send(&client, next).await);
+            let PersistenceError::ServiceHistoryLost { service_id, is_recorded, .. } = &error
+            else {
+                panic!("{error:?}")
+            };
+            assert_eq!((&**service_id, *is_recorded), ("s1", !conflict.clear), "{conflict:?}");
+            assert_eq!(model.requests().len(), 2, "the model is not asked again");
+        }
+    }
 }

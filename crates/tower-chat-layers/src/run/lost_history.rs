@@ -1,0 +1,41 @@
+//! Decides whether the stored messages can replace a history that a service no longer has.
+
+use std::sync::Arc;
+
+use tower_chat_core::{BoxError, Conversation, Message, Role};
+
+use super::Settings;
+use crate::{LostHistory, PersistenceError, error::for_good};
+
+/// Checks that the stored messages can replace the history, and that the policy allows it. `error` is the
+/// error of the service.
+///
+/// # Errors
+///
+/// [`PersistenceError::ServiceHistoryLost`], if only this run has stored messages, or if the policy is to
+/// fail. [`PersistenceError::NotLoaded`], if the history cannot be loaded.
+pub(crate) async fn check_recorded(
+    settings: &Settings,
+    conversation: &Conversation,
+    service_id: Arc<str>,
+    error: BoxError,
+) -> Result<(), PersistenceError> {
+    let key = &conversation.key;
+    let not_loaded = |source| PersistenceError::NotLoaded { key: key.clone(), source };
+    // Messages that this run has added, other than answers, cannot replace the history of the service.
+    let is_record = |message: &Arc<Message>| {
+        message.role == Role::Assistant || message.id.is_none_or(|id| id.run != conversation.run)
+    };
+    let is_recorded = !settings.policy.conflict.clear
+        && (*settings.store).load(key).await.map_err(not_loaded)?.messages.iter().any(is_record);
+    if !is_recorded || settings.policy.lost_history == LostHistory::Fail {
+        let (key, source) = (key.clone(), for_good(error));
+        return Err(PersistenceError::ServiceHistoryLost { key, service_id, is_recorded, source });
+    }
+    tracing::warn!(
+        conversation = %key,
+        service_id = %service_id,
+        "the service no longer has the history of this conversation: the request contains the recorded messages"
+    );
+    Ok(())
+}
