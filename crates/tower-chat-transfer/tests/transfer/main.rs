@@ -11,6 +11,7 @@ mod numbers;
 mod open_runs;
 mod receipts;
 mod refused;
+mod refused_content;
 mod round_trip;
 mod stores;
 mod unreadable;

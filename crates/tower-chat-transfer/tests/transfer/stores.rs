@@ -81,6 +81,12 @@ pub(crate) struct TestStore {
     _folder: TempDir,
 }
 
+impl TestStore {
+    pub(crate) fn shared(&self) -> Arc<dyn HistoryStore> {
+        self.store.clone()
+    }
+}
+
 impl std::ops::Deref for TestStore {
     type Target = dyn HistoryStore;
 
