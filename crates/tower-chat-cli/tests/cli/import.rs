@@ -194,7 +194,7 @@ fn nothing_is_imported_where_a_file_cannot_be_read_or_an_id_is_no_name_for_it() 
         let missing = store.folder().join("missing.json").display().to_string();
         for (arguments, expected) in [
             (vec![&*good, &*cut], "cannot read line 2 of"),
-            (vec![&*good, &*gemini], "message 1 is of gemini"),
+            (vec![&*good, &*gemini], "message 1 has the format of gemini"),
             (vec![&*good, &*missing], "missing.json"),
             (vec!["--id", "fog", &*good, &*good], "the files have 2 conversations"),
         ] {
