@@ -165,7 +165,7 @@ impl UpdateLog for SqliteUpdateLog {
                 transaction.query_row("SELECT count(*) FROM runs", (), |row| row.get(0))?;
             if found.is_none() && count.unsigned_abs() >= options.max_runs {
                 let (limit, most) = ("number of runs", options.max_runs);
-                return Err(UpdateLogError::LimitExceeded { run, limit, most }.into());
+                return Err(UpdateLogError::LimitExceeded { run, limit, max: most }.into());
             }
             let record = RunRecord::begin(found, &run, attempt, lease, options.clock.now())?;
             put(transaction, &run, &record)

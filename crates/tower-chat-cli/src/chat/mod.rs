@@ -185,7 +185,7 @@ fn pipeline(
         .with_partial_text(true)
         .with_journal(journal)
         // Waits for the run of a process that may have died.
-        .with_concurrent_runs(ConcurrentRuns::Queue { most: 1 });
+        .with_concurrent_runs(ConcurrentRuns::Queue { max_waiting: 1 });
     ChatPipeline::builder(client)
         .tool_loop(ToolLoopLayer::new(tools).include_error_details(true))
         .history(SharedStore(store))

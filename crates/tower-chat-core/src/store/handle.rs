@@ -151,20 +151,20 @@ impl StoreHandle {
 
     /// Begins a run on a conversation. At most one run per conversation is in progress in this
     /// process. If there is one, the future waits until all runs have ended for which this method
-    /// was called earlier. At most `most` runs may wait.
+    /// was called earlier. At most `max_waiting` runs may wait.
     ///
     /// Dropping the future removes the run from the queue.
     ///
     /// # Errors
     ///
-    /// [`ConversationBusy`], without waiting, if `most` runs are waiting already.
+    /// [`ConversationBusy`], without waiting, if `max_waiting` runs are waiting already.
     pub async fn begin_run(
         &self,
         key: &ConversationKey,
         run: RunId,
-        most: usize,
+        max_waiting: usize,
     ) -> Result<RunUnderWay, ConversationBusy> {
-        self.shared.runs.begin(key, run, most).await
+        self.shared.runs.begin(key, run, max_waiting).await
     }
 
     /// Returns the run in progress on a conversation in this process.

@@ -56,12 +56,12 @@ pub struct ConversationBusy {
 
 impl RunsUnderWay {
     /// Begins a run if no other run is in progress on the conversation. Otherwise waits for its
-    /// turn, unless `most` runs wait already.
+    /// turn, unless `max_waiting` runs wait already.
     pub(super) async fn begin(
         &self,
         key: &ConversationKey,
         run: RunId,
-        most: usize,
+        max_waiting: usize,
     ) -> Result<RunUnderWay, ConversationBusy> {
         let turn = {
             let mut runs = self.lock();
@@ -72,7 +72,7 @@ impl RunsUnderWay {
             // Waiting runs whose callers have dropped the future are removed first.
             queue.waiting.retain(|waiting| !waiting.turn.is_closed());
             let waiting = queue.waiting.len();
-            if waiting >= most {
+            if waiting >= max_waiting {
                 return Err(ConversationBusy { key: key.clone(), run: queue.run, waiting });
             }
             let (turn, ours) = oneshot::channel();

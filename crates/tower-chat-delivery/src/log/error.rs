@@ -42,14 +42,14 @@ pub enum UpdateLogError {
         first: UpdatePosition,
     },
     /// The write would exceed a limit of the log. Nothing of the write is stored.
-    #[error("a write of {run} would exceed the {limit} of the update log, {most}")]
+    #[error("a write of {run} would exceed the {limit} of the update log, {max}")]
     LimitExceeded {
         /// The run.
         run: RunKey,
         /// The name of the limit.
         limit: &'static str,
         /// The value of the limit.
-        most: u64,
+        max: u64,
     },
     /// A stored update cannot be decoded.
     #[error("update {position} of {run} cannot be read")]

@@ -135,7 +135,7 @@ impl UpdateLog for MemoryUpdateLog {
         let runs = &mut state.runs;
         if runs.len() as u64 >= options.max_runs && !runs.contains_key(run) {
             let (limit, most) = ("number of runs", options.max_runs);
-            return Err(UpdateLogError::LimitExceeded { run: run.clone(), limit, most });
+            return Err(UpdateLogError::LimitExceeded { run: run.clone(), limit, max: most });
         }
         let found = runs.get(run).map(|logged| logged.record.clone());
         let record = RunRecord::begin(found, run, attempt, lease, now)?;

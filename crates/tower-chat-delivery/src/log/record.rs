@@ -80,7 +80,7 @@ impl RunRecord {
         };
         let new = updates.get(stored as usize..).unwrap_or_default();
         let exceeded =
-            |limit, most| UpdateLogError::LimitExceeded { run: run.clone(), limit, most };
+            |limit, most| UpdateLogError::LimitExceeded { run: run.clone(), limit, max: most };
         let count = self.updates.saturating_add(new.len() as u64);
         if count > options.max_updates_per_run {
             return Err(exceeded("number of updates of a run", options.max_updates_per_run));

@@ -51,10 +51,10 @@ pub enum DeliveryError {
         source: Retryability,
     },
     /// Too many runs are in progress in this process.
-    #[error("{most} runs are in progress, which is the limit: send the request again later")]
+    #[error("{max_runs} runs are in progress, which is the limit: send the request again later")]
     TooManyRuns {
         /// The limit.
-        most: usize,
+        max_runs: usize,
         /// The verdict that a repeated request may succeed.
         source: Retryability,
     },

@@ -326,10 +326,10 @@ impl Shared {
         match hubs.entry(run.clone()) {
             hash_map::Entry::Occupied(hub) => Ok(Entered::InProgress(hub.get().clone())),
             hash_map::Entry::Vacant(vacant) => {
-                let most = self.settings.max_runs;
-                if count >= most {
+                let max_runs = self.settings.max_runs;
+                if count >= max_runs {
                     let source = Retryability::Retryable;
-                    return Err(DeliveryError::TooManyRuns { most, source });
+                    return Err(DeliveryError::TooManyRuns { max_runs, source });
                 }
                 let hub = Arc::new(Hub::new(handle, input.clone(), self.settings.is_durable_first));
                 vacant.insert(hub.clone());

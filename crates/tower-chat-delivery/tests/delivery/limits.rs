@@ -76,7 +76,7 @@ async fn the_number_of_runs_is_bounded() {
     }
     let (second, _) = request();
     let error = server.call(second.clone()).await.unwrap_err();
-    assert!(matches!(error.downcast_ref(), Some(DeliveryError::TooManyRuns { most: 1, .. })));
+    assert!(matches!(error.downcast_ref(), Some(DeliveryError::TooManyRuns { max_runs: 1, .. })));
     assert_eq!(is_retryable(&*error), Some(true));
     server.runs.stop(&run).await.unwrap();
     server.runs.drained().await;

@@ -47,8 +47,8 @@ pub(super) async fn admit(
 ) -> Result<Admitted, PersistenceError> {
     let Conversation { key, run } = &conversation;
     let (key, run) = (key.clone(), *run);
-    let most = match settings.policy.concurrent_runs {
-        ConcurrentRuns::Queue { most } => most,
+    let max_waiting = match settings.policy.concurrent_runs {
+        ConcurrentRuns::Queue { max_waiting } => max_waiting,
         ConcurrentRuns::Reject | ConcurrentRuns::Branch => 0,
     };
     let handle = settings.store.handle();
@@ -61,7 +61,7 @@ pub(super) async fn admit(
             return in_branch(settings, branch, run).await;
         }
     }
-    match handle.begin_run(&key, run, most).await {
+    match handle.begin_run(&key, run, max_waiting).await {
         Ok(turn) => Ok(Admitted { conversation, turn, branch: None }),
         Err(_) if settings.policy.concurrent_runs == ConcurrentRuns::Branch => {
             let branch = branch_of(&key, run);

@@ -166,7 +166,8 @@ pub enum MissingPersister {
 /// ```
 /// use tower_chat::{ConcurrentRuns, PersistencePolicy};
 ///
-/// let patient = PersistencePolicy::default().with_concurrent_runs(ConcurrentRuns::Queue { most: 8 });
+/// let queue = ConcurrentRuns::Queue { max_waiting: 8 };
+/// let patient = PersistencePolicy::default().with_concurrent_runs(queue);
 /// let branching = PersistencePolicy::default().with_concurrent_runs(ConcurrentRuns::Branch);
 /// # let _ = (patient, branching);
 /// ```
@@ -183,7 +184,7 @@ pub enum ConcurrentRuns {
     /// also waits, in every mode, for a run of another process that executes an approved call.
     Queue {
         /// The maximum number of runs that wait on one conversation. Further runs are rejected.
-        most: usize,
+        max_waiting: usize,
     },
     /// The run continues in a copy of the conversation in its current state, under the same scope and
     /// an id that is generated from the ids of the conversation and the run. The answer's
@@ -214,7 +215,7 @@ pub enum UnansweredInputs {
 /// use tower_chat::{ConcurrentRuns, PersistencePolicy, StoreFailure};
 /// let policy = PersistencePolicy::default()
 ///     .on_store_failure(StoreFailure::FailCall) // an answer that is not stored is an error
-///     .with_concurrent_runs(ConcurrentRuns::Queue { most: 8 }) // a second request waits
+///     .with_concurrent_runs(ConcurrentRuns::Queue { max_waiting: 8 }) // a second request waits
 ///     .with_partial_text(true); // the text of an answer that is cut off is stored
 /// ```
 #[derive(Debug, Clone)]

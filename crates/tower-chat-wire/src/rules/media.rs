@@ -34,9 +34,9 @@ impl Count {
     /// already.
     pub(super) fn admit(&mut self, media: &Media, rule: &MediaRule) -> bool {
         let (count, most) = if is_image(media) {
-            (&mut self.images, rule.most_images)
+            (&mut self.images, rule.max_images)
         } else {
-            (&mut self.documents, rule.most_documents)
+            (&mut self.documents, rule.max_documents)
         };
         let has_room = most.is_none_or(|most| *count < most);
         *count += usize::from(has_room);

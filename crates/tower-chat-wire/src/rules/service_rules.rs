@@ -151,9 +151,9 @@ pub struct MediaRule {
     /// The replacement of other media in the result of a tool.
     pub otherwise: Otherwise,
     /// The maximum number of images in one message; `None` if there is no maximum.
-    pub most_images: Option<usize>,
+    pub max_images: Option<usize>,
     /// The maximum number of documents in one message; `None` if there is no maximum.
-    pub most_documents: Option<usize>,
+    pub max_documents: Option<usize>,
     /// Whether each document needs a unique name, and a text in the same message.
     pub named_documents: bool,
 }
@@ -163,8 +163,8 @@ impl MediaRule {
     pub(super) const NONE: Self = Self {
         kinds: &[],
         otherwise: Otherwise::Sentence,
-        most_images: None,
-        most_documents: None,
+        max_images: None,
+        max_documents: None,
         named_documents: false,
     };
 

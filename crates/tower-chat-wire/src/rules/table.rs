@@ -169,10 +169,10 @@ fn media(rule: &MediaRule, is_of_tool: bool) -> String {
     let kinds: Vec<String> =
         rule.kinds.iter().map(|kind| format!("`{}`", kind.media_type)).collect();
     let mut text = if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") };
-    if let Some(most) = rule.most_images {
+    if let Some(most) = rule.max_images {
         let _ = write!(text, "; at most {most} images");
     }
-    if let Some(most) = rule.most_documents {
+    if let Some(most) = rule.max_documents {
         let _ = write!(text, "; at most {most} documents");
     }
     if rule.named_documents {

@@ -127,8 +127,8 @@ impl ServiceRules {
             },
             BodyWire::BedrockConverse => {
                 let media = MediaRule {
-                    most_images: Some(20),
-                    most_documents: Some(5),
+                    max_images: Some(20),
+                    max_documents: Some(5),
                     named_documents: true,
                     ..MediaRule::of(BEDROCK)
                 };

@@ -162,7 +162,7 @@ impl Stack {
             .include_error_details(true);
         let policy = PersistencePolicy::default()
             .with_journal(JournalPolicy::default().with_lease(LEASE))
-            .with_concurrent_runs(ConcurrentRuns::Queue { most: 4 })
+            .with_concurrent_runs(ConcurrentRuns::Queue { max_waiting: 4 })
             .on_store_failure(StoreFailure::FailCall);
         let below = PerServiceCallPersistence::new(store.clone()).layer(model);
         let above = PerRunPersistence::new(store).mode(Plan::of(self.seed, job.turn).mode);

@@ -152,7 +152,7 @@ async fn a_queued_approval_waits_until_the_other_run_is_stored() {
         let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
         let clock = TestClock::default();
         clock.follow_tokio();
-        let queueing = policy().with_concurrent_runs(ConcurrentRuns::Queue { most: 1 });
+        let queueing = policy().with_concurrent_runs(ConcurrentRuns::Queue { max_waiting: 1 });
         let setup = Setup::new(&store).mode(mode).clock(&clock).policy(queueing);
         let asked = waiting(&setup, streamed).await;
         let answering = Gate::closed();
@@ -186,7 +186,7 @@ async fn a_queued_approval_waits_no_longer_than_its_limit() {
         let clock = TestClock::default();
         clock.follow_tokio();
         let journal = JournalPolicy::default().with_max_lease_wait(Duration::from_secs(3));
-        let queueing = policy().with_concurrent_runs(ConcurrentRuns::Queue { most: 1 });
+        let queueing = policy().with_concurrent_runs(ConcurrentRuns::Queue { max_waiting: 1 });
         let queueing = queueing.with_journal(journal);
         let setup = Setup::new(&store).mode(mode).clock(&clock).policy(queueing);
         let asked = waiting(&setup, streamed).await;

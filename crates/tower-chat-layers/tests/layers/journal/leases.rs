@@ -16,7 +16,7 @@ use crate::common::*;
 const LEASE: u64 = 15;
 
 fn queueing() -> PersistencePolicy {
-    policy().with_concurrent_runs(ConcurrentRuns::Queue { most: 3 })
+    policy().with_concurrent_runs(ConcurrentRuns::Queue { max_waiting: 3 })
 }
 
 /// Starts a run whose process dies during c1. The dead process does not renew the lease.

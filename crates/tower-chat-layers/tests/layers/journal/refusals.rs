@@ -192,7 +192,7 @@ async fn a_recovery_that_fails_is_told_to_the_request_before_which_it_runs() {
     for (streamed, queues) in cases!(BOTH_WAYS, BOTH_WAYS) {
         let store = store();
         let concurrent =
-            if queues { ConcurrentRuns::Queue { most: 3 } } else { ConcurrentRuns::Reject };
+            if queues { ConcurrentRuns::Queue { max_waiting: 3 } } else { ConcurrentRuns::Reject };
         let setup = Setup::new(&store).policy(policy().with_concurrent_runs(concurrent));
         let model = booking_model_with(0, [status(503), status(429)]);
         let client = setup.stack(&model, BookingTools::default().tools());

@@ -37,7 +37,7 @@ async fn a_second_run_is_rejected_before_the_model_is_paid_and_so_is_a_retry_of_
 async fn queued_runs_go_in_the_order_in_which_they_came_and_no_more_than_the_bound_wait() {
     for mode in ALL_MODES {
         let (store, gate) = (store(), Gate::closed());
-        let policy = policy().with_concurrent_runs(ConcurrentRuns::Queue { most: 3 });
+        let policy = policy().with_concurrent_runs(ConcurrentRuns::Queue { max_waiting: 3 });
         let setup = Setup::new(&store).mode(mode).policy(policy);
         let echo =
             |request: &tower_chat::ChatRequest| Step::text(short(request.messages.last().unwrap()));
@@ -70,7 +70,7 @@ async fn queued_runs_go_in_the_order_in_which_they_came_and_no_more_than_the_bou
 async fn a_run_that_waits_for_its_turn_holds_no_place_in_a_bounded_service() {
     for (mode, streamed) in cases!(ALL_MODES, BOTH_WAYS) {
         let (store, gate) = (store(), Gate::closed());
-        let policy = policy().with_concurrent_runs(ConcurrentRuns::Queue { most: 1 });
+        let policy = policy().with_concurrent_runs(ConcurrentRuns::Queue { max_waiting: 1 });
         let booking_tools = BookingTools::default().with_gate_before("c1", &gate);
         let limited = ConcurrencyLimitLayer::new(1).layer(booking_model());
         let client = stack(limited, &store, mode, policy, booking_tools.tools());
