@@ -20,7 +20,7 @@ struct CountingStore<S> {
 }
 
 #[async_trait]
-impl<S: HistoryStore> store::StoreWrapper for CountingStore<S> {
+impl<S: HistoryStore> store::author::StoreWrapper for CountingStore<S> {
     type Inner = S;
 
     fn inner(&self) -> &S {

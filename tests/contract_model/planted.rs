@@ -8,9 +8,8 @@ use tower_chat::{
     ToolStatus,
     store::{
         ConversationRows, Directory, HistoryStore, InvocationQuery, Journal, Keep, Maintenance,
-        Pruned, Revision, Rewrite, SequencePosition, StoreError, StoreHandle, StoreWrapper,
-        ToolCallQueries,
-        author::{RecordedResult, Slot, Ticket, ToolRecord, Write},
+        Pruned, Revision, Rewrite, SequencePosition, StoreError, StoreHandle, ToolCallQueries,
+        author::{RecordedResult, Slot, StoreWrapper, Ticket, ToolRecord, Write},
     },
 };
 

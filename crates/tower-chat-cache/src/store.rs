@@ -8,8 +8,8 @@ use tower_chat_core::{
     ConversationKey,
     store::{
         ConversationRows, Directory, Head, History, HistoryStore, Journal, Keep, Maintenance,
-        Pruned, Revision, Rewrite, StoreError, StoreWrapper, ToolCallQueries,
-        author::{AppendError, Slot, Ticket, Write},
+        Pruned, Revision, Rewrite, StoreError, ToolCallQueries,
+        author::{AppendError, Slot, StoreWrapper, Ticket, Write},
     },
 };
 

@@ -222,6 +222,12 @@ impl From<Vec<Message>> for Messages {
     }
 }
 
+impl From<Vec<Arc<Message>>> for Messages {
+    fn from(messages: Vec<Arc<Message>>) -> Self {
+        messages.into_iter().collect()
+    }
+}
+
 impl<const N: usize> From<[Message; N]> for Messages {
     fn from(messages: [Message; N]) -> Self {
         messages.into_iter().collect()
@@ -234,6 +240,13 @@ mod tests {
 
     fn numbered(count: usize) -> Messages {
         (0..count).map(|number| Message::user(number.to_string())).collect()
+    }
+
+    #[test]
+    fn shared_messages_are_not_copied() {
+        let message = Arc::new(Message::user("hi"));
+        let messages = Messages::from(vec![message.clone()]);
+        assert!(messages.iter().all(|stored| Arc::ptr_eq(stored, &message)) && messages.len() == 1);
     }
 
     #[test]

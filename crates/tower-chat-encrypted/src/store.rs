@@ -14,9 +14,9 @@ use tower_chat_core::{
         CallSelection, Conflict, ConversationPage, ConversationQuery, ConversationRows,
         ConversationSummary, Description, Directory, Head, History, HistoryStore, InvocationQuery,
         Invocations, Journal, Keep, Maintenance, MessagePage, OpenRun, Pruned, Revision, Rewrite,
-        RunSummary, ServiceIdChange, StoreError, StoreWrapper, ToolCallQueries, ToolTotals,
-        UnreadableInvocation, UsageQuery, UsageTotals,
-        author::{AppendError, OpenRunContent, Slot, Ticket, ToolRecord, Write},
+        RunSummary, ServiceIdChange, StoreError, ToolCallQueries, ToolTotals, UnreadableInvocation,
+        UsageQuery, UsageTotals,
+        author::{AppendError, OpenRunContent, Slot, StoreWrapper, Ticket, ToolRecord, Write},
     },
 };
 

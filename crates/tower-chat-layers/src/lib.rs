@@ -102,7 +102,8 @@ pub use tower_chat_core::{
     Reasoning, RecoveredRun, RefusalMark, RefusalMarks, Retryability, Role, RunHandle, RunId,
     Saved, SentinelAtClient, SharedError, Text, ToolCall, ToolCallDelta, ToolChoice,
     ToolDefinition, ToolInvocation, ToolResult, ToolStatus, TruncatedStream, Usage, VisiblePieces,
-    check_unique_keys, content_refused, format, is_history_lost, is_retryable, is_verdict, store,
+    check_unique_keys, content_refused, format, is_history_lost, is_retryable, is_verdict,
+    store::{self, HistoryStore},
     visible_json, visible_text,
 };
 

@@ -27,7 +27,7 @@ impl fmt::Debug for SharedStore {
 }
 
 #[async_trait]
-impl store::StoreWrapper for SharedStore {
+impl store::author::StoreWrapper for SharedStore {
     type Inner = dyn HistoryStore;
 
     fn inner(&self) -> &Self::Inner {

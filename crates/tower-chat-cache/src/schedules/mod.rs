@@ -46,7 +46,7 @@ impl SlowStore {
 }
 
 #[async_trait]
-impl store::StoreWrapper for SlowStore {
+impl store::author::StoreWrapper for SlowStore {
     type Inner = MemoryStore;
 
     fn inner(&self) -> &MemoryStore {

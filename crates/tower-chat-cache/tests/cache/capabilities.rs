@@ -9,7 +9,7 @@ use tower_chat_core::{
 /// A store without capabilities.
 struct Bare(MemoryStore);
 
-impl store::StoreWrapper for Bare {
+impl store::author::StoreWrapper for Bare {
     type Inner = MemoryStore;
 
     fn inner(&self) -> &MemoryStore {

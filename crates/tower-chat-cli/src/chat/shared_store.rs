@@ -8,7 +8,7 @@ use tower_chat::store::{self, HistoryStore};
 #[derive(Clone)]
 pub(super) struct SharedStore(pub(super) Arc<dyn HistoryStore>);
 
-impl store::StoreWrapper for SharedStore {
+impl store::author::StoreWrapper for SharedStore {
     type Inner = dyn HistoryStore;
 
     fn inner(&self) -> &dyn HistoryStore {

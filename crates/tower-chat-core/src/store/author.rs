@@ -13,6 +13,7 @@
 //! | repeats requests while its server is unreachable | [`Retry`] |
 //! | refuses numbers that are out of range | [`LAST_SEQUENCE`], [`Head::check_range`](super::Head::check_range), [`Write::check_range`] |
 //! | stores sealed data of an encrypting wrapper | [`Write::sealed`], [`SealMark`], [`is_sealed_message`], [`SEALED_WIRE`] |
+//! | forwards most calls to another store | [`StoreWrapper`] |
 //! | caches values that readers derive from a history | [`HistoryMemo`] |
 //!
 //! `store_contract!` of `tower-chat-testkit` tests everything that the trait requires of a store.
@@ -33,6 +34,7 @@ pub use super::{
     task_queue::TaskQueue,
     ticket::{Ticket, TicketSender},
     tool_record::{RecordedResult, ToolRecord, UnresolvedRecord},
+    wrapper::StoreWrapper,
     write::{Write, WriteId},
 };
 pub use crate::pairing::PendingBatches;

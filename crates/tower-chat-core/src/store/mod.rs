@@ -51,7 +51,6 @@ pub use self::{
     rows::{ConversationRows, DirectoryCounts, Rewrite},
     tool_record::SequencePosition,
     under_way::{ConversationBusy, RunUnderWay},
-    wrapper::StoreWrapper,
     write::ServiceIdChange,
 };
 use crate::ConversationKey;

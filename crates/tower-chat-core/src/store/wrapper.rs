@@ -32,7 +32,7 @@ use crate::ConversationKey;
 /// }
 ///
 /// #[async_trait]
-/// impl<S: HistoryStore> store::StoreWrapper for CountingStore<S> {
+/// impl<S: HistoryStore> store::author::StoreWrapper for CountingStore<S> {
 ///     type Inner = S;
 ///
 ///     fn inner(&self) -> &S {

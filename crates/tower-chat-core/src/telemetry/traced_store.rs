@@ -15,8 +15,8 @@ use crate::{
         CallSelection, ConversationPage, ConversationQuery, ConversationRows, ConversationSummary,
         Description, Directory, Head, History, HistoryStore, InvocationQuery, Invocations, Journal,
         Keep, Maintenance, MessagePage, Pruned, Revision, Rewrite, RunSummary, StoreError,
-        StoreWrapper, ToolCallQueries, ToolTotals, UsageQuery, UsageTotals,
-        author::{Close, OpenRunContent, Slot, Ticket, Write},
+        ToolCallQueries, ToolTotals, UsageQuery, UsageTotals,
+        author::{Close, OpenRunContent, Slot, StoreWrapper, Ticket, Write},
     },
 };
 

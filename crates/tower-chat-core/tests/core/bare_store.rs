@@ -111,7 +111,7 @@ async fn a_store_without_capabilities_says_which_one_an_operation_needs() {
 /// A wrapper that overrides no method.
 struct Wrapped<S>(S);
 
-impl<S: HistoryStore> store::StoreWrapper for Wrapped<S> {
+impl<S: HistoryStore> store::author::StoreWrapper for Wrapped<S> {
     type Inner = S;
 
     fn inner(&self) -> &S {

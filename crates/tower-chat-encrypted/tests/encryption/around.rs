@@ -52,7 +52,7 @@ struct ReadMeanwhile {
 }
 
 #[async_trait]
-impl store::StoreWrapper for ReadMeanwhile {
+impl store::author::StoreWrapper for ReadMeanwhile {
     type Inner = MemoryStore;
 
     fn inner(&self) -> &MemoryStore {

@@ -11,7 +11,7 @@ use crate::common::keys;
 /// A store without capabilities.
 struct Bare(MemoryStore);
 
-impl store::StoreWrapper for Bare {
+impl store::author::StoreWrapper for Bare {
     type Inner = MemoryStore;
 
     fn inner(&self) -> &MemoryStore {

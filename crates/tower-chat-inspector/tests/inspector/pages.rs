@@ -502,7 +502,7 @@ fn damaged() -> StoreError {
 }
 
 #[tower_chat::async_trait]
-impl store::StoreWrapper for Damaged {
+impl store::author::StoreWrapper for Damaged {
     type Inner = MemoryStore;
 
     fn inner(&self) -> &MemoryStore {
@@ -583,7 +583,7 @@ struct Watched {
 }
 
 #[tower_chat::async_trait]
-impl store::StoreWrapper for Watched {
+impl store::author::StoreWrapper for Watched {
     type Inner = MemoryStore;
 
     fn inner(&self) -> &MemoryStore {

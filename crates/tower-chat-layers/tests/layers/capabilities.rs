@@ -12,7 +12,7 @@ use tower_chat_testkit::{ScriptedModel, Step};
 #[derive(Clone)]
 struct Bare(MemoryStore);
 
-impl store::StoreWrapper for Bare {
+impl store::author::StoreWrapper for Bare {
     type Inner = MemoryStore;
 
     fn inner(&self) -> &MemoryStore {

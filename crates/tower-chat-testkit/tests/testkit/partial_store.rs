@@ -4,9 +4,8 @@ use async_trait::async_trait;
 use tower_chat_core::{
     MemoryStore,
     store::{
-        Capability, Directory, HistoryStore, Journal, Maintenance, StoreError, StoreWrapper,
-        ToolCallQueries,
-        author::{AppendError, Slot, Ticket, Write},
+        Capability, Directory, HistoryStore, Journal, Maintenance, StoreError, ToolCallQueries,
+        author::{AppendError, Slot, StoreWrapper, Ticket, Write},
     },
 };
 

@@ -44,7 +44,7 @@ async fn all_of_a_scope_goes_and_nothing_of_another() {
 /// A store without queries of tool calls.
 struct WithoutQueries(MemoryStore);
 
-impl store::StoreWrapper for WithoutQueries {
+impl store::author::StoreWrapper for WithoutQueries {
     type Inner = MemoryStore;
 
     fn inner(&self) -> &MemoryStore {

@@ -2,17 +2,17 @@
 
 use tower_chat::{
     BoxError, BoxFuture, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish,
-    MemoryStore, Message, Tool, ToolContext, ToolDefinition, ToolOutput, Tools,
+    HistoryStore, MemoryStore, Message, Tool, ToolContext, ToolDefinition, ToolOutput, Tools,
     adapt::{AdaptLayer, ClientCodec},
     async_trait,
-    store::{self, History, HistoryStore, StoreError},
+    store::{self, History, StoreError},
     tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService},
 };
 
 pub struct Counting<S>(S);
 
 #[async_trait]
-impl<S: HistoryStore> store::StoreWrapper for Counting<S> {
+impl<S: HistoryStore> store::author::StoreWrapper for Counting<S> {
     type Inner = S;
 
     fn inner(&self) -> &S {
@@ -39,6 +39,12 @@ impl<S: HistoryStore> store::StoreWrapper for Counting<S> {
     fn maintenance(&self) -> Option<&dyn store::Maintenance> {
         self.inner().maintenance()
     }
+}
+
+pub async fn length(store: Counting<MemoryStore>, key: &ConversationKey) -> Result<usize, StoreError> {
+    use tower_chat::store::*;
+
+    Ok(store.load(key).await?.messages.len())
 }
 
 pub struct Clock(ToolDefinition);

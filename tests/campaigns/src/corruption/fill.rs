@@ -17,7 +17,7 @@ use crate::power_cuts::stack;
 #[derive(Clone)]
 pub(crate) struct Shared(pub(crate) Arc<dyn HistoryStore>);
 
-impl tower_chat::store::StoreWrapper for Shared {
+impl tower_chat::store::author::StoreWrapper for Shared {
     type Inner = dyn HistoryStore;
 
     fn inner(&self) -> &Self::Inner {

@@ -69,7 +69,7 @@ impl Planted {
 }
 
 #[async_trait]
-impl store::StoreWrapper for Planted {
+impl store::author::StoreWrapper for Planted {
     type Inner = dyn HistoryStore;
 
     fn inner(&self) -> &Self::Inner {

@@ -21,7 +21,9 @@ struct AlteringStore<F> {
 }
 
 #[async_trait]
-impl<F: Fn(&mut Vec<Message>) + Send + Sync + 'static> store::StoreWrapper for AlteringStore<F> {
+impl<F: Fn(&mut Vec<Message>) + Send + Sync + 'static> store::author::StoreWrapper
+    for AlteringStore<F>
+{
     type Inner = MemoryStore;
 
     fn inner(&self) -> &MemoryStore {

@@ -166,7 +166,7 @@ pub(super) struct Noted {
 }
 
 #[async_trait]
-impl store::StoreWrapper for Noted {
+impl store::author::StoreWrapper for Noted {
     type Inner = dyn HistoryStore;
 
     fn inner(&self) -> &Self::Inner {

@@ -69,7 +69,7 @@ impl Plan {
 /// A planted fault: a store that acknowledges a write when it is submitted.
 struct EarlyStore(SqliteStore);
 
-impl store::StoreWrapper for EarlyStore {
+impl store::author::StoreWrapper for EarlyStore {
     type Inner = SqliteStore;
 
     fn inner(&self) -> &SqliteStore {

@@ -62,7 +62,7 @@ impl OpenStore {
 }
 
 #[async_trait]
-impl store::StoreWrapper for OpenStore {
+impl store::author::StoreWrapper for OpenStore {
     type Inner = SharedStore;
 
     fn inner(&self) -> &Self::Inner {
