@@ -19,6 +19,7 @@ chapters! {
     first_agent = "first-agent.md",
     chat = "chat.md",
     modes = "modes.md",
+    settings = "settings.md",
     layers = "layers.md",
     into_your_stack = "into-your-stack.md",
     crash_recovery = "crash-recovery.md",
@@ -32,6 +33,7 @@ chapters! {
     mcp = "mcp.md",
     endpoint = "endpoint.md",
     reconnecting = "reconnecting.md",
+    errors = "errors.md",
     testing = "testing.md",
     importing = "importing.md",
     migrating = "migrating.md",
@@ -81,6 +83,41 @@ mod tests {
         let in_summary: Vec<&str> = links(chapters).collect();
         let tested: Vec<&str> = CHAPTERS.iter().map(|(file, _)| *file).collect();
         assert_eq!(tested, in_summary);
+    }
+
+    /// Returns the names of the variants of an enum in a source file.
+    fn variants<'s>(source: &'s str, name: &str) -> Vec<&'s str> {
+        let start = format!("pub enum {name} {{\n");
+        let body = source.split_once(&start).and_then(|(_, rest)| rest.split_once("\n}\n"));
+        let lines = body.map_or("", |(body, _)| body).lines();
+        let unindented = lines.filter_map(|line| line.strip_prefix("    "));
+        let names = unindented.filter(|line| line.starts_with(|c: char| c.is_ascii_uppercase()));
+        names.filter_map(|line| line.split([' ', '(', ',']).next()).collect()
+    }
+
+    #[test]
+    fn the_page_of_errors_names_each_variant() {
+        let page = include_str!("src/errors.md");
+        let enums = [
+            ("BuildError", include_str!("../../crates/tower-chat-layers/src/pipeline/error.rs")),
+            ("ProviderErrorKind", include_str!("../../crates/tower-chat-providers/src/error.rs")),
+            (
+                "ToolLoopError",
+                include_str!("../../crates/tower-chat-layers/src/tool_loop/error.rs"),
+            ),
+            ("PersistenceError", include_str!("../../crates/tower-chat-layers/src/error.rs")),
+            ("StoreError", include_str!("../../crates/tower-chat-core/src/store/error.rs")),
+            ("DeliveryError", include_str!("../../crates/tower-chat-delivery/src/runs/error.rs")),
+        ];
+        for (name, source) in enums {
+            let table = page.split_once(&format!("| `{name}` |")).map(|(_, rest)| rest);
+            let table = table.and_then(|rest| rest.split("\n\n").next()).unwrap_or("");
+            let variants = variants(source, name);
+            assert!(!variants.is_empty(), "{name}");
+            for variant in variants {
+                assert!(table.contains(&format!("`{variant}`")), "{name}::{variant}");
+            }
+        }
     }
 
     /// Returns the first line of a text that adds crates, and the first program of the text.
