@@ -24,7 +24,9 @@ pub(super) fn parse(mut fields: Fields, kind: &CallKind) -> Result<ToolCall, Wir
             expected: "a text",
         })?,
     };
-    let is_cut_off = !provider_executed && fields.is_text("status", "incomplete");
+    // An item that ends with the answer in one of these states is not whole.
+    let is_cut_off = !provider_executed
+        && ["incomplete", "in_progress"].into_iter().any(|status| fields.is_text("status", status));
     let id = fields.take_text(kind.id);
     let value = fields.take(kind.arguments);
     let text = value.as_ref().and_then(as_text);

@@ -199,6 +199,8 @@ fn an_empty_call_before_a_limit_or_a_filter_is_cut_off_on_every_wire() {
         (BodyWire::BedrockConverse, bedrock("tool_use"), false),
         (BodyWire::OpenAiResponses, item("incomplete", ""), true),
         (BodyWire::OpenAiResponses, item("incomplete", "{}"), true),
+        (BodyWire::OpenAiResponses, item("in_progress", "{}"), true),
+        (BodyWire::OpenAiResponses, item("in_progress", "{\"x\": 1}"), true),
         (BodyWire::OpenAiResponses, item("completed", "{}"), false),
     ] {
         let answer = wire.parse_answer(&body.to_string()).unwrap();
