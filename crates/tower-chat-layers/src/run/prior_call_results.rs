@@ -115,10 +115,7 @@ pub(super) async fn reports_of_recorded_results(
         let of_result = |(index, result): (u32, &ToolResult)| {
             let position = SequencePosition { sequence, index };
             let call = known.get(answered.get(&position)?)?;
-            let recorded = call.result.as_ref()?;
-            let is_same =
-                recorded.content == result.content && recorded.is_error == result.is_error;
-            is_same.then(|| Recorded::from(*call).report())
+            is_recorded(call, result).then(|| Recorded::from(*call).report())
         };
         let of_message: Vec<_> =
             (0..).zip(message.results()).map(|it| (it, of_result(it))).collect();
@@ -156,11 +153,25 @@ impl Answered {
     }
 }
 
+/// Returns whether the tool of a call with this status was not run.
+fn was_not_run(status: ToolStatus) -> bool {
+    status == ToolStatus::Stopped || must_be_marked(status)
+}
+
+/// Returns whether the record contains this result of a call.
+fn is_recorded(call: &ToolInvocation, result: &ToolResult) -> bool {
+    call.result.as_ref().is_some_and(|recorded| {
+        recorded.content == result.content && recorded.is_error == result.is_error
+    })
+}
+
 /// Returns the final status of a call from its row and its staged result.
 fn status(call: &ToolInvocation, result: &ToolResult) -> ToolStatus {
     let is_unknown = matches!(CallOutcome::of(call), CallOutcome::Started(_));
     match (call.status, result.is_error) {
         (ToolStatus::PendingApproval, true) if is_unknown => ToolStatus::Interrupted,
+        // The caller has sent the result that the record contains.
+        (status, true) if was_not_run(status) && is_recorded(call, result) => status,
         (_, true) => ToolStatus::Error,
         (_, false) => ToolStatus::Ok,
     }

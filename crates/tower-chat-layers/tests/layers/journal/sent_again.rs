@@ -198,6 +198,40 @@ async fn results_given_from_the_record_keep_its_times_and_the_end_of_their_run()
 }
 
 #[tokio::test]
+async fn a_stopped_call_stays_stopped_when_its_recorded_result_is_staged() {
+    for (streamed, first) in both_ways_in(ALL_MODES) {
+        let case = format!("{first:?} {streamed}");
+        let (store, mut request) = (store(), ask("one", streamed));
+        let handle = request.run_handle();
+        let halt = tool_fn(definition("halt"), move |_| {
+            handle.stop();
+            async { Ok("halted") }
+        });
+        let tools = Executed::default().tools().with(halt);
+        let calls = [call("stop", None, 1), call("halt", None, 2), call("look", None, 3)];
+        let model = ScriptedModel::new([
+            Step::message(Message::tool_calls(calls)),
+            Step::hang(),
+            Step::text("thanks"),
+        ]);
+        let setup = Setup::new(&store).concurrent(true);
+        let stack = |mode| setup.clone().mode(mode).stack(&model, tools.clone());
+        send(&stack(first), request).await.unwrap();
+        let statuses = async || {
+            store.inner().flush().await.unwrap();
+            let rows = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap();
+            rows.found.iter().map(|(_, call)| call.status).collect::<Vec<_>>()
+        };
+        let expected = [ToolStatus::Ok, ToolStatus::Ok, ToolStatus::Stopped];
+        assert_eq!(statuses().await, expected, "{case}");
+        let found = pending_results(store.inner(), &key()).await.unwrap().unwrap();
+        drop_when(&stack(JOURNALED), ask_with([found], streamed), model.called(2)).await;
+        send(&stack(first), ask("two", streamed)).await.unwrap();
+        assert_eq!(statuses().await, expected, "{case}");
+    }
+}
+
+#[tokio::test]
 async fn a_call_of_a_tool_that_is_registered_later_is_stored_with_its_refusal() {
     for (streamed, mode) in both_ways_in(ALL_MODES) {
         let case = format!("{mode:?} {streamed}");
