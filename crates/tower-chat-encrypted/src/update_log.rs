@@ -18,6 +18,8 @@ use crate::{
 const UPDATE: &str = "update";
 /// The column of the error with which an attempt has failed, at the number of the attempt.
 const FAILURE: &str = "failure";
+/// The text in place of an error that does not open.
+const UNREADABLE: &str = "the error of the run cannot be decrypted";
 
 /// Encrypts the updates of another update log, and the errors with which runs end.
 ///
@@ -105,30 +107,24 @@ impl<L: UpdateLog> EncryptedUpdateLog<L> {
         Ok((updates, end))
     }
 
-    /// Opens the error with which a run has failed.
-    async fn opened_state(
-        &self,
-        run: &RunKey,
-        state: RunState,
-    ) -> Result<RunState, UpdateLogError> {
+    /// Opens the error with which a run has failed. If it does not open, the state contains a text in its
+    /// place, because the state is valid without the error.
+    async fn opened_state(&self, run: &RunKey, state: RunState) -> RunState {
         let RunState::Closed { attempt, end: RunEnd::Failed { message } } = state else {
-            return Ok(state);
+            return state;
         };
         let found = at(attempt.into()).into();
         let opened = self.opener(run).open(found, None, FAILURE, &message).await;
-        let not_opened = not_opened(run, UpdatePosition::new(attempt, u32::MAX));
-        let message = opened.map_err(not_opened)?.text;
-        Ok(RunState::Closed { attempt, end: RunEnd::Failed { message } })
+        let message = opened.map_or_else(|_| UNREADABLE.to_owned(), |opened| opened.text);
+        RunState::Closed { attempt, end: RunEnd::Failed { message } }
     }
 
     /// Opens the state in the error of an attempt that may not write.
     async fn opened_error(&self, error: UpdateLogError) -> UpdateLogError {
         match error {
             UpdateLogError::NotOwner { run, attempt, found } => {
-                match self.opened_state(&run, found).await {
-                    Ok(found) => UpdateLogError::NotOwner { run, attempt, found },
-                    Err(error) => error,
-                }
+                let found = self.opened_state(&run, found).await;
+                UpdateLogError::NotOwner { run, attempt, found }
             }
             error => error,
         }
@@ -192,7 +188,7 @@ impl<L: UpdateLog> UpdateLog for EncryptedUpdateLog<L> {
             let opened = opened.map_err(not_opened(run, positioned.position))?;
             positioned.update = StoredUpdate::new(opened.text);
         }
-        page.state = self.opened_state(run, page.state).await?;
+        page.state = self.opened_state(run, page.state).await;
         Ok(page)
     }
 
@@ -206,11 +202,11 @@ impl<L: UpdateLog> UpdateLog for EncryptedUpdateLog<L> {
     }
 
     async fn interrupt(&self, run: &RunKey) -> Result<RunState, UpdateLogError> {
-        self.opened_state(run, self.inner.interrupt(run).await?).await
+        Ok(self.opened_state(run, self.inner.interrupt(run).await?).await)
     }
 
     async fn request_stop(&self, run: &RunKey) -> Result<RunState, UpdateLogError> {
-        self.opened_state(run, self.inner.request_stop(run).await?).await
+        Ok(self.opened_state(run, self.inner.request_stop(run).await?).await)
     }
 
     async fn erase(&self, what: Erase<'_>) -> Result<u64, UpdateLogError> {

@@ -98,8 +98,7 @@ impl Changes {
 /// Decides about a write to a conversation with this head. `last` is the largest sequence number that
 /// the store can represent.
 ///
-/// Stores that cannot call this function, because they decide in their database, follow the same rules
-/// in the same order.
+/// Stores that cannot call this function, because they decide in their database, follow the same rules.
 ///
 /// ```
 /// use std::convert::Infallible;

@@ -1,6 +1,6 @@
 //! The task that executes a run, delivers its updates and appends them to the log.
 
-use std::{collections::HashMap, future::pending, sync::Arc, time::Duration};
+use std::{collections::HashMap, error::Error, future::pending, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use tokio::{
@@ -267,7 +267,7 @@ impl<'t> Progress<'t> {
             renewed = output(&mut self.renewal) => self.renewal_ended(&renewed),
             // Only wakes the task. `start_append` compares the time.
             () = at(self.flush_at), if self.append.is_none() => {}
-            () = sleep_until(self.renew_at), if self.renewal.is_none() && self.is_owner && !self.is_closed => {
+            () = sleep_until(self.renew_at), if self.renewal.is_none() && self.needs_lease() => {
                 self.start_renewal(attempt);
             }
             () = at(self.unread_until) => {
@@ -278,7 +278,7 @@ impl<'t> Progress<'t> {
             () = hub.handle.stopped(), if self.dropped_at.is_none() => {
                 self.dropped_at = Some(Instant::now() + self.task.shared.settings.lease);
             }
-            () = at(self.dropped_at), if self.end.is_none() => {
+            () = at(self.dropped_at), if !self.is_over => {
                 self.stop_expired();
             }
             update = self.source.next(hub), if !self.is_over => self.received(update),
@@ -289,7 +289,12 @@ impl<'t> Progress<'t> {
         match update {
             // Nothing that follows the finish changes the end of the run.
             Some(Ok(_)) if self.end.is_some() => {}
-            Some(Err(_)) | None if self.end.is_some() => self.is_over = true,
+            Some(Err(error)) if self.end.is_some() => {
+                let run = &self.task.run.run;
+                tracing::warn!(%run, error = &*error as &dyn Error, "an error follows the finish of a response");
+                self.is_over = true;
+            }
+            None if self.end.is_some() => self.is_over = true,
             Some(Ok(update)) => {
                 let is_finish = matches!(update, ChatUpdate::Finish(_));
                 let is_delta = !matches!(update, ChatUpdate::Message(_) | ChatUpdate::Finish(_));
@@ -305,8 +310,8 @@ impl<'t> Progress<'t> {
                     update => {
                         let was_stopped = self.task.hub.handle.is_stopped();
                         self.push(LoggedUpdate::Chat(update));
-                        if is_finish {
-                            self.end.get_or_insert((RunEnd::Completed, None));
+                        if is_finish && self.end.is_none() {
+                            self.end_with(RunEnd::Completed, None);
                         }
                         let is_too_large = || {
                             let most = self.task.shared.settings.max_bytes;
@@ -356,14 +361,28 @@ impl<'t> Progress<'t> {
 
     fn fail(&mut self, error: BoxError) {
         let error = SharedError::new(error);
-        self.end = Some((RunEnd::Failed { message: error.to_string() }, Some(error)));
+        self.end_with(RunEnd::Failed { message: error.to_string() }, Some(error));
         self.is_over = true;
+    }
+
+    /// Sets the end of the run. The response must return its last item within the time of a lease.
+    fn end_with(&mut self, end: RunEnd, error: Option<SharedError>) {
+        self.end = Some((end, error));
+        self.failures = 0;
+        self.dropped_at = Some(Instant::now() + self.task.shared.settings.lease);
+    }
+
+    /// Returns whether the lease of this attempt must be renewed. After the end of the run, the append that
+    /// closes the log may end the lease at any time.
+    fn needs_lease(&self) -> bool {
+        self.is_owner && self.end.is_none()
     }
 
     /// Ends a run whose response has not ended although the run was stopped. This happens without a tool
     /// loop, because no other layer stops a response.
     fn stop_expired(&mut self) {
         match self.source {
+            _ if self.end.is_some() => self.is_over = true,
             Source::Responding(_) => self.fail_stopped(),
             // The run waits in the queue of its conversation. It is stopped when it leaves the queue.
             Source::Calling(_) => self.dropped_at = None,
@@ -438,8 +457,8 @@ impl<'t> Progress<'t> {
         let interval = self.task.shared.settings.renewal_interval();
         self.renew_at = Instant::now() + interval;
         match renewed {
-            // The log was closed while the renewal was in flight.
-            Err(_) if self.is_closed => {}
+            // The log may have been closed while the renewal was in flight.
+            Err(_) if self.end.is_some() => {}
             Ok(Renewed { stop_requested: true }) => self.task.hub.handle.stop(),
             Ok(Renewed { stop_requested: false }) => {}
             Err(error) => {

@@ -159,10 +159,11 @@ where
     request.history_owner = None;
     poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
     let begin = begin_alone(layer, conversation, &mut request, true);
-    if let Some(answer) = restart_run(&run, begin).await? {
+    let answer = restart_run(&run, begin).await?;
+    run.log().has_persister = true;
+    if let Some(answer) = answer {
         return Ok(answer.into());
     }
-    run.log().has_persister = true;
     call_once(&mut service, &run, request).await
 }
 

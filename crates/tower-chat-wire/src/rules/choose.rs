@@ -85,7 +85,8 @@ impl ServiceRules {
                     self.refused_in_schemas = UNIONS;
                 }
                 Some(vendor) => self.issuer = format!("bedrock/{vendor}").into(),
-                None => {}
+                // The name may be the ARN of a profile. Only Claude has the option of thinking.
+                None => self.thinking_first = true,
             },
             _ => {}
         }
