@@ -15,7 +15,7 @@ use crate::{
 /// ```
 /// use tower_chat::{BoxError, ToolLoopError};
 ///
-/// Returns why a run failed in the tool loop.
+/// /// Returns why a run failed in the tool loop.
 /// fn whose(error: &BoxError) -> &'static str {
 ///     match error.downcast_ref::<ToolLoopError>() {
 ///         Some(ToolLoopError::ToolFailedRun { .. }) => "a tool has ended the run",
