@@ -34,8 +34,8 @@ struct Replay {
     /// The indices of the first items of the messages of the last round, and the index after its
     /// last item.
     messages: Vec<usize>,
-    /// The text beside approvals of a round that still waits. It follows the results of the round.
-    beside_approvals: Option<Item>,
+    /// The texts beside approvals of a round that still waits. They follow the results of the round.
+    beside_approvals: Vec<Item>,
 }
 
 enum Item {
@@ -54,7 +54,7 @@ impl Replay {
         let text = Item::Text(format!("user: {text}"));
         let waits = |item: &Item| matches!(item, Item::Pair { result: None, .. });
         if self.items[self.round..].iter().any(waits) {
-            self.beside_approvals = Some(text);
+            self.beside_approvals.push(text);
         } else {
             self.items.push(text);
         }
@@ -87,7 +87,7 @@ impl Replay {
         if let (Some(last), Some(end)) = (answered.next_back(), messages.last()) {
             self.items[last[0]..*end].rotate_left(last[1] - last[0]);
         }
-        self.items.extend(self.beside_approvals.take());
+        self.items.append(&mut self.beside_approvals);
     }
 
     fn results(&mut self, outcomes: &[Outcome], is_stored: bool) {
@@ -106,7 +106,7 @@ impl Replay {
                 }
             }
         }
-        self.items.extend(self.beside_approvals.take());
+        self.items.append(&mut self.beside_approvals);
     }
 
     fn shown(mut self) -> Vec<String> {
