@@ -8,7 +8,7 @@ use tower_chat_core::{BoxError, store::StoreError};
 
 use crate::{SqliteOptions, caller, file::StoreFile, read::NotRead};
 
-/// A bounded pool of connections for reading. A read opens a connection if no idle one is left.
+/// A bounded pool of connections for reading. A read opens a connection if none is idle.
 #[derive(Debug)]
 pub(crate) struct Readers {
     file: StoreFile,

@@ -48,7 +48,7 @@ pub enum ChangeKind {
     Definition,
     /// An option of the request that the service does not accept with these messages. It is not sent.
     Setting,
-    /// A whole message, which was left out or added.
+    /// A whole message. The request omits it, or contains it in addition to the stored messages.
     Message,
     /// Content that the service has refused, which is replaced with a sentence.
     Refused,

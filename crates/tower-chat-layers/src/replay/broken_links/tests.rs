@@ -60,7 +60,7 @@ fn reasoning_and_the_calls_after_it_lose_their_ids_with_a_call_that_is_left_out(
     assert_eq!(ids_after(parts(), ["1", "2", "3"]), ["rs_1", "fc_1", "fc_2", "rs_2", "fc_3"]);
 }
 
-/// If a call is left out, only two kinds of items lose their ids: the reasoning directly before the
+/// If the replay omits a call, only two kinds of items lose their ids: the reasoning directly before the
 /// call, and the items between the call and the next reasoning.
 #[test]
 fn each_call_that_is_left_out_takes_the_ids_of_its_own_neighbours_alone() {

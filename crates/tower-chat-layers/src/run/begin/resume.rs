@@ -35,8 +35,8 @@ pub(super) async fn resume_run(
     }
 }
 
-/// Reads the states of the calls again, after the run was taken over. Before that, another process may
-/// have run the calls, and the outcome of a call does not change the revision.
+/// Reads the states of the calls again after this process has taken over the run. Before that, another
+/// process may have executed the calls, and the outcome of a call does not change the revision.
 async fn read_calls_again(
     store: &Arc<dyn HistoryStore>,
     run: &Run,

@@ -13,7 +13,7 @@ mod difference;
 
 use std::sync::Arc;
 
-use tower_chat_core::{Message, Messages, RunId};
+use tower_chat_core::{Message, Messages, RunId, ToolResult};
 
 pub use self::difference::{DifferenceKind, TranscriptDifference};
 use self::{
@@ -199,11 +199,19 @@ impl<'c> Comparison<'c> {
 
     /// Returns whether the request ends with a message of the user, and the whole request repeats the final
     /// stored messages. The service call of such a request failed after its messages were stored. If calls
-    /// have equal ids or none, its results also match calls that have no result.
+    /// have equal ids or none, its results also match calls that have no result, so the contents of the
+    /// results are compared.
     fn ends_with_stored_input(&self, align: impl Fn(bool) -> Alignment) -> bool {
         let request = &*self.request.all;
         let is_input = |atom: &Atom<'_>| matches!(atom.content, Content::User { .. });
-        request.last().is_some_and(is_input) && align(false).at_end == Some(request.len())
+        let mut stored = results_from_the_end(self.stored.iter());
+        request.last().is_some_and(is_input)
+            && align(false).at_end == Some(request.len())
+            && results_from_the_end(self.sent.iter()).all(|sent| {
+                stored.next().is_some_and(|stored| {
+                    (&stored.content, stored.is_error) == (&sent.content, sent.is_error)
+                })
+            })
     }
 
     /// Returns whether the request was made before: all its messages are stored, and further messages
@@ -299,6 +307,17 @@ impl<'c> Comparison<'c> {
     fn difference(&self, sent: &Atom<'_>, stored: Option<&Atom<'_>>) -> TranscriptDifference {
         TranscriptDifference::between(self.leading + sent.message, sent, stored)
     }
+}
+
+/// Returns the results in messages, the last one first.
+fn results_from_the_end<'m>(
+    messages: impl DoubleEndedIterator<Item = &'m Arc<Message>>,
+) -> impl Iterator<Item = &'m ToolResult> {
+    messages.rev().flat_map(|message| {
+        let mut results: Vec<_> = message.results().collect();
+        results.reverse();
+        results
+    })
 }
 
 #[cfg(test)]

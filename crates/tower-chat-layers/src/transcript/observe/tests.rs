@@ -250,9 +250,11 @@ fn results_with_equal_ids_of_a_stopped_turn_are_not_taken_again_with_their_input
     // The service call of the next turn failed, and the loop repeats its request.
     let failed = stored(&[(r1(), &turn), (r2(), &next)]);
     adds(&failed, r2(), &next, Step::Continue, &[]);
-    // Another text, and a further result, are new.
+    // Another text, a result with another content, and a further result are new.
     let other = [answers(["c"]), user("q3")];
     adds(&failed, r2(), &other, Step::Continue, &["c", "q3"]);
+    let result = Message::tool_results([ToolResult::new("c", "seen elsewhere")]);
+    adds(&failed, r2(), &[result, user("q2")], Step::Continue, &["c", "q2"]);
     adds(&failed, r2(), &[answers(["c"])], Step::Continue, &["c"]);
 }
 
