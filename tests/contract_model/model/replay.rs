@@ -1,15 +1,18 @@
 //! The messages that the model receives.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::entry::{AnswerMessage, Entry, Outcome};
 use crate::contract_model::tools::Hook;
 
 /// Returns the messages that the model receives for entries, each in its stored or original form:
 /// every text, and every call with a result. A call that is answered after other messages is moved
-/// to the position of its result.
-pub(super) fn replay<'e>(entries: impl Iterator<Item = (&'e Entry, bool)>) -> Vec<String> {
-    let mut replay = Replay::default();
+/// to the position of its result. The calls of `interrupted` are interrupted until they are answered.
+pub(super) fn replay<'e>(
+    entries: impl Iterator<Item = (&'e Entry, bool)>,
+    interrupted: &BTreeSet<&str>,
+) -> Vec<String> {
+    let mut replay = Replay { interrupted: interrupted.clone(), ..Replay::default() };
     for (entry, is_stored) in entries {
         match entry {
             Entry::Text(text) | Entry::Queued(text) => replay.user(text),
@@ -25,7 +28,7 @@ pub(super) fn replay<'e>(entries: impl Iterator<Item = (&'e Entry, bool)>) -> Ve
 }
 
 #[derive(Default)]
-struct Replay {
+struct Replay<'c> {
     items: Vec<Item>,
     /// The formatted calls so far, by their tokens.
     calls: BTreeMap<String, String>,
@@ -36,6 +39,7 @@ struct Replay {
     messages: Vec<usize>,
     /// The texts beside approvals of a round that still waits. They follow the results of the round.
     beside_approvals: Vec<Item>,
+    interrupted: BTreeSet<&'c str>,
 }
 
 enum Item {
@@ -43,7 +47,7 @@ enum Item {
     Pair { token: String, call: String, result: Option<String> },
 }
 
-impl Replay {
+impl Replay<'_> {
     fn user(&mut self, text: &str) {
         self.close_round();
         self.items.push(Item::Text(format!("user: {text}")));
@@ -77,17 +81,33 @@ impl Replay {
     }
 
     /// Moves texts of the model that follow its last answered call before the message with that
-    /// call, since no provider accepts a request that ends with them.
+    /// call, since no provider accepts a request that ends with them. A text beside an interrupted
+    /// call is not moved.
     fn close_round(&mut self) {
         let messages = std::mem::take(&mut self.messages);
         let is_answered = |item: &Item| matches!(item, Item::Pair { result: Some(_), .. });
         let mut answered = messages
             .windows(2)
             .filter(|message| self.items[message[0]..message[1]].iter().any(is_answered));
-        if let (Some(last), Some(end)) = (answered.next_back(), messages.last()) {
-            self.items[last[0]..*end].rotate_left(last[1] - last[0]);
+        if let Some(last) = answered.next_back().map(|message| message[0]) {
+            let bounds: Vec<usize> = messages.into_iter().filter(|bound| *bound >= last).collect();
+            let mut rest = self.items.split_off(last).into_iter();
+            let (mut words, mut asking) = (Vec::new(), Vec::new());
+            for (index, bounds) in bounds.windows(2).enumerate() {
+                let message: Vec<Item> = rest.by_ref().take(bounds[1] - bounds[0]).collect();
+                let stays = index == 0 || message.iter().any(|item| self.is_interrupted(item));
+                if stays { &mut asking } else { &mut words }.extend(message);
+            }
+            self.items.extend(words.into_iter().chain(asking).chain(rest));
         }
         self.items.append(&mut self.beside_approvals);
+    }
+
+    fn is_interrupted(&self, item: &Item) -> bool {
+        match item {
+            Item::Pair { token, result: None, .. } => self.interrupted.contains(&**token),
+            Item::Pair { .. } | Item::Text(_) => false,
+        }
     }
 
     fn results(&mut self, outcomes: &[Outcome], is_stored: bool) {

@@ -7,6 +7,7 @@ use tower_chat::PersistenceMode;
 use super::{
     End, Expected, Model, OpenRun, RunInput,
     entry::{AnswerMessage, Call, Entry, Form, Outcome},
+    outcomes,
     replay::replay,
 };
 use crate::contract_model::{
@@ -412,7 +413,22 @@ impl Model<'_> {
         let own = under_way.entries.iter().enumerate();
         let own = own.filter(|(at, entry)| !(*at < under_way.resumed && entry.is_without_calls()));
         let own = own.map(|(at, entry)| (entry, at < under_way.resumed));
-        trace.shown.push(replay(before.chain(own)));
+        let stored = &under_way.entries[..under_way.resumed];
+        let interrupted = self.interrupted(&self.history[..under_way.begins], stored);
+        trace.shown.push(replay(before.chain(own), &interrupted));
+    }
+
+    /// Returns the calls of rounds that a tool has ended and whose calls all have stored results. The
+    /// record is not read for these rounds, so nothing shows that their runs have ended.
+    fn interrupted<'h>(&self, before: &'h [(usize, Entry)], own: &'h [Entry]) -> BTreeSet<&'h str> {
+        let before = before.iter().map(|(_, entry)| entry);
+        let answered: BTreeSet<&str> = outcomes(before.clone().chain(own)).collect();
+        let rounds = before.map(|entry| entry.calls().map(|call| &*call.token).collect());
+        let ended = rounds.filter(|round: &Vec<&str>| {
+            round.iter().any(|token| self.in_record_alone.contains_key(*token))
+                && round.iter().all(|token| answered.contains(token))
+        });
+        ended.flatten().collect()
     }
 
     /// Adds an answer of the model, and runs its calls. Returns whether another service call
