@@ -33,11 +33,15 @@
 //! # }).unwrap();
 //! ```
 //!
-//! To write an update log for another database, implement [`UpdateLog`] and test it with
-//! `update_log_contract!` of the feature `contract`.
+//! `PostgresUpdateLog` of `tower-chat-postgres` and `RedisUpdateLog` of `tower-chat-redis` are logs for
+//! several machines.
+//!
+//! To write an update log for another database, implement [`UpdateLog`] with the types of [`author`], and
+//! test it with `update_log_contract!` of the feature `contract`.
 
 #![warn(clippy::too_many_lines)]
 
+pub mod author;
 #[cfg(feature = "contract")]
 pub mod contract;
 mod log;

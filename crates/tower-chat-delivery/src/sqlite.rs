@@ -5,7 +5,7 @@ use std::{
     path::Path,
     sync::{Arc, Mutex, PoisonError},
     thread,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
@@ -16,8 +16,7 @@ use tower_chat_layers::{BoxError, store::author::milliseconds};
 
 use crate::{
     Erase, PositionedUpdate, Renewed, RunEnd, RunKey, RunState, StoredUpdate, UpdateLog,
-    UpdateLogError, UpdateLogOptions, UpdatePage, UpdatePosition,
-    log::record::{RunRecord, unknown_run},
+    UpdateLogError, UpdateLogOptions, UpdatePage, UpdatePosition, author::RunRecord,
 };
 
 /// Identifies the files of this log.
@@ -131,7 +130,7 @@ impl SqliteUpdateLog {
         &self,
         action: &'static str,
         run: &RunKey,
-        change: impl FnOnce(&RunKey, &mut RunRecord, SystemTime) -> Result<T, UpdateLogError>
+        change: impl FnOnce(&RunKey, &mut RunRecord, &UpdateLogOptions) -> Result<T, UpdateLogError>
         + Send
         + 'static,
     ) -> Result<Option<T>, UpdateLogError> {
@@ -140,7 +139,7 @@ impl SqliteUpdateLog {
             let Some((_, mut record)) = find(transaction, &run, options)? else {
                 return Ok(None);
             };
-            let output = change(&run, &mut record, options.clock.now())?;
+            let output = change(&run, &mut record, options)?;
             put(transaction, &run, &record)?;
             Ok(Some(output))
         })
@@ -163,11 +162,8 @@ impl UpdateLog for SqliteUpdateLog {
             let found = find(transaction, &run, options)?.map(|(_, record)| record);
             let count: i64 =
                 transaction.query_row("SELECT count(*) FROM runs", (), |row| row.get(0))?;
-            if found.is_none() && count.unsigned_abs() >= options.max_runs {
-                let (limit, most) = ("number of runs", options.max_runs);
-                return Err(UpdateLogError::LimitExceeded { run, limit, max: most }.into());
-            }
-            let record = RunRecord::begin(found, &run, attempt, lease, options.clock.now())?;
+            let count = count.unsigned_abs();
+            let record = RunRecord::begin(found, count, &run, attempt, lease, options)?;
             put(transaction, &run, &record)
         })
         .await
@@ -183,7 +179,7 @@ impl UpdateLog for SqliteUpdateLog {
         let (run, updates, end) = (run.clone(), updates.to_vec(), end.cloned());
         self.transaction("append updates", move |transaction, options| {
             let Some((id, mut record)) = find(transaction, &run, options)? else {
-                return Err(unknown_run(&run, first.attempt).into());
+                return Err(UpdateLogError::unknown_run(&run, first.attempt).into());
             };
             let new = record.append(&run, first, &updates, end.as_ref(), options)?;
             let mut append = transaction.prepare_cached(APPEND)?;
@@ -202,10 +198,10 @@ impl UpdateLog for SqliteUpdateLog {
         attempt: u32,
         lease: Duration,
     ) -> Result<Renewed, UpdateLogError> {
-        let renewed = self.change("renew a lease", run, move |run, record, now| {
-            record.renew(run, attempt, lease, now)
+        let renewed = self.change("renew a lease", run, move |run, record, options| {
+            record.renew(run, attempt, lease, options)
         });
-        renewed.await?.ok_or_else(|| unknown_run(run, attempt))
+        renewed.await?.ok_or_else(|| UpdateLogError::unknown_run(run, attempt))
     }
 
     async fn read(
@@ -231,7 +227,7 @@ impl UpdateLog for SqliteUpdateLog {
                     Ok(PositionedUpdate { position, update })
                 })?;
                 let updates = updates.collect::<Result<Vec<_>, _>>()?;
-                Ok(UpdatePage::new(updates, record.state(options.clock.now())))
+                Ok(UpdatePage::new(updates, record.state(options)))
             },
         )
         .await
@@ -239,13 +235,13 @@ impl UpdateLog for SqliteUpdateLog {
 
     async fn interrupt(&self, run: &RunKey) -> Result<RunState, UpdateLogError> {
         let interrupted =
-            self.change("interrupt a run", run, |_, record, now| Ok(record.interrupt(now)));
+            self.change("interrupt a run", run, |_, record, options| Ok(record.interrupt(options)));
         Ok(interrupted.await?.unwrap_or(RunState::Unknown))
     }
 
     async fn request_stop(&self, run: &RunKey) -> Result<RunState, UpdateLogError> {
-        let requested =
-            self.change("request a stop", run, |_, record, now| Ok(record.request_stop(now)));
+        let requested = self
+            .change("request a stop", run, |_, record, options| Ok(record.request_stop(options)));
         Ok(requested.await?.unwrap_or(RunState::Unknown))
     }
 

@@ -74,6 +74,11 @@ pub enum UpdateLogError {
 }
 
 impl UpdateLogError {
+    /// Creates the error of a write to a run that the log does not contain.
+    pub fn unknown_run(run: &RunKey, attempt: u32) -> Self {
+        Self::NotOwner { run: run.clone(), attempt, found: RunState::Unknown }
+    }
+
     /// Creates an error of the backend.
     pub fn backend(action: &'static str, retryable: bool, source: impl Into<BoxError>) -> Self {
         Self::Backend { action, retryable, source: SharedError::new(source) }

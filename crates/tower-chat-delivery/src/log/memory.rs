@@ -13,8 +13,7 @@ use tokio::{sync::Notify, time::timeout};
 
 use super::{
     Erase, PositionedUpdate, Renewed, RunEnd, RunKey, RunState, StoredUpdate, UpdateLog,
-    UpdateLogError, UpdateLogOptions, UpdatePage, UpdatePosition,
-    record::{RunRecord, unknown_run},
+    UpdateLogError, UpdateLogOptions, UpdatePage, UpdatePosition, record::RunRecord,
 };
 
 /// An update log in the memory of the process, for tests and for services of one process. Its
@@ -99,14 +98,15 @@ impl MemoryUpdateLog {
                 update: update.clone(),
             })
             .collect();
-        UpdatePage::new(updates, logged.record.state(self.0.options.clock.now()))
+        UpdatePage::new(updates, logged.record.state(&self.0.options))
     }
 }
 
 impl State {
     /// Erases a run if it has expired. If the most recent erasure of all expired runs was some time ago,
     /// or if the log is full, erases all expired runs.
-    fn sweep(&mut self, run: &RunKey, now: SystemTime, options: &UpdateLogOptions) {
+    fn sweep(&mut self, run: &RunKey, options: &UpdateLogOptions) {
+        let now = options.now();
         let expired_at = options.expired_at();
         let is_due = self.swept_at.is_none_or(|swept| {
             now.duration_since(swept).is_ok_and(|passed| passed >= SWEEP_INTERVAL)
@@ -129,16 +129,12 @@ impl UpdateLog for MemoryUpdateLog {
         lease: Duration,
     ) -> Result<(), UpdateLogError> {
         let options = &self.0.options;
-        let now = options.clock.now();
         let mut state = self.state();
-        state.sweep(run, now, options);
+        state.sweep(run, options);
         let runs = &mut state.runs;
-        if runs.len() as u64 >= options.max_runs && !runs.contains_key(run) {
-            let (limit, most) = ("number of runs", options.max_runs);
-            return Err(UpdateLogError::LimitExceeded { run: run.clone(), limit, max: most });
-        }
         let found = runs.get(run).map(|logged| logged.record.clone());
-        let record = RunRecord::begin(found, run, attempt, lease, now)?;
+        let count = runs.len() as u64;
+        let record = RunRecord::begin(found, count, run, attempt, lease, options)?;
         match runs.get_mut(run) {
             Some(logged) => logged.record = record,
             None => {
@@ -167,7 +163,7 @@ impl UpdateLog for MemoryUpdateLog {
             logged.updates.extend(new);
             Ok(())
         });
-        appended.unwrap_or_else(|| Err(unknown_run(run, first.attempt)))
+        appended.unwrap_or_else(|| Err(UpdateLogError::unknown_run(run, first.attempt)))
     }
 
     async fn renew(
@@ -176,9 +172,9 @@ impl UpdateLog for MemoryUpdateLog {
         attempt: u32,
         lease: Duration,
     ) -> Result<Renewed, UpdateLogError> {
-        let now = self.0.options.clock.now();
-        let renewed = self.change(run, |logged| logged.record.renew(run, attempt, lease, now));
-        renewed.unwrap_or_else(|| Err(unknown_run(run, attempt)))
+        let options = &self.0.options;
+        let renewed = self.change(run, |logged| logged.record.renew(run, attempt, lease, options));
+        renewed.unwrap_or_else(|| Err(UpdateLogError::unknown_run(run, attempt)))
     }
 
     async fn read(
@@ -214,14 +210,12 @@ impl UpdateLog for MemoryUpdateLog {
     }
 
     async fn interrupt(&self, run: &RunKey) -> Result<RunState, UpdateLogError> {
-        let now = self.0.options.clock.now();
-        let interrupted = self.change(run, |logged| logged.record.interrupt(now));
+        let interrupted = self.change(run, |logged| logged.record.interrupt(&self.0.options));
         Ok(interrupted.unwrap_or(RunState::Unknown))
     }
 
     async fn request_stop(&self, run: &RunKey) -> Result<RunState, UpdateLogError> {
-        let now = self.0.options.clock.now();
-        let requested = self.change(run, |logged| logged.record.request_stop(now));
+        let requested = self.change(run, |logged| logged.record.request_stop(&self.0.options));
         Ok(requested.unwrap_or(RunState::Unknown))
     }
 

@@ -5,7 +5,9 @@ mod memory;
 mod options;
 mod position;
 pub(crate) mod record;
+pub(crate) mod server;
 mod shared;
+pub(crate) mod wakeups;
 
 use std::{fmt, sync::Arc, time::Duration, time::SystemTime};
 

@@ -18,7 +18,7 @@ use tower_chat_layers::Clock;
 #[non_exhaustive]
 pub struct UpdateLogOptions {
     /// How long the updates of a run can be read after its end.
-    pub(crate) retention: Duration,
+    retention: Duration,
     /// The largest number of runs in the log.
     pub(crate) max_runs: u64,
     /// The largest number of updates of one run.
@@ -66,8 +66,14 @@ impl UpdateLogOptions {
         self
     }
 
+    /// Returns the time of the clock. Authors of a log need it.
+    pub fn now(&self) -> SystemTime {
+        self.clock.now()
+    }
+
     /// Returns the time of the end of the runs that expire now. A run that ended earlier has expired too.
-    pub(crate) fn expired_at(&self) -> SystemTime {
+    /// Authors of a log need it.
+    pub fn expired_at(&self) -> SystemTime {
         self.clock.now().checked_sub(self.retention).unwrap_or(SystemTime::UNIX_EPOCH)
     }
 }

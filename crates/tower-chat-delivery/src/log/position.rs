@@ -44,16 +44,20 @@ impl UpdatePosition {
         }
     }
 
-    /// Returns the position as an integer. For attempts below 2^31, the integers have the order of the
-    /// positions.
-    #[cfg(feature = "sqlite")]
-    pub(crate) fn to_integer(self) -> i64 {
+    /// Returns the position as an integer, for a log that stores integers. For attempts below 2^31, the
+    /// integers have the order of the positions.
+    ///
+    /// ```
+    /// use tower_chat_delivery::UpdatePosition;
+    /// let position = UpdatePosition::new(2, 7);
+    /// assert_eq!(UpdatePosition::from_integer(position.to_integer()), position);
+    /// ```
+    pub fn to_integer(self) -> i64 {
         i64::from(self.attempt) << 32 | i64::from(self.index)
     }
 
     /// Returns the position that [`to_integer`](Self::to_integer) has converted.
-    #[cfg(feature = "sqlite")]
-    pub(crate) fn from_integer(position: i64) -> Self {
+    pub fn from_integer(position: i64) -> Self {
         let half = |bits: i64| u32::try_from(bits & i64::from(u32::MAX)).unwrap_or(u32::MAX);
         Self { attempt: half(position >> 32), index: half(position) }
     }

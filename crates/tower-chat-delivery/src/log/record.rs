@@ -1,5 +1,4 @@
-//! The state of one run in an update log, and the effect of every operation on it. Every log stores this
-//! record and calls these functions, so all logs follow the same rules.
+//! The state of one run in an update log, and the effect of every operation on it.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,9 +10,33 @@ use super::{
     UpdatePosition,
 };
 
-/// The state of one run in an update log. Times are milliseconds since 1970.
+/// The state of one run in an update log. Every log stores this record, for example as JSON, and calls
+/// these functions, so all logs follow the same rules.
+///
+/// A log of several processes must not replace a record that another process has changed since it was
+/// read. Most databases have a lock or a comparison for this purpose.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_chat_delivery::{
+///     RunEnd, RunKey, StoredUpdate, UpdateLogOptions, UpdatePosition, author::RunRecord,
+/// };
+/// use tower_chat_layers::{ConversationKey, RunId};
+/// let options = UpdateLogOptions::default();
+/// let run = RunKey::new(ConversationKey::new("alice", "support"), RunId::new());
+/// let lease = Duration::from_secs(15);
+/// let mut record = RunRecord::begin(None, 0, &run, 1, lease, &options)?;
+/// let updates = ["Take ", "a coat."].map(StoredUpdate::new);
+/// let first = UpdatePosition::new(1, 0);
+/// let end = Some(&RunEnd::Completed);
+/// let new = record.append(&run, first, &updates, end, &options)?;
+/// assert_eq!(new, updates); // to be stored together with the record
+/// let repeated = record.append(&run, first, &updates, end, &options)?;
+/// assert!(repeated.is_empty());
+/// # Ok::<(), tower_chat_delivery::UpdateLogError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RunRecord {
+pub struct RunRecord {
     attempt: u32,
     /// The index of the next update of the attempt.
     next: u32,
@@ -21,23 +44,34 @@ pub(crate) struct RunRecord {
     updates: u64,
     /// The sum of the sizes of these updates, in bytes.
     bytes: u64,
-    /// The end of the lease of the attempt.
+    /// The end of the lease of the attempt, in milliseconds since 1970.
     lease_until: i64,
     stop_requested: bool,
     end: Option<RunEnd>,
-    /// When the run was closed.
+    /// When the run was closed, in milliseconds since 1970.
     ended_at: Option<i64>,
 }
 
 impl RunRecord {
-    /// Begins an attempt. Its number must be greater than that of the previous attempt.
-    pub(crate) fn begin(
+    /// Begins an attempt. Its number must be greater than that of the previous attempt. `found` is the
+    /// record of the run unless it has expired, and `runs` the number of runs in the log.
+    ///
+    /// # Errors
+    ///
+    /// [`LimitExceeded`](UpdateLogError::LimitExceeded) or [`NotOwner`](UpdateLogError::NotOwner).
+    pub fn begin(
         found: Option<Self>,
+        runs: u64,
         run: &RunKey,
         attempt: u32,
         lease: Duration,
-        now: SystemTime,
+        options: &UpdateLogOptions,
     ) -> Result<Self, UpdateLogError> {
+        let now = options.now();
+        if found.is_none() && runs >= options.max_runs {
+            let (run, limit) = (run.clone(), "number of runs");
+            return Err(UpdateLogError::LimitExceeded { run, limit, max: options.max_runs });
+        }
         if let Some(found) = found.as_ref().filter(|found| attempt <= found.attempt) {
             return Err(found.not_owner(run, attempt, now));
         }
@@ -56,7 +90,12 @@ impl RunRecord {
 
     /// Adds the updates that are not stored yet, and returns them. The skipped updates at the beginning
     /// are those of an append that is repeated. Closes the run if there is an end.
-    pub(crate) fn append<'u>(
+    ///
+    /// # Errors
+    ///
+    /// [`NotOwner`](UpdateLogError::NotOwner), [`Gap`](UpdateLogError::Gap) or
+    /// [`LimitExceeded`](UpdateLogError::LimitExceeded).
+    pub fn append<'u>(
         &mut self,
         run: &RunKey,
         first: UpdatePosition,
@@ -64,7 +103,7 @@ impl RunRecord {
         end: Option<&RunEnd>,
         options: &UpdateLogOptions,
     ) -> Result<&'u [StoredUpdate], UpdateLogError> {
-        let now = options.clock.now();
+        let now = options.now();
         let after = u64::from(first.index) + updates.len() as u64;
         if self.end.is_some()
             && end.is_some()
@@ -100,34 +139,44 @@ impl RunRecord {
     }
 
     /// Renews the lease of the attempt.
-    pub(crate) fn renew(
+    ///
+    /// # Errors
+    ///
+    /// [`NotOwner`](UpdateLogError::NotOwner).
+    pub fn renew(
         &mut self,
         run: &RunKey,
         attempt: u32,
         lease: Duration,
-        now: SystemTime,
+        options: &UpdateLogOptions,
     ) -> Result<Renewed, UpdateLogError> {
+        let now = options.now();
         self.check_owner(run, attempt, now)?;
         self.lease_until = lease_end(now, lease);
         Ok(Renewed { stop_requested: self.stop_requested })
     }
 
     /// Closes the run as interrupted if its lease has expired.
-    pub(crate) fn interrupt(&mut self, now: SystemTime) -> RunState {
+    pub fn interrupt(&mut self, options: &UpdateLogOptions) -> RunState {
+        let now = options.now();
         if self.end.is_none() && !self.is_leased(now) {
             self.close(RunEnd::Interrupted, now);
         }
-        self.state(now)
+        self.state_at(now)
     }
 
     /// Requests a stop, unless the run has ended.
-    pub(crate) fn request_stop(&mut self, now: SystemTime) -> RunState {
+    pub fn request_stop(&mut self, options: &UpdateLogOptions) -> RunState {
         self.stop_requested |= self.end.is_none();
-        self.state(now)
+        self.state(options)
     }
 
-    /// Returns the state of the run at a time.
-    pub(crate) fn state(&self, now: SystemTime) -> RunState {
+    /// Returns the state of the run.
+    pub fn state(&self, options: &UpdateLogOptions) -> RunState {
+        self.state_at(options.now())
+    }
+
+    fn state_at(&self, now: SystemTime) -> RunState {
         let attempt = self.attempt;
         match &self.end {
             Some(end) => RunState::Closed { attempt, end: end.clone() },
@@ -138,13 +187,14 @@ impl RunRecord {
         }
     }
 
-    /// Returns the time of the end of the run, or of its lease if the run has not ended.
-    pub(crate) fn last_at(&self) -> i64 {
+    /// Returns the time of the end of the run, or of its lease if the run has not ended, in milliseconds
+    /// since 1970.
+    pub fn last_at(&self) -> i64 {
         self.ended_at.unwrap_or(self.lease_until)
     }
 
     /// Returns whether the run ended at this time or before.
-    pub(crate) fn ended_by(&self, time: SystemTime) -> bool {
+    pub fn ended_by(&self, time: SystemTime) -> bool {
         self.last_at() <= milliseconds::of(time)
     }
 
@@ -170,13 +220,8 @@ impl RunRecord {
     }
 
     fn not_owner(&self, run: &RunKey, attempt: u32, now: SystemTime) -> UpdateLogError {
-        UpdateLogError::NotOwner { run: run.clone(), attempt, found: self.state(now) }
+        UpdateLogError::NotOwner { run: run.clone(), attempt, found: self.state_at(now) }
     }
-}
-
-/// Returns the error of a write to a run that the log does not contain.
-pub(crate) fn unknown_run(run: &RunKey, attempt: u32) -> UpdateLogError {
-    UpdateLogError::NotOwner { run: run.clone(), attempt, found: RunState::Unknown }
 }
 
 fn lease_end(now: SystemTime, lease: Duration) -> i64 {

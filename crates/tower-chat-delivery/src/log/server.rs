@@ -1,0 +1,244 @@
+//! Update logs on a server that several processes use.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{
+    Erase, PositionedUpdate, Renewed, RunEnd, RunKey, RunState, StoredUpdate, UpdateLog,
+    UpdateLogError, UpdateLogOptions, UpdatePage, UpdatePosition, record::RunRecord,
+    wakeups::Wakeups,
+};
+
+/// The requests of an update log to a server that several processes use. Every implementation is an
+/// [`UpdateLog`].
+///
+/// The server stores the record of each run as a text, and its updates. A record is replaced only if it is
+/// still the one that was read, so no process overwrites a change by another one.
+#[async_trait]
+pub trait ServerLog: Send + Sync + 'static {
+    /// Returns the limits and the clock of the log.
+    fn options(&self) -> &UpdateLogOptions;
+
+    /// Returns what wakes the waiting readers.
+    fn wakeups(&self) -> &Wakeups;
+
+    /// Returns the record of a run and at most `limit` updates after a position, in order, of one moment.
+    /// Returns `None` if there is no record.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be read.
+    async fn find(
+        &self,
+        run: &RunKey,
+        after: UpdatePosition,
+        limit: usize,
+    ) -> Result<Option<FoundRun>, UpdateLogError>;
+
+    /// Executes a write in one transaction, and notifies the readers. Returns false, and changes nothing,
+    /// if the stored record is not [`RunWrite::found`].
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be written.
+    async fn write(&self, run: &RunKey, write: RunWrite<'_>) -> Result<bool, UpdateLogError>;
+
+    /// Erases this run if it has expired, and some other expired runs. Returns the number of runs that the
+    /// server then has.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be written.
+    async fn sweep(&self, run: &RunKey) -> Result<u64, UpdateLogError>;
+
+    /// Implements [`UpdateLog::erase`].
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be written.
+    async fn erase_runs(&self, what: Erase<'_>) -> Result<u64, UpdateLogError>;
+}
+
+/// What a server has stored of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundRun {
+    /// The record.
+    pub record: String,
+    /// The updates that were requested.
+    pub updates: Vec<PositionedUpdate>,
+}
+
+/// A write of one run.
+#[derive(Debug, Clone, Copy)]
+pub struct RunWrite<'a> {
+    /// The record that the write replaces; `None` if there must not be one.
+    pub found: Option<&'a str>,
+    /// The new record.
+    pub record: &'a str,
+    /// The time of [`RunRecord::last_at`].
+    pub last_at: i64,
+    /// The position of the first new update.
+    pub first: UpdatePosition,
+    /// The new updates.
+    pub updates: &'a [StoredUpdate],
+    /// Whether a write of unknown outcome may be sent again. The second write may then return false.
+    pub is_repeatable: bool,
+}
+
+impl RunWrite<'_> {
+    /// Returns the positions and the texts of the new updates.
+    pub fn positioned(&self) -> impl Iterator<Item = (UpdatePosition, &str)> {
+        let positions = (self.first.index..).map(|index| UpdatePosition { index, ..self.first });
+        positions.zip(self.updates.iter().map(StoredUpdate::data))
+    }
+}
+
+#[async_trait]
+impl<L: ServerLog> UpdateLog for L {
+    async fn begin(
+        &self,
+        run: &RunKey,
+        attempt: u32,
+        lease: Duration,
+    ) -> Result<(), UpdateLogError> {
+        loop {
+            let runs = self.sweep(run).await?;
+            let (found, record) = record(self, run).await?.unzip();
+            let record = RunRecord::begin(record, runs, run, attempt, lease, self.options())?;
+            // After a write of unknown outcome, the attempt of this process could not be distinguished
+            // from that of another one.
+            let first = UpdatePosition::new(attempt, 0);
+            if write(self, run, found.as_deref(), &record, (first, &[]), false).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn append(
+        &self,
+        run: &RunKey,
+        first: UpdatePosition,
+        updates: &[StoredUpdate],
+        end: Option<&RunEnd>,
+    ) -> Result<(), UpdateLogError> {
+        let appended = change(self, run, |record| {
+            let new = record.append(run, first, updates, end, self.options())?;
+            let stored = u32::try_from(updates.len() - new.len()).unwrap_or(u32::MAX);
+            let index = first.index.saturating_add(stored);
+            Ok(((), (UpdatePosition { index, ..first }, new)))
+        });
+        appended.await?.ok_or_else(|| UpdateLogError::unknown_run(run, first.attempt))
+    }
+
+    async fn renew(
+        &self,
+        run: &RunKey,
+        attempt: u32,
+        lease: Duration,
+    ) -> Result<Renewed, UpdateLogError> {
+        let renewed = change(self, run, |record| {
+            record.renew(run, attempt, lease, self.options()).map(without_updates)
+        });
+        renewed.await?.ok_or_else(|| UpdateLogError::unknown_run(run, attempt))
+    }
+
+    async fn read(
+        &self,
+        run: &RunKey,
+        after: UpdatePosition,
+        limit: usize,
+    ) -> Result<UpdatePage, UpdateLogError> {
+        let found = self.find(run, after, limit).await?;
+        let Some(FoundRun { record, updates }) = found else {
+            return Ok(UpdatePage::new(Vec::new(), RunState::Unknown));
+        };
+        Ok(match decode(self, &record)? {
+            Some(record) => UpdatePage::new(updates, record.state(self.options())),
+            None => UpdatePage::new(Vec::new(), RunState::Unknown),
+        })
+    }
+
+    async fn wait(
+        &self,
+        run: &RunKey,
+        after: UpdatePosition,
+        most: Duration,
+    ) -> Result<(), UpdateLogError> {
+        self.wakeups().wait(self, run, after, most).await
+    }
+
+    async fn interrupt(&self, run: &RunKey) -> Result<RunState, UpdateLogError> {
+        let interrupted =
+            change(self, run, |record| Ok(without_updates(record.interrupt(self.options()))));
+        Ok(interrupted.await?.unwrap_or(RunState::Unknown))
+    }
+
+    async fn request_stop(&self, run: &RunKey) -> Result<RunState, UpdateLogError> {
+        let requested =
+            change(self, run, |record| Ok(without_updates(record.request_stop(self.options()))));
+        Ok(requested.await?.unwrap_or(RunState::Unknown))
+    }
+
+    async fn erase(&self, what: Erase<'_>) -> Result<u64, UpdateLogError> {
+        self.erase_runs(what).await
+    }
+}
+
+/// New updates, and the position of the first one.
+type New<'u> = (UpdatePosition, &'u [StoredUpdate]);
+
+fn without_updates<'u, T>(output: T) -> (T, New<'u>) {
+    (output, (UpdatePosition::START, &[]))
+}
+
+/// Changes the record of a run that has not expired, and adds the updates that `change` returns. The change
+/// is repeated if another process changes the record. Returns `None` if there is no record.
+async fn change<'u, T>(
+    log: &impl ServerLog,
+    run: &RunKey,
+    change: impl Fn(&mut RunRecord) -> Result<(T, New<'u>), UpdateLogError> + Send,
+) -> Result<Option<T>, UpdateLogError> {
+    loop {
+        let Some((found, mut record)) = record(log, run).await? else { return Ok(None) };
+        let (output, new) = change(&mut record)?;
+        if write(log, run, Some(&found), &record, new, true).await? {
+            return Ok(Some(output));
+        }
+    }
+}
+
+async fn write(
+    log: &impl ServerLog,
+    run: &RunKey,
+    found: Option<&str>,
+    record: &RunRecord,
+    (first, updates): New<'_>,
+    is_repeatable: bool,
+) -> Result<bool, UpdateLogError> {
+    let last_at = record.last_at();
+    let record = serde_json::to_string(record)
+        .map_err(|error| UpdateLogError::backend("encode a record", false, error))?;
+    if found == Some(&record) {
+        return Ok(true);
+    }
+    let write = RunWrite { found, record: &record, last_at, first, updates, is_repeatable };
+    log.write(run, write).await
+}
+
+/// Returns the record of a run that has not expired, also as it is stored.
+async fn record(
+    log: &impl ServerLog,
+    run: &RunKey,
+) -> Result<Option<(String, RunRecord)>, UpdateLogError> {
+    let Some(found) = log.find(run, UpdatePosition::START, 0).await? else { return Ok(None) };
+    let record = decode(log, &found.record)?;
+    Ok(record.map(|record| (found.record, record)))
+}
+
+/// Returns a stored record, unless its run has expired.
+fn decode(log: &impl ServerLog, record: &str) -> Result<Option<RunRecord>, UpdateLogError> {
+    let record: RunRecord = serde_json::from_str(record)
+        .map_err(|error| UpdateLogError::backend("decode a record", false, error))?;
+    Ok(Some(record).filter(|record| !record.ended_by(log.options().expired_at())))
+}

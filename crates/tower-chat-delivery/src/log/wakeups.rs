@@ -1,0 +1,176 @@
+//! Readers that wait for a change by another process, which a server reports.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures_util::{StreamExt, stream::BoxStream};
+use tokio::{
+    sync::{Notify, broadcast},
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+use tower_chat_layers::{BoxError, RunId};
+
+use super::{RunKey, RunState, UpdateLog, UpdateLogError, UpdatePosition};
+
+/// How often a log is read while no notifications arrive.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// The time between two heartbeats, and the longest time until the notification of one arrives.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// The number of notifications that a waiting reader can fall behind. Beyond it, the reader reads its run.
+const MAX_BEHIND: usize = 1024;
+
+/// The notifications that a server sends to all processes with an update log.
+///
+/// Each change of a run must cause a notification with the run's id as its text, or with an empty text if
+/// several runs have changed.
+#[async_trait]
+pub trait Notifications: fmt::Debug + Send + Sync + 'static {
+    /// Opens a connection, and returns the texts of the notifications that arrive on it. The stream ends
+    /// when the connection is lost.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be reached, or does not support notifications.
+    async fn subscribe(&self) -> Result<BoxStream<'static, String>, BoxError>;
+
+    /// Sends a notification over another connection.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be reached, or does not support notifications.
+    async fn notify(&self, text: &str) -> Result<(), BoxError>;
+}
+
+/// Wakes the waiting readers of an update log, with one connection for all of them.
+///
+/// The connection is opened when the first reader waits, and closed after the last one. Notifications to
+/// itself show that the connection works: a pooler may not forward them, and a lost connection may stay
+/// silent. Until one has arrived, readers read their run every 250 ms.
+#[derive(Debug)]
+pub struct Wakeups {
+    notifications: Arc<dyn Notifications>,
+    shared: Arc<Shared>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// The ids of the runs that have changed. An empty text stands for any run.
+    changed: broadcast::Sender<String>,
+    /// Whether notifications arrive.
+    is_listening: AtomicBool,
+    /// Whether a reader has waited since the last heartbeat.
+    is_used: AtomicBool,
+}
+
+impl Wakeups {
+    /// Creates the value, without a connection.
+    pub fn new(notifications: Arc<dyn Notifications>) -> Self {
+        let (is_listening, is_used) = (AtomicBool::new(false), AtomicBool::new(false));
+        let shared = Shared { changed: broadcast::Sender::new(MAX_BEHIND), is_listening, is_used };
+        Self { notifications, shared: Arc::new(shared), task: Mutex::default() }
+    }
+
+    /// Implements [`UpdateLog::wait`] for `log`.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be read.
+    pub async fn wait(
+        &self,
+        log: &impl UpdateLog,
+        run: &RunKey,
+        after: UpdatePosition,
+        most: Duration,
+    ) -> Result<(), UpdateLogError> {
+        // The reader subscribes before it reads, so that it also receives a change after the read.
+        let mut changed = self.shared.changed.subscribe();
+        if !self.listen() {
+            sleep(most.min(POLL_INTERVAL)).await;
+            return Ok(());
+        }
+        let page = log.read(run, after, 1).await?;
+        if !page.updates.is_empty() || !matches!(page.state, RunState::Open { .. }) {
+            return Ok(());
+        }
+        let run = run.run.to_string();
+        let until_changed = async {
+            while changed.recv().await.is_ok_and(|other| !other.is_empty() && other != run) {}
+        };
+        // After this time, the reader reads again, as after a change.
+        let _ = timeout(most, until_changed).await;
+        Ok(())
+    }
+
+    /// Returns whether notifications arrive. Starts the task that receives them if it does not run.
+    fn listen(&self) -> bool {
+        self.shared.is_used.store(true, Ordering::Relaxed);
+        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        if task.as_ref().is_none_or(JoinHandle::is_finished) {
+            let listening = Listening(self.shared.clone());
+            *task = Some(tokio::spawn(receive(listening, self.notifications.clone())));
+        }
+        self.shared.is_listening.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Wakeups {
+    fn drop(&mut self) {
+        let task = self.task.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(task) = task {
+            task.abort();
+        }
+    }
+}
+
+/// The task that receives notifications. When it ends, all readers read their run.
+struct Listening(Arc<Shared>);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.is_listening.store(false, Ordering::Release);
+        // Sending fails if there is no reader.
+        let _ = self.0.changed.send(String::new());
+    }
+}
+
+/// Receives notifications until the connection is lost, or no reader waits.
+async fn receive(listening: Listening, notifications: Arc<dyn Notifications>) {
+    let Listening(shared) = &listening;
+    let Ok(Ok(mut texts)) = timeout(HEARTBEAT, notifications.subscribe()).await else {
+        // A reader starts the next task. It must not do so every time it polls.
+        sleep(HEARTBEAT).await;
+        return;
+    };
+    let heartbeat = RunId::new().to_string();
+    let arrived = Notify::new();
+    let until_lost = async {
+        while let Some(text) = texts.next().await {
+            if text == heartbeat {
+                arrived.notify_one();
+            } else {
+                // Sending fails if there is no reader.
+                let _ = shared.changed.send(text);
+            }
+        }
+    };
+    let until_silent = async {
+        while shared.is_used.swap(false, Ordering::Relaxed) || shared.changed.receiver_count() > 0 {
+            let is_sent = notifications.notify(&heartbeat).await.is_ok();
+            if !is_sent || timeout(HEARTBEAT, arrived.notified()).await.is_err() {
+                return;
+            }
+            shared.is_listening.store(true, Ordering::Release);
+            sleep(HEARTBEAT).await;
+        }
+    };
+    tokio::select! { () = until_lost => {} () = until_silent => {} }
+}
