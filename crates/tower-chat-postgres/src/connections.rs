@@ -46,6 +46,18 @@ pub(crate) struct Connections {
     pub(crate) seal_mark: SealMark,
     /// Counts the open connections in a gauge.
     counted: Mutex<Option<GaugeGuard>>,
+    #[cfg(feature = "delivery")]
+    pub(crate) connector: Connector,
+    /// Whether opening may create tables.
+    #[cfg(feature = "delivery")]
+    pub(crate) creates_tables: bool,
+}
+
+/// Opens connections outside of the pool.
+#[cfg(feature = "delivery")]
+pub(crate) struct Connector {
+    pub(crate) config: Config,
+    pub(crate) tls: MakeRustlsConnect,
 }
 
 /// One query and its parameters.
@@ -73,6 +85,8 @@ impl Connections {
         let hosts = config.get_hosts().len().max(config.get_hostaddrs().len());
         let times = u32::try_from(hosts + 1).unwrap_or(u32::MAX);
         let limit = config.get_connect_timeout().map(|limit| limit.saturating_mul(times));
+        #[cfg(feature = "delivery")]
+        let connector = Connector { config: config.clone(), tls: tls.clone() };
         let manager = Manager::from_config(config, tls, recycling);
         let pool = Pool::builder(manager)
             .max_size(settings.connections)
@@ -88,6 +102,10 @@ impl Connections {
             retry: Retry::new(settings.patience).with_telemetry(TELEMETRY),
             seal_mark: SealMark::default(),
             counted: Mutex::default(),
+            #[cfg(feature = "delivery")]
+            connector,
+            #[cfg(feature = "delivery")]
+            creates_tables: settings.migration,
         })
     }
 
@@ -295,6 +313,13 @@ impl Connections {
             self.count();
         }
         outcome
+    }
+}
+
+#[cfg(feature = "delivery")]
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connector").field("config", &self.config).finish_non_exhaustive()
     }
 }
 

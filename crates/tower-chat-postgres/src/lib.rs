@@ -92,6 +92,13 @@
 //! contains its beginning and its SHA-256, and another column contains the whole text. Messages are
 //! JSON text.
 //!
+//! # The update log
+//!
+//! `PostgresUpdateLog` (feature `delivery`) stores the updates of detached runs in two tables of the
+//! same schema. Notifications (`LISTEN`) wake waiting readers, on one connection for each log. If they
+//! do not arrive, for example behind a pooler that shares connections between transactions, readers
+//! read their run every 250 ms.
+//!
 //! # Deleting
 //!
 //! Deleted rows stay in the files until the server cleans up. `VACUUM` does not overwrite them, but
@@ -130,7 +137,11 @@ mod stored_key;
 mod telemetry;
 mod tls;
 mod tool_row;
+#[cfg(feature = "delivery")]
+mod update_log;
 
+#[cfg(feature = "delivery")]
+pub use self::update_log::PostgresUpdateLog;
 pub use self::{
     open_error::OpenError, options::PostgresOptions, server_settings::ServerSettings,
     store::PostgresStore,

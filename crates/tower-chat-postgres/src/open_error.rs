@@ -49,8 +49,8 @@ pub enum OpenError {
     },
     /// There are no tables, and creating them was not allowed.
     #[error(
-        "there are no tables of conversations in schema `{schema}`: check the address and the schema, or allow \
-         creating them (`with_migration`)"
+        "schema `{schema}` does not have the tables: check the address and the schema, or allow creating them \
+         (`with_migration`)"
     )]
     NoTables {
         /// The schema.

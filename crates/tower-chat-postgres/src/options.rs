@@ -224,7 +224,7 @@ impl PostgresOptions {
         server_settings::ask(address, &self).await
     }
 
-    fn check(&self) -> Result<(), OpenError> {
+    pub(crate) fn check(&self) -> Result<(), OpenError> {
         let partitions = self.partitions.map_or(1, usize::from);
         let milliseconds = usize::try_from(self.statement_timeout.as_millis());
         for (option, value, largest) in [

@@ -1,7 +1,7 @@
 //! The schema: the tables, and the migrations of older databases.
 
 use sha2::{Digest, Sha256};
-use tokio_postgres::{Client, Error, IsolationLevel, types::Type};
+use tokio_postgres::{Client, Error, IsolationLevel, Transaction, types::Type};
 
 use crate::{connections::Connections, directory_migration, failure::Failure, functions};
 
@@ -41,7 +41,7 @@ impl Layout {
     }
 
     /// Returns the number of the advisory lock for migrations of this schema.
-    fn lock(&self) -> i64 {
+    pub(crate) fn lock(&self) -> i64 {
         let digest = Sha256::digest(format!("tower-chat {}", self.schema));
         digest.iter().take(8).fold(0, |number, byte| number << 8 | i64::from(*byte))
     }
@@ -331,9 +331,10 @@ pub(crate) async fn migrate(
     bring_up_to_date(client, layout).await.map_err(Failure::of_statement)
 }
 
-/// Executes the missing migrations in one transaction. An advisory lock ensures that one process at
-/// a time migrates. There is no timeout for the migrations, nor for waiting.
-async fn bring_up_to_date(client: &mut Client, layout: &Layout) -> Result<Found, Error> {
+/// Begins a transaction that may change the tables of a schema, and creates the schema if it does not
+/// exist. An advisory lock ensures that one process at a time does so. There is no timeout for the
+/// statements of the transaction, nor for waiting.
+async fn locked<'a>(client: &'a mut Client, layout: &Layout) -> Result<Transaction<'a>, Error> {
     // With READ COMMITTED each statement sees the commits of processes that had the lock before.
     let builder = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted);
     let transaction = builder.start().await?;
@@ -345,6 +346,32 @@ async fn bring_up_to_date(client: &mut Client, layout: &Layout) -> Result<Found,
     if transaction.query_typed_one(sql, &[(&layout.quoted(), Type::TEXT)]).await?.try_get(0)? {
         transaction.batch_execute(&layout.with_schema("CREATE SCHEMA {schema}")).await?;
     }
+    Ok(transaction)
+}
+
+/// Creates tables by these statements, unless the named one exists. Returns whether it exists then.
+#[cfg(feature = "delivery")]
+pub(crate) async fn create(
+    client: &mut Client,
+    layout: &Layout,
+    (table, sql): (&str, &str),
+    is_allowed: bool,
+) -> Result<bool, Error> {
+    let exists = "SELECT to_regclass($1) IS NOT NULL";
+    let table = layout.with_schema(table);
+    let found = client.query_typed_one(exists, &[(&table, Type::TEXT)]).await?.try_get(0)?;
+    if found || !is_allowed {
+        return Ok(found);
+    }
+    let transaction = locked(client, layout).await?;
+    transaction.batch_execute(&layout.with_schema(sql)).await?;
+    transaction.commit().await?;
+    Ok(true)
+}
+
+/// Executes the missing migrations in one transaction.
+async fn bring_up_to_date(client: &mut Client, layout: &Layout) -> Result<Found, Error> {
+    let transaction = locked(client, layout).await?;
     transaction
         .batch_execute(&layout.with_schema(
             "CREATE TABLE IF NOT EXISTS {schema}.schema_version (version bigint NOT NULL)",

@@ -67,7 +67,7 @@ pub(crate) struct Statements {
     pub(crate) set_holds_sealed: String,
     pub(crate) directory: DirectoryStatements,
     pub(crate) maintenance: MaintenanceStatements,
-    layout: Layout,
+    pub(crate) layout: Layout,
 }
 
 impl Statements {

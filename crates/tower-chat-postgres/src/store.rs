@@ -56,6 +56,11 @@ impl PostgresStore {
         PostgresOptions::new().connect(address).await
     }
 
+    #[cfg(feature = "delivery")]
+    pub(crate) fn connections(&self) -> &Arc<Connections> {
+        &self.0.connections
+    }
+
     /// Returns options with which to open a store.
     pub fn options() -> PostgresOptions {
         PostgresOptions::new()

@@ -20,3 +20,4 @@ mod server_settings;
 mod silence;
 mod store_contract;
 mod tls;
+mod update_log;

@@ -4,7 +4,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
 };
 
@@ -19,7 +19,8 @@ pub struct Proxy(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    loses_next_answer: AtomicBool,
+    /// Counts down to the answer that is lost; 0 for none.
+    lost_at: AtomicUsize,
     lost: AtomicUsize,
     asked: AtomicUsize,
     /// The number of connections.
@@ -51,7 +52,12 @@ impl Proxy {
 
     /// Lets the server execute the next request, and drops its answer together with the connection.
     pub fn lose_the_next_answer(&self) {
-        self.0.loses_next_answer.store(true, Ordering::SeqCst);
+        self.lose_the_answer_after(0);
+    }
+
+    /// Like [`lose_the_next_answer`](Self::lose_the_next_answer), for a request after this many more.
+    pub fn lose_the_answer_after(&self, answers: usize) {
+        self.0.lost_at.store(answers + 1, Ordering::SeqCst);
     }
 
     /// Makes the existing connections silent at the next request after this many more: they stay
@@ -85,14 +91,19 @@ impl Proxy {
         let Ok(server) = TcpStream::connect(server).await else { return };
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();
-        let asking = self.clone().carry_questions(from_client, to_server);
-        let answering = self.carry_answers(from_server, to_client);
+        let number = self.0.made.fetch_add(1, Ordering::SeqCst) + 1;
+        let asking = self.clone().carry_questions(number, from_client, to_server);
+        let answering = self.carry_answers(number, from_server, to_client);
         // When one end is closed, the other is closed too.
         tokio::select! { () = asking => {} () = answering => {} }
     }
 
-    async fn carry_questions(self, mut from: tcp::OwnedReadHalf, mut to: tcp::OwnedWriteHalf) {
-        let number = self.0.made.fetch_add(1, Ordering::SeqCst) + 1;
+    async fn carry_questions(
+        self,
+        number: usize,
+        mut from: tcp::OwnedReadHalf,
+        mut to: tcp::OwnedWriteHalf,
+    ) {
         // The first message has no type.
         let mut has_type = false;
         loop {
@@ -127,11 +138,20 @@ impl Proxy {
         }
     }
 
-    async fn carry_answers(self, mut from: tcp::OwnedReadHalf, mut to: tcp::OwnedWriteHalf) {
+    async fn carry_answers(
+        self,
+        number: usize,
+        mut from: tcp::OwnedReadHalf,
+        mut to: tcp::OwnedWriteHalf,
+    ) {
         let mut answer = vec![0; 64 * 1024];
         loop {
             let Ok(length @ 1..) = from.read(&mut answer).await else { return };
-            if self.0.loses_next_answer.swap(false, Ordering::SeqCst) {
+            if number <= self.0.silent.load(Ordering::SeqCst) {
+                continue;
+            }
+            let count = |left: usize| left.checked_sub(1);
+            if self.0.lost_at.fetch_update(Ordering::SeqCst, Ordering::SeqCst, count) == Ok(1) {
                 self.0.lost.fetch_add(1, Ordering::SeqCst);
                 return;
             }
