@@ -48,7 +48,12 @@ pub(crate) struct Connections {
 pub(crate) enum Target {
     Server(Box<Client>),
     #[cfg(feature = "cluster")]
-    Cluster(Box<redis::cluster::ClusterClient>),
+    Cluster {
+        client: Box<redis::cluster::ClusterClient>,
+        /// Some of the servers, which forward the messages of all channels.
+        #[cfg(feature = "delivery")]
+        servers: Vec<Client>,
+    },
 }
 
 /// A server that stores conversations.
@@ -106,7 +111,7 @@ impl Connections {
             Target::Server(_) => options.connections,
             // The cluster client has its own connections, one to each server.
             #[cfg(feature = "cluster")]
-            Target::Cluster(_) => 1,
+            Target::Cluster { .. } => 1,
         };
         Self {
             target,
@@ -147,7 +152,7 @@ impl Connections {
         match &self.target {
             Target::Server(_) => Ok(vec![Server::Only]),
             #[cfg(feature = "cluster")]
-            Target::Cluster(_) => {
+            Target::Cluster { .. } => {
                 let action = "find the servers of a cluster";
                 let every = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
                 let answer = self
@@ -332,6 +337,30 @@ impl Connections {
         }
     }
 
+    /// Subscribes to a channel, on a connection of its own. The subscription ends with the first value.
+    #[cfg(feature = "delivery")]
+    pub(crate) async fn subscribe(
+        &self,
+        channel: &str,
+    ) -> RedisResult<(redis::aio::PubSubSink, redis::aio::PubSubStream)> {
+        let servers = match &self.target {
+            Target::Server(client) => std::slice::from_ref(&**client),
+            #[cfg(feature = "cluster")]
+            Target::Cluster { servers, .. } => servers,
+        };
+        let mut outcome =
+            Err((redis::ErrorKind::ClusterConnectionNotFound, "no server is known").into());
+        for client in servers {
+            outcome = client.get_async_pubsub().await;
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        let (mut sink, stream) = outcome?.split();
+        sink.subscribe(channel).await?;
+        Ok((sink, stream))
+    }
+
     async fn connect(&self) -> RedisResult<Link> {
         match &self.target {
             Target::Server(client) => {
@@ -342,7 +371,9 @@ impl Connections {
                 connection.await.map(Link::Server)
             }
             #[cfg(feature = "cluster")]
-            Target::Cluster(client) => client.get_async_connection().await.map(Link::Cluster),
+            Target::Cluster { client, .. } => {
+                client.get_async_connection().await.map(Link::Cluster)
+            }
         }
     }
 }

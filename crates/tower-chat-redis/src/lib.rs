@@ -99,6 +99,15 @@
 //! Its times are those of its run ids, its runs are counted from the remaining messages, and its
 //! usage begins at zero. All its messages are read once, in pages.
 //!
+//! # The update log
+//!
+//! `RedisUpdateLog` (feature `delivery`) stores the updates of detached runs. A run has a key with its
+//! record and a stream of its updates, `tower-chat:{alice/support}:run-log:...` and `run-updates`, on the
+//! server of its conversation. Both expire with the run. An index of all runs, with the keys
+//! `tower-chat:{runs}:times` and `names`, may be on another server. A message on the channel
+//! `tower-chat:runs` wakes waiting readers, on one connection for each log. If the messages do not arrive,
+//! for example because the user may not use the channel, readers read their run every 250 ms.
+//!
 //! # Deletion and expiry
 //!
 //! Deleted and pruned data are removed from memory at once. With
@@ -109,7 +118,7 @@
 //! # Features
 //!
 //! `tls` encrypts connections (`rediss://`); `cluster` connects to Redis Cluster
-//! (`RedisOptions::connect_cluster`).
+//! (`RedisOptions::connect_cluster`); `delivery` adds the update log.
 
 mod answer;
 mod append;
@@ -138,8 +147,12 @@ mod telemetry;
 #[cfg(feature = "tls")]
 mod tls;
 mod tool_row;
+#[cfg(feature = "delivery")]
+mod update_log;
 mod waiting;
 
+#[cfg(feature = "delivery")]
+pub use self::update_log::RedisUpdateLog;
 pub use self::{
     durability::Durability, open_error::OpenError, options::RedisOptions,
     server_settings::ServerSettings, store::RedisStore,

@@ -2,6 +2,8 @@
 
 use sha2::{Digest, Sha256};
 use tower_chat_core::ConversationKey;
+#[cfg(feature = "delivery")]
+use tower_chat_core::RunId;
 
 /// The maximum length of a scope or an id that names contain unchanged, in bytes.
 const LONGEST: usize = 128;
@@ -38,6 +40,40 @@ impl Names {
     pub(crate) fn conversation(&self, key: &ConversationKey) -> ConversationNames {
         let (scope, id) = (half(key.scope()), half(key.id()));
         ConversationNames { base: format!("{}:{{{scope}/{id}}}", self.prefix) }
+    }
+
+    /// Returns the name of a run in the index of an update log. The names of the runs of a conversation,
+    /// and those of a scope, begin alike.
+    #[cfg(feature = "delivery")]
+    pub(crate) fn logged_run(key: &ConversationKey, run: RunId) -> String {
+        format!("{}{run}", Self::logged_runs(key.scope(), Some(key.id())))
+    }
+
+    /// Returns the beginning of the names of the runs of a scope, or of a conversation in it.
+    #[cfg(feature = "delivery")]
+    pub(crate) fn logged_runs(scope: &str, id: Option<&str>) -> String {
+        let id = id.map(|id| half(id) + "/").unwrap_or_default();
+        format!("{}/{id}", half(scope))
+    }
+
+    /// Returns the names of the record and of the updates of a run with this name in the index.
+    #[cfg(feature = "delivery")]
+    pub(crate) fn run_log(&self, logged: &str) -> [String; 2] {
+        let (conversation, run) = logged.rsplit_once('/').unwrap_or((logged, ""));
+        ["log", "updates"]
+            .map(|part| format!("{}:{{{conversation}}}:run-{part}:{run}", self.prefix))
+    }
+
+    /// Returns the names of the index of the runs of an update log, by time and by name.
+    #[cfg(feature = "delivery")]
+    pub(crate) fn logged_runs_index(&self) -> [String; 2] {
+        ["times", "names"].map(|part| format!("{}:{{runs}}:{part}", self.prefix))
+    }
+
+    /// Returns the name of the channel for the ids of changed runs.
+    #[cfg(feature = "delivery")]
+    pub(crate) fn run_channel(&self) -> String {
+        format!("{}:runs", self.prefix)
     }
 
     /// Returns the name of the mark of sealed data. It is on one server of a cluster, and most

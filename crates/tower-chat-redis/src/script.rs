@@ -114,5 +114,18 @@ pub(crate) static COPY_END: Script = Script::new(include_str!("scripts/copy_end.
 pub(crate) static ENLIST: Script = Script::new(include_str!("scripts/enlist.lua"));
 pub(crate) static STRIKE: Script = Script::new(include_str!("scripts/strike.lua"));
 
+#[cfg(feature = "delivery")]
+pub(crate) static WRITE_RUN: Script =
+    Script::new(concat!("#!lua\n", include_str!("scripts/write_run.lua")));
+#[cfg(feature = "delivery")]
+pub(crate) static FIND_RUN: Script =
+    Script::new(concat!("#!lua flags=no-writes\n", include_str!("scripts/find_run.lua")));
+#[cfg(feature = "delivery")]
+pub(crate) static ERASE_RUN: Script =
+    Script::new(concat!("#!lua flags=allow-oom\n", include_str!("scripts/erase_run.lua")));
+#[cfg(feature = "delivery")]
+pub(crate) static INDEX_RUN: Script =
+    Script::new(concat!("#!lua flags=allow-oom\n", include_str!("scripts/index_run.lua")));
+
 /// The scripts that most calls use. The others are sent when they are first needed.
 pub(crate) static FREQUENT: [&Script; 4] = [&APPEND, &HEAD, &MESSAGES, &INVOCATIONS];

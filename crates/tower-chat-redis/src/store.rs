@@ -58,6 +58,11 @@ impl RedisStore {
         RedisOptions::new().connect(address).await
     }
 
+    #[cfg(feature = "delivery")]
+    pub(crate) fn settings(&self) -> &Arc<Settings> {
+        &self.0.settings
+    }
+
     /// Returns options with which to open a store.
     pub fn options() -> RedisOptions {
         RedisOptions::new()
@@ -89,7 +94,12 @@ impl RedisStore {
             .response_timeout(options.response_timeout)
             .build()
             .map_err(|error| OpenError::Address { source: Classified::permanent(error) })?;
-        Self::open(Target::Cluster(Box::new(client)), options, true).await
+        let target = Target::Cluster {
+            client: Box::new(client),
+            #[cfg(feature = "delivery")]
+            servers: addresses.iter().filter_map(|address| Client::open(*address).ok()).collect(),
+        };
+        Self::open(target, options, true).await
     }
 
     async fn open(

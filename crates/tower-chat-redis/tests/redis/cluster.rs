@@ -7,7 +7,8 @@ use std::{
 
 use crate::common::{address, append, ask, key, options, raw, write};
 use tower_chat_core::store::{Directory, HistoryStore, Revision};
-use tower_chat_redis::{Durability, OpenError, RedisOptions, RedisStore};
+use tower_chat_delivery::UpdateLogOptions;
+use tower_chat_redis::{Durability, OpenError, RedisOptions, RedisStore, RedisUpdateLog};
 use tower_chat_testkit::server::{RedisCluster, required, writes_through_outages};
 
 static CLUSTER: LazyLock<RedisCluster> =
@@ -27,6 +28,27 @@ mod contract {
     use crate::common::options;
 
     tower_chat_testkit::store_contract!(open(options()).await);
+}
+
+mod update_log {
+    use super::open;
+    use crate::common::options;
+    use tower_chat_redis::RedisUpdateLog;
+
+    tower_chat_delivery::update_log_contract!(log_options => {
+        RedisUpdateLog::from_store(&open(options()).await, log_options)
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_wakes_readers_at_another_server() {
+    let options = options();
+    let logs = async |first: &str| {
+        let store = options.clone().connect_cluster(&[first]).await.unwrap();
+        RedisUpdateLog::from_store(&store, UpdateLogOptions::default())
+    };
+    let (writer, reader) = (logs(&addresses()[0]).await, logs(&addresses()[1]).await);
+    crate::update_log::check_that_a_log_wakes_readers(&writer, &reader).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

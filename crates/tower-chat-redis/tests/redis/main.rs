@@ -20,3 +20,4 @@ mod several;
 mod store_contract;
 #[cfg(feature = "tls")]
 mod tls;
+mod update_log;

@@ -1,0 +1,17 @@
+-- Replaces the record of a run if it is the expected one, and adds updates.
+-- KEYS: record, updates. ARGV: expected record or '', new record, time to live in milliseconds,
+-- channel, id of the run; then each position, followed by the text.
+if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then
+    return {'changed'}
+end
+redis.call('XLEN', KEYS[2]) -- if the key has another type, this fails before any change
+if ARGV[1] == '' then
+    redis.call('DEL', KEYS[2])
+end
+for index = 6, #ARGV, 2 do
+    redis.call('XADD', KEYS[2], ARGV[index], 'data', ARGV[index + 1])
+end
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+redis.call('PEXPIRE', KEYS[2], ARGV[3])
+redis.pcall('PUBLISH', ARGV[4], ARGV[5]) -- the user may not have the right
+return {'stored'}
