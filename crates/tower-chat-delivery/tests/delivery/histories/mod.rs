@@ -7,9 +7,15 @@
 mod case;
 mod client;
 mod planted;
+mod remote_log;
 
 use std::sync::Arc;
 
+use tokio::runtime::Runtime;
+use tower_chat::{
+    postgres::{PostgresStore, PostgresUpdateLog},
+    redis::{RedisStore, RedisUpdateLog},
+};
 use tower_chat_delivery::{
     MemoryUpdateLog, SqliteUpdateLog, UpdateLog, UpdateLogOptions, contract::ManualClock,
 };
@@ -17,6 +23,11 @@ use tower_chat_delivery::{
 use self::{
     case::Case,
     planted::{Fault, PlantedLog},
+    remote_log::RemoteLog,
+};
+use tower_chat_testkit::{
+    server::{PostgresServer, RedisServer},
+    skip,
 };
 
 /// Returns the number in a variable of the environment.
@@ -53,6 +64,39 @@ fn readers_of_a_log_in_a_file_receive_each_update_once() {
         let path = folder.path().join(format!("{number}.db"));
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         Arc::new(runtime.block_on(SqliteUpdateLog::open_with(path, options)).unwrap())
+    });
+}
+
+/// Creates the runtime of the connections to a server.
+fn connected() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+#[test]
+fn readers_of_a_log_in_postgresql_receive_each_update_once() {
+    let server = match PostgresServer::start() {
+        Ok(server) => server,
+        Err(missing) => return skip("histories over PostgreSQL", missing),
+    };
+    let runtime = connected();
+    let store = runtime.block_on(PostgresStore::connect(&server.address("postgres"))).unwrap();
+    check(20, |options| {
+        let log = runtime.block_on(PostgresUpdateLog::from_store(&store, options)).unwrap();
+        Arc::new(RemoteLog::new(log, runtime.handle().clone()))
+    });
+}
+
+#[test]
+fn readers_of_a_log_in_redis_receive_each_update_once() {
+    let server = match RedisServer::start_with(&[]) {
+        Ok(server) => server,
+        Err(missing) => return skip("histories over Redis", missing),
+    };
+    let runtime = connected();
+    let store = runtime.block_on(RedisStore::connect(&server.address(0))).unwrap();
+    check(20, |options| {
+        let log = RedisUpdateLog::from_store(&store, options);
+        Arc::new(RemoteLog::new(log, runtime.handle().clone()))
     });
 }
 
