@@ -51,8 +51,13 @@ pub(crate) enum Command {
     /// Ctrl-D and /exit end the chat. If standard input is not a terminal, each line is a message and
     /// the chat ends after the last answer.
     ///
-    /// Exit codes: 0, success; 1, a tool call waits for approval, which only a terminal can give; 2, the
-    /// chat cannot begin, or, without a terminal, a message failed; 130, interrupted.
+    /// With --attach the command follows a run of an application that detaches its runs: it prints the
+    /// answer from its beginning, then live to its end. Nothing is sent to a model, and Ctrl-C only ends
+    /// the command. A chat of this command itself cannot be followed.
+    ///
+    /// Exit codes: 0, success; 1, a tool call waits for approval, which only a terminal can give, or the
+    /// followed run has failed or was interrupted; 2, the chat cannot begin, or, without a terminal, a
+    /// message failed, or there are no updates of the run; 130, interrupted.
     Chat(Box<ChatArguments>),
     /// List the conversations of a store, the most recently active first
     ///

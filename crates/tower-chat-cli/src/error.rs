@@ -6,6 +6,7 @@ use tower_chat::{
     ConversationKey, is_verdict,
     store::{StoreError, UnreadableInvocation},
 };
+use tower_chat_delivery::UpdateLogError;
 use tower_chat_import::{ImportError, ReadError};
 use tower_chat_inspector::ServeError;
 use tower_chat_repair::RepairError;
@@ -67,6 +68,17 @@ pub(crate) enum CliError {
         "only a store in a file can do this: to {action} a store on a server, use the server's own tools"
     )]
     NoFile { action: &'static str },
+    #[error(
+        "there is no update log at `{}`: give the log of the application with --updates sqlite:PATH",
+        path.display()
+    )]
+    NoUpdateLog { path: PathBuf },
+    #[error(
+        "the command reads update logs in SQLite files: give the log of the application with --updates sqlite:PATH"
+    )]
+    OtherUpdateLog,
+    #[error("the update log cannot be used")]
+    OpenUpdateLog(#[source] UpdateLogError),
     #[error("there is no conversation store at `{}`: check the path of --store", path.display())]
     NoStore { path: PathBuf },
     #[error(

@@ -10,15 +10,32 @@ use tower_chat::{
     store::StoreError,
     tool::DuplicateTool,
 };
+use tower_chat_delivery::{DeliveryError, RunKey, UpdateLogError};
 
 use super::provider::ProviderName;
-use crate::error::chain;
+use crate::{error::chain, store::KEYS_VARIABLE};
 
 /// Why a chat cannot begin or continue.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChatError {
     #[error("{cause}{}", with_advice(advice))]
     Run { cause: String, advice: String },
+    #[error("a chat needs a model: give --provider and --model, or follow a run with --attach")]
+    NoModel,
+    #[error("--attach needs the NAME of the conversation of the run: see `tower-chat list`")]
+    NoConversation,
+    #[error(
+        "there are no updates of {run}: they have expired, or the run has another scope (--scope) or update log \
+         (--updates); print its stored messages with `tower-chat show`"
+    )]
+    UnknownRun { run: RunKey },
+    #[error(
+        "the updates of the run cannot be read: if the update log is encrypted, set the environment variable \
+         {KEYS_VARIABLE} to its keys; otherwise unset the variable"
+    )]
+    UnreadableUpdates(#[source] UpdateLogError),
+    #[error("the run cannot be followed")]
+    Follow(#[source] DeliveryError),
     #[error("the chat cannot begin: listening for Ctrl-C failed")]
     Interrupts(#[source] io::Error),
     #[error("the input cannot be read: give lines of UTF-8")]

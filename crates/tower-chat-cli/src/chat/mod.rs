@@ -1,6 +1,7 @@
 //! `tower-chat chat`.
 
 mod approvals;
+mod attach;
 mod error;
 mod input;
 mod interrupts;
@@ -19,8 +20,8 @@ use std::{num::NonZeroU64, process::ExitCode, sync::Arc, time::Duration, time::S
 use clap::Args;
 use tokio::sync::mpsc;
 use tower_chat::{
-    ChatOptions, ChatPipeline, ConcurrentRuns, ConversationKey, PersistencePolicy, StoreFailure,
-    ToolLoopLayer, Tools,
+    ChatOptions, ChatPipeline, ConcurrentRuns, ConversationKey, PersistencePolicy, RunId,
+    StoreFailure, ToolLoopLayer, Tools,
     recovery::{JournalPolicy, OnDisconnect, OnOpenRun},
     store::HistoryStore,
 };
@@ -69,10 +70,21 @@ pub(crate) struct ChatArguments {
     pub(crate) store: StoreLocation,
     /// The provider of the model; its key is in the environment
     #[arg(long, value_enum)]
-    pub(crate) provider: ProviderName,
+    pub(crate) provider: Option<ProviderName>,
     /// The model, by the provider's name
     #[arg(long, value_name = "MODEL")]
-    pub(crate) model: String,
+    pub(crate) model: Option<String>,
+    /// Follow a run of an application in the conversation NAME instead of chatting; the id of the run
+    #[arg(
+        long,
+        value_name = "RUN",
+        conflicts_with_all = ["provider", "model", "base_url", "system", "mcp", "mcp_env", "mcp_url",
+            "approve", "mode", "max_tokens"]
+    )]
+    pub(crate) attach: Option<RunId>,
+    /// The update log of the application, for --attach; by default the file of the store with `-updates` added
+    #[arg(long, value_name = "LOG", requires = "attach")]
+    pub(crate) updates: Option<StoreLocation>,
     /// The address of the provider, or of a service with the same API, which needs no key then
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
@@ -108,13 +120,18 @@ pub(crate) struct ChatArguments {
     pub(crate) verbose: bool,
 }
 
-/// Chats until the input ends.
+/// Chats until the input ends, or follows a run.
 pub(crate) async fn chat(arguments: ChatArguments) -> Result<ExitCode, CliError> {
     let mut interrupts = Interrupts::listen().map_err(ChatError::Interrupts)?;
-    let base_url = arguments.base_url.as_deref();
-    let client = arguments.provider.client(&arguments.model, base_url);
+    if let Some(run) = arguments.attach {
+        return attach::attach(&arguments, run, interrupts).await;
+    }
+    let (Some(provider), Some(model)) = (arguments.provider, arguments.model.as_deref()) else {
+        return Err(ChatError::NoModel.into());
+    };
     // The client is created first, because a missing key is the most frequent error.
-    let client = client.map_err(|error| ChatError::run(&error.into(), arguments.provider))?;
+    let client = provider.client(model, arguments.base_url.as_deref());
+    let client = client.map_err(|error| ChatError::run(&error.into(), provider))?;
     let (sender, events) = mpsc::unbounded_channel();
     let servers = ServerArguments {
         commands: &arguments.mcp,
@@ -136,7 +153,7 @@ pub(crate) async fn chat(arguments: ChatArguments) -> Result<ExitCode, CliError>
     let options = ScreenOptions { reasoning: arguments.reasoning, has_prompt: input.is_terminal() };
     let settings = SessionSettings {
         key,
-        provider: arguments.provider,
+        provider,
         approve: arguments.approve,
         options: chat_options(&arguments).into(),
         is_verbose: arguments.verbose,
@@ -200,7 +217,7 @@ async fn conversation_key(
     arguments: &ChatArguments,
     store: &dyn HistoryStore,
 ) -> Result<ConversationKey, ChatError> {
-    let scope = arguments.scope.clone().or_else(user_name).unwrap_or_else(|| "me".to_owned());
+    let scope = scope(arguments);
     if let Some(name) = &arguments.name {
         return Ok(ConversationKey::new(scope, name.as_str()));
     }
@@ -216,6 +233,11 @@ async fn conversation_key(
         }
         number += 1;
     }
+}
+
+/// Returns the owner of the conversation.
+fn scope(arguments: &ChatArguments) -> String {
+    arguments.scope.clone().or_else(user_name).unwrap_or_else(|| "me".to_owned())
 }
 
 fn user_name() -> Option<String> {

@@ -14,34 +14,8 @@ use super::{
 impl Session {
     /// Prints the properties of an answer that its text does not show.
     pub(super) fn report_finish(&mut self, finish: &Finish) {
-        match &finish.reason {
-            Some(FinishReason::Length) => {
-                self.note("the answer was cut off at its limit of tokens (--max-tokens)");
-            }
-            Some(FinishReason::ContentFilter) => {
-                self.note("a content filter of the provider ended the answer");
-            }
-            _ => {}
-        }
-        if finish.ended_by == Some(EndedBy::RoundLimit) {
-            self.note(
-                "the run ended: the model has called tools in the largest number of rounds \
-                       for a message",
-            );
-        }
-        if self.settings.is_verbose {
-            let usage = &finish.usage;
-            let part = |count: u64, name: &str| match count {
-                0 => String::new(),
-                count => format!(" ({count} {name})"),
-            };
-            let cached = part(usage.cached_input_tokens, "from the provider's cache");
-            let reasoning = part(usage.reasoning_tokens, "of reasoning");
-            let model = finish.model.as_ref().map_or(String::new(), |model| format!("{model}: "));
-            self.note(&format!(
-                "{model}{} tokens read{cached}, {} written{reasoning}",
-                usage.input_tokens, usage.output_tokens
-            ));
+        for note in notes_of(finish, self.settings.is_verbose) {
+            self.note(&note);
         }
     }
 
@@ -126,4 +100,39 @@ impl Session {
     pub(super) fn not_read(&self, source: StoreError) -> ChatError {
         ChatError::Load { key: self.settings.key.clone(), source }
     }
+}
+
+/// Describes the properties of an answer that its text does not show, one line for each.
+pub(super) fn notes_of(finish: &Finish, is_verbose: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    match &finish.reason {
+        Some(FinishReason::Length) => {
+            notes.push("the answer was cut off at its limit of tokens (--max-tokens)".to_owned());
+        }
+        Some(FinishReason::ContentFilter) => {
+            notes.push("a content filter of the provider ended the answer".to_owned());
+        }
+        _ => {}
+    }
+    if finish.ended_by == Some(EndedBy::RoundLimit) {
+        notes.push(
+            "the run ended: the model has called tools in the largest number of rounds for a message"
+                .to_owned(),
+        );
+    }
+    if is_verbose {
+        let usage = &finish.usage;
+        let part = |count: u64, name: &str| match count {
+            0 => String::new(),
+            count => format!(" ({count} {name})"),
+        };
+        let cached = part(usage.cached_input_tokens, "from the provider's cache");
+        let reasoning = part(usage.reasoning_tokens, "of reasoning");
+        let model = finish.model.as_ref().map_or(String::new(), |model| format!("{model}: "));
+        notes.push(format!(
+            "{model}{} tokens read{cached}, {} written{reasoning}",
+            usage.input_tokens, usage.output_tokens
+        ));
+    }
+    notes
 }

@@ -39,6 +39,13 @@ pub(super) fn lines_of(message: &Message) -> Vec<String> {
         let mark = if message.role == Role::User { "> " } else { "" };
         lines.push(format!("{mark}{text}"));
     }
+    lines.extend(call_lines_of(message));
+    lines
+}
+
+/// Returns the lines of the calls and results of a message.
+pub(super) fn call_lines_of(message: &Message) -> Vec<String> {
+    let mut lines = Vec::new();
     for part in &message.parts {
         match part {
             Part::ToolCall(call) => lines.push(call_line(&call.name, &call.arguments)),

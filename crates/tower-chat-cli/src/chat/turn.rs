@@ -10,7 +10,7 @@ use tower_chat::{BoxError, ChatPipeline, ChatRequest, ChatUpdate, EndedBy, Finis
 use super::{
     interrupts::Interrupts,
     screen::Screen,
-    stored::{call_line, cut},
+    stored::{call_line, call_lines_of, cut},
     tool_events::{ToolEvent, ToolOutcome},
 };
 
@@ -34,11 +34,26 @@ pub(super) struct Printer {
     reported: Vec<String>,
     /// Whether text of the current message was printed.
     has_streamed: bool,
+    /// Whether this process executes the tools, which then send events.
+    has_tools: bool,
 }
 
 impl Printer {
     pub(super) fn new(screen: Screen, events: mpsc::UnboundedReceiver<ToolEvent>) -> Self {
-        Self { screen, events, reported: Vec::new(), has_streamed: false }
+        Self { screen, events, reported: Vec::new(), has_streamed: false, has_tools: true }
+    }
+
+    /// Creates a printer for the run of another process. Its calls and results are printed when their
+    /// messages arrive.
+    pub(super) fn of_other_process(screen: Screen) -> Self {
+        let (_, events) = mpsc::unbounded_channel();
+        Self { has_tools: false, ..Self::new(screen, events) }
+    }
+
+    /// Ends the text of an unfinished message, which begins anew.
+    pub(super) fn restart(&mut self) {
+        self.screen.end_line();
+        self.has_streamed = false;
     }
 
     /// Sends a request and prints the updates. The first interrupt stops the run, which stores its
@@ -91,7 +106,8 @@ impl Printer {
         }
     }
 
-    fn print_update(&mut self, update: ChatUpdate) {
+    /// Prints an update other than the finish.
+    pub(super) fn print_update(&mut self, update: ChatUpdate) {
         match update {
             ChatUpdate::TextDelta(text) => {
                 self.screen.answer(&text);
@@ -115,6 +131,9 @@ impl Printer {
             }
             self.has_streamed = false;
             self.screen.end_line();
+        }
+        if !self.has_tools {
+            return call_lines_of(message).iter().for_each(|line| self.screen.note(line));
         }
         for result in message.results() {
             let reported = self.reported.iter().position(|id| Some(id) == result.call_id.as_ref());

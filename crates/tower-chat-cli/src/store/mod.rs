@@ -4,6 +4,7 @@ mod conversations;
 mod encryption;
 mod location;
 mod opened;
+mod updates;
 
 pub(crate) use self::{
     conversations::{keys, scopes},

@@ -1,6 +1,7 @@
 //! Tests of `tower-chat chat`, with a local server in the place of a provider and a real MCP server.
 
 mod approvals;
+mod attach;
 mod crashes;
 mod failures;
 mod guide;

@@ -316,11 +316,16 @@ impl TestStore {
 
     async fn open(&self) -> Arc<dyn HistoryStore> {
         let inside = self.open_inside().await;
-        if !self.is_encrypted {
-            return inside;
+        match self.keys() {
+            Some(keys) => Arc::new(EncryptedStore::new(inside, keys)),
+            None => inside,
         }
-        let keys = MasterKeys::new("test", SecretKey::from_bytes(KEY)).unwrap();
-        Arc::new(EncryptedStore::new(inside, keys))
+    }
+
+    /// The keys of a store of sealed messages.
+    pub(crate) fn keys(&self) -> Option<MasterKeys> {
+        let keys = || MasterKeys::new("test", SecretKey::from_bytes(KEY)).unwrap();
+        self.is_encrypted.then(keys)
     }
 
     async fn open_inside(&self) -> Arc<dyn HistoryStore> {

@@ -1,0 +1,279 @@
+//! `tower-chat chat --attach`. The process of the test executes the run, and the command follows it.
+
+use std::{path::PathBuf, time::Duration};
+
+use tokio::{runtime::Runtime, sync::mpsc};
+use tower::{Layer, ServiceExt as _, service_fn};
+use tower_chat::{
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, Conversation, ConversationKey,
+    Finish, MemoryStore, Message, PersistenceMode, RunId, ToolCall, ToolDefinition, Tools, tool_fn,
+};
+use tower_chat_delivery::{
+    DetachedRunsLayer, RunEnd, RunKey, RunState, SqliteUpdateLog, UpdateLog, UpdatePosition,
+};
+use tower_chat_encrypted::EncryptedUpdateLog;
+
+use super::*;
+
+type Part = Result<ChatUpdate, BoxError>;
+
+/// An application with one run, whose model sends what the test tells it to send.
+struct Application {
+    runtime: Runtime,
+    runs: DetachedRunsLayer,
+    run: RunKey,
+    model: mpsc::UnboundedSender<Part>,
+}
+
+impl Application {
+    fn start(store: &TestStore) -> Self {
+        Self::start_as(store, new_run())
+    }
+
+    fn start_as(store: &TestStore, run: RunKey) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let (model, parts) = mpsc::unbounded_channel::<Part>();
+        let parts = std::sync::Arc::new(tokio::sync::Mutex::new(parts));
+        let service = service_fn(move |_: ChatRequest| {
+            let parts = parts.clone();
+            async move { Ok::<_, BoxError>(response(parts)) }
+        });
+        let definition = ToolDefinition::new("fog", "", serde_json::json!({"type": "object"}));
+        let fog = tool_fn(definition, |_| async { Ok("Fog over Oban.".to_owned()) });
+        let pipeline = ChatPipeline::builder(service).tools(Tools::new().with(fog));
+        let pipeline = pipeline.history(MemoryStore::new()).persistence(PersistenceMode::Journaled);
+        let pipeline = pipeline.build().unwrap();
+        let runs = runtime.block_on(async {
+            let log = SqliteUpdateLog::open(updates(store)).await.unwrap();
+            let runs = match store.keys() {
+                Some(keys) => DetachedRunsLayer::new(EncryptedUpdateLog::new(log, keys)),
+                None => DetachedRunsLayer::new(log),
+            };
+            let runs = runs.with_batches(Duration::from_millis(10), 1);
+            let request = ChatRequest::user("Which weather?")
+                .in_run(Conversation { key: run.conversation.clone(), run: run.run })
+                .streamed();
+            tokio::spawn(runs.layer(pipeline).oneshot(request));
+            runs
+        });
+        Self { runtime, runs, run, model }
+    }
+
+    fn sends(&self, text: &str) {
+        self.model.send(Ok(ChatUpdate::TextDelta(text.to_owned()))).unwrap();
+    }
+
+    fn sends_message(&self, message: Message) {
+        self.model.send(Ok(ChatUpdate::Message(message.into()))).unwrap();
+        self.finishes();
+    }
+
+    fn finishes(&self) {
+        self.model.send(Ok(ChatUpdate::Finish(Finish::stop().into()))).unwrap();
+    }
+
+    /// Waits until the run has ended, and returns its end.
+    fn end(&self) -> RunEnd {
+        self.runtime.block_on(async {
+            loop {
+                if let RunState::Closed { end, .. } = self.runs.state(&self.run).await.unwrap() {
+                    return end;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+    }
+
+    /// Waits until the log contains an update of the run.
+    fn is_logged(&self, store: &TestStore) {
+        self.runtime.block_on(async {
+            let log = SqliteUpdateLog::open(updates(store)).await.unwrap();
+            while log.read(&self.run, UpdatePosition::START, 1).await.unwrap().updates.is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        });
+    }
+}
+
+/// One answer of the model: up to the next finish, or to an error.
+fn response(
+    parts: std::sync::Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Part>>>,
+) -> ChatResponse {
+    let updates = futures_util::stream::unfold(Some(parts), |parts| async move {
+        let parts = parts?;
+        let part = parts.lock().await.recv().await?;
+        let is_last = matches!(part, Err(_) | Ok(ChatUpdate::Finish(_)));
+        Some((part, (!is_last).then_some(parts)))
+    });
+    ChatResponse::stream(updates)
+}
+
+fn new_run() -> RunKey {
+    RunKey::new(ConversationKey::new("harbour", "weather"), RunId::new())
+}
+
+fn updates(store: &TestStore) -> PathBuf {
+    store.folder().join("chat.db-updates")
+}
+
+fn attach(store: &TestStore, run: &RunKey, more: &[&str]) -> Command {
+    let id = run.run.to_string();
+    let arguments = ["chat", "weather", "--scope", "harbour", "--attach", &id];
+    let mut command = store.command(&[&arguments, more].concat());
+    command.env("NO_COLOR", "1");
+    command
+}
+
+#[test]
+fn a_run_of_another_process_is_printed_from_its_beginning_and_live() {
+    for kind in [Kind::Sqlite, Kind::Encrypted] {
+        let store = TestStore::new(kind);
+        let application = Application::start(&store);
+        application.sends("Let me ");
+        application.is_logged(&store);
+        let command = Piped::start(attach(&store, &application.run, &["--verbose"]));
+        command.wait_for_stdout("Let me ");
+        application.sends("look.");
+        command.wait_for_stdout("Let me look.");
+        let call = ToolCall::new("c1", "fog", r#"{"port":"Oban"}"#);
+        let parts = vec![tower_chat::Part::text("Let me look."), call.into()];
+        application.sends_message(Message::new(tower_chat::Role::Assistant, parts));
+        application.sends("Fog, \u{1b}[2J");
+        command.wait_for_stdout("Fog, ");
+        application.sends("all day.");
+        application.finishes();
+        let ended = command.finish();
+        assert_eq!(ended.code, Some(0), "{kind:?}: {}", ended.stderr);
+        assert_eq!(ended.stdout, "Let me look.\nFog, \\u{1b}[2Jall day.\n", "{kind:?}");
+        let calls = "* fog {\"port\":\"Oban\"}\n  fog: Fog over Oban.\n";
+        assert_eq!(ended.stderr, format!("{calls}0 tokens read, 0 written\n"), "{kind:?}");
+
+        // A command that begins after the end prints the same.
+        let again = run_with_input(attach(&store, &application.run, &[]), "");
+        assert_eq!((again.code, again.stdout, again.stderr), (Some(0), ended.stdout, calls.into()));
+    }
+}
+
+#[test]
+fn an_interrupt_ends_the_command_and_not_the_run() {
+    let store = TestStore::new(Kind::Sqlite);
+    let application = Application::start(&store);
+    application.sends("Half ");
+    application.is_logged(&store);
+    let command = Piped::start(attach(&store, &application.run, &[]));
+    command.wait_for_stdout("Half ");
+    command.interrupt();
+    let ended = command.finish();
+    assert_eq!((ended.code, &*ended.stdout), (Some(130), "Half \n"), "{}", ended.stderr);
+    assert_eq!(ended.stderr, "the command no longer follows the run, which continues\n");
+    application.sends("and half.");
+    application.finishes();
+    assert_eq!(application.end(), RunEnd::Completed);
+    let ended = run_with_input(attach(&store, &application.run, &[]), "");
+    assert_eq!((ended.code, &*ended.stdout), (Some(0), "Half and half.\n"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_failed_run_and_an_interrupted_one_are_reported() {
+    let store = TestStore::new(Kind::Sqlite);
+    let application = Application::start(&store);
+    application.sends("Half ");
+    application.model.send(Err("the mast is \u{1b}broken".into())).unwrap();
+    let ended = run_with_input(attach(&store, &application.run, &[]), "");
+    assert_eq!((ended.code, &*ended.stdout), (Some(1), "Half \n"), "{}", ended.stderr);
+    assert_eq!(ended.stderr, "the run has failed: the mast is \\u{1b}broken\n");
+
+    let run = new_run();
+    application.runtime.block_on(async {
+        let log = SqliteUpdateLog::open(updates(&store)).await.unwrap();
+        log.begin(&run, 1, Duration::from_millis(1)).await.unwrap();
+    });
+    let ended = run_with_input(attach(&store, &run, &[]), "");
+    assert_eq!((ended.code, &*ended.stdout), (Some(1), ""), "{}", ended.stderr);
+    assert!(ended.stderr.starts_with("the run was interrupted, because "), "{}", ended.stderr);
+}
+
+#[test]
+fn the_next_attempt_at_a_run_begins_its_unfinished_message_anew() {
+    let store = TestStore::new(Kind::Sqlite);
+    let first = Application::start(&store);
+    first.sends("Half of");
+    first.is_logged(&store);
+    let (run, log) = (first.run.clone(), updates(&store));
+    first.runtime.shutdown_background();
+    // Ends the lease of the attempt, as time would.
+    execute(&log, "UPDATE runs SET record = json_set(record, '$.lease_until', 1)");
+    let second = Application::start_as(&store, run);
+    second.sends("The whole.");
+    second.finishes();
+    assert_eq!(second.end(), RunEnd::Completed);
+    let ended = run_with_input(attach(&store, &second.run, &[]), "");
+    assert_eq!((ended.code, &*ended.stdout), (Some(0), "Half of\nThe whole.\n"));
+    let note = "attempt 2 continues the run; the text of the unfinished message begins anew\n";
+    assert_eq!(ended.stderr, note);
+}
+
+/// Asserts that the command ends with code 2 and prints only an error with these parts.
+#[track_caller]
+fn assert_refused(command: Command, parts: &[&str]) {
+    let ended = run_with_input(command, "");
+    assert_eq!((ended.code, &*ended.stdout), (Some(2), ""), "{}", ended.stderr);
+    for part in parts {
+        assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_run_without_updates_is_refused() {
+    let store = TestStore::new(Kind::Sqlite);
+    let run = new_run();
+    let path = updates(&store);
+    let missing = format!("there is no update log at `{}`", path.display());
+    assert_refused(attach(&store, &run, &[]), &[&missing, "--updates"]);
+    std::fs::write(&path, "").unwrap();
+    assert_refused(attach(&store, &run, &[]), &[&missing]);
+    assert_eq!(std::fs::read(&path).unwrap(), b"", "nothing is written");
+    std::fs::remove_file(&path).unwrap();
+
+    let application = Application::start(&store);
+    application.sends("All.");
+    application.finishes();
+    application.end();
+    let unknown = [&*format!("there are no updates of {run}"), "--scope", "tower-chat show"];
+    assert_refused(attach(&store, &run, &[]), &unknown);
+    execute(&path, "UPDATE runs SET last_at = 1");
+    let expired = format!("there are no updates of {}", application.run);
+    assert_refused(attach(&store, &application.run, &[]), &[&expired, "expired"]);
+
+    let other = ["--updates", "postgres://user@localhost/chats"];
+    assert_refused(attach(&store, &run, &other), &["reads update logs in SQLite files"]);
+    let not_log = format!("sqlite:{}", store.path().display());
+    std::fs::write(store.path(), "no database").unwrap();
+    let other = ["--updates", &*not_log];
+    assert_refused(attach(&store, &run, &other), &["the update log cannot be used"]);
+}
+
+#[test]
+fn updates_that_the_keys_do_not_open_are_refused() {
+    let store = TestStore::new(Kind::Encrypted);
+    let application = Application::start(&store);
+    application.sends("All.");
+    application.finishes();
+    application.end();
+    let mut command = attach(&store, &application.run, &[]);
+    command.env_remove("TOWER_CHAT_KEYS");
+    assert_refused(
+        command,
+        &["cannot be read: if the update log is encrypted, set the environment"],
+    );
+}
+
+#[test]
+fn a_chat_without_a_model_and_a_run_without_a_conversation_are_refused() {
+    let store = TestStore::new(Kind::Sqlite);
+    let run = new_run().run.to_string();
+    assert_refused(store.command(&["chat", "a"]), &["give --provider and --model, or"]);
+    assert_refused(store.command(&["chat", "--attach", &run]), &["--attach needs the NAME"]);
+    let both = ["chat", "a", "--attach", &run, "--model", "m"];
+    assert_refused(store.command(&both), &["'--attach <RUN>' cannot be used with '--model"]);
+}
