@@ -7,11 +7,12 @@ use std::{
 use clap::Args;
 use tokio::net::TcpListener;
 use tower_chat::replay::{ReplayPolicy, ReplaySettingsError};
+use tower_chat_delivery::DetachedRunsLayer;
 use tower_chat_inspector::Inspector;
 
 use crate::{
     arguments::STORE_VARIABLE,
-    error::CliError,
+    error::{CliError, chain},
     interruption::interruption,
     output::{EscapedStderr, Lines},
     store::StoreLocation,
@@ -29,6 +30,11 @@ pub(crate) struct ServeArguments {
     /// The address to listen on; port 0 means any free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     pub(crate) listen: SocketAddr,
+    /// The update log of an application that detaches its runs: the page of a conversation then shows the
+    /// text of an answer while the model writes it. By default the file of the store with `-updates` added, if
+    /// it exists
+    #[arg(long, value_name = "LOG")]
+    pub(crate) updates: Option<StoreLocation>,
     /// Show only this scope
     #[arg(long)]
     pub(crate) scope: Option<String>,
@@ -111,6 +117,28 @@ impl FromStr for NamedPolicy {
     }
 }
 
+/// Opens the update log, which must exist only if the operator has named it.
+async fn runs(
+    updates: Option<&StoreLocation>,
+    store: &StoreLocation,
+) -> Result<Option<DetachedRunsLayer>, CliError> {
+    let opened = match updates {
+        Some(updates) => Some(updates.open_updates().await?),
+        None => match store.updates().open_updates().await {
+            Ok(log) => Some(log),
+            Err(CliError::NoUpdateLog { .. } | CliError::OtherUpdateLog) => None,
+            Err(error) => {
+                let error = chain(&error);
+                EscapedStderr::write_line(&format!(
+                    "warning: the pages do not show answers in progress: {error}"
+                ));
+                None
+            }
+        },
+    };
+    Ok(opened.map(DetachedRunsLayer::new))
+}
+
 /// Serves the pages of a store until Ctrl-C.
 pub(crate) async fn serve(arguments: ServeArguments) -> Result<ExitCode, CliError> {
     let token = Token::of(&arguments)?;
@@ -121,6 +149,9 @@ pub(crate) async fn serve(arguments: ServeArguments) -> Result<ExitCode, CliErro
     let mut inspector = Inspector::new(store.history().clone())
         .with_hosts(arguments.host)
         .with_writes(arguments.allow_writes);
+    if let Some(runs) = runs(arguments.updates.as_ref(), &arguments.store).await? {
+        inspector = inspector.with_runs(runs);
+    }
     if let Some(scope) = arguments.scope {
         inspector = inspector.in_one_scope(scope);
     }

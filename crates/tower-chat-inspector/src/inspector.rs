@@ -9,6 +9,7 @@ use axum::{
 use sha2::{Digest, Sha256};
 use tokio::{net::TcpListener, sync::Semaphore};
 use tower::{Service, ServiceExt as _, util::BoxCloneSyncService};
+use tower_chat_delivery::DetachedRunsLayer;
 use tower_chat_layers::{
     BoxError, ChatRequest, ChatResponse, replay::ReplayPolicy, store::HistoryStore,
 };
@@ -35,6 +36,7 @@ pub struct Inspector {
     pub(crate) hosts: Vec<String>,
     pub(crate) allows_writes: bool,
     pub(crate) agent: Option<Agent>,
+    pub(crate) runs: Option<DetachedRunsLayer>,
     /// The path of the pages, without a slash at its end.
     pub(crate) path: String,
     /// The replay policies, with their names.
@@ -83,6 +85,7 @@ impl Inspector {
             hosts: Vec::new(),
             allows_writes: false,
             agent: None,
+            runs: None,
             path: String::new(),
             policies: vec![("default".to_owned(), ReplayPolicy::default())],
             followers: Arc::new(Followers::new()),
@@ -138,6 +141,15 @@ impl Inspector {
         S::Future: Send + 'static,
     {
         self.agent = Some(BoxCloneSyncService::new(agent.map_err(Into::into)));
+        self
+    }
+
+    /// Sets the layer that detaches the runs of the application, or one with the same update log. The page of
+    /// a conversation then shows the text of the open run's answer while the model writes it. The pages never
+    /// write to the log.
+    #[must_use]
+    pub fn with_runs(mut self, runs: DetachedRunsLayer) -> Self {
+        self.runs = Some(runs);
         self
     }
 

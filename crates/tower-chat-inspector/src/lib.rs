@@ -3,7 +3,8 @@
 //! The pages list conversations by their last activity, and open runs. A conversation is shown as a
 //! timeline of its runs, with parallel tool calls side by side. Other pages show in which form a model
 //! is sent each stored message, with the reasons, and the statistics of tools and usage. The pages work
-//! without JavaScript; with it, the page of a conversation updates itself while a run is in flight.
+//! without JavaScript; with it, the page of a conversation updates itself while a run is in flight, and
+//! with [`Inspector::with_runs`] shows the text of an answer while the model writes it.
 //!
 //! ```no_run
 //! # async fn run(store: tower_chat::MemoryStore) -> Result<(), Box<dyn std::error::Error>> {
@@ -68,6 +69,7 @@
 mod guard;
 mod inspector;
 mod live;
+mod live_text;
 mod pages;
 mod serving;
 mod view;

@@ -1,4 +1,4 @@
-//! Follows a conversation: sends an event to a page after each change.
+//! Follows a conversation: sends an event to a page after each change, and the text of an answer in progress.
 
 use std::{
     collections::HashMap,
@@ -29,6 +29,7 @@ use tower_chat_layers::{
 
 use crate::{
     Inspector,
+    live_text::LiveText,
     pages::{Asked, Failure},
 };
 
@@ -44,7 +45,8 @@ const MOST_OF_ADDRESS: usize = 16;
 /// The longest duration of one event stream. The browser then reconnects automatically.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Returns a stream with an event `changed` at once and after each change of the [state](state_of). The
+/// Returns a stream with an event `changed` at once and after each change of the [state](state_of), and an
+/// event `text` after each change of the [live text](LiveText). The
 /// stream ends after 5 minutes, if the store fails, if the conversation is deleted, and when the server
 /// shuts down.
 pub(crate) async fn changes(
@@ -59,7 +61,9 @@ pub(crate) async fn changes(
     let address = from.map(|Extension(ConnectInfo(address))| address.ip());
     let permit = inspector.followers.clone().admit(address)?;
     let until = Instant::now() + LONGEST;
-    let events = Follower { inspector, key, seen: None, until, _permit: permit }.into_events();
+    let live = LiveText::default();
+    let follower = Follower { inspector, key, seen: None, live, until, _permit: permit };
+    let events = follower.into_events();
     Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
 }
 
@@ -152,6 +156,7 @@ struct Follower {
     key: ConversationKey,
     /// The state of the conversation in the previous event.
     seen: Option<String>,
+    live: LiveText,
     /// When the stream ends at the latest.
     until: Instant,
     _permit: FollowerPermit,
@@ -161,16 +166,14 @@ impl Follower {
     fn into_events(self) -> impl Stream<Item = Result<Event, Infallible>> {
         stream::unfold(self, |mut follower| async {
             let changed = time::timeout_at(follower.until, follower.changed()).await;
-            let state = changed.ok()?.ok().flatten()?;
-            let event = Event::default().event("changed").data(&state);
-            follower.seen = Some(state);
+            let event = changed.ok()?.ok().flatten()?;
             Some((Ok(event), follower))
         })
     }
 
-    /// Waits until the state of the conversation changes, and returns the new state; `None` if the
-    /// conversation is deleted or the server shuts down.
-    async fn changed(&self) -> Result<Option<String>, StoreError> {
+    /// Waits until the state of the conversation or its live text changes, and returns the event; `None` if
+    /// the conversation is deleted or the server shuts down.
+    async fn changed(&mut self) -> Result<Option<Event>, StoreError> {
         while !self.inspector.followers.permits.is_closed() {
             let head = self.inspector.store.head(&self.key).await?;
             if is_absent(&head) {
@@ -178,9 +181,18 @@ impl Follower {
             }
             let state = state_of(&head);
             if self.seen.as_ref() != Some(&state) {
-                return Ok(Some(state));
+                let event = Event::default().event("changed").data(&state);
+                self.seen = Some(state);
+                if let Some(runs) = &self.inspector.runs {
+                    self.live.follow(runs, &self.key, head.open_run.as_ref()).await;
+                }
+                return Ok(Some(event));
             }
-            time::sleep(INTERVAL).await;
+            if let Some(text) = self.live.changed(INTERVAL).await {
+                // JSON, because an event cannot contain every character.
+                let text = serde_json::Value::from(text).to_string();
+                return Ok(Some(Event::default().event("text").data(text)));
+            }
         }
         Ok(None)
     }

@@ -19,10 +19,21 @@ async function refresh() {
   const [old, next] = [document.getElementById("content"), fresh.getElementById("content")];
   if (!old || !next) return;
   old.replaceWith(next);
+  showText();
   for (const details of document.querySelectorAll("#timeline details")) {
     if (unfolded.has(place(details))) details.open = true;
   }
   if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+}
+
+// The text of an answer in progress.
+let live = "";
+
+function showText() {
+  const place = document.getElementById("live");
+  if (!place) return;
+  place.hidden = live === "";
+  place.querySelector("pre").textContent = live;
 }
 
 function follow() {
@@ -33,6 +44,15 @@ function follow() {
   events.addEventListener("changed", (event) => {
     const isShown = () => timeline()?.dataset.state === event.data;
     pending = pending.then(() => isShown() || refresh()).catch(() => {});
+  });
+  events.addEventListener("text", (event) => {
+    live = JSON.parse(event.data);
+    showText();
+  });
+  // The server sends the text again on a new connection.
+  events.addEventListener("error", () => {
+    live = "";
+    showText();
   });
 }
 

@@ -77,6 +77,14 @@ impl RunReader {
         Self { follower, is_ended: false }
     }
 
+    /// Returns a reader that never writes to the update log. If the lease of the run expires, this reader
+    /// too receives [`RunEnd::Interrupted`], but does not close the run.
+    #[must_use]
+    pub fn read_only(mut self) -> Self {
+        self.follower.is_read_only = true;
+        self
+    }
+
     /// Returns the next event; `None` after [`RunEvent::Ended`] or an error. The method is cancel
     /// safe: dropping the future loses no event.
     pub async fn next(&mut self) -> Option<Result<RunEvent, DeliveryError>> {
@@ -165,6 +173,8 @@ pub(super) struct Follower {
     hub: Option<HubReader>,
     /// Whether the end of the response was returned.
     is_finished: bool,
+    /// Whether the follower leaves a run open whose lease has expired.
+    is_read_only: bool,
 }
 
 impl Follower {
@@ -174,7 +184,15 @@ impl Follower {
         after: UpdatePosition,
         hub: Option<HubReader>,
     ) -> Self {
-        Self { shared, run, after, received: VecDeque::new(), hub, is_finished: false }
+        Self {
+            shared,
+            run,
+            after,
+            received: VecDeque::new(),
+            hub,
+            is_finished: false,
+            is_read_only: false,
+        }
     }
 
     /// Returns the next update, or the end. Dropping the future loses no update.
@@ -249,6 +267,9 @@ impl Follower {
             RunState::Closed { end, .. } => return Ok(Some((end, None))),
             RunState::Unknown => {
                 return Err(DeliveryError::UnknownRun { run: self.run.clone() });
+            }
+            RunState::LeaseExpired { .. } if self.is_read_only => {
+                return Ok(Some((RunEnd::Interrupted, None)));
             }
             // The next read returns the new state.
             RunState::LeaseExpired { .. } => {

@@ -1,5 +1,7 @@
 //! What callers and readers receive.
 
+use std::time::Duration;
+
 use tower_chat::{ChatRequest, ChatUpdate, MemoryStore, PersistenceMode, is_retryable};
 use tower_chat_delivery::{
     DeliveryError, DetachedRunsLayer, Erase, MemoryUpdateLog, RunEnd, RunEvent, RunState,
@@ -7,7 +9,7 @@ use tower_chat_delivery::{
 };
 use tower_chat_testkit::{Gate, Step};
 
-use crate::support::{Server, deltas, request, rest, sketch, stored};
+use crate::support::{Server, deltas, request, rest, sketch, stored, timed_log};
 
 const ANSWER: [&str; 5] = ["Take ", "a coat.", "message: Take a coat.", "finish", "completed"];
 
@@ -218,6 +220,19 @@ async fn a_run_that_is_not_in_the_log_cannot_be_followed() {
     let (_, run) = request();
     let error = server.runs.attach(&run, UpdatePosition::START).await.unwrap_err();
     assert!(matches!(error, DeliveryError::UnknownRun { .. }), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_only_reads_closes_no_run() {
+    let (log, clock) = timed_log();
+    let (_, run) = request();
+    let lease = Duration::from_secs(15);
+    log.begin(&run, 1, lease).await.unwrap();
+    clock.advance(lease);
+    let runs = DetachedRunsLayer::new(log);
+    let reader = runs.attach(&run, UpdatePosition::START).await.unwrap();
+    assert_eq!(rest(reader.read_only()).await, [RunEvent::Ended(RunEnd::Interrupted)]);
+    assert_eq!(runs.state(&run).await.unwrap(), RunState::LeaseExpired { attempt: 1 });
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,10 +10,13 @@ use tokio::{
     net::{TcpListener, TcpStream},
     time::Instant,
 };
-use tower::ServiceExt as _;
-use tower_chat::{ChatRequest, MemoryStore, PersistenceMode, store::HistoryStore as _};
+use tower::{Layer as _, ServiceExt as _};
+use tower_chat::{
+    ChatRequest, ChatUpdate, Finish, MemoryStore, PersistenceMode, store::HistoryStore as _,
+};
+use tower_chat_delivery::{DetachedRunsLayer, MemoryUpdateLog};
 use tower_chat_inspector::Inspector;
-use tower_chat_testkit::Step;
+use tower_chat_testkit::{Gate, Step};
 
 use crate::support::*;
 
@@ -66,6 +69,50 @@ async fn followers_are_bounded_and_end_with_the_server() {
     serving.await.unwrap().unwrap();
     // The event stream ends.
     again.into_body().collect().await.unwrap();
+}
+
+/// Reads an event stream up to the next event with this name, and returns its data.
+async fn next_event(body: &mut Body, name: &str) -> String {
+    loop {
+        let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        let text = String::from_utf8(frame.to_vec()).unwrap();
+        if let Some(data) = text.strip_prefix(&format!("event: {name}\ndata: ")) {
+            return data.trim_end().to_owned();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_text_of_an_answer_in_progress_is_sent_until_its_message_is_complete() {
+    let (store, log, gate) = (MemoryStore::new(), MemoryUpdateLog::new(), Gate::closed());
+    let long = "é".repeat(3000);
+    let deltas = ["<b>\u{202e}\n", long.as_str(), "end"];
+    let deltas = deltas.map(|text| ChatUpdate::TextDelta(text.to_owned()));
+    let finish = ChatUpdate::Finish(Finish::stop().into());
+    let updates: Vec<ChatUpdate> = deltas.into_iter().chain([finish]).collect();
+    let steps = vec![
+        Step::updates(updates.clone()).hangs_after(1),
+        Step::updates(updates).waits_after(3, &gate),
+    ];
+    let stack = DetachedRunsLayer::new(log.clone());
+    let stack = stack.layer(pipeline(&store, steps, PersistenceMode::Journaled));
+    for id in ["short", "long"] {
+        let request = ChatRequest::user("How?").in_conversation(key(id)).streamed();
+        tokio::spawn(stack.clone().oneshot(request));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    // This layer reads the log, as in another process.
+    let inspector = Inspector::new(store).with_runs(DetachedRunsLayer::new(log));
+    let router = inspector.into_router();
+    let shown = page(&router, "/conversation?scope=alice&id=short").await;
+    assert!(shown.contains("id=\"live\" hidden"), "{shown}");
+    let mut short = send(&router, get("/changes?scope=alice&id=short")).await.into_body();
+    assert_eq!(next_event(&mut short, "text").await, r#""<b>\\u{202e}\n""#);
+    let mut body = send(&router, get("/changes?scope=alice&id=long")).await.into_body();
+    let text = next_event(&mut body, "text").await;
+    assert!(text == format!("\"…{}end\"", "é".repeat((4096 - 3) / 2)), "{text}");
+    gate.open();
+    assert_eq!(next_event(&mut body, "text").await, "\"\"");
 }
 
 const ERRANDS: &str = "/changes?scope=alice&id=errands";

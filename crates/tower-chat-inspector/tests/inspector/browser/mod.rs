@@ -12,16 +12,17 @@ use std::{
 
 use axum::routing::post;
 use tokio::net::TcpListener;
-use tower::{Service as _, ServiceExt as _};
+use tower::{Layer as _, Service as _, ServiceExt as _};
 use tower_chat::{
-    ChatPipeline, ChatRequest, MemoryStore, Message, MessageId, PersistenceMode, RunId, ToolCall,
-    ToolResult, ToolStatus, Usage,
+    ChatPipeline, ChatRequest, ChatUpdate, Finish, MemoryStore, Message, MessageId,
+    PersistenceMode, RunId, ToolCall, ToolResult, ToolStatus, Usage,
     store::{
         DescriptionPatch, Directory, HistoryStore as _, ModelUsage, Revision, RunActivity,
         SequencePosition, UsageSum,
         author::{RecordedResult, ToolRecord, Write},
     },
 };
+use tower_chat_delivery::{DetachedRunsLayer, MemoryUpdateLog};
 use tower_chat_inspector::Inspector;
 use tower_chat_testkit::{Gate, ScriptedModel, Step, skip};
 
@@ -106,7 +107,7 @@ async fn add_trip(store: &MemoryStore) {
 }
 
 /// Adds a run whose model waits for the gate, and a run that waits for approval.
-async fn add_runs(store: &MemoryStore, gate: &Gate) -> ChatPipeline {
+async fn add_runs(store: &MemoryStore, gate: &Gate, runs: &DetachedRunsLayer) -> ChatPipeline {
     let pay = ToolCall::new("p1", "pay", r#"{"cents": 990}"#);
     let steps = [Step::message(Message::tool_calls([pay])), Step::text("The bill is paid.")];
     let mut agent = pipeline(store, steps.into(), PersistenceMode::PerServiceCall);
@@ -114,15 +115,18 @@ async fn add_runs(store: &MemoryStore, gate: &Gate) -> ChatPipeline {
     agent.ready().await.unwrap().call(request).await.unwrap().collect().await.unwrap();
 
     let call = ToolCall::new("w1", "find", r#"{"what": "umbrella"}"#);
+    let deltas = ["The <b>umbrella</b> ", "is in the hall."];
+    let deltas = deltas.map(|text| ChatUpdate::TextDelta(text.to_owned()));
+    let finish = ChatUpdate::Finish(Finish::stop().into());
     let steps = [
         Step::message(Message::tool_calls([call])),
-        Step::text("The umbrella is in the hall.").waits(gate),
+        Step::updates(deltas.into_iter().chain([finish])).waits_after(1, gate),
     ];
     let model = ScriptedModel::new(steps);
     let live = ChatPipeline::builder(model).tools(tools()).history(store.clone());
     let live = live.persistence(PersistenceMode::Journaled).build().unwrap();
     let request = ChatRequest::user("Where is my umbrella?").in_conversation(key("live"));
-    tokio::spawn(async move { live.oneshot(request).await.unwrap().collect().await.unwrap() });
+    tokio::spawn(runs.layer(live).oneshot(request.streamed()));
     agent
 }
 
@@ -136,8 +140,10 @@ async fn a_person_finds_their_way_through_every_page() {
     add_many(&store).await;
     add_enormous(&store).await;
     add_trip(&store).await;
-    let agent = add_runs(&store, &gate).await;
-    let inspector = Inspector::new(store).with_writes(true).with_agent(agent).at_path("/inspector");
+    let runs = DetachedRunsLayer::new(MemoryUpdateLog::new());
+    let agent = add_runs(&store, &gate, &runs).await;
+    let inspector = Inspector::new(store).with_writes(true).with_agent(agent).with_runs(runs);
+    let inspector = inspector.at_path("/inspector");
     let app = axum::Router::new()
         .nest("/inspector", inspector.into_router())
         // Only the test's script uses this route: it opens the gate of the waiting model.

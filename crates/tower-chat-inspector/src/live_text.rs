@@ -1,0 +1,110 @@
+//! The text of an answer in progress.
+
+use std::{future::pending, time::Duration};
+
+use tokio::time::{Instant, timeout_at};
+use tower_chat_delivery::{
+    DeliveryError, DetachedRunsLayer, RunEvent, RunKey, RunReader, UpdatePosition,
+};
+use tower_chat_layers::{ChatUpdate, ConversationKey, RunId, store::OpenRun};
+
+use crate::view::visible;
+
+/// The largest number of bytes of the text that a page shows.
+const SHOWN: usize = 4096;
+
+/// The text of the unfinished message of an open run, from the updates that the run sends to its readers.
+#[derive(Debug, Default)]
+pub(crate) struct LiveText {
+    /// The run that is followed, and the number of its attempt.
+    run: Option<(RunId, u32)>,
+    /// `None` if no run is followed, or it has ended.
+    reader: Option<RunReader>,
+    /// The end of the text.
+    text: String,
+    /// Whether the beginning of the text was removed.
+    is_cut: bool,
+}
+
+impl LiveText {
+    /// Follows the open run of a conversation. A run without readable updates has no live text.
+    pub(crate) async fn follow(
+        &mut self,
+        runs: &DetachedRunsLayer,
+        conversation: &ConversationKey,
+        open: Option<&OpenRun>,
+    ) {
+        let run = open.map(|open| (open.run, open.lease.attempt));
+        if self.run == run {
+            return;
+        }
+        self.run = run;
+        self.reader = None;
+        if let Some((run, _)) = run {
+            let run = RunKey::new(conversation.clone(), run);
+            let attached = runs.attach(&run, UpdatePosition::START).await;
+            self.reader = attached.ok().map(RunReader::read_only);
+        }
+    }
+
+    /// Receives updates for this time, and returns the text if it has changed.
+    pub(crate) async fn changed(&mut self, time: Duration) -> Option<String> {
+        if self.reader.is_none() {
+            self.clear();
+        }
+        let before = (self.is_cut, self.text.clone());
+        let end = Instant::now() + time;
+        // A timeout alone would not end while the reader has updates.
+        while Instant::now() < end
+            && let Ok(event) = timeout_at(end, next(&mut self.reader)).await
+        {
+            self.receive(event);
+        }
+        let is_changed = (self.is_cut, self.text.as_str()) != (before.0, before.1.as_str());
+        is_changed.then(|| self.shown())
+    }
+
+    fn receive(&mut self, event: Option<Result<RunEvent, DeliveryError>>) {
+        match event {
+            Some(Ok(RunEvent::Update { update: ChatUpdate::TextDelta(text), .. })) => {
+                self.text.push_str(&text);
+                self.cut();
+            }
+            Some(Ok(RunEvent::Update { update: ChatUpdate::Message(_), .. }))
+            | Some(Ok(RunEvent::Restarted { .. })) => self.clear(),
+            Some(Ok(RunEvent::Ended(_)) | Err(_)) | None => {
+                self.clear();
+                self.reader = None;
+            }
+            Some(Ok(_)) => {}
+        }
+    }
+
+    fn clear(&mut self) {
+        self.text.clear();
+        self.is_cut = false;
+    }
+
+    /// Removes the beginning of a long text.
+    fn cut(&mut self) {
+        if let Some(excess) = self.text.len().checked_sub(SHOWN + 1) {
+            let boundaries = excess + 1..=self.text.len();
+            let from = boundaries.into_iter().find(|&at| self.text.is_char_boundary(at));
+            self.text.drain(..from.unwrap_or_default());
+            self.is_cut = true;
+        }
+    }
+
+    fn shown(&self) -> String {
+        let mark = if self.is_cut { "…" } else { "" };
+        format!("{mark}{}", visible(&self.text))
+    }
+}
+
+/// Returns the next event of a reader; waits forever if there is no reader.
+async fn next(reader: &mut Option<RunReader>) -> Option<Result<RunEvent, DeliveryError>> {
+    match reader {
+        Some(reader) => reader.next().await,
+        None => pending().await,
+    }
+}
