@@ -6,7 +6,8 @@
 //!
 //! The program serves a page and the endpoint. An answer continues when the page disconnects. A
 //! reloaded page, and another tab, show the whole answer. After a lost connection, the page continues
-//! after the last event that it has received. A function in this file replaces the model.
+//! after the last event that it has received. If the server dies and is started again, the page sends its request
+//! again, which continues the run. A function in this file replaces the model.
 
 mod program;
 
@@ -36,7 +37,7 @@ async fn main() -> Result<(), Failure> {
     let store = SqliteStore::open(&database).await?;
     let pipeline = ChatPipeline::builder(service_fn(model))
         .history(store.clone())
-        .persistence(PersistenceMode::PerServiceCall)
+        .persistence(PersistenceMode::Journaled)
         .build()?;
     let runs = DetachedRunsLayer::new(SqliteUpdateLog::open(format!("{database}-updates")).await?);
     let endpoint = ChatEndpoint::new(runs.layer(pipeline), store.clone())

@@ -9,7 +9,7 @@ use std::{
 use serde_json::{Value, json};
 
 /// The path of an example's program. Cargo builds a package's examples before it runs the tests.
-fn example(name: &str) -> PathBuf {
+pub(crate) fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let built = test.ancestors().nth(2).unwrap();
     built.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX))

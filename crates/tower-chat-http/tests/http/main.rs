@@ -1,7 +1,8 @@
-//! Tests of the endpoint over HTTP: its requests and responses, and OpenAI's own packages.
+//! Tests of the endpoint over HTTP: its requests and responses, OpenAI's own packages, and a browser.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 
+mod browser;
 mod endpoint;
 mod examples;
 mod packages;
