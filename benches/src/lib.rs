@@ -16,6 +16,7 @@
 mod arguments;
 mod bare;
 mod cold_load;
+mod detached;
 mod directory;
 mod files;
 mod group_commit;
@@ -78,6 +79,7 @@ const CASES: &[Case] = &[
     Case { name: "telemetry", measure: telemetry::measure },
     Case { name: "directory", measure: directory::measure },
     Case { name: "growth", measure: growth::measure },
+    Case { name: "detached", measure: detached::measure },
     Case { name: "inspector", measure: inspector::measure },
 ];
 
