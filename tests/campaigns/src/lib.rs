@@ -10,6 +10,7 @@
 
 mod conversations;
 pub mod corruption;
+pub mod deliveries;
 mod failure;
 mod figures;
 pub mod histories;

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use tower_chat_campaigns::{
-    Failure, Figures, corruption, histories, play, power_cuts, scale_out, server_crashes, soak,
-    transfers,
+    Failure, Figures, corruption, deliveries, histories, play, power_cuts, scale_out,
+    server_crashes, soak, transfers,
 };
 
 /// Searches for lost, duplicated or damaged messages
@@ -27,6 +27,9 @@ enum Program {
 enum Campaign {
     /// Flips bits of SQLite files, their logs and exports, and compares what is read with what was stored
     Corruption(corruption::Arguments),
+    Deliveries(deliveries::Arguments),
+    #[command(hide = true)]
+    DeliveriesWorker(deliveries::WorkerArguments),
     Histories(histories::Arguments),
     #[command(hide = true)]
     HistoriesClient(histories::ClientArguments),
@@ -72,6 +75,10 @@ fn main() -> ExitCode {
 fn run(campaign: Campaign) -> Result<Figures, Failure> {
     match campaign {
         Campaign::Corruption(arguments) => corruption::run(arguments),
+        Campaign::Deliveries(arguments) => deliveries::run(&arguments),
+        Campaign::DeliveriesWorker(arguments) => {
+            deliveries::work(&arguments).map(|()| Figures::default())
+        }
         Campaign::Histories(arguments) => histories::run(arguments),
         Campaign::HistoriesClient(arguments) => {
             histories::serve(arguments).map(|()| Figures::default())

@@ -7,8 +7,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tower_chat::{
-    ChatRequest, ChatUpdate, Finish, MemoryStore, Message, MessageId, PersistenceMode, Role,
-    ToolCall, store::HistoryStore,
+    ChatRequest, ChatUpdate, Finish, MemoryStore, Message, PersistenceMode, ToolCall,
+    store::HistoryStore,
 };
 use tower_chat_delivery::{
     DetachedRunsLayer, RunEnd, RunKey, RunReader, RunState, UpdateLog, UpdatePosition,
@@ -16,7 +16,7 @@ use tower_chat_delivery::{
 };
 use tower_chat_testkit::{Rng, ScriptedModel, Step};
 
-use super::client::{Client, text_of};
+use super::client::{Client, stored_answers};
 use crate::support::{Server, request};
 
 const LEASE: Duration = Duration::from_secs(15);
@@ -223,13 +223,7 @@ impl Case {
     fn check(&self) -> Result<(), String> {
         let runtime = &self.processes[0].runtime;
         let history = runtime.block_on(self.store.load(&self.run.conversation)).unwrap();
-        // A run that was stopped before its answer had a text ends with a message without parts, which
-        // readers do not receive.
-        let is_sent =
-            |message: &&Arc<Message>| message.role != Role::User && !message.parts.is_empty();
-        let answers = history.messages.iter().filter(is_sent);
-        let stored: BTreeMap<MessageId, String> =
-            answers.map(|message| (message.id.unwrap(), text_of(message))).collect();
+        let stored = stored_answers(&history.messages);
         for client in &self.clients {
             client.check(&stored, self.mode)?;
         }

@@ -120,8 +120,18 @@ impl Client {
     }
 }
 
+/// Returns the texts of the answers in a history that readers receive. A run that was stopped before its
+/// answer had a text ends with a message without parts, which readers do not receive.
+pub(crate) fn stored_answers<'m>(
+    messages: impl IntoIterator<Item = &'m Arc<Message>>,
+) -> BTreeMap<MessageId, String> {
+    let is_sent = |message: &&Arc<Message>| message.role != Role::User && !message.parts.is_empty();
+    let answers = messages.into_iter().filter(is_sent);
+    answers.filter_map(|message| Some((message.id?, text_of(message)))).collect()
+}
+
 /// Returns the text of a message, followed by the texts of its results.
-pub(crate) fn text_of(message: &Message) -> String {
+fn text_of(message: &Message) -> String {
     let results: String = message.results().map(|result| result.text()).collect();
     message.text() + &results
 }

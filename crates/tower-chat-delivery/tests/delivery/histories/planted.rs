@@ -7,8 +7,8 @@ use std::{
 
 use async_trait::async_trait;
 use tower_chat_delivery::{
-    Erase, MemoryUpdateLog, Renewed, RunEnd, RunKey, RunState, StoredUpdate, UpdateLog,
-    UpdateLogError, UpdatePage, UpdatePosition,
+    Erase, Renewed, RunEnd, RunKey, RunState, StoredUpdate, UpdateLog, UpdateLogError, UpdatePage,
+    UpdatePosition,
 };
 
 /// A fault of a read.
@@ -22,22 +22,22 @@ pub(crate) enum Fault {
     EarlyEnd,
 }
 
-/// A log in memory of which every third page has a fault.
+/// A log of which every third page has a fault.
 #[derive(Debug)]
-pub(crate) struct PlantedLog {
-    log: MemoryUpdateLog,
+pub(crate) struct PlantedLog<L> {
+    log: L,
     fault: Fault,
     reads: AtomicUsize,
 }
 
-impl PlantedLog {
-    pub(crate) fn new(log: MemoryUpdateLog, fault: Fault) -> Self {
+impl<L: UpdateLog> PlantedLog<L> {
+    pub(crate) fn new(log: L, fault: Fault) -> Self {
         Self { log, fault, reads: AtomicUsize::new(0) }
     }
 }
 
 #[async_trait]
-impl UpdateLog for PlantedLog {
+impl<L: UpdateLog> UpdateLog for PlantedLog<L> {
     async fn begin(
         &self,
         run: &RunKey,
@@ -79,8 +79,9 @@ impl UpdateLog for PlantedLog {
                 page.updates.remove(1);
             }
             Fault::Doubled if is_faulty && page.updates.len() > 1 => {
-                let doubled = page.updates[0].clone();
-                page.updates.insert(1, doubled);
+                if let Some(doubled) = page.updates.first().cloned() {
+                    page.updates.insert(1, doubled);
+                }
             }
             Fault::EarlyEnd if is_faulty && matches!(page.state, RunState::Open { .. }) => {
                 let attempt = page.state.attempt();

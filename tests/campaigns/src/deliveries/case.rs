@@ -1,0 +1,273 @@
+//! One run, with two processes and some clients.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+use tokio::time::{sleep, timeout};
+use tower_chat::{PersistenceMode, Role, RunId, store::HistoryStore};
+use tower_chat_delivery::{
+    DetachedRunsLayer, RunEnd, RunKey, RunReader, RunState, SqliteUpdateLog, UpdatePosition,
+};
+use tower_chat_sqlite::SqliteStore;
+use tower_chat_testkit::Rng;
+
+use super::{
+    Arguments, Counts, Mode,
+    client::{Client, stored_answers},
+    histories,
+    planted::PlantedLog,
+    process::{Process, Settings},
+    updates,
+    worker::run_key,
+};
+use crate::Failure;
+
+const CLIENTS: usize = 3;
+const STEPS: usize = 60;
+const MOST_KILLS: u64 = 2;
+/// A run or a client that needs more time counts as a hang.
+const TIME_LIMIT: Duration = Duration::from_secs(120);
+
+/// The outcome of a step: a broken rule is the inner error.
+type Step = Result<Result<(), String>, Failure>;
+
+pub(super) struct Case {
+    rng: Rng,
+    folder: TempDir,
+    run: RunKey,
+    settings: Settings,
+    processes: [Process; 2],
+    /// The number of requests to the model.
+    asked: Arc<AtomicU64>,
+    /// The layer of the process of the clients, which executes no run.
+    runs: DetachedRunsLayer,
+    clients: Vec<Client>,
+    /// The readers of connected clients, by the index of the client.
+    connections: BTreeMap<usize, RunReader>,
+    kills: u64,
+}
+
+impl Case {
+    pub(super) async fn start(arguments: &Arguments, number: u64) -> Result<Self, Failure> {
+        let mut rng = Rng::of(arguments.seed, number);
+        let folder = tempfile::tempdir().map_err(Failure::cannot_run)?;
+        let program = match &arguments.program {
+            Some(program) => program.clone(),
+            None => std::env::current_exe().map_err(Failure::cannot_run)?,
+        };
+        let modes = [Mode::PerRun, Mode::PerServiceCall, Mode::Journaled];
+        let settings = Settings {
+            program,
+            folder: folder.path().to_owned(),
+            run: RunId::new(),
+            seed: rng.next(),
+            mode: rng.one_of(&modes).copied().unwrap_or(Mode::Journaled),
+            is_durable: rng.one_in(3),
+        };
+        let log = SqliteUpdateLog::open(updates(folder.path())).await;
+        let log = log.map_err(Failure::cannot_run)?;
+        let runs = match arguments.plant {
+            Some(plant) => DetachedRunsLayer::new(PlantedLog::new(log, plant.fault())),
+            None => DetachedRunsLayer::new(log),
+        };
+        let asked = Arc::default();
+        let processes = [Process::start(&settings, &asked)?, Process::start(&settings, &asked)?];
+        Ok(Self {
+            rng,
+            folder,
+            run: run_key(settings.run),
+            settings,
+            processes,
+            asked,
+            runs,
+            clients: (0..CLIENTS).map(|_| Client::default()).collect(),
+            connections: BTreeMap::new(),
+            kills: 0,
+        })
+    }
+
+    pub(super) async fn run(mut self, counts: &mut Counts) -> Step {
+        self.send(0).await?;
+        for _ in 0..STEPS {
+            let process = self.rng.below(2);
+            match self.rng.below(20) {
+                0..4 => self.connect(counts).await?,
+                4..6 => self.disconnect(),
+                6..14 => {
+                    if let Err(broken) = self.read(counts).await {
+                        return Ok(Err(broken));
+                    }
+                }
+                14..17 => sleep(Duration::from_millis(self.rng.below(80) as u64)).await,
+                17 if self.rng.one_in(4) => {
+                    counts.stops += 1;
+                    self.command(process, "stop").await?;
+                }
+                18 if self.kills < MOST_KILLS && self.rng.one_in(2) => self.kill(process).await?,
+                _ => self.resume(process).await?,
+            }
+        }
+        counts.kills += self.kills;
+        if let Err(broken) = self.complete(counts).await? {
+            return Ok(Err(broken));
+        }
+        counts.runs += 1;
+        self.check(counts).await
+    }
+
+    async fn command(&mut self, process: usize, command: &str) -> Result<(), Failure> {
+        match self.processes.get_mut(process) {
+            Some(process) => process.send(command).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn send(&mut self, process: usize) -> Result<(), Failure> {
+        self.command(process, "send").await
+    }
+
+    async fn connect(&mut self, counts: &mut Counts) -> Result<(), Failure> {
+        let index = self.rng.below(CLIENTS);
+        let Some(client) = self.clients.get_mut(index) else { return Ok(()) };
+        let is_connected = self.connections.contains_key(&index);
+        if is_connected || client.end == Some(RunEnd::Completed) {
+            return Ok(());
+        }
+        let after = client.after.unwrap_or(UpdatePosition::START);
+        // The run may not have begun yet.
+        if let Ok(reader) = self.runs.attach(&self.run, after).await {
+            client.end = None;
+            counts.connections += 1;
+            self.connections.insert(index, reader);
+        }
+        Ok(())
+    }
+
+    fn disconnect(&mut self) {
+        let index = self.rng.below(CLIENTS);
+        self.connections.remove(&index);
+    }
+
+    /// Lets a random client read some events, if it is connected.
+    async fn read(&mut self, counts: &mut Counts) -> Result<(), String> {
+        let index = self.rng.below(CLIENTS);
+        let count = 1 + self.rng.below(30);
+        let Some(reader) = self.connections.get_mut(&index) else { return Ok(()) };
+        let Some(client) = self.clients.get_mut(index) else { return Ok(()) };
+        for _ in 0..count {
+            match timeout(Duration::from_millis(60), reader.next()).await {
+                Ok(Some(event)) => {
+                    counts.events += 1;
+                    client.receive(event.map_err(|error| error.to_string())?)?;
+                }
+                Ok(None) => {
+                    self.connections.remove(&index);
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Kills a process, and starts it again.
+    async fn kill(&mut self, process: usize) -> Result<(), Failure> {
+        let started = Process::start(&self.settings, &self.asked)?;
+        if let Some(process) = self.processes.get_mut(process) {
+            std::mem::replace(process, started).kill().await?;
+            self.kills += 1;
+        }
+        Ok(())
+    }
+
+    async fn state(&self) -> Result<RunState, Failure> {
+        self.runs.state(&self.run).await.map_err(Failure::cannot_run)
+    }
+
+    /// Sends the request again, unless a process executes the run or it is complete.
+    async fn resume(&mut self, process: usize) -> Result<(), Failure> {
+        match self.state().await? {
+            RunState::Open { .. } | RunState::Closed { end: RunEnd::Completed, .. } => Ok(()),
+            _ => self.send(process).await,
+        }
+    }
+
+    /// Brings the run to its end, and lets all clients read to the end.
+    async fn complete(&mut self, counts: &mut Counts) -> Step {
+        let began = Instant::now();
+        loop {
+            match self.state().await? {
+                RunState::Closed { end: RunEnd::Completed, .. } => break,
+                RunState::Closed { end: RunEnd::Failed { message }, .. } => {
+                    return Ok(Err(format!("the run has failed: {message}")));
+                }
+                state if began.elapsed() > TIME_LIMIT => {
+                    return Ok(Err(format!("the run does not end: {state}")));
+                }
+                RunState::Open { .. } => {}
+                _ => self.send(0).await?,
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        self.connections.clear();
+        for client in &mut self.clients {
+            if client.end == Some(RunEnd::Completed) {
+                continue;
+            }
+            let after = client.after.unwrap_or(UpdatePosition::START);
+            let reader = self.runs.attach(&self.run, after).await;
+            let mut reader = reader.map_err(Failure::cannot_run)?;
+            let read = async {
+                while let Some(event) = reader.next().await {
+                    counts.events += 1;
+                    client.receive(event.map_err(|error| error.to_string())?)?;
+                }
+                Ok(())
+            };
+            let read = timeout(TIME_LIMIT, read).await;
+            if let Err(broken) = read.unwrap_or_else(|_| Err("a client receives no end".to_owned()))
+            {
+                return Ok(Err(broken));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    async fn check(mut self, counts: &mut Counts) -> Step {
+        for process in &mut self.processes {
+            if !process.is_drained(TIME_LIMIT).await? {
+                return Ok(Err("a run is in progress after its end".to_owned()));
+            }
+        }
+        let store = SqliteStore::open(histories(self.folder.path())).await;
+        let store = store.map_err(Failure::cannot_run)?;
+        let history = store.load(&self.run.conversation).await.map_err(Failure::cannot_run)?;
+        store.close().await.map_err(Failure::cannot_run)?;
+        let stored = stored_answers(&history.messages);
+        let mode = PersistenceMode::from(self.settings.mode);
+        for client in &self.clients {
+            if let Err(broken) = client.check(&stored, mode) {
+                return Ok(Err(broken));
+            }
+        }
+        let later = u64::from(self.state().await?.attempt().saturating_sub(1));
+        counts.later_attempts += later;
+        // An attempt may request again only the answer that the attempt before it has not stored.
+        let answers = history.messages.iter().filter(|message| message.role == Role::Assistant);
+        let (answers, asked) = (answers.count() as u64, self.asked.load(Ordering::Relaxed));
+        if mode != PersistenceMode::PerRun && asked > answers + later {
+            return Ok(Err(format!(
+                "{asked} requests to the model for {answers} answers in {} attempts",
+                later + 1
+            )));
+        }
+        Ok(Ok(()))
+    }
+}

@@ -1,0 +1,34 @@
+//! Tests of the deliveries to readers in other processes.
+
+use std::path::PathBuf;
+
+use tower_chat_campaigns::{
+    Failure, Figures,
+    deliveries::{Arguments, Plant, run},
+};
+
+fn arguments(cases: u64, plant: Option<Plant>) -> Arguments {
+    let program = Some(PathBuf::from(env!("CARGO_BIN_EXE_tower-chat-campaigns")));
+    Arguments { cases, seed: 1, first: 0, plant, program }
+}
+
+fn count(figures: &Figures, name: &str) -> u64 {
+    figures.get(name).and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}"))
+}
+
+#[test]
+fn every_reader_receives_each_update_once() {
+    let figures = run(&arguments(3, None)).unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(count(&figures, "runs"), 3);
+    for happened in ["killed processes", "attempts after the first", "connections", "events"] {
+        assert_ne!(count(&figures, happened), 0, "{happened}: {figures}");
+    }
+}
+
+#[test]
+fn planted_faults_are_found() {
+    for plant in [Plant::LostUpdate, Plant::DoubledUpdate, Plant::EarlyEnd] {
+        let found = run(&arguments(20, Some(plant)));
+        assert!(matches!(found, Err(Failure::Found { .. })), "{plant:?}: {found:?}");
+    }
+}
