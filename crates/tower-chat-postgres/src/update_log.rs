@@ -304,7 +304,7 @@ impl Notifications for Server {
                 }
             }
         }
-        // The connection is open as long as its client.
+        // Dropping the client would close the connection.
         let texts = stream::unfold((client, messages), |(client, mut messages)| async {
             loop {
                 if let AsyncMessage::Notification(found) = messages.next().await?.ok()? {

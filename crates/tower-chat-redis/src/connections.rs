@@ -337,7 +337,7 @@ impl Connections {
         }
     }
 
-    /// Subscribes to a channel, on a connection of its own. The subscription ends with the first value.
+    /// Subscribes to a channel, on a connection of its own. Dropping the first value ends the subscription.
     #[cfg(feature = "delivery")]
     pub(crate) async fn subscribe(
         &self,

@@ -275,7 +275,7 @@ impl Server {
 impl Notifications for Server {
     async fn subscribe(&self) -> Result<BoxStream<'static, String>, BoxError> {
         let subscription = self.0.connections.subscribe(&self.0.names.run_channel()).await?;
-        // The subscription lasts as long as its first value.
+        // Dropping the sink would end the subscription.
         let texts = stream::unfold(subscription, |(sink, mut messages)| async {
             let message = messages.next().await?;
             Some((message.get_payload().unwrap_or_default(), (sink, messages)))

@@ -63,7 +63,7 @@ pub struct Wakeups {
 
 #[derive(Debug)]
 struct Shared {
-    /// The ids of the runs that have changed. An empty text stands for any run.
+    /// The ids of the runs that have changed. An empty text means any run.
     changed: broadcast::Sender<String>,
     /// Whether notifications arrive.
     is_listening: AtomicBool,
