@@ -68,15 +68,8 @@ pub(crate) enum CliError {
         "only a store in a file can do this: to {action} a store on a server, use the server's own tools"
     )]
     NoFile { action: &'static str },
-    #[error(
-        "there is no update log at `{}`: give the log of the application with --updates sqlite:PATH",
-        path.display()
-    )]
-    NoUpdateLog { path: PathBuf },
-    #[error(
-        "the command reads update logs in SQLite files: give the log of the application with --updates sqlite:PATH"
-    )]
-    OtherUpdateLog,
+    #[error("there is no update log at {location}: give the log of the application with --updates")]
+    NoUpdateLog { location: String },
     #[error("the update log cannot be used")]
     OpenUpdateLog(#[source] UpdateLogError),
     #[error("there is no conversation store at `{}`: check the path of --store", path.display())]

@@ -31,8 +31,8 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     pub(crate) listen: SocketAddr,
     /// The update log of an application that detaches its runs: the page of a conversation then shows the
-    /// text of an answer while the model writes it. By default the file of the store with `-updates` added, if
-    /// it exists
+    /// text of an answer while the model writes it. By default on the server of the store, or the file of the
+    /// store with `-updates` added, if it exists
     #[arg(long, value_name = "LOG")]
     pub(crate) updates: Option<StoreLocation>,
     /// Show only this scope
@@ -126,7 +126,7 @@ async fn runs(
         Some(updates) => Some(updates.open_updates().await?),
         None => match store.updates().open_updates().await {
             Ok(log) => Some(log),
-            Err(CliError::NoUpdateLog { .. } | CliError::OtherUpdateLog) => None,
+            Err(CliError::NoUpdateLog { .. }) => None,
             Err(error) => {
                 let error = chain(&error);
                 EscapedStderr::write_line(&format!(

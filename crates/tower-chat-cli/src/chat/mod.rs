@@ -82,7 +82,8 @@ pub(crate) struct ChatArguments {
             "approve", "mode", "max_tokens"]
     )]
     pub(crate) attach: Option<RunId>,
-    /// The update log of the application, for --attach; by default the file of the store with `-updates` added
+    /// The update log of the application, for --attach; by default on the server of the store, or the file of the
+    /// store with `-updates` added
     #[arg(long, value_name = "LOG", requires = "attach")]
     pub(crate) updates: Option<StoreLocation>,
     /// The address of the provider, or of a service with the same API, which needs no key then

@@ -167,10 +167,18 @@ async fn open_redis(
     prefix: Option<&str>,
     keys: Option<MasterKeys>,
 ) -> Result<OpenedStore, CliError> {
+    Ok(OpenedStore::new(redis_store(address, prefix).await?, None, keys))
+}
+
+/// Connects to a server or a cluster.
+pub(super) async fn redis_store(
+    address: &str,
+    prefix: Option<&str>,
+) -> Result<RedisStore, CliError> {
     let options = redis_options(prefix);
     let store = match options.clone().connect(address).await {
         Err(tower_chat_redis::OpenError::Cluster) => options.connect_cluster(&[address]).await,
         opened => opened,
     };
-    Ok(OpenedStore::new(store.map_err(CliError::OpenRedis)?, None, keys))
+    store.map_err(CliError::OpenRedis)
 }

@@ -2,14 +2,20 @@
 
 use std::{fs, sync::Arc};
 
-use tower_chat_delivery::{SqliteUpdateLog, UpdateLog};
+use tower_chat_delivery::{SqliteUpdateLog, UpdateLog, UpdateLogOptions};
 use tower_chat_encrypted::EncryptedUpdateLog;
+use tower_chat_postgres::{OpenError, PostgresUpdateLog};
+use tower_chat_redis::RedisUpdateLog;
 
-use super::{StoreLocation, encryption};
+use super::{
+    StoreLocation, encryption,
+    opened::{postgres_options, redis_store},
+};
 use crate::error::CliError;
 
 impl StoreLocation {
-    /// Returns the location of the update log of a store, unless its application has chosen another one.
+    /// Returns the location of the update log of a store, unless its application has chosen another one: the
+    /// same server, or a file beside the file of the store.
     pub(crate) fn updates(&self) -> Self {
         match self {
             Self::Sqlite(path) => {
@@ -24,21 +30,32 @@ impl StoreLocation {
     /// Opens the update log at this location, which decrypts with the keys in the environment. Does not
     /// create a log.
     pub(crate) async fn open_updates(&self) -> Result<Arc<dyn UpdateLog>, CliError> {
-        let log = match self {
+        let none = || CliError::NoUpdateLog { location: self.name() };
+        let log: Arc<dyn UpdateLog> = match self {
+            Self::Memory => return Err(none()),
             // SQLite would turn an empty file into a log.
             Self::Sqlite(path) if fs::metadata(path).map_or(0, |found| found.len()) == 0 => {
-                return Err(CliError::NoUpdateLog { path: path.clone() });
+                return Err(none());
             }
             Self::Sqlite(path) => {
-                SqliteUpdateLog::open(path).await.map_err(CliError::OpenUpdateLog)?
+                Arc::new(SqliteUpdateLog::open(path).await.map_err(CliError::OpenUpdateLog)?)
             }
-            Self::Memory | Self::Postgres { .. } | Self::Redis { .. } => {
-                return Err(CliError::OtherUpdateLog);
+            Self::Postgres { address, schema, prepared_statements } => {
+                let server = postgres_options(schema.as_deref(), *prepared_statements);
+                let (server, options) = (server.with_migration(false), UpdateLogOptions::default());
+                match PostgresUpdateLog::connect_with(address, server, options).await {
+                    Err(OpenError::NoTables { .. }) => return Err(none()),
+                    opened => Arc::new(opened?),
+                }
+            }
+            Self::Redis { address, prefix } => {
+                let store = redis_store(address, prefix.as_deref()).await?;
+                Arc::new(RedisUpdateLog::from_store(&store, UpdateLogOptions::default()))
             }
         };
         Ok(match encryption::keys()? {
             Some(keys) => Arc::new(EncryptedUpdateLog::new(log, keys)),
-            None => Arc::new(log),
+            None => log,
         })
     }
 }

@@ -1,6 +1,6 @@
 //! `tower-chat chat --attach`. The process of the test executes the run, and the command follows it.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::{runtime::Runtime, sync::mpsc};
 use tower::{Layer, ServiceExt as _, service_fn};
@@ -8,10 +8,7 @@ use tower_chat::{
     BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, Conversation, ConversationKey,
     Finish, MemoryStore, Message, PersistenceMode, RunId, ToolCall, ToolDefinition, Tools, tool_fn,
 };
-use tower_chat_delivery::{
-    DetachedRunsLayer, RunEnd, RunKey, RunState, SqliteUpdateLog, UpdateLog, UpdatePosition,
-};
-use tower_chat_encrypted::EncryptedUpdateLog;
+use tower_chat_delivery::{DetachedRunsLayer, RunEnd, RunKey, RunState, UpdateLog, UpdatePosition};
 
 use super::*;
 
@@ -21,6 +18,7 @@ type Part = Result<ChatUpdate, BoxError>;
 struct Application {
     runtime: Runtime,
     runs: DetachedRunsLayer,
+    log: Arc<dyn UpdateLog>,
     run: RunKey,
     model: mpsc::UnboundedSender<Part>,
 }
@@ -33,7 +31,7 @@ impl Application {
     fn start_as(store: &TestStore, run: RunKey) -> Self {
         let runtime = Runtime::new().unwrap();
         let (model, parts) = mpsc::unbounded_channel::<Part>();
-        let parts = std::sync::Arc::new(tokio::sync::Mutex::new(parts));
+        let parts = Arc::new(tokio::sync::Mutex::new(parts));
         let service = service_fn(move |_: ChatRequest| {
             let parts = parts.clone();
             async move { Ok::<_, BoxError>(response(parts)) }
@@ -43,20 +41,17 @@ impl Application {
         let pipeline = ChatPipeline::builder(service).tools(Tools::new().with(fog));
         let pipeline = pipeline.history(MemoryStore::new()).persistence(PersistenceMode::Journaled);
         let pipeline = pipeline.build().unwrap();
-        let runs = runtime.block_on(async {
-            let log = SqliteUpdateLog::open(updates(store)).await.unwrap();
-            let runs = match store.keys() {
-                Some(keys) => DetachedRunsLayer::new(EncryptedUpdateLog::new(log, keys)),
-                None => DetachedRunsLayer::new(log),
-            };
+        let (runs, log) = runtime.block_on(async {
+            let log = store.open_updates().await;
+            let runs = DetachedRunsLayer::new(log.clone());
             let runs = runs.with_batches(Duration::from_millis(10), 1);
             let request = ChatRequest::user("Which weather?")
                 .in_run(Conversation { key: run.conversation.clone(), run: run.run })
                 .streamed();
             tokio::spawn(runs.layer(pipeline).oneshot(request));
-            runs
+            (runs, log)
         });
-        Self { runtime, runs, run, model }
+        Self { runtime, runs, log, run, model }
     }
 
     fn sends(&self, text: &str) {
@@ -85,10 +80,16 @@ impl Application {
     }
 
     /// Waits until the log contains an update of the run.
-    fn is_logged(&self, store: &TestStore) {
+    fn is_logged(&self) {
         self.runtime.block_on(async {
-            let log = SqliteUpdateLog::open(updates(store)).await.unwrap();
-            while log.read(&self.run, UpdatePosition::START, 1).await.unwrap().updates.is_empty() {
+            while self
+                .log
+                .read(&self.run, UpdatePosition::START, 1)
+                .await
+                .unwrap()
+                .updates
+                .is_empty()
+            {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         });
@@ -96,9 +97,7 @@ impl Application {
 }
 
 /// One answer of the model: up to the next finish, or to an error.
-fn response(
-    parts: std::sync::Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Part>>>,
-) -> ChatResponse {
+fn response(parts: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Part>>>) -> ChatResponse {
     let updates = futures_util::stream::unfold(Some(parts), |parts| async move {
         let parts = parts?;
         let part = parts.lock().await.recv().await?;
@@ -126,12 +125,12 @@ fn attach(store: &TestStore, run: &RunKey, more: &[&str]) -> Command {
 
 #[test]
 fn a_run_of_another_process_is_printed_from_its_beginning_and_live() {
-    for kind in [Kind::Sqlite, Kind::Encrypted] {
-        let store = TestStore::new(kind);
-        let application = Application::start(&store);
+    each_store(|store| {
+        let kind = store.kind;
+        let application = Application::start(store);
         application.sends("Let me ");
-        application.is_logged(&store);
-        let command = Piped::start(attach(&store, &application.run, &["--verbose"]));
+        application.is_logged();
+        let command = Piped::start(attach(store, &application.run, &["--verbose"]));
         command.wait_for_stdout("Let me ");
         application.sends("look.");
         command.wait_for_stdout("Let me look.");
@@ -149,9 +148,9 @@ fn a_run_of_another_process_is_printed_from_its_beginning_and_live() {
         assert_eq!(ended.stderr, format!("{calls}0 tokens read, 0 written\n"), "{kind:?}");
 
         // A command that begins after the end prints the same.
-        let again = run_with_input(attach(&store, &application.run, &[]), "");
+        let again = run_with_input(attach(store, &application.run, &[]), "");
         assert_eq!((again.code, again.stdout, again.stderr), (Some(0), ended.stdout, calls.into()));
-    }
+    });
 }
 
 #[test]
@@ -159,7 +158,7 @@ fn an_interrupt_ends_the_command_and_not_the_run() {
     let store = TestStore::new(Kind::Sqlite);
     let application = Application::start(&store);
     application.sends("Half ");
-    application.is_logged(&store);
+    application.is_logged();
     let command = Piped::start(attach(&store, &application.run, &[]));
     command.wait_for_stdout("Half ");
     command.interrupt();
@@ -185,8 +184,7 @@ fn a_failed_run_and_an_interrupted_one_are_reported() {
 
     let run = new_run();
     application.runtime.block_on(async {
-        let log = SqliteUpdateLog::open(updates(&store)).await.unwrap();
-        log.begin(&run, 1, Duration::from_millis(1)).await.unwrap();
+        application.log.begin(&run, 1, Duration::from_millis(1)).await.unwrap();
     });
     let ended = run_with_input(attach(&store, &run, &[]), "");
     assert_eq!((ended.code, &*ended.stdout), (Some(1), ""), "{}", ended.stderr);
@@ -198,7 +196,7 @@ fn the_next_attempt_at_a_run_begins_its_unfinished_message_anew() {
     let store = TestStore::new(Kind::Sqlite);
     let first = Application::start(&store);
     first.sends("Half of");
-    first.is_logged(&store);
+    first.is_logged();
     let (run, log) = (first.run.clone(), updates(&store));
     first.runtime.shutdown_background();
     // Ends the lease of the attempt, as time would.
@@ -228,7 +226,7 @@ fn a_run_without_updates_is_refused() {
     let store = TestStore::new(Kind::Sqlite);
     let run = new_run();
     let path = updates(&store);
-    let missing = format!("there is no update log at `{}`", path.display());
+    let missing = format!("there is no update log at sqlite:{}", path.display());
     assert_refused(attach(&store, &run, &[]), &[&missing, "--updates"]);
     std::fs::write(&path, "").unwrap();
     assert_refused(attach(&store, &run, &[]), &[&missing]);
@@ -245,8 +243,8 @@ fn a_run_without_updates_is_refused() {
     let expired = format!("there are no updates of {}", application.run);
     assert_refused(attach(&store, &application.run, &[]), &[&expired, "expired"]);
 
-    let other = ["--updates", "postgres://user@localhost/chats"];
-    assert_refused(attach(&store, &run, &other), &["reads update logs in SQLite files"]);
+    let other = ["--updates", "memory:"];
+    assert_refused(attach(&store, &run, &other), &["there is no update log at memory:"]);
     let not_log = format!("sqlite:{}", store.path().display());
     std::fs::write(store.path(), "no database").unwrap();
     let other = ["--updates", &*not_log];
@@ -276,4 +274,13 @@ fn a_chat_without_a_model_and_a_run_without_a_conversation_are_refused() {
     assert_refused(store.command(&["chat", "--attach", &run]), &["--attach needs the NAME"]);
     let both = ["chat", "a", "--attach", &run, "--model", "m"];
     assert_refused(store.command(&both), &["'--attach <RUN>' cannot be used with '--model"]);
+}
+
+#[test]
+fn a_server_without_an_update_log_is_not_changed() {
+    if TestStore::is_missing(Kind::Postgres) {
+        return;
+    }
+    let store = TestStore::new(Kind::Postgres);
+    assert_refused(attach(&store, &new_run(), &[]), &["there is no update log at postgres"]);
 }

@@ -13,9 +13,10 @@ use std::{
 
 use rusqlite::{Connection, OpenFlags, types::Value};
 use tower_chat::store::HistoryStore;
-use tower_chat_encrypted::{EncryptedStore, MasterKeys, SecretKey};
-use tower_chat_postgres::PostgresStore;
-use tower_chat_redis::RedisStore;
+use tower_chat_delivery::{SqliteUpdateLog, UpdateLog, UpdateLogOptions};
+use tower_chat_encrypted::{EncryptedStore, EncryptedUpdateLog, MasterKeys, SecretKey};
+use tower_chat_postgres::{PostgresStore, PostgresUpdateLog};
+use tower_chat_redis::{RedisStore, RedisUpdateLog};
 use tower_chat_sqlite::SqliteStore;
 use tower_chat_testkit::{
     server::{Missing, PgBouncer, PoolMode, PostgresServer, RedisServer},
@@ -326,6 +327,31 @@ impl TestStore {
     pub(crate) fn keys(&self) -> Option<MasterKeys> {
         let keys = || MasterKeys::new("test", SecretKey::from_bytes(KEY)).unwrap();
         self.is_encrypted.then(keys)
+    }
+
+    /// Opens the update log that an application has beside the store, and creates it if it is missing.
+    pub(crate) async fn open_updates(&self) -> Arc<dyn UpdateLog> {
+        let options = UpdateLogOptions::default();
+        let log: Arc<dyn UpdateLog> = match self.kind {
+            Kind::Sqlite | Kind::Encrypted => {
+                let path = self.folder.path().join("chat.db-updates");
+                Arc::new(SqliteUpdateLog::open(path).await.unwrap())
+            }
+            Kind::Postgres => {
+                let server = PostgresStore::options().with_schema(&self.name);
+                let address = postgres_address();
+                Arc::new(PostgresUpdateLog::connect_with(&address, server, options).await.unwrap())
+            }
+            Kind::Redis => {
+                let server = RedisStore::options().with_prefix(format!("{}:", self.name));
+                let address = redis_address();
+                Arc::new(RedisUpdateLog::connect_with(&address, server, options).await.unwrap())
+            }
+        };
+        match self.keys() {
+            Some(keys) => Arc::new(EncryptedUpdateLog::new(log, keys)),
+            None => log,
+        }
     }
 
     async fn open_inside(&self) -> Arc<dyn HistoryStore> {
