@@ -15,16 +15,16 @@ use tower_chat::{
 use crate::support::*;
 
 /// A server of the pages, and its address.
-struct Served {
+pub(crate) struct Served {
     process: Child,
     /// The line that it has printed.
     line: String,
-    address: String,
+    pub(crate) address: String,
 }
 
 impl Served {
     /// Serves pages with the token in the environment; an empty token counts as none.
-    fn start(store: &TestStore, arguments: &[&str], token: &str) -> Self {
+    pub(crate) fn start(store: &TestStore, arguments: &[&str], token: &str) -> Self {
         let all = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
         let mut command = store.command(&all);
         command.env("TOWER_CHAT_INSPECTOR_TOKEN", token);
@@ -42,7 +42,7 @@ impl Served {
         Some(self.line.split_once("/?token=")?.1)
     }
 
-    fn connect(&self) -> TcpStream {
+    pub(crate) fn connect(&self) -> TcpStream {
         TcpStream::connect(&self.address).unwrap()
     }
 

@@ -1,16 +1,23 @@
 //! `tower-chat chat --attach`. The process of the test executes the run, and the command follows it.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{runtime::Runtime, sync::mpsc};
 use tower::{Layer, ServiceExt as _, service_fn};
 use tower_chat::{
     BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, Conversation, ConversationKey,
-    Finish, MemoryStore, Message, PersistenceMode, RunId, ToolCall, ToolDefinition, Tools, tool_fn,
+    Finish, MemoryStore, Message, PersistenceMode, RunId, ToolCall, ToolDefinition, Tools,
+    store::HistoryStore, tool_fn,
 };
 use tower_chat_delivery::{DetachedRunsLayer, RunEnd, RunKey, RunState, UpdateLog, UpdatePosition};
 
 use super::*;
+use crate::serve::Served;
 
 type Part = Result<ChatUpdate, BoxError>;
 
@@ -25,10 +32,10 @@ struct Application {
 
 impl Application {
     fn start(store: &TestStore) -> Self {
-        Self::start_as(store, new_run())
+        Self::start_as(store, new_run(), MemoryStore::new())
     }
 
-    fn start_as(store: &TestStore, run: RunKey) -> Self {
+    fn start_as(store: &TestStore, run: RunKey, history: impl HistoryStore) -> Self {
         let runtime = Runtime::new().unwrap();
         let (model, parts) = mpsc::unbounded_channel::<Part>();
         let parts = Arc::new(tokio::sync::Mutex::new(parts));
@@ -39,7 +46,7 @@ impl Application {
         let definition = ToolDefinition::new("fog", "", serde_json::json!({"type": "object"}));
         let fog = tool_fn(definition, |_| async { Ok("Fog over Oban.".to_owned()) });
         let pipeline = ChatPipeline::builder(service).tools(Tools::new().with(fog));
-        let pipeline = pipeline.history(MemoryStore::new()).persistence(PersistenceMode::Journaled);
+        let pipeline = pipeline.history(history).persistence(PersistenceMode::Journaled);
         let pipeline = pipeline.build().unwrap();
         let (runs, log) = runtime.block_on(async {
             let log = store.open_updates().await;
@@ -201,7 +208,7 @@ fn the_next_attempt_at_a_run_begins_its_unfinished_message_anew() {
     first.runtime.shutdown_background();
     // Ends the lease of the attempt, as time would.
     execute(&log, "UPDATE runs SET record = json_set(record, '$.lease_until', 1)");
-    let second = Application::start_as(&store, run);
+    let second = Application::start_as(&store, run, MemoryStore::new());
     second.sends("The whole.");
     second.finishes();
     assert_eq!(second.end(), RunEnd::Completed);
@@ -283,4 +290,25 @@ fn a_server_without_an_update_log_is_not_changed() {
     }
     let store = TestStore::new(Kind::Postgres);
     assert_refused(attach(&store, &new_run(), &[]), &["there is no update log at postgres"]);
+}
+
+#[test]
+fn the_served_pages_show_an_answer_in_progress() {
+    let store = TestStore::new(Kind::Sqlite);
+    let open = tower_chat_sqlite::SqliteStore::open(store.path());
+    let history = Runtime::new().unwrap().block_on(open).unwrap();
+    let application = Application::start_as(&store, new_run(), history);
+    application.sends("<b>Half ");
+    application.is_logged();
+    let served = Served::start(&store, &["--no-token"], "");
+    let mut connection = served.connect();
+    let head = "GET /changes?scope=harbour&id=weather HTTP/1.1\r\nHost: ";
+    connection.write_all(format!("{head}{}\r\n\r\n", served.address).as_bytes()).unwrap();
+    let mut lines = BufReader::new(connection).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line == "event: text"), "the text is sent");
+    assert_eq!(lines.next().as_deref(), Some(r#"data: "<b>Half ""#));
+
+    let missing = format!("sqlite:{}", store.folder().join("other-updates").display());
+    let serve = store.command(&["serve", "--no-token", "--updates", &missing]);
+    assert_refused(serve, &[&format!("there is no update log at {missing}")]);
 }
