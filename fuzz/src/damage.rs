@@ -47,7 +47,7 @@ const MANY_BYTES: usize = 64 * 1024;
 /// The placeholder that is replaced by a nested value. No seed contains it.
 const NESTED: &str = "<nested>";
 /// The maximum length of an input, in bytes.
-const LONGEST: usize = 256 * 1024;
+const MAX_INPUT_BYTES: usize = 256 * 1024;
 
 /// Returns one of the seeds, damaged one or several times.
 pub(crate) fn damaged(seeds: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
@@ -58,7 +58,7 @@ pub(crate) fn damaged(seeds: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
             _ => damage_json(&bytes, rng).unwrap_or_else(|bytes| damage_bytes(bytes, seeds, rng)),
         };
     }
-    bytes.truncate(LONGEST);
+    bytes.truncate(MAX_INPUT_BYTES);
     bytes
 }
 

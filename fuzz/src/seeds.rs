@@ -7,7 +7,7 @@ use tower_chat_wire::body::BodyWire;
 
 /// The maximum length of a seed, in bytes. Longer recordings are omitted, because they would make the
 /// targets slow.
-const LONGEST: usize = 12 * 1024;
+const MAX_SEED_BYTES: usize = 12 * 1024;
 
 /// How many lines of each file of conversations are used.
 const LINES_OF_FILE: usize = 32;
@@ -58,7 +58,7 @@ pub(crate) fn of_wire(wire: BodyWire) -> Seeds {
     }
     let Seeds { requests, answers, errors, streams, events } = &mut seeds;
     for of_kind in [requests, answers, errors, streams, events] {
-        of_kind.retain(|seed| seed.len() <= LONGEST);
+        of_kind.retain(|seed| seed.len() <= MAX_SEED_BYTES);
         if of_kind.is_empty() {
             of_kind.push(b"{}".to_vec());
         }
@@ -71,7 +71,7 @@ pub(crate) fn conversations() -> Vec<Vec<u8>> {
     let files = Recordings::all().conversation_files().expect("the folders can be read");
     let texts = files.iter().map(|file| fs::read_to_string(file).expect("the file can be read"));
     let lines = texts.flat_map(|text| {
-        let lines = text.lines().filter(|line| line.len() <= LONGEST).take(LINES_OF_FILE);
+        let lines = text.lines().filter(|line| line.len() <= MAX_SEED_BYTES).take(LINES_OF_FILE);
         lines.map(|line| line.as_bytes().to_vec()).collect::<Vec<_>>()
     });
     lines.collect()

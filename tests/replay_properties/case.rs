@@ -16,7 +16,7 @@ use crate::replay_properties::{
 use crate::search::shrunk;
 
 /// The maximum number of messages of a case.
-const LONGEST: usize = 48;
+const MAX_MESSAGES: usize = 48;
 
 #[derive(Clone)]
 pub(crate) struct Case {
@@ -33,7 +33,7 @@ impl Case {
         let which = usize::try_from(case).expect("a small number") % transcripts.len();
         let transcript = transcripts.get(which).expect("it is within");
         let begin = if rng.one_in(2) { 0 } else { rng.below(transcript.len()) };
-        let end = begin + 1 + rng.below(LONGEST);
+        let end = begin + 1 + rng.below(MAX_MESSAGES);
         let end = end.min(transcript.len());
         let mut messages = transcript.get(begin..end).unwrap_or_default().to_vec();
         damage(&mut rng, &mut messages);

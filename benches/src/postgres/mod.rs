@@ -42,7 +42,7 @@ const COUNTED_RUNS: usize = 2;
 
 /// The number of runs in a conversation is limited, so that the conversation grows by less than
 /// this fraction of its history.
-const MOST_GROWTH: usize = 10;
+const MAX_GROWTH: usize = 10;
 
 /// The durabilities with their names in the output, and the settings of their connections.
 pub(crate) const DURABILITIES: [(&str, &str); 2] =
@@ -96,7 +96,7 @@ async fn measure_runs(
     history: usize,
     runs: usize,
 ) -> Result<Measured, BoxError> {
-    let runs_of_each = (history / MOST_GROWTH / (2 * CALLS)).max(1);
+    let runs_of_each = (history / MAX_GROWTH / (2 * CALLS)).max(1);
     let store = server::store(address, schema).await?;
     for conversation in 0..runs.div_ceil(runs_of_each) {
         for scope in [OURS, FLOOR] {

@@ -12,7 +12,7 @@ use crate::{error::CliError, store::StoreLocation};
 const BESIDE_A_DATABASE: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 /// The largest number of symbolic links that are followed.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// A file that a command reads or writes, and the option that names it.
 #[derive(Debug, Clone, Copy)]
@@ -122,7 +122,7 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
 /// file does not exist.
 fn without_links(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINKS {
         if let Ok(found) = fs::canonicalize(&path) {
             return found;
         }

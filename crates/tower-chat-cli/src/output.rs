@@ -109,7 +109,7 @@ pub(crate) fn table_within<const COLUMNS: usize>(
     width: Option<usize>,
 ) -> Vec<String> {
     /// The smallest width to which a cell is cut, in columns of the terminal.
-    const LEAST: usize = 8;
+    const MIN_WIDTH: usize = 8;
     let widest = |lines: &[String]| lines.iter().map(|line| line.width()).max().unwrap_or(0);
     let whole = table_of(rows);
     let Some(excess) = width.and_then(|width| widest(&whole).checked_sub(width)) else {
@@ -117,7 +117,7 @@ pub(crate) fn table_within<const COLUMNS: usize>(
     };
     let cells = || rows.iter().filter_map(|row| row.get(flexible));
     let now = cells().map(|cell| escaped(cell).width()).max().unwrap_or(0);
-    let limit = now.saturating_sub(excess).max(LEAST);
+    let limit = now.saturating_sub(excess).max(MIN_WIDTH);
     let mut rows = rows.to_vec();
     for cell in rows.iter_mut().filter_map(|row| row.get_mut(flexible)) {
         *cell = within(&escaped(cell), limit);

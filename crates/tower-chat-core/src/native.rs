@@ -178,7 +178,7 @@ fn unreadable(json: &str) -> Vec<(Range<usize>, &'static str)> {
                 let range = at..at + number.len();
                 at = range.end;
                 if number.parse().is_ok_and(f64::is_infinite) {
-                    found.push((range, if number.starts_with('-') { LEAST } else { LARGEST }));
+                    found.push((range, if number.starts_with('-') { MIN_FINITE } else { MAX_FINITE }));
                 }
             }
         }
@@ -192,8 +192,8 @@ fn is_of_number(character: char) -> bool {
     matches!(character, '0'..='9' | '+' | '-' | '.' | 'e' | 'E')
 }
 
-const LARGEST: &str = "1.7976931348623157e308";
-const LEAST: &str = "-1.7976931348623157e308";
+const MAX_FINITE: &str = "1.7976931348623157e308";
+const MIN_FINITE: &str = "-1.7976931348623157e308";
 
 /// The length of an escape `\uXXXX`.
 const ESCAPE: usize = 6;

@@ -43,7 +43,7 @@ const READ: &str =
 /// second parameter are first: the run that begins.
 const EXPIRED: &str = "id IN (SELECT id FROM runs WHERE last_at <= ? ORDER BY run <> ? LIMIT ?)";
 /// How long a connection waits for a lock on the file.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The largest number of expired runs that are erased when a run begins.
 const MAX_SWEPT: i64 = 100;
 
@@ -294,7 +294,7 @@ fn connect(path: &Path) -> Result<Connection, BoxError> {
         Ok(_) | Err(_) => {}
     }
     let mut connection = Connection::open(path)?;
-    connection.busy_timeout(PATIENCE)?;
+    connection.busy_timeout(LOCK_TIMEOUT)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let pragma = |name| transaction.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     match (pragma("application_id")?, pragma("user_version")?) {
@@ -316,7 +316,7 @@ fn connect(path: &Path) -> Result<Connection, BoxError> {
 /// Switches to the write-ahead log. During the switch, SQLite does not always wait for other connections,
 /// so the switch is repeated while the file is locked.
 fn switch_to_wal(connection: &Connection) -> Result<(), BoxError> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + LOCK_TIMEOUT;
     loop {
         let mode = connection
             .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0));

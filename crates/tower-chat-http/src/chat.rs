@@ -31,7 +31,7 @@ pub(crate) async fn complete(
     let (parts, body) = request.into_parts();
     let bytes = endpoint.limits.read(body).await?;
     endpoint.limits.check_depth(&bytes)?;
-    let is_large = bytes.len() >= LARGE;
+    let is_large = bytes.len() >= LARGE_BODY_BYTES;
     yield_if(is_large).await;
     let mut body = as_object(&bytes)?;
     yield_if(is_large).await;
@@ -93,7 +93,7 @@ pub(crate) async fn complete(
 }
 
 /// The body size in bytes from which one pass over a request takes a large part of a millisecond.
-const LARGE: usize = 256 * 1024;
+const LARGE_BODY_BYTES: usize = 256 * 1024;
 
 /// Before a long computation on a large body, yields to the other tasks of the worker. If the client has
 /// disconnected, the request is dropped here.

@@ -38,7 +38,7 @@ impl Default for RequestLimits {
     fn default() -> Self {
         Self {
             max_body_bytes: 2 * 1024 * 1024,
-            max_depth: MOST_LEVELS,
+            max_depth: MAX_DEPTH,
             max_messages: 20_000,
             max_calls: 10_000,
             max_results: 10_000,
@@ -48,7 +48,7 @@ impl Default for RequestLimits {
 
 /// The default of [`RequestLimits::max_depth`], and the maximum that `with_max_depth` sets. It is below
 /// 127, the maximum number of levels that `serde_json` parses.
-const MOST_LEVELS: usize = 120;
+const MAX_DEPTH: usize = 120;
 
 impl RequestLimits {
     /// Sets the largest body of a request, in bytes.
@@ -62,7 +62,7 @@ impl RequestLimits {
     /// as 120.
     #[must_use]
     pub fn with_max_depth(mut self, levels: usize) -> Self {
-        self.max_depth = levels.min(MOST_LEVELS);
+        self.max_depth = levels.min(MAX_DEPTH);
         self
     }
 

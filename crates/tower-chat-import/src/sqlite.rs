@@ -20,8 +20,8 @@ use crate::{Format, ReadError};
 const STEPS: u32 = 1_000;
 
 /// The numbers of steps and of bytes that may be read from a file of any size.
-const LEAST_STEPS: u64 = 20_000_000;
-const LEAST_BYTES: u64 = 1 << 24;
+const MIN_STEPS: u64 = 20_000_000;
+const MIN_BYTES: u64 = 1 << 24;
 
 /// The number of further steps per byte of the file. Reading a row of at least ten bytes takes some
 /// twenty steps.
@@ -54,7 +54,7 @@ impl<'a> Snapshot<'a> {
         log.push("-wal");
         let size = file.len().saturating_add(std::fs::metadata(log).map_or(0, |log| log.len()));
         let connection = connect(path, size).map_err(|error| failed(format, path, error))?;
-        let bytes = LEAST_BYTES.saturating_add(size.saturating_mul(READS_OF_A_BYTE)).into();
+        let bytes = MIN_BYTES.saturating_add(size.saturating_mul(READS_OF_A_BYTE)).into();
         let snapshot = Self { connection, path, format, bytes };
         snapshot.connection.execute_batch("BEGIN").map_err(|error| snapshot.failed(error))?;
         tables.iter().try_for_each(|table| snapshot.check_table(table))?;
@@ -147,7 +147,7 @@ fn connect(path: &Path, size: u64) -> rusqlite::Result<Connection> {
     ] {
         connection.set_db_config(setting, value)?;
     }
-    let steps = LEAST_STEPS.saturating_add(size.saturating_mul(STEPS_OF_A_BYTE));
+    let steps = MIN_STEPS.saturating_add(size.saturating_mul(STEPS_OF_A_BYTE));
     let left = Arc::new(AtomicU64::new(steps / u64::from(STEPS)));
     let is_over = move || {
         left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err()

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The largest number of pages that read a whole conversation at the same time.
-const MOST_WHOLE: usize = 2;
+const MAX_WHOLE_PAGES: usize = 2;
 
 /// The stack that continues runs.
 pub(crate) type Agent = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
@@ -89,7 +89,7 @@ impl Inspector {
             path: String::new(),
             policies: vec![("default".to_owned(), ReplayPolicy::default())],
             followers: Arc::new(Followers::new()),
-            whole: Arc::new(Semaphore::new(MOST_WHOLE)),
+            whole: Arc::new(Semaphore::new(MAX_WHOLE_PAGES)),
         }
     }
 

@@ -37,13 +37,13 @@ use crate::{
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// The largest number of pages that follow a conversation at the same time.
-const MOST_FOLLOWERS: usize = 64;
+const MAX_FOLLOWERS: usize = 64;
 
 /// The largest number of these pages that have the same address.
-const MOST_OF_ADDRESS: usize = 16;
+const MAX_FOLLOWERS_OF_ADDRESS: usize = 16;
 
 /// The longest duration of one event stream. The browser then reconnects automatically.
-const LONGEST: Duration = Duration::from_secs(300);
+const MAX_STREAM_TIME: Duration = Duration::from_secs(300);
 
 /// Returns a stream with an event `changed` at once and after each change of the [state](state_of), and an
 /// event `text` after each change of the [live text](LiveText). The
@@ -60,7 +60,7 @@ pub(crate) async fn changes(
     }
     let address = from.map(|Extension(ConnectInfo(address))| address.ip());
     let permit = inspector.followers.clone().admit(address)?;
-    let until = Instant::now() + LONGEST;
+    let until = Instant::now() + MAX_STREAM_TIME;
     let live = LiveText::default();
     let follower = Follower { inspector, key, seen: None, live, until, _permit: permit };
     let events = follower.into_events();
@@ -89,7 +89,7 @@ pub(crate) struct Followers {
 
 impl Followers {
     pub(crate) fn new() -> Self {
-        Self { permits: Arc::new(Semaphore::new(MOST_FOLLOWERS)), of_address: Mutex::default() }
+        Self { permits: Arc::new(Semaphore::new(MAX_FOLLOWERS)), of_address: Mutex::default() }
     }
 
     /// Makes all event streams end at their next read of the head, and admits no more.
@@ -108,7 +108,7 @@ impl Followers {
         if let Some(address) = address {
             let mut counts = self.of_address.lock().unwrap_or_else(PoisonError::into_inner);
             let count = counts.entry(address).or_default();
-            if *count >= MOST_OF_ADDRESS {
+            if *count >= MAX_FOLLOWERS_OF_ADDRESS {
                 let what =
                     "Too many pages at your address follow conversations. Close some of them.";
                 return Err(Failure::refused(StatusCode::TOO_MANY_REQUESTS, what));

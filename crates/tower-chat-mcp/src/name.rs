@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 /// The length of the longest name that every provider accepts, in characters.
-const LONGEST: usize = 64;
+const MAX_NAME_LENGTH: usize = 64;
 
 /// Returns the name under which the model is sent a tool.
 ///
@@ -16,7 +16,7 @@ pub(crate) fn for_model(prefix: &str, name: &str) -> String {
     let lead = if full.starts_with(is_first) { "" } else { "_" };
     let is_allowed = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let allowed = full.chars().map(|c| if is_allowed(&c) { c } else { '_' });
-    lead.chars().chain(allowed).take(LONGEST).collect()
+    lead.chars().chain(allowed).take(MAX_NAME_LENGTH).collect()
 }
 
 /// Returns the names under which the model is sent the tools of one server, in their order.
@@ -45,7 +45,7 @@ pub(crate) fn with_digest(prefix: &str, name: &str) -> String {
         return usual;
     }
     let digest = format!("_{:016x}", fnv_1a(&whole));
-    let mut name: String = usual.chars().take(LONGEST - digest.len()).collect();
+    let mut name: String = usual.chars().take(MAX_NAME_LENGTH - digest.len()).collect();
     name.push_str(&digest);
     name
 }
@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(names[3], for_model("s_", &long), "only one tool has it");
         assert_ne!(names[0], names[2]);
         assert!(names[4].starts_with("s_a_b_") && names[4] != names[5], "{names:?}");
-        assert!(names.iter().all(|name| name.len() <= LONGEST), "{names:?}");
+        assert!(names.iter().all(|name| name.len() <= MAX_NAME_LENGTH), "{names:?}");
         // The name does not depend on other tools, and is the same in every release.
         assert_eq!(told_apart("s_", &[&two, &one])[1], names[0]);
         assert_eq!(
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(for_model("", "2fa"), "_2fa");
         assert_eq!(for_model("", "-"), "_-");
         assert_eq!(for_model("", ""), "_");
-        assert_eq!(for_model("a", &"x".repeat(128)).len(), LONGEST);
-        assert_eq!(for_model("", &"9".repeat(64)).len(), LONGEST);
+        assert_eq!(for_model("a", &"x".repeat(128)).len(), MAX_NAME_LENGTH);
+        assert_eq!(for_model("", &"9".repeat(64)).len(), MAX_NAME_LENGTH);
     }
 }

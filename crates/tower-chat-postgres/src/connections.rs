@@ -68,7 +68,7 @@ pub(crate) struct Question<'a> {
 }
 
 /// The additional time for an answer to arrive, after the server's statement timeout.
-const WAY: Duration = Duration::from_secs(5);
+const TRANSFER_TIME: Duration = Duration::from_secs(5);
 
 const SEAL_MARK: &str = "use the mark of sealed data";
 
@@ -280,12 +280,12 @@ impl Connections {
         self.keep(client, answer)
     }
 
-    /// Waits for an answer, at most for the statement timeout plus [`WAY`].
+    /// Waits for an answer, at most for the statement timeout plus [`TRANSFER_TIME`].
     pub(crate) async fn in_time<Answer>(
         &self,
         answer: impl Future<Output = Result<Answer, tokio_postgres::Error>>,
     ) -> Result<Answer, Failure> {
-        let limit = self.statement_timeout.saturating_add(WAY);
+        let limit = self.statement_timeout.saturating_add(TRANSFER_TIME);
         match tokio::time::timeout(limit, answer).await {
             Ok(answer) => answer.map_err(Failure::of_statement),
             Err(_) => Err(Failure::no_answer()),
@@ -369,7 +369,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn patience_begins_with_the_first_failure() {
         let options = PostgresOptions::new();
-        let silence = options.statement_timeout + WAY;
+        let silence = options.statement_timeout + TRANSFER_TIME;
         assert!(silence > options.patience);
         assert_eq!(attempts(options.clone(), silence, 1).await, (2, true));
         assert_eq!(attempts(options.clone(), silence, 2).await, (2, false));

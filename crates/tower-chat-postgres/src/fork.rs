@@ -29,8 +29,8 @@ const ACTION: &str = "copy a conversation";
 
 /// The maximum number of messages or rows that one statement writes, and the maximum number of
 /// bytes of its messages.
-const MOST_ROWS: usize = 10_000;
-const MOST_BYTES: usize = 16 * 1024 * 1024;
+const MAX_ROWS: usize = 10_000;
+const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// Copies the visible part of a conversation. Returns [`Revision::ABSENT`] if there is none.
 pub(crate) async fn fork(
@@ -201,7 +201,7 @@ impl Copy<'_> {
                 [scope, conversation, &sequences, &runs, &indexes, &bodies];
             execute(&statements.copy_messages, &values).await?;
         }
-        for records in self.tools.chunks(MOST_ROWS) {
+        for records in self.tools.chunks(MAX_ROWS) {
             let rows: ToolRows<'_> = records.iter().map(ToolRow::new).collect();
             execute(&statements.copy_tools, &rows.values(scope, conversation)).await?;
         }
@@ -212,9 +212,9 @@ impl Copy<'_> {
 /// Returns how many of these messages one statement writes, at least one.
 fn batch(messages: &[StoredMessage<'_>]) -> usize {
     let mut bytes = 0;
-    let fit = messages.iter().take(MOST_ROWS).take_while(|message| {
+    let fit = messages.iter().take(MAX_ROWS).take_while(|message| {
         bytes += message.body.len();
-        bytes <= MOST_BYTES
+        bytes <= MAX_BYTES
     });
     fit.count().max(1)
 }

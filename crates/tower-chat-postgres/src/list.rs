@@ -20,7 +20,7 @@ pub(crate) async fn conversations(
     let statements = &connections.statements;
     let sql = if after.is_some() { &statements.list_after } else { &statements.list };
     let start = after.unwrap_or_default();
-    if start.len() <= stored_key::LONGEST {
+    if start.len() <= stored_key::MAX_UNCHANGED_BYTES {
         let rows = page(connections, sql, scope, start, limit).await?;
         // Shortened ids are in order, unless two have the same beginning.
         let is_long = |row: &Row| column::<Option<&[u8]>>(row, 1) != Ok(None);
@@ -81,7 +81,7 @@ pub(crate) async fn scopes(
     let statements = &connections.statements;
     let after = after.map(str::as_bytes);
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    if after.is_none_or(|after| after.len() <= stored_key::LONGEST) {
+    if after.is_none_or(|after| after.len() <= stored_key::MAX_UNCHANGED_BYTES) {
         // No text is between a scope and the same scope with a zero byte appended.
         let start = after.map_or_else(Vec::new, |after| [after, b"\0"].concat());
         let values: [&dyn Parameter; 2] = [&start, &limit];
@@ -93,7 +93,8 @@ pub(crate) async fn scopes(
             return rows.iter().map(scope).collect();
         }
     }
-    let start = after.map_or(&[][..], |after| after.get(..stored_key::LONGEST).unwrap_or(after));
+    let start = after
+        .map_or(&[][..], |after| after.get(..stored_key::MAX_UNCHANGED_BYTES).unwrap_or(after));
     let values: [&dyn Parameter; 3] = [&start, &limit, &after];
     let question = Question { sql: &statements.maintenance.scopes_long, values: &values };
     let [rows] = connections.read_all_scopes(action, [question]).await?;

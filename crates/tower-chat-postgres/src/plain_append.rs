@@ -26,8 +26,8 @@ use crate::{
 
 /// The maximum number of messages, and of rows of the record, in a plain append. Each connection
 /// caches the plan of each statement, so that there must not be many statements.
-const MOST_MESSAGES: usize = 4;
-const MOST_TOOLS: usize = 8;
+const MAX_MESSAGES: usize = 4;
+const MAX_TOOLS: usize = 8;
 
 /// The number of parameters before those of the rows: scope, id, incarnation, the last sequence
 /// number before and after the write, run, the first message's index in the run, and the activity.
@@ -87,8 +87,8 @@ pub(crate) struct WritePosition {
 
 impl PlainAppends {
     pub(crate) fn new(layout: &Layout) -> Self {
-        let shapes = (1..=MOST_MESSAGES)
-            .flat_map(|messages| (0..=MOST_TOOLS).map(move |tools| (messages, tools)));
+        let shapes = (1..=MAX_MESSAGES)
+            .flat_map(|messages| (0..=MAX_TOOLS).map(move |tools| (messages, tools)));
         Self(shapes.map(|(messages, tools)| PlainAppend::new(layout, messages, tools)).collect())
     }
 

@@ -5,12 +5,12 @@ use tower_chat_core::ConversationKey;
 
 /// The maximum length of a scope or an id that the tables contain unchanged, in bytes. PostgreSQL's
 /// indexes accept at most 2,704 bytes for both and a message's position.
-pub(crate) const LONGEST: usize = 512;
+pub(crate) const MAX_UNCHANGED_BYTES: usize = 512;
 
 /// The scope and the id of a key, as bytes: PostgreSQL's `text` cannot contain every character, and
 /// orders by language.
 ///
-/// A scope or id longer than [`LONGEST`] is shortened to its beginning and its SHA-256. All of it
+/// A scope or id longer than [`MAX_UNCHANGED_BYTES`] is shortened to its beginning and its SHA-256. All of it
 /// is in another column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StoredKey {
@@ -34,8 +34,8 @@ impl StoredKey {
 /// Returns the form of a scope or an id in the keys.
 pub(crate) fn half(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
-    match bytes.get(..LONGEST) {
-        Some(beginning) if bytes.len() > LONGEST => {
+    match bytes.get(..MAX_UNCHANGED_BYTES) {
+        Some(beginning) if bytes.len() > MAX_UNCHANGED_BYTES => {
             [beginning, Sha256::digest(bytes).as_slice()].concat()
         }
         Some(_) | None => bytes.to_vec(),
@@ -44,7 +44,7 @@ pub(crate) fn half(text: &str) -> Vec<u8> {
 
 /// Returns all of a scope or an id if it is shortened in the keys.
 pub(crate) fn long(text: &str) -> Option<Vec<u8>> {
-    (text.len() > LONGEST).then(|| text.as_bytes().to_vec())
+    (text.len() > MAX_UNCHANGED_BYTES).then(|| text.as_bytes().to_vec())
 }
 
 #[cfg(test)]
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn short_halves_stand_as_they_are() {
-        for text in ["", "a", "a\0b", "\u{e9}", &"x".repeat(LONGEST)] {
+        for text in ["", "a", "a\0b", "\u{e9}", &"x".repeat(MAX_UNCHANGED_BYTES)] {
             assert_eq!(half(text), text.as_bytes());
             assert_eq!(long(text), None);
         }
@@ -61,8 +61,8 @@ mod tests {
 
     #[test]
     fn long_halves_are_cut_and_stay_different() {
-        let [one, other] = ["1", "2"].map(|end| "x".repeat(LONGEST) + end);
-        assert_eq!(half(&one).len(), LONGEST + 32);
+        let [one, other] = ["1", "2"].map(|end| "x".repeat(MAX_UNCHANGED_BYTES) + end);
+        assert_eq!(half(&one).len(), MAX_UNCHANGED_BYTES + 32);
         assert_ne!(half(&one), half(&other));
         assert_eq!(half(&one), half(&one));
         assert_eq!(long(&one), Some(one.into_bytes()));
@@ -70,8 +70,8 @@ mod tests {
 
     #[test]
     fn cutting_keeps_the_order_of_halves_that_begin_differently() {
-        let long = "b".repeat(2 * LONGEST);
+        let long = "b".repeat(2 * MAX_UNCHANGED_BYTES);
         assert!(half("a") < half(&long) && half(&long) < half("c"));
-        assert!(half(&"b".repeat(LONGEST)) < half(&long));
+        assert!(half(&"b".repeat(MAX_UNCHANGED_BYTES)) < half(&long));
     }
 }

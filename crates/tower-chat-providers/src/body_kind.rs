@@ -37,7 +37,7 @@ type Pieces = Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, BoxError>> + Send>>
 const LINES: [&str; 6] = ["data:", "event:", "id:", "retry:", ":", "error:"];
 
 /// The number of bytes of the longest text in [`LINES`].
-const LONGEST: usize = 6;
+const MAX_PREFIX_BYTES: usize = 6;
 
 /// Reads pieces of a body until they show its kind, or until the body ends or fails. Returns their
 /// bytes, and a body that returns the same pieces or error again.
@@ -77,9 +77,9 @@ fn begin_alike(bytes: &[u8], text: &str) -> bool {
 fn is_enough(beginning: &[u8]) -> bool {
     let bytes = trimmed(beginning);
     match bytes.first() {
-        None => beginning.len() > MOST_BLANK,
+        None => beginning.len() > MAX_BLANK_BYTES,
         Some(first) if first.is_ascii_lowercase() => {
-            bytes.len() >= LONGEST || bytes.contains(&b'\n') || bytes.contains(&b':')
+            bytes.len() >= MAX_PREFIX_BYTES || bytes.contains(&b'\n') || bytes.contains(&b':')
         }
         Some(_) => true,
     }
@@ -87,7 +87,7 @@ fn is_enough(beginning: &[u8]) -> bool {
 
 /// The number of bytes of white space after which [`peek`] stops; the kind of the body is then
 /// [`BodyKind::Other`]. Some services send white space while they wait for the model.
-const MOST_BLANK: usize = 64 * 1024;
+const MAX_BLANK_BYTES: usize = 64 * 1024;
 
 impl BodyKind {
     pub(crate) fn of(beginning: &[u8]) -> Self {

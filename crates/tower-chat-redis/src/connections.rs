@@ -103,7 +103,7 @@ impl Link {
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The additional time for a reply to arrive, after the timeout of waiting for replicas.
-const WAY: Duration = Duration::from_secs(5);
+const TRANSFER_TIME: Duration = Duration::from_secs(5);
 
 impl Connections {
     pub(crate) fn new(target: Target, options: &RedisOptions) -> Self {
@@ -330,7 +330,7 @@ impl Connections {
     /// Waits for a reply, with a timeout. The timeout is longer than that of the client library,
     /// which may fail to fire.
     async fn in_time<T>(&self, asking: impl Future<Output = RedisResult<T>>) -> Result<T, Failure> {
-        let limit = self.response_timeout.saturating_add(2 * WAY);
+        let limit = self.response_timeout.saturating_add(2 * TRANSFER_TIME);
         match tokio::time::timeout(limit, asking).await {
             Ok(answer) => answer.map_err(Failure::of_command),
             Err(_) => Err(Failure::no_answer()),
@@ -366,7 +366,9 @@ impl Connections {
             Target::Server(client) => {
                 let config = AsyncConnectionConfig::new()
                     .set_connection_timeout(Some(CONNECT_TIMEOUT))
-                    .set_response_timeout(Some(self.response_timeout.saturating_add(WAY)));
+                    .set_response_timeout(Some(
+                        self.response_timeout.saturating_add(TRANSFER_TIME),
+                    ));
                 let connection = client.get_multiplexed_async_connection_with_config(&config);
                 connection.await.map(Link::Server)
             }

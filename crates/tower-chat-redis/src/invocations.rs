@@ -29,7 +29,7 @@ use crate::{
 const ACTION: &str = "read the record of tool calls";
 
 /// The number of conversations of a scope that are queried concurrently.
-const TOGETHER: usize = 32;
+const CONCURRENT_READS: usize = 32;
 
 /// Returns the conversation of a query, if it names one.
 pub(crate) fn conversation(query: &InvocationQuery) -> Option<ConversationKey> {
@@ -51,7 +51,7 @@ pub(crate) async fn invocations(
         return Ok(invocations);
     }
     let mut listed = Listed::new(settings, &query.scope, None);
-    while let Some(keys) = listed.next(TOGETHER).await? {
+    while let Some(keys) = listed.next(CONCURRENT_READS).await? {
         let found =
             |invocations: &Invocations| invocations.found.len() + invocations.unreadable.len();
         let left = limit - found(&invocations);
@@ -78,7 +78,7 @@ pub(crate) async fn tool_totals(
         return Ok(totals.into_values().collect());
     }
     let mut listed = Listed::new(settings, &query.scope, None);
-    while let Some(keys) = listed.next(TOGETHER).await? {
+    while let Some(keys) = listed.next(CONCURRENT_READS).await? {
         let asked = keys.iter().map(|key| rows(settings, query, key, usize::MAX, false));
         for rows in try_join_all(asked).await? {
             rows.count(&mut totals)?;

@@ -6,7 +6,7 @@ use tower_chat_core::ConversationKey;
 use tower_chat_core::RunId;
 
 /// The maximum length of a scope or an id that names contain unchanged, in bytes.
-const LONGEST: usize = 128;
+const MAX_UNCHANGED_BYTES: usize = 128;
 
 /// The number of bytes that names contain of a longer one.
 const BEGINNING: usize = 64;
@@ -178,7 +178,7 @@ impl ConversationNames {
 fn half(text: &str) -> String {
     let bytes = text.as_bytes();
     match bytes.get(..BEGINNING) {
-        Some(beginning) if bytes.len() > LONGEST => {
+        Some(beginning) if bytes.len() > MAX_UNCHANGED_BYTES => {
             let digest: String =
                 Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
             format!("{}~{digest}", escaped(beginning))
@@ -238,7 +238,7 @@ mod tests {
                 .map(str::to_owned)
                 .to_vec();
         halves.extend(["a:b", "\u{e9}", "'", "\n"].map(str::to_owned));
-        halves.extend([format!("{long}1"), format!("{long}2"), "y".repeat(LONGEST)]);
+        halves.extend([format!("{long}1"), format!("{long}2"), "y".repeat(MAX_UNCHANGED_BYTES)]);
         halves
     }
 
@@ -277,7 +277,7 @@ mod tests {
         let names = Names::new("a:{b}:c*");
         for scope in halves() {
             let found = names.read_list(&names.list(&scope)).unwrap();
-            if scope.len() > LONGEST {
+            if scope.len() > MAX_UNCHANGED_BYTES {
                 let ListName::Shortened(half) = found else { panic!("{scope}") };
                 let key = ConversationKey::new(&*scope, "an id");
                 assert!(Names::is_shortened(&scope, &half));

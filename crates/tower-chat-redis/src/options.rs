@@ -37,10 +37,10 @@ pub struct RedisOptions {
 
 /// The maximum number of connections. More would not be faster, because each connection carries any
 /// number of concurrent requests.
-const MOST_CONNECTIONS: u128 = 1024;
+const MAX_CONNECTIONS: u128 = 1024;
 
 /// The maximum time to live and timeout: a hundred years.
-const LONGEST: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
+const MAX_DURATION: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 
 impl RedisOptions {
     /// Creates the default options: the prefix `tower-chat`, 4 connections, 1024 slots in the
@@ -198,9 +198,9 @@ impl RedisOptions {
             return Err(OpenError::InvalidPrefix { prefix: self.prefix.clone() });
         }
         let permits = Semaphore::MAX_PERMITS as u128;
-        let longest = LONGEST.as_millis();
+        let longest = MAX_DURATION.as_millis();
         for (option, value, largest) in [
-            ("max_connections", self.connections as u128, MOST_CONNECTIONS),
+            ("max_connections", self.connections as u128, MAX_CONNECTIONS),
             ("max_queued", self.max_queued as u128, permits),
             ("response_timeout", self.response_timeout.as_millis(), longest),
             ("time_to_live", self.time_to_live.map_or(1, |time| time.as_millis()), longest),

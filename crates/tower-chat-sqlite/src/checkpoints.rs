@@ -18,7 +18,7 @@ use tower_chat_core::store::StoreError;
 
 use crate::{
     Durability,
-    file::{PATIENCE, StoreFile},
+    file::{LOCK_TIMEOUT, StoreFile},
     queue::WriteQueue,
     read::NotRead,
 };
@@ -35,17 +35,17 @@ const LIMIT: u32 = 1000;
 
 /// The maximum number of pages that the writer copies. After a long read, any number of pages may
 /// remain. The checkpoint thread copies all but these.
-const AT_ONCE: u32 = 2 * LIMIT;
+const MAX_COPIED_PAGES: u32 = 2 * LIMIT;
 
 /// The number of pages in the log from which on the writer waits for readers, if only readers
 /// prevent a complete checkpoint.
-const PRESSING: u32 = 2 * LIMIT;
+const PAGES_BEFORE_WAIT: u32 = 2 * LIMIT;
 
-/// How long the writer waits for readers for every `PRESSING` pages in the log. If readers overlap
+/// How long the writer waits for readers for every `PAGES_BEFORE_WAIT` pages in the log. If readers overlap
 /// without a gap, the log grows until the wait is as long as the longest read.
-const PATIENCE_WITH_READERS: Duration = Duration::from_millis(50);
+const WAIT_FOR_READERS: Duration = Duration::from_millis(50);
 /// The maximum time that the writer waits for readers.
-const MOST_PATIENCE_WITH_READERS: Duration = Duration::from_secs(1);
+const MAX_WAIT_FOR_READERS: Duration = Duration::from_secs(1);
 
 /// How long one attempt to empty the log waits for readers. Writes are blocked meanwhile.
 const ATTEMPT: Duration = Duration::from_millis(100);
@@ -128,18 +128,19 @@ impl Checkpoints {
         }
         let due = log.saturating_add(STEP);
         state.due = if log < LIMIT { due.min(LIMIT) } else { due };
-        if log < LIMIT || (log.saturating_sub(state.carried) > AT_ONCE && !state.is_behind) {
+        if log < LIMIT || (log.saturating_sub(state.carried) > MAX_COPIED_PAGES && !state.is_behind)
+        {
             state.is_wanted = true;
             return self.changed.notify_all();
         }
         // `begin` waits for a checkpoint in progress, which has no more pages to copy than the
         // writer would have.
         let _under_way = self.begin(state);
-        let reached = if log < PRESSING {
+        let reached = if log < PAGES_BEFORE_WAIT {
             carry_over(connection, "PRAGMA wal_checkpoint(PASSIVE)")
         } else {
-            let patience = PATIENCE_WITH_READERS.saturating_mul(log / PRESSING);
-            let waits = connection.busy_timeout(patience.min(MOST_PATIENCE_WITH_READERS));
+            let wait = WAIT_FOR_READERS.saturating_mul(log / PAGES_BEFORE_WAIT);
+            let waits = connection.busy_timeout(wait.min(MAX_WAIT_FOR_READERS));
             waits.and_then(|()| carry_over(connection, "PRAGMA wal_checkpoint(RESTART)"))
         };
         // After an error the commit is still durable in the log. The next commit tries again.
@@ -154,7 +155,7 @@ impl Checkpoints {
     /// or an error prevents the checkpoint, the log grows.
     pub(crate) fn begin_log_anew(&self, connection: &Connection) {
         let _under_way = self.begin(self.state());
-        let waits = connection.busy_timeout(PATIENCE_WITH_READERS);
+        let waits = connection.busy_timeout(WAIT_FOR_READERS);
         let begun = waits.and_then(|()| carry_over(connection, "PRAGMA wal_checkpoint(RESTART)"));
         if let Ok(reached) = begun {
             self.state().carried = reached.carried;
@@ -183,10 +184,10 @@ impl Checkpoints {
         }
     }
 
-    /// Copies the whole log and truncates it. Waits up to [`PATIENCE`] for readers and other
+    /// Copies the whole log and truncates it. Waits up to [`LOCK_TIMEOUT`] for readers and other
     /// processes, then fails with a retryable error.
     pub(crate) fn empty(self: &Arc<Self>, queue: &WriteQueue) -> Result<(), NotRead> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + LOCK_TIMEOUT;
         {
             // This copies most of the log while other threads write.
             let _under_way = self.begin(self.state());
@@ -302,7 +303,7 @@ impl Checkpoints {
             state.carried = reached.carried;
             drop(state);
             let is_in_the_way = reached.carried < reached.log;
-            if is_in_the_way || log - reached.carried <= AT_ONCE {
+            if is_in_the_way || log - reached.carried <= MAX_COPIED_PAGES {
                 return Ok(());
             }
         }

@@ -25,7 +25,7 @@ use crate::{
 const SMALLEST: u64 = 512;
 
 /// How long a connection waits for a lock of another process.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The size to which SQLite truncates the write-ahead log when it reuses the log, in bytes. The log
 /// exceeds this size only after a long read or a large write.
@@ -248,7 +248,7 @@ impl StoreFile {
             Some(_) => self.glance()?,
             None => self.connect(self.flags_to_read())?,
         };
-        connection.busy_timeout(PATIENCE)?;
+        connection.busy_timeout(LOCK_TIMEOUT)?;
         connection.pragma_update(None, "query_only", true)?;
         Ok(connection)
     }
@@ -300,7 +300,7 @@ impl StoreFile {
     }
 
     fn prepare_writer(&self, connection: Connection) -> rusqlite::Result<Connection> {
-        connection.busy_timeout(PATIENCE)?;
+        connection.busy_timeout(LOCK_TIMEOUT)?;
         let synchronous = match self.durability {
             Durability::Full => "FULL",
             Durability::Normal => "NORMAL",

@@ -21,7 +21,7 @@ use tower_chat_core::{
 
 use crate::{
     caller,
-    file::{NotSynced, PATIENCE},
+    file::{LOCK_TIMEOUT, NotSynced},
     group::{Due, Exclusive, Waiting, first},
     submission::{Append, Keys, Submission, Work},
     sync::{AtomicU64, Condvar, Mutex, MutexGuard, oneshot},
@@ -197,7 +197,7 @@ impl WriteQueue {
         }
         while let Some((lead, due)) = self.next() {
             match due {
-                Due::Group(mut group) => match self.write(&mut group, PATIENCE) {
+                Due::Group(mut group) => match self.write(&mut group, LOCK_TIMEOUT) {
                     Ok(()) => lead.finish(group),
                     Err(Busy) => lead.give_back(group),
                 },
@@ -283,15 +283,15 @@ impl WriteQueue {
 
     /// Executes a group of submissions, and counts and reports its commits and writes. A panic
     /// outside of the statements fails the whole group. Waits for the file lock of another process
-    /// for at most `patience`, and returns [`Busy`] only if `patience` is zero.
-    fn write<W>(&self, group: &mut [Submission<W>], patience: Duration) -> Result<(), Busy>
+    /// for at most `lock_timeout`, and returns [`Busy`] only if `lock_timeout` is zero.
+    fn write<W>(&self, group: &mut [Submission<W>], lock_timeout: Duration) -> Result<(), Busy>
     where
         Submission<W>: Work,
     {
         let mut writer = self.writer();
         let began = TELEMETRY.is_listening().then(Instant::now);
         group.iter_mut().for_each(Submission::begin);
-        let outcome = catch(|| writer.write(group, patience)).unwrap_or_else(|panic| {
+        let outcome = catch(|| writer.write(group, lock_timeout)).unwrap_or_else(|panic| {
             writer.panicked(group, panic);
             Ok(())
         });

@@ -175,7 +175,7 @@ const MARKS_VERSION: usize = 7;
 
 /// The maximum number of steps that SQLite's virtual machine may execute to check a file, in
 /// thousands. Checking the schema of a store needs a few hundred steps.
-const MOST_STEPS: u32 = 1_000;
+const MAX_STEPS: u32 = 1_000;
 
 /// The statements that create the tables of `ANALYZE`.
 const STATISTICS: [(&str, &str); 2] = [
@@ -233,7 +233,7 @@ pub(crate) fn content(connection: &mut Connection) -> Result<Content> {
     let mut steps = 0;
     let counts = move || {
         steps += 1;
-        steps > MOST_STEPS
+        steps > MAX_STEPS
     };
     connection.progress_handler(1_000, Some(counts))?;
     let content = look(connection);

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use crate::{
     checkpoints::Checkpoints,
     failure::Failure,
-    file::{NotSynced, PATIENCE, StoreFile},
+    file::{LOCK_TIMEOUT, NotSynced, StoreFile},
     head_cache::{self, HeadCache},
     removal,
     submission::{Next, Work},
@@ -137,24 +137,24 @@ impl Writer {
 
     /// Executes a group of submissions in one transaction, and stores the outcome in each
     /// submission. If one of several writes fails, executes each write in its own transaction.
-    /// Waits up to `patience` for the lock of another process.
+    /// Waits up to `lock_timeout` for the lock of another process.
     ///
     /// # Errors
     ///
-    /// [`Busy`], only if `patience` is zero.
+    /// [`Busy`], only if `lock_timeout` is zero.
     pub(crate) fn write<W: Work>(
         &mut self,
         group: &mut [W],
-        patience: Duration,
+        lock_timeout: Duration,
     ) -> Result<(), Busy> {
-        match self.transaction(patience, |connection, heads| {
+        match self.transaction(lock_timeout, |connection, heads| {
             for submission in &mut *group {
                 while submission.step(connection, heads)? == Next::Step {}
             }
             Ok(())
         }) {
             Ok(()) => {}
-            Err(Stopped::BeforeBegin(failure)) if failure.is_busy() && patience.is_zero() => {
+            Err(Stopped::BeforeBegin(failure)) if failure.is_busy() && lock_timeout.is_zero() => {
                 return Err(Busy);
             }
             // One submission of the group failed. Executing every write alone shows which one.
@@ -163,10 +163,10 @@ impl Writer {
                     submission.start_over();
                 }
                 // Each transaction may have to wait for another process.
-                if patience.is_zero() {
+                if lock_timeout.is_zero() {
                     return Err(Busy);
                 }
-                self.write_one_by_one(group, patience);
+                self.write_one_by_one(group, lock_timeout);
             }
             Err(
                 Stopped::BeforeBegin(failure)
@@ -195,7 +195,7 @@ impl Writer {
             let left = self.connection.as_ref().map(removal::find).transpose();
             let left = left.map_err(|error| Stopped::BeforeBegin(self.file.failure(error)))?;
             let Some(number) = left.flatten() else { return Ok(()) };
-            match self.transaction(PATIENCE, |connection, _| {
+            match self.transaction(LOCK_TIMEOUT, |connection, _| {
                 // Another process may have finished the deletion.
                 if removal::find(connection)? == Some(number) {
                     removal::step(connection, number, size)?;
@@ -213,10 +213,10 @@ impl Writer {
         }
     }
 
-    fn write_one_by_one<W: Work>(&mut self, group: &mut [W], patience: Duration) {
+    fn write_one_by_one<W: Work>(&mut self, group: &mut [W], lock_timeout: Duration) {
         let mut rest = group.iter_mut();
         while let Some(submission) = rest.next() {
-            match self.write_alone(submission, patience) {
+            match self.write_alone(submission, lock_timeout) {
                 Ok(()) => {}
                 Err((completed, Stopped::AtStatement(failure) | Stopped::AtCommit(failure))) => {
                     submission.fail(completed, &failure);
@@ -236,12 +236,12 @@ impl Writer {
     fn write_alone(
         &mut self,
         submission: &mut impl Work,
-        patience: Duration,
+        lock_timeout: Duration,
     ) -> Result<(), (usize, Stopped)> {
         let mut next = Next::Step;
         while next == Next::Step {
             let completed = submission.stored();
-            self.transaction(patience, |connection, heads| {
+            self.transaction(lock_timeout, |connection, heads| {
                 next = submission.step(connection, heads)?;
                 Ok(())
             })
@@ -254,7 +254,7 @@ impl Writer {
     /// transaction stops, rolls it back.
     fn transaction(
         &mut self,
-        patience: Duration,
+        lock_timeout: Duration,
         body: impl FnOnce(&Connection, &mut HeadCache) -> rusqlite::Result<()>,
     ) -> Result<(), Stopped> {
         let failure = |error| self.file.failure(error);
@@ -271,7 +271,7 @@ impl Writer {
                 gone.insert(opened.map_err(Stopped::BeforeBegin)?)
             }
         };
-        let outcome = begin(connection, patience)
+        let outcome = begin(connection, lock_timeout)
             .and_then(|()| head_cache::version(connection))
             .map_err(|error| Stopped::BeforeBegin(failure(error)))
             .and_then(|version| {
@@ -326,9 +326,9 @@ fn is_single(group: &[impl Work]) -> bool {
     matches!(group, [only] if only.is_single())
 }
 
-/// Begins a transaction with the write lock. Waits up to `patience` for the lock.
-fn begin(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
-    connection.busy_timeout(patience)?;
+/// Begins a transaction with the write lock. Waits up to `lock_timeout` for the lock.
+fn begin(connection: &Connection, lock_timeout: Duration) -> rusqlite::Result<()> {
+    connection.busy_timeout(lock_timeout)?;
     run(connection, "BEGIN IMMEDIATE")
 }
 

@@ -22,10 +22,10 @@ use crate::{
 pub(crate) const VERSION: u64 = 1;
 
 /// The maximum number of attempts at a run. The reader refuses a file with a larger number.
-const MOST_ATTEMPTS: u32 = 1_000_000;
+const MAX_ATTEMPTS: u32 = 1_000_000;
 
 /// The maximum sequence number of a message. The reader refuses a file with a larger number.
-const MOST_MESSAGES: u64 = u32::MAX as u64;
+const MAX_MESSAGES: u64 = u32::MAX as u64;
 
 /// The end of the year 9999, in milliseconds since 1970. The reader refuses later times, and times
 /// that are further before 1970.
@@ -218,7 +218,7 @@ impl ConversationLine {
                 self.pruned, self.last_message
             ));
         }
-        if self.last_message > MOST_MESSAGES {
+        if self.last_message > MAX_MESSAGES {
             return Err(format!("a conversation cannot have {} messages", self.last_message));
         }
         Ok(Beginning {
@@ -355,7 +355,7 @@ impl OpenRunLine {
     /// Returns the open run, with an expired lease. `visible` is the number of visible messages of
     /// the conversation.
     pub(crate) fn read(self, visible: u64) -> Result<Record, String> {
-        if self.attempt > MOST_ATTEMPTS {
+        if self.attempt > MAX_ATTEMPTS {
             return Err(format!("a run cannot have {} attempts", self.attempt));
         }
         let opened_at = time(self.opened_at)?;

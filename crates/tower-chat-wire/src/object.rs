@@ -35,13 +35,13 @@ fn beginning(text: &str) -> String {
         return String::new();
     }
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let begin: String = words.chars().take(MOST_CHARACTERS).collect();
+    let begin: String = words.chars().take(MAX_CHARACTERS).collect();
     let dots = if begin.len() < words.len() { "..." } else { "" };
     format!(" but begins with {begin:?}{dots}")
 }
 
 /// The maximum number of characters of the received text that an error contains.
-const MOST_CHARACTERS: usize = 200;
+const MAX_CHARACTERS: usize = 200;
 
 /// Returns the field if it is a string.
 pub(crate) fn text(object: &Object, name: &str) -> Option<String> {

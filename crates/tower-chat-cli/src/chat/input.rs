@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 pub(crate) use self::typed::TypedLine;
 
 /// The largest number of lines that wait for an answer. A program that writes more lines is blocked.
-const MOST_WAITING: usize = 64;
+const MAX_WAITING: usize = 64;
 
 /// How long a terminal must be silent before a question. A terminal passes a large paste on in pieces,
 /// without pauses between them.
@@ -49,7 +49,7 @@ impl Input {
     ///
     /// If the thread that reads a terminal cannot be started.
     pub(crate) fn open() -> io::Result<Self> {
-        let (sender, lines) = mpsc::channel(MOST_WAITING);
+        let (sender, lines) = mpsc::channel(MAX_WAITING);
         let is_terminal = io::stdin().is_terminal();
         #[cfg(unix)]
         if is_terminal {

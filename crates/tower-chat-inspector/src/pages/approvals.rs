@@ -27,7 +27,7 @@ use crate::{
 
 /// How long the page waits for an error of the run. After this time the reader returns to the page of
 /// the conversation, and the run continues.
-const PATIENCE: Duration = Duration::from_secs(2);
+const ERROR_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The largest batch, in bytes, about which a page allows a decision. The page shows all of such a
 /// batch, because a decision about calls that are not shown entirely would be uninformed.
@@ -139,7 +139,7 @@ pub(crate) async fn decide(
     let request = ChatRequest::new(Message::approvals(decided)).in_conversation(key);
     // The run continues if the reader closes the page.
     let mut run = tokio::spawn(run(agent, request));
-    match timeout(PATIENCE, &mut run).await {
+    match timeout(ERROR_TIMEOUT, &mut run).await {
         Ok(Ok(Err(error))) => {
             let what = format!("The run failed: {}", visible(&error.to_string()));
             Err(Failure::refused(StatusCode::BAD_GATEWAY, what))

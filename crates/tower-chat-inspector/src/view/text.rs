@@ -15,11 +15,11 @@ pub(crate) struct Excerpt {
     pub(crate) whole: Option<usize>,
 }
 
-/// The total size of the texts in a page, in bytes, after which each text is shortened to [`LEAST`].
+/// The total size of the texts in a page, in bytes, after which each text is shortened to [`SHORTENED_BYTES`].
 const OF_PAGE: usize = 1 << 20;
 
 /// The number of bytes of a text that a page shows after it has used up its budget.
-const LEAST: usize = 160;
+const SHORTENED_BYTES: usize = 160;
 
 /// The largest number of parts and calls of all messages in a page.
 const ITEMS: usize = 500;
@@ -36,9 +36,9 @@ impl PageBudget {
         Self { bytes: OF_PAGE, items: ITEMS }
     }
 
-    /// Returns the beginning of a text, as far as the budget allows, but at least [`LEAST`] bytes.
+    /// Returns the beginning of a text, as far as the budget allows, but at least [`SHORTENED_BYTES`] bytes.
     pub(crate) fn excerpt(&mut self, text: &str) -> Excerpt {
-        let excerpt = Excerpt::within(text, SHOWN.min(self.bytes.max(LEAST)));
+        let excerpt = Excerpt::within(text, SHOWN.min(self.bytes.max(SHORTENED_BYTES)));
         self.bytes = self.bytes.saturating_sub(excerpt.text.len());
         excerpt
     }
@@ -105,7 +105,7 @@ mod tests {
         let mut budget = PageBudget::of_page();
         let text = "a".repeat(2 * SHOWN);
         let shown: usize = (0..1000).map(|_| budget.excerpt(&text).text.len()).sum();
-        assert!((OF_PAGE..OF_PAGE + 1000 * LEAST + SHOWN).contains(&shown), "{shown}");
+        assert!((OF_PAGE..OF_PAGE + 1000 * SHORTENED_BYTES + SHOWN).contains(&shown), "{shown}");
         assert_eq!((budget.items(400), budget.items(400), budget.items(400)), (400, 100, 1));
         assert_eq!(budget.items(0), 0);
     }

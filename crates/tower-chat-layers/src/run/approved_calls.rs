@@ -126,10 +126,10 @@ pub(super) fn keep_claims_held(run: &Run, log: &mut RunLog) {
 /// try. A write of another run to the conversation does not end the claims.
 async fn renew_claims(run: &Run, lease: Duration) -> bool {
     /// The maximum number of tries.
-    const MOST: usize = 8;
+    const MAX_TRIES: usize = 8;
     let Some(store) = run.store() else { return false };
     let mut revision = None;
-    for _ in 0..MOST {
+    for _ in 0..MAX_TRIES {
         // The lock is held until the submission, because the outcome of a call must follow the
         // renewal. Writes in the outbox remain there.
         let ticket = {
@@ -210,11 +210,11 @@ pub(super) async fn record_outcomes_again(run: &Run, source: &StoreError) {
 /// the conversation was deleted.
 async fn record_at_end(run: &Run, rows: Vec<ToolRecord>) -> Result<(), StoreError> {
     /// The maximum number of tries.
-    const MOST: usize = 8;
+    const MAX_TRIES: usize = 8;
     let Some(store) = run.store() else { return Ok(()) };
     let own = run.log().conversation.revision.incarnation;
     let mut outcome = Ok(());
-    for _ in 0..MOST {
+    for _ in 0..MAX_TRIES {
         let revision = (**store).head(run.key()).await?.revision;
         if revision.incarnation != own {
             return Ok(());

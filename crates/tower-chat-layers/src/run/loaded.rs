@@ -5,7 +5,7 @@ use tower_chat_core::{Messages, store::History};
 
 /// From this number of messages on, another thread drops the messages. Each drop takes up to a
 /// microsecond, and neither a thread of the runtime nor the caller should spend this time.
-const MANY: usize = 500;
+const DROP_ON_THREAD_FROM: usize = 500;
 
 /// The messages that a run has loaded. If the run has the last references to them, a thread that may
 /// block drops them.
@@ -16,7 +16,7 @@ impl Loaded {
     /// Returns the messages of a history. Returns no messages if there are only a few, or if a store has
     /// them in memory, because they then outlive the run.
     pub(super) fn of(history: &History) -> Self {
-        let stays = history.messages.len() < MANY || history.memo().is_shared();
+        let stays = history.messages.len() < DROP_ON_THREAD_FROM || history.memo().is_shared();
         Self(if stays { Messages::new() } else { history.messages.clone() })
     }
 }
@@ -67,7 +67,7 @@ mod tests {
         runtime.block_on(async {
             let (release, released) = mpsc::channel::<()>();
             let busy = spawn_blocking(move || released.recv().unwrap_err());
-            let (history, last) = history(MANY);
+            let (history, last) = history(DROP_ON_THREAD_FROM);
             let loaded = Loaded::of(&history);
             drop(history);
             drop(loaded);
@@ -83,12 +83,12 @@ mod tests {
     fn few_messages_and_those_of_a_store_in_memory_are_left_alone() {
         let runtime = Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
         runtime.block_on(async {
-            let (few, last_of_few) = history(MANY - 1);
+            let (few, last_of_few) = history(DROP_ON_THREAD_FROM - 1);
             let loaded = Loaded::of(&few);
             drop(few);
             assert!(is_let_go(&last_of_few));
             drop(loaded);
-            let (loaded_history, last) = history(MANY);
+            let (loaded_history, last) = history(DROP_ON_THREAD_FROM);
             let loaded = Loaded::of(&loaded_history.clone());
             drop(loaded_history);
             assert!(is_let_go(&last));
@@ -98,14 +98,14 @@ mod tests {
 
     #[test]
     fn without_a_runtime_they_are_let_go_at_once() {
-        let (first, last_of_first) = history(MANY);
+        let (first, last_of_first) = history(DROP_ON_THREAD_FROM);
         drop(Loaded::of(&first));
         assert!(!is_let_go(&last_of_first));
         let loaded = Loaded::of(&first);
         drop(first);
         drop(loaded);
         assert!(is_let_go(&last_of_first));
-        let (second, last) = history(MANY);
+        let (second, last) = history(DROP_ON_THREAD_FROM);
         let loaded = Loaded::of(&second);
         drop(second);
         let runtime = Builder::new_current_thread().build().unwrap();

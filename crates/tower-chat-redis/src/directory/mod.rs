@@ -51,7 +51,7 @@ const ACTION: &str = "read the directory";
 const ATTEMPTS: usize = 64;
 
 /// The number of entries that are read concurrently, with their usage.
-const TOGETHER: usize = 32;
+const CONCURRENT_READS: usize = 32;
 
 /// The number of entries that are read concurrently without their usage.
 const PAGE: usize = 256;
@@ -162,7 +162,7 @@ pub(crate) async fn usage(
     }
     for scope in scopes(settings, query.scope.as_deref()).await? {
         let mut listed = Listed::new(settings, &scope, None);
-        while let Some(keys) = listed.next(TOGETHER).await? {
+        while let Some(keys) = listed.next(CONCURRENT_READS).await? {
             let rows = try_join_all(keys.iter().map(|key| run_rows(settings, key))).await?;
             for (key, (_, rows)) in keys.iter().zip(rows) {
                 rows.iter().for_each(|row| row.report(key, &mut report));

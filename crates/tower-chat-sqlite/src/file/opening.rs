@@ -10,7 +10,7 @@ use std::{
 use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 use tower_chat_core::Classified;
 
-use super::{PATIENCE, StoreFile, address_of};
+use super::{LOCK_TIMEOUT, StoreFile, address_of};
 use crate::{
     OpenError, SqliteOptions,
     schema::{self, Content, Difference},
@@ -116,7 +116,7 @@ impl StoreFile {
         let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
         flags.set(OpenFlags::SQLITE_OPEN_CREATE, create);
         // The switch to WAL mode does not always wait for other connections.
-        while_locked(PATIENCE, || self.try_open_current_writer(flags))
+        while_locked(LOCK_TIMEOUT, || self.try_open_current_writer(flags))
     }
 
     fn try_open_current_writer(&self, flags: OpenFlags) -> Result<Connection, OpenError> {
@@ -213,10 +213,10 @@ fn is_half_written(error: &rusqlite::Error) -> bool {
 
 /// Retries while another process has the lock on the file, up to a time limit.
 pub(crate) fn while_locked<T>(
-    patience: Duration,
+    lock_timeout: Duration,
     mut attempt: impl FnMut() -> Result<T, OpenError>,
 ) -> Result<T, OpenError> {
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + lock_timeout;
     loop {
         match attempt() {
             Err(OpenError::Locked { .. }) if Instant::now() < deadline => {

@@ -20,7 +20,7 @@ use tower_chat_core::store::{HistoryStore, Revision};
 
 use super::{Fixture, first, key, run, unbounded, write};
 use crate::{
-    Durability, SqliteStore, byte_budget::ByteBudget, checkpoints::Checkpoints, file::PATIENCE,
+    Durability, SqliteStore, byte_budget::ByteBudget, checkpoints::Checkpoints, file::LOCK_TIMEOUT,
     submission::Submission, writer::Writer,
 };
 
@@ -149,7 +149,7 @@ async fn the_writer_finishes_a_checkpoint_that_the_thread_cannot() {
         let budget = Arc::new(ByteBudget::new(usize::MAX));
         let (submission, outcome) = Submission::append(unbounded(), vec![next], &budget).queued();
         let mut group = [submission];
-        writer.write(&mut group, PATIENCE).unwrap();
+        writer.write(&mut group, LOCK_TIMEOUT).unwrap();
         group.into_iter().for_each(Submission::resolve);
         outcome.await.unwrap();
         checkpoints.settle();

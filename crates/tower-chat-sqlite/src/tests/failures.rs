@@ -26,7 +26,7 @@ use super::{Fixture, first, hold_the_lead, is_open, key, run, unbounded, write};
 use crate::{
     OpenError,
     byte_budget::ByteBudget,
-    file::{PATIENCE, opening::while_locked},
+    file::{LOCK_TIMEOUT, opening::while_locked},
     submission::Submission,
 };
 
@@ -230,8 +230,8 @@ async fn a_file_that_stays_locked_is_a_retryable_error() {
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let (submission, outcome) = queued(vec![first("c", &["one"])]);
     let mut group = [submission];
-    let patience = Duration::from_millis(1);
-    fixture.store.queue().writer().write(&mut group, patience).unwrap();
+    let lock_timeout = Duration::from_millis(1);
+    fixture.store.queue().writer().write(&mut group, lock_timeout).unwrap();
     group.into_iter().for_each(Submission::resolve);
     let error = outcome.await.unwrap_err();
     assert!(is_retryable(&error), "{error:?}");
@@ -381,15 +381,15 @@ async fn a_caller_leaves_it_to_the_thread_to_try_its_writes_one_by_one() {
 fn opening_is_tried_again_while_the_file_is_locked_and_not_for_other_reasons() {
     let locked =
         || OpenError::Locked { path: "chat.db".into(), source: Classified::retryable("locked") };
-    let attempts = |patience, mut outcomes: Vec<Result<(), OpenError>>| {
+    let attempts = |lock_timeout, mut outcomes: Vec<Result<(), OpenError>>| {
         let before = outcomes.len();
-        let outcome = while_locked(patience, || outcomes.remove(0));
+        let outcome = while_locked(lock_timeout, || outcomes.remove(0));
         (outcome, before - outcomes.len())
     };
-    let (outcome, tried) = attempts(PATIENCE, vec![Err(locked()), Err(locked()), Ok(())]);
+    let (outcome, tried) = attempts(LOCK_TIMEOUT, vec![Err(locked()), Err(locked()), Ok(())]);
     assert!(outcome.is_ok() && tried == 3);
     let missing = OpenError::Missing { path: "chat.db".into() };
-    let (outcome, tried) = attempts(PATIENCE, vec![Err(missing), Ok(())]);
+    let (outcome, tried) = attempts(LOCK_TIMEOUT, vec![Err(missing), Ok(())]);
     assert!(matches!(outcome, Err(OpenError::Missing { .. })) && tried == 1);
     let (outcome, tried) = attempts(Duration::ZERO, vec![Err(locked()), Ok(())]);
     assert!(outcome.unwrap_err().is_retryable() && tried == 1);

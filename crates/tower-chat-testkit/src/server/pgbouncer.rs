@@ -23,7 +23,7 @@ const PROGRAMS: Programs = Programs {
 const ATTEMPTS: usize = 5;
 
 /// How long the pooler may take to accept connections.
-const PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a connection to the server belongs to one client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,7 +122,7 @@ impl PgBouncer {
     /// Waits until the pooler accepts connections, and returns whether it does. Kills a pooler that does
     /// not.
     fn is_running(&mut self, mut process: Child) -> bool {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + START_TIMEOUT;
         while Instant::now() < end {
             if process.try_wait().expect("the state of a process").is_some() {
                 return false;

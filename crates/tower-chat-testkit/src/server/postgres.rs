@@ -24,7 +24,7 @@ const PROGRAMS: Programs = Programs {
 const ATTEMPTS: usize = 5;
 
 /// How long the processes of a killed server may take to end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A PostgreSQL server for this process only. Every client on the loopback interface is accepted as
 /// any user.
@@ -146,7 +146,7 @@ impl PostgresServer {
     ///
     /// If it does not start.
     pub fn start_again(&self) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + STOP_TIMEOUT;
         // After a kill, the server refuses to start while another of its processes is running.
         while let Err(error) = self.control(&["start"]) {
             let log = self.log();

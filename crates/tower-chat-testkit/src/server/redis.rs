@@ -28,7 +28,7 @@ const VALKEY: Programs =
 const ATTEMPTS: usize = 5;
 
 /// How long a server may take to answer.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A Redis server for this process only.
 ///
@@ -185,7 +185,7 @@ impl RedisServer {
             .stderr(Stdio::null())
             .spawn()
             .expect("Redis is run");
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while Instant::now() < end {
             if process.try_wait().expect("the state of a process").is_some() {
                 return false;

@@ -14,7 +14,7 @@ use super::{Missing, RedisServer, free_port};
 const SLOTS: usize = 16_384;
 
 /// How long the servers may take to reach a state that [`RedisCluster::until`] waits for.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A cluster of Redis servers: primary servers that each have a part of the slots, with or without
 /// replicas.
@@ -97,7 +97,7 @@ impl RedisCluster {
     ///
     /// If the condition is not true within two minutes.
     pub fn until(&self, mut is_so: impl FnMut() -> bool) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while !is_so() {
             assert!(Instant::now() < end, "the servers do not find each other");
             thread::sleep(Duration::from_millis(20));

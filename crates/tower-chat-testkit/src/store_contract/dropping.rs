@@ -81,7 +81,7 @@ async fn goes_on(store: &Store, key: &ConversationKey) {
 }
 
 /// The maximum number of polls. A future that needs more does not end.
-const MOST: usize = 10_000;
+const MAX_POLLS: usize = 10_000;
 
 /// A read that is dropped at any await changes nothing.
 pub async fn readings_dropped_at_any_await_change_nothing(store: Store) {
@@ -89,7 +89,7 @@ pub async fn readings_dropped_at_any_await_change_nothing(store: Store) {
     let before = filled(&store, &key).await;
     let query = InvocationQuery::of(&key);
     for reading in 0..10 {
-        for times in 0..MOST {
+        for times in 0..MAX_POLLS {
             let done = match reading {
                 0 => polled(store.head(&key), times).await.map(|it| it.map(drop)),
                 1 => polled(store.load(&key), times).await.map(|it| it.map(drop)),
@@ -119,7 +119,7 @@ pub async fn readings_dropped_at_any_await_change_nothing(store: Store) {
 
 /// A ticket may be dropped at any await, and the write is stored.
 pub async fn a_ticket_dropped_at_any_await_cancels_nothing(store: Store) {
-    for times in 0..MOST {
+    for times in 0..MAX_POLLS {
         let key = key(&format!("ticket {times}"));
         let write = write(&key, Revision::ABSENT, &["1", "2"]);
         let slot = store.reserve().await.expect("a slot");
@@ -134,7 +134,7 @@ pub async fn a_ticket_dropped_at_any_await_cancels_nothing(store: Store) {
 
 /// A deletion that is dropped at any await has deleted everything or nothing.
 pub async fn a_deletion_dropped_at_any_await_is_done_or_not(store: Store) {
-    for times in 0..MOST {
+    for times in 0..MAX_POLLS {
         let key = key(&format!("deleted {times}"));
         let before = filled(&store, &key).await;
         let done = polled(store.delete(&key), times).await;
@@ -156,7 +156,7 @@ pub async fn a_deletion_dropped_at_any_await_is_done_or_not(store: Store) {
 pub async fn a_fork_dropped_at_any_await_is_done_or_not(store: Store) {
     let from = key("original");
     let original = filled(&store, &from).await;
-    for times in 0..MOST {
+    for times in 0..MAX_POLLS {
         let to = key(&format!("copy {times}"));
         let done = polled(store.fork(&from, &to), times).await;
         let after = settled(&store, &to).await;
@@ -177,7 +177,7 @@ pub async fn a_fork_dropped_at_any_await_is_done_or_not(store: Store) {
 
 /// A prune that is dropped at any await has deleted all runs that it should, or nothing.
 pub async fn a_prune_dropped_at_any_await_is_done_or_not(store: Store) {
-    for times in 0..MOST {
+    for times in 0..MAX_POLLS {
         let key = key(&format!("pruned {times}"));
         let before = filled(&store, &key).await;
         let done = polled(store.prune(&key, Keep::Messages(1)), times).await;
@@ -199,7 +199,7 @@ pub async fn a_prune_dropped_at_any_await_is_done_or_not(store: Store) {
 
 /// A rewrite that is dropped at any await has made all of its changes, or none.
 pub async fn a_rewrite_dropped_at_any_await_is_done_or_not(store: Store) {
-    for times in 0..MOST {
+    for times in 0..MAX_POLLS {
         let key = key(&format!("rewritten {times}"));
         let before = filled(&store, &key).await;
         let mut rewrite = Rewrite::new(key.clone(), before.revision);
@@ -227,7 +227,7 @@ pub async fn a_rewrite_dropped_at_any_await_is_done_or_not(store: Store) {
 pub async fn a_close_dropped_at_any_await_loses_nothing(store: Store) {
     let key = key("closed");
     let mut at = Revision::ABSENT;
-    for times in 0..MOST {
+    for times in 0..MAX_POLLS {
         if let Ok(slot) = store.reserve().await {
             let id = tower_chat_core::MessageId { run: RunId::new(), index: 0 };
             let message = tower_chat_core::Message::user("kept").into();

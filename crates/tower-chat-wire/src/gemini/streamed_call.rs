@@ -150,7 +150,7 @@ fn quoted(text: &str, quote: char) -> Option<(Step, &str)> {
 
 /// The maximum length of a list. A value whose path has a larger index is ignored, because the service could
 /// send any index.
-const MOST_ITEMS: usize = 100_000;
+const MAX_ITEMS: usize = 100_000;
 
 /// Sets the value at a path. A string is appended to a string that is already at the path.
 fn put(target: &mut Value, path: &[Step], value: Value) {
@@ -170,7 +170,7 @@ fn put(target: &mut Value, path: &[Step], value: Value) {
                 put(fields.entry(name.as_str()).or_insert(Value::Null), rest, value);
             }
         }
-        Step::Item(index) if *index < MOST_ITEMS => {
+        Step::Item(index) if *index < MAX_ITEMS => {
             if !target.is_array() {
                 *target = Value::Array(Vec::new());
             }

@@ -8,7 +8,7 @@ use super::kind::CallKind;
 
 /// The maximum number of characters of the `call_id` of an output: OpenAI API reference, Create a model
 /// response, input, Function tool call output.
-const LONGEST: usize = 64;
+const MAX_ID_LENGTH: usize = 64;
 
 /// Assigns the ids with which the calls of a list of items are written, and finds the calls of results.
 ///
@@ -72,11 +72,11 @@ impl<'a> CallIds<'a> {
     /// Returns the id if it is valid and no earlier call has it. Otherwise returns its beginning, or `call`,
     /// with a number.
     fn unused(&mut self, own: &str) -> String {
-        let is_fit = !own.is_empty() && own.chars().count() <= LONGEST;
+        let is_fit = !own.is_empty() && own.chars().count() <= MAX_ID_LENGTH;
         if is_fit && !self.used.contains(own) {
             return own.to_owned();
         }
-        let start: String = own.chars().take(LONGEST / 2).collect();
+        let start: String = own.chars().take(MAX_ID_LENGTH / 2).collect();
         let start = if start.is_empty() { "call".to_owned() } else { start };
         let number = self.next_number.entry(start.clone()).or_default();
         *number = self.calls.len().max(*number);

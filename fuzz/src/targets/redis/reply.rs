@@ -1,7 +1,7 @@
 //! Finds the end of a value of the Redis protocol.
 
 /// Values that are nested to more levels count as invalid.
-const MOST_LEVELS: usize = 200;
+const MAX_DEPTH: usize = 200;
 
 /// Returns the length, in bytes, of the value at the beginning of the bytes. `None` if the value is
 /// incomplete or invalid.
@@ -33,7 +33,7 @@ pub(super) fn length(bytes: &[u8]) -> Option<usize> {
             }
             _ => return None,
         }
-        if left.len() > MOST_LEVELS {
+        if left.len() > MAX_DEPTH {
             return None;
         }
     }

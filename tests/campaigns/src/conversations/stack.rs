@@ -31,7 +31,7 @@ use super::{
 
 /// A limit that is higher than the number of service calls of any run, including those of an open
 /// run that it resumes.
-const MOST_SERVICE_CALLS: usize = 40;
+const MAX_SERVICE_CALLS: usize = 40;
 
 /// The lease of journaled runs, which is the time for which other attempts wait for a killed
 /// process.
@@ -194,7 +194,7 @@ impl Stack {
     }
 
     fn model(&self, job: &Job) -> ScriptedModel {
-        ScriptedModel::new((0..MOST_SERVICE_CALLS).map(|call| {
+        ScriptedModel::new((0..MAX_SERVICE_CALLS).map(|call| {
             let (stack, job) = (self.clone(), job.clone());
             Step::respond(move |request| stack.respond(request, &job, call))
         }))

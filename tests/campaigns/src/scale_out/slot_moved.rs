@@ -10,10 +10,10 @@ use crate::{Failure, Figures};
 
 /// The maximum number of slots that can be moved from a server with a third of the slots. A server
 /// without slots would become a replica.
-const MOST_SLOTS: usize = 5_460;
+const MAX_SLOTS: usize = 5_460;
 
 pub(super) async fn run(search: Search, figures: &mut Figures) -> Result<(), Failure> {
-    let slots = search.slots.min(MOST_SLOTS);
+    let slots = search.slots.min(MAX_SLOTS);
     let cluster = started(block_in_place(|| RedisCluster::start(3)))?;
     let addresses = cluster.addresses();
     let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();

@@ -23,7 +23,7 @@ use super::{
 use crate::Failure;
 
 /// The time for which a writer retries a failing write.
-const PATIENCE: Duration = Duration::from_secs(120);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The pause before a writer sends a failed write again.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -170,7 +170,7 @@ impl<S: HistoryStore> Writer<S> {
                 StoreError::Conflict(conflict) => {
                     return Ok(Sent::Refused { found: conflict.found });
                 }
-                error if !is_temporary(&error) || began.elapsed() > PATIENCE => {
+                error if !is_temporary(&error) || began.elapsed() > RETRY_TIMEOUT => {
                     return Err(self.found(format!("a write failed: {}", text(&error))));
                 }
                 _ => self.log.retries += 1,
@@ -232,7 +232,7 @@ where
     loop {
         match ask().await {
             Ok(answer) => return Ok(answer),
-            Err(error) if is_temporary(&error) && began.elapsed() < PATIENCE => {
+            Err(error) if is_temporary(&error) && began.elapsed() < RETRY_TIMEOUT => {
                 tokio::time::sleep(PAUSE).await;
             }
             Err(error) => {

@@ -91,7 +91,7 @@ pub struct WorkerArguments {
 }
 
 /// The maximum number of kills of one transfer.
-const MOST_KILLS: usize = 6;
+const MAX_KILLS: usize = 6;
 
 /// The maximum time in microseconds after which the campaign kills a process.
 const LATEST_KILL: usize = 60_000;
@@ -138,7 +138,7 @@ fn run_case(
     let folder = tempfile::tempdir().map_err(|error| cannot("make a folder", error))?;
     expected.prepare(operation, case, folder.path())?;
     let mut kills = 0_u64;
-    let wanted = 1 + rng.below(MOST_KILLS);
+    let wanted = 1 + rng.below(MAX_KILLS);
     loop {
         let kill = (kills < wanted as u64).then(|| Kill::choose(&mut rng));
         if attempt(arguments, operation, folder.path(), kill)? {

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// The longest time that a test waits.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The output of a process until now.
 #[derive(Clone, Default)]
@@ -33,7 +33,7 @@ impl Printed {
 
     #[track_caller]
     fn wait_for(&self, from: usize, text: &str) -> usize {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         let mut printed = self.0.0.lock().unwrap();
         loop {
             let all = String::from_utf8_lossy(&printed).into_owned();
@@ -113,7 +113,7 @@ impl Piped {
 
 #[track_caller]
 fn wait(child: &mut Child) -> Option<i32> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     loop {
         if let Some(status) = child.try_wait().unwrap() {
             return status.code();

@@ -51,11 +51,11 @@ pub async fn open(options: RedisOptions) -> RedisStore {
 
 /// Opens a connection that bypasses the store, with a timeout for busy machines.
 pub async fn raw(address: &str) -> MultiplexedConnection {
-    const PATIENCE: Duration = Duration::from_secs(120);
+    const TIMEOUT: Duration = Duration::from_secs(120);
     let client = redis::Client::open(address).unwrap();
     let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(PATIENCE))
-        .set_response_timeout(Some(PATIENCE));
+        .set_connection_timeout(Some(TIMEOUT))
+        .set_response_timeout(Some(TIMEOUT));
     client.get_multiplexed_async_connection_with_config(&config).await.unwrap()
 }
 

@@ -18,7 +18,7 @@ use tower_chat_redis::RedisStore;
 use crate::common::{append, ask, key, open, options, raw, start, texts, write};
 
 /// The timeout is long enough for a busy machine, and far too short for a loop over 2^53 numbers.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The commands that damage the data. `{head}` and so on are replaced with the names of keys.
 const DAMAGES: &[&[&str]] = &[
@@ -129,7 +129,7 @@ async fn check<T: std::fmt::Debug>(
     what: &str,
     outcome: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
-    let outcome = tokio::time::timeout(PATIENCE, outcome).await;
+    let outcome = tokio::time::timeout(TIMEOUT, outcome).await;
     let outcome = outcome.unwrap_or_else(|_| panic!("{what}: the server is busy"));
     if let Err(error) = &outcome {
         let is_known = matches!(
