@@ -178,7 +178,10 @@ fn unreadable(json: &str) -> Vec<(Range<usize>, &'static str)> {
                 let range = at..at + number.len();
                 at = range.end;
                 if number.parse().is_ok_and(f64::is_infinite) {
-                    found.push((range, if number.starts_with('-') { MIN_FINITE } else { MAX_FINITE }));
+                    found.push((
+                        range,
+                        if number.starts_with('-') { MIN_FINITE } else { MAX_FINITE },
+                    ));
                 }
             }
         }

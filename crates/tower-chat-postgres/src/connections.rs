@@ -99,7 +99,7 @@ impl Connections {
             names_scope: false,
             prepares_statements: settings.prepared_statements,
             statement_timeout: settings.statement_timeout,
-            retry: Retry::new(settings.patience).with_telemetry(TELEMETRY),
+            retry: Retry::new(settings.retry_timeout).with_telemetry(TELEMETRY),
             seal_mark: SealMark::default(),
             counted: Mutex::default(),
             #[cfg(feature = "delivery")]
@@ -367,19 +367,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn patience_begins_with_the_first_failure() {
+    async fn the_retry_timeout_begins_with_the_first_failure() {
         let options = PostgresOptions::new();
         let silence = options.statement_timeout + TRANSFER_TIME;
-        assert!(silence > options.patience);
+        assert!(silence > options.retry_timeout);
         assert_eq!(attempts(options.clone(), silence, 1).await, (2, true));
         assert_eq!(attempts(options.clone(), silence, 2).await, (2, false));
-        let once = options.with_patience(Duration::ZERO);
+        let once = options.with_retry_timeout(Duration::ZERO);
         assert_eq!(attempts(once, silence, 1).await, (1, false));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn patience_may_have_no_end() {
-        let options = PostgresOptions::new().with_patience(Duration::MAX);
+    async fn the_retry_timeout_may_have_no_end() {
+        let options = PostgresOptions::new().with_retry_timeout(Duration::MAX);
         assert_eq!(attempts(options, Duration::from_secs(35), 100).await, (101, true));
     }
 }

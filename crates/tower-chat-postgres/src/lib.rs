@@ -41,7 +41,7 @@
 //! # Failures of the server
 //!
 //! If the server is unreachable or does not answer, a write is sent again until
-//! [`with_patience`](PostgresOptions::with_patience) has passed, and then fails with a retryable
+//! [`with_retry_timeout`](PostgresOptions::with_retry_timeout) has passed, and then fails with a retryable
 //! error. The write is stored once even if its first acknowledgement was lost, because the server
 //! finds its id. A write without messages that claims tool calls, and a deletion, have no id. They
 //! are not sent again if they may have been executed, and their error is not retryable.

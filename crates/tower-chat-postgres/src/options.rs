@@ -29,7 +29,7 @@ pub struct PostgresOptions {
     pub(crate) connections: usize,
     pub(crate) max_queued: usize,
     pub(crate) statement_timeout: Duration,
-    pub(crate) patience: Duration,
+    pub(crate) retry_timeout: Duration,
     pub(crate) partitions: Option<u16>,
     pub(crate) row_level_security: bool,
     pub(crate) migration: bool,
@@ -47,7 +47,7 @@ impl PostgresOptions {
             connections: 16,
             max_queued: 1024,
             statement_timeout: Duration::from_secs(30),
-            patience: Duration::from_secs(30),
+            retry_timeout: Duration::from_secs(30),
             partitions: None,
             row_level_security: false,
             migration: true,
@@ -97,8 +97,8 @@ impl PostgresOptions {
     /// the [statement timeout](Self::with_statement_timeout). Later writes of the conversation wait
     /// meanwhile.
     #[must_use]
-    pub fn with_patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    pub fn with_retry_timeout(mut self, retry_timeout: Duration) -> Self {
+        self.retry_timeout = retry_timeout;
         self
     }
 

@@ -119,7 +119,7 @@ impl Connections {
             groups: (0..size).map(|_| Group::new()).collect(),
             next: AtomicUsize::new(0),
             response_timeout: options.response_timeout,
-            retry: Retry::new(options.patience).with_telemetry(TELEMETRY),
+            retry: Retry::new(options.retry_timeout).with_telemetry(TELEMETRY),
             durability: options.durability,
         }
     }

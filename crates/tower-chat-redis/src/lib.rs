@@ -45,7 +45,7 @@
 //! # Failures of the server
 //!
 //! If the server is unreachable, a write is sent again until
-//! [`with_patience`](RedisOptions::with_patience) has passed, and then fails with a retryable
+//! [`with_retry_timeout`](RedisOptions::with_retry_timeout) has passed, and then fails with a retryable
 //! error. The write is stored once even if its first acknowledgement was lost, because the script
 //! finds its id. A write without messages that claims tool calls, and a deletion, have no id. They
 //! are not sent again if they may have been executed, and their error is not retryable. A write
@@ -54,7 +54,7 @@
 //!
 //! While a slot of a cluster is migrated to another server, most requests for its conversations are
 //! refused: their keys are moved one by one, and the store does not follow individual keys. It
-//! repeats the requests until the patience has passed, as if the server were unreachable.
+//! repeats the requests until the retry timeout has passed, as if the server were unreachable.
 //!
 //! # Several processes
 //!

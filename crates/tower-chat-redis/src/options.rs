@@ -29,7 +29,7 @@ pub struct RedisOptions {
     pub(crate) connections: usize,
     pub(crate) max_queued: usize,
     pub(crate) response_timeout: Duration,
-    pub(crate) patience: Duration,
+    pub(crate) retry_timeout: Duration,
     pub(crate) time_to_live: Option<Duration>,
     pub(crate) durability: Durability,
     pub(crate) allow_eviction: bool,
@@ -52,7 +52,7 @@ impl RedisOptions {
             connections: 4,
             max_queued: 1024,
             response_timeout: Duration::from_secs(30),
-            patience: Duration::from_secs(30),
+            retry_timeout: Duration::from_secs(30),
             time_to_live: None,
             durability: Durability::Server,
             allow_eviction: false,
@@ -100,8 +100,8 @@ impl RedisOptions {
     /// [`with_response_timeout`](Self::with_response_timeout) and some seconds more. A write that
     /// replicas or disks do not confirm is repeated for the same time.
     #[must_use]
-    pub fn with_patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    pub fn with_retry_timeout(mut self, retry_timeout: Duration) -> Self {
+        self.retry_timeout = retry_timeout;
         self
     }
 

@@ -31,15 +31,15 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, Copy)]
 pub struct Retry {
     /// The time limit.
-    patience: Duration,
+    limit: Duration,
     telemetry: Option<StoreTelemetry>,
 }
 
 impl Retry {
     /// Creates a retry with this time limit, which begins with the first failure. A request whose
     /// first attempt takes longer than the limit is therefore repeated too.
-    pub fn new(patience: Duration) -> Self {
-        Self { patience, telemetry: None }
+    pub fn new(limit: Duration) -> Self {
+        Self { limit, telemetry: None }
     }
 
     /// Records every retry.
@@ -72,7 +72,7 @@ impl Retry {
                 Err(failure) => failure,
             };
             let waited = first_failure.get_or_insert_with(Instant::now).elapsed();
-            if waited.saturating_add(pause) > self.patience || !may_repeat(&failure) {
+            if waited.saturating_add(pause) > self.limit || !may_repeat(&failure) {
                 return Err(failure);
             }
             repetitions += 1;

@@ -18,7 +18,7 @@ async fn writes_reads_conflicts_retries_and_connections_are_recorded() {
     let metrics = RecordedMetrics::new();
     let _recording = metrics.record_this_thread();
     let server = start();
-    let options = options().with_patience(Duration::from_millis(300));
+    let options = options().with_retry_timeout(Duration::from_millis(300));
     let store = options.connect(&server.address("postgres")).await.unwrap();
     let first = write(&key("measured"), Revision::ABSENT, &["one", "the other"]);
     let bytes: usize = first.messages().iter().map(|it| format::encode(it).len()).sum();

@@ -29,7 +29,7 @@ async fn stops_in_the_middle_of_writes_lose_and_double_nothing() {
 
 async fn outages_in_the_middle_of_writes(ends: fn(&PostgresServer)) {
     let _alone = IN_USE.lock().await;
-    let options = options().with_max_connections(8).with_patience(Duration::from_secs(300));
+    let options = options().with_max_connections(8).with_retry_timeout(Duration::from_secs(300));
     let store = options.connect(&SERVER.address("postgres")).await.unwrap();
     let outage = move || {
         ends(&SERVER);
@@ -41,7 +41,7 @@ async fn outages_in_the_middle_of_writes(ends: fn(&PostgresServer)) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_stays_away_is_an_error_that_can_be_retried() {
     let _alone = IN_USE.lock().await;
-    let options = options().with_patience(Duration::from_millis(50));
+    let options = options().with_retry_timeout(Duration::from_millis(50));
     let address = SERVER.address("postgres");
     let store = options.clone().connect(&address).await.unwrap();
     let key = key("away");

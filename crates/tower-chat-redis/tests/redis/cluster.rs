@@ -94,7 +94,7 @@ async fn a_server_of_a_cluster_that_crashes_in_the_middle_of_writes_loses_and_do
     let cluster = required(RedisCluster::start(3), "the Redis store in a cluster");
     let addresses = cluster.addresses();
     let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
-    let options = options().with_patience(Duration::from_secs(300));
+    let options = options().with_retry_timeout(Duration::from_secs(300));
     let store = options.connect_cluster(&addresses).await.unwrap();
     let cluster = Arc::new(Mutex::new(cluster));
     let outages = (0..3).map(|server| {

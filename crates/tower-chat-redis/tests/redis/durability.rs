@@ -27,7 +27,7 @@ async fn a_write_is_in_the_memory_of_a_replica_when_it_is_acknowledged() {
     let prefix = prefix();
     let options =
         RedisStore::options().with_prefix(&prefix).with_durability(Durability::Replicas(1));
-    let patient = options.clone().with_patience(Duration::from_secs(120));
+    let patient = options.clone().with_retry_timeout(Duration::from_secs(120));
     let store = patient.connect(&server.address(0)).await.unwrap();
     let key = key("copied");
     let mut at = Revision::ABSENT;
@@ -42,7 +42,8 @@ async fn a_write_is_in_the_memory_of_a_replica_when_it_is_acknowledged() {
     // The suspended replica does not receive the write. The write is stored, but not as durable as
     // required.
     signal(&replica, "-STOP");
-    let hasty = options.with_patience(Duration::ZERO).with_response_timeout(Duration::from_secs(2));
+    let hasty =
+        options.with_retry_timeout(Duration::ZERO).with_response_timeout(Duration::from_secs(2));
     let last = write(&key, at, &["last"]);
     // Repeating the write over another connection does not make it more durable.
     for _ in 0..2 {
@@ -78,7 +79,7 @@ async fn waiting_for_a_replica<const COUNT: usize>(
     let (proxy, address) = Proxy::start(&server.address(0)).await;
     let options = options().with_max_connections(1).with_durability(Durability::Replicas(1));
     let options =
-        options.with_response_timeout(Duration::from_secs(120)).with_patience(Duration::ZERO);
+        options.with_response_timeout(Duration::from_secs(120)).with_retry_timeout(Duration::ZERO);
     let store = options.connect(&address).await.unwrap();
     let mut at = [Revision::ABSENT; COUNT];
     for (id, at) in ids.iter().zip(&mut at) {
@@ -147,8 +148,9 @@ async fn writes_that_come_while_others_wait_for_a_replica_wait_together() {
 async fn a_replica_can_be_read_and_not_written() {
     let server = start(&[]);
     let replica = replica_of(&server);
-    let options =
-        options().with_durability(Durability::Replicas(1)).with_patience(Duration::from_secs(120));
+    let options = options()
+        .with_durability(Durability::Replicas(1))
+        .with_retry_timeout(Duration::from_secs(120));
     let store = options.clone().connect(&server.address(0)).await.unwrap();
     let at = append(&store, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap();
     let reading = options.connect(&replica.address(0)).await.unwrap();
@@ -165,7 +167,7 @@ async fn a_write_that_came_to_a_replica_goes_where_a_new_connection_leads() {
     let server = start(&[]);
     let replica = replica_of(&server);
     let (proxy, address) = Proxy::start(&replica.address(0)).await;
-    let options = options().with_max_connections(1).with_patience(Duration::from_secs(120));
+    let options = options().with_max_connections(1).with_retry_timeout(Duration::from_secs(120));
     let store = options.connect(&address).await.unwrap();
     assert_eq!(texts(&store, &key("a")).await, Vec::<String>::new());
     // This simulates a host name that refers to the current primary.
@@ -254,8 +256,9 @@ async fn a_write_is_on_the_disk_when_it_is_acknowledged_or_the_store_does_not_op
     server.start_again();
     assert_eq!(texts(&store, &key).await.len(), 3);
     // There is no replica to wait for.
-    let asked =
-        options.with_durability(Durability::Synced { replicas: 1 }).with_patience(Duration::ZERO);
+    let asked = options
+        .with_durability(Durability::Synced { replicas: 1 })
+        .with_retry_timeout(Duration::ZERO);
     let asked = asked.with_response_timeout(Duration::from_secs(2));
     let store = asked.connect(&server.address(0)).await.unwrap();
     let error = append(&store, write(&key, at, &["b"])).await.unwrap_err().source;

@@ -152,7 +152,7 @@ async fn connections_that_fell_silent_are_given_up_for_a_new_one() {
     proxy.fall_silent();
     let (written, ()) = tokio::join!(append(&store, write(&key, at, &["b"])), async {
         proxy.swallowed().await;
-        // The clock advances past the timeout of a reply and past the patience.
+        // The clock advances past the timeout of a reply and past the retry timeout.
         tokio::time::pause();
         tokio::time::advance(Duration::from_secs(36)).await;
         tokio::time::resume();

@@ -136,7 +136,7 @@ async fn a_server_that_throws_data_away_is_refused() {
 
 #[tokio::test]
 async fn settings_out_of_range_are_refused() {
-    let options = || RedisStore::options().with_patience(Duration::ZERO);
+    let options = || RedisStore::options().with_retry_timeout(Duration::ZERO);
     for (refused, name) in [
         (options().with_max_connections(0), "max_connections"),
         (options().with_max_queued(0), "max_queued"),
@@ -155,8 +155,8 @@ async fn settings_out_of_range_are_refused() {
 }
 
 #[tokio::test]
-async fn patience_may_have_no_end() {
-    let store = open(options().with_patience(Duration::MAX)).await;
+async fn the_retry_timeout_may_have_no_end() {
+    let store = open(options().with_retry_timeout(Duration::MAX)).await;
     append(&store, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap();
     assert_eq!(texts(&store, &key("a")).await, ["a"]);
 }

@@ -12,7 +12,7 @@ use tower_chat_testkit::server::writes_through_outages;
 #[tokio::test(flavor = "multi_thread")]
 async fn crashes_in_the_middle_of_writes_lose_and_double_nothing() {
     let server = start(&[]);
-    let options = options().with_patience(Duration::from_secs(300));
+    let options = options().with_retry_timeout(Duration::from_secs(300));
     let store = options.connect(&server.address(0)).await.unwrap();
     let server = Arc::new(Mutex::new(server));
     let outages = (0..3).map(|_| {
@@ -30,7 +30,7 @@ async fn crashes_in_the_middle_of_writes_lose_and_double_nothing() {
 async fn a_server_that_stays_away_is_an_error_that_can_be_retried() {
     let mut server = start(&[]);
     let address = server.address(0);
-    let options = options().with_patience(Duration::from_millis(50));
+    let options = options().with_retry_timeout(Duration::from_millis(50));
     let store = options.clone().connect(&address).await.unwrap();
     let key = key("away");
     let revision = append(&store, write(&key, Revision::ABSENT, &["a"])).await.unwrap();

@@ -94,7 +94,7 @@ async fn open(address: &str) -> RedisStore {
     let options = RedisStore::options()
         .with_prefix("fuzz")
         .with_max_connections(1)
-        .with_patience(Duration::ZERO)
+        .with_retry_timeout(Duration::ZERO)
         .with_response_timeout(Duration::from_secs(20));
     options.connect(address).await.expect("a connection to the server of this target")
 }

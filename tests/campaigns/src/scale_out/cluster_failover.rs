@@ -59,7 +59,7 @@ async fn fail_over(
     let addresses = cluster.addresses();
     let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
     let options = RedisStore::options()
-        .with_patience(Duration::from_secs(60))
+        .with_retry_timeout(Duration::from_secs(60))
         .with_response_timeout(Duration::from_secs(5));
     let opened = options.connect_cluster(&addresses).await;
     let store = opened.map_err(|error| failed("open the store", error))?;

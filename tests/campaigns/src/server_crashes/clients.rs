@@ -138,8 +138,8 @@ impl Clients {
         Failure::Found { seed, case, what: what.into() }
     }
 
-    async fn open(&self, patience: Duration) -> Result<SharedStore, Failure> {
-        self.server.open(patience).await.map_err(|source| Failure::CannotRun {
+    async fn open(&self, retry_timeout: Duration) -> Result<SharedStore, Failure> {
+        self.server.open(retry_timeout).await.map_err(|source| Failure::CannotRun {
             what: "open the store".to_owned(),
             source: Some(source),
         })

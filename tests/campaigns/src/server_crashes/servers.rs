@@ -46,14 +46,14 @@ impl Server {
     }
 
     /// Opens a store that retries for this long if the server cannot be reached.
-    pub(super) async fn open(&self, patience: Duration) -> Result<SharedStore, BoxError> {
+    pub(super) async fn open(&self, retry_timeout: Duration) -> Result<SharedStore, BoxError> {
         Ok(match &self.kind {
             Kind::Redis(server) => {
-                let options = RedisStore::options().with_patience(patience);
+                let options = RedisStore::options().with_retry_timeout(retry_timeout);
                 SharedStore::new(options.connect(&server.address(0)).await?)
             }
             Kind::Postgres { server, .. } => {
-                let options = PostgresStore::options().with_patience(patience);
+                let options = PostgresStore::options().with_retry_timeout(retry_timeout);
                 SharedStore::new(options.connect(&server.address("postgres")).await?)
             }
         })

@@ -28,19 +28,19 @@ pub(super) struct Location {
 
 impl Location {
     pub(super) async fn open(&self) -> Result<OpenStore, BoxError> {
-        let patience = Duration::from_secs(60);
+        let retry_timeout = Duration::from_secs(60);
         Ok(match self.kind {
             StoreKind::Sqlite => {
                 let file = SqliteStore::open(&self.address).await?;
                 OpenStore { store: SharedStore::new(file.clone()), file: Some(file) }
             }
             StoreKind::Postgres => {
-                let options = PostgresStore::options().with_patience(patience);
+                let options = PostgresStore::options().with_retry_timeout(retry_timeout);
                 let store = options.connect(&self.address).await?;
                 OpenStore { store: SharedStore::new(store), file: None }
             }
             StoreKind::Redis => {
-                let options = RedisStore::options().with_patience(patience);
+                let options = RedisStore::options().with_retry_timeout(retry_timeout);
                 let store = options.connect(&self.address).await?;
                 OpenStore { store: SharedStore::new(store), file: None }
             }
