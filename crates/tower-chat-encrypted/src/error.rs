@@ -61,7 +61,7 @@ pub enum EncryptionError {
         "the key for conversation {key} is not in the cache: read the conversation's head before writing, and let \
          the key provider cache the keys that it has fetched"
     )]
-    KeyNotAtHand {
+    KeyNotCached {
         /// The conversation.
         key: ConversationKey,
     },
@@ -120,7 +120,7 @@ impl EncryptionError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Key(error) => error.is_retryable(),
-            Self::NoRandomNumbers | Self::KeyNotAtHand { .. } | Self::HeadNotRead { .. } => true,
+            Self::NoRandomNumbers | Self::KeyNotCached { .. } | Self::HeadNotRead { .. } => true,
             Self::NotOpened { .. }
             | Self::Moved { .. }
             | Self::NotSealed { .. }

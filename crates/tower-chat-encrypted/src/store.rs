@@ -305,7 +305,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
     fn sealer(&self, key: &ConversationKey, life: Life) -> Result<Sealer, EncryptionError> {
         let ready = self.keys.writing_key(key).now_or_never();
         let (id, secret) =
-            ready.ok_or_else(|| EncryptionError::KeyNotAtHand { key: key.clone() })??;
+            ready.ok_or_else(|| EncryptionError::KeyNotCached { key: key.clone() })??;
         Ok(Sealer { conversation: key.clone(), id, key: secret, life })
     }
 }

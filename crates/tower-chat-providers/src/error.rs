@@ -7,7 +7,9 @@ use tower_chat_core::{
 };
 #[cfg(any(feature = "bedrock", feature = "ollama"))]
 use tower_chat_wire::body::BodyError;
-use tower_chat_wire::{AnswerError, is_refusal_retryable, rules::NotTaken, stream::LimitExceeded};
+use tower_chat_wire::{
+    AnswerError, is_refusal_retryable, rules::UnsupportedMedia, stream::LimitExceeded,
+};
 
 use crate::refused_content::content_refused;
 
@@ -59,7 +61,7 @@ pub enum ProviderErrorKind {
         what: String,
     },
     /// The request adds media that the service does not accept. The request was not sent.
-    NotTaken(NotTaken),
+    UnsupportedMedia(UnsupportedMedia),
     /// The transport, or a layer of it, failed before the response arrived.
     Transport {
         /// The error of the transport.
@@ -192,7 +194,7 @@ impl ProviderError {
             ProviderErrorKind::Sentinel(_)
             | ProviderErrorKind::Configuration { .. }
             | ProviderErrorKind::Unsupported { .. }
-            | ProviderErrorKind::NotTaken(_)
+            | ProviderErrorKind::UnsupportedMedia(_)
             | ProviderErrorKind::Limit(_)
             | ProviderErrorKind::Malformed { .. } => false,
         }
@@ -250,7 +252,7 @@ impl ProviderError {
             ProviderErrorKind::Sentinel(_)
             | ProviderErrorKind::Configuration { .. }
             | ProviderErrorKind::Unsupported { .. }
-            | ProviderErrorKind::NotTaken(_)
+            | ProviderErrorKind::UnsupportedMedia(_)
             | ProviderErrorKind::Transport { .. }
             | ProviderErrorKind::Limit(_) => {}
         }
@@ -282,7 +284,7 @@ impl ProviderErrorKind {
                 Self::Malformed { what, body, source: permanent(source) }
             }
             Self::Sentinel(_)
-            | Self::NotTaken(_)
+            | Self::UnsupportedMedia(_)
             | Self::Unsupported { .. }
             | Self::Refused(_)
             | Self::Limit(_)
@@ -305,7 +307,7 @@ impl fmt::Display for ProviderError {
             ProviderErrorKind::Configuration { what, .. } => {
                 write!(f, "the {provider} client cannot be used: {what}")
             }
-            ProviderErrorKind::NotTaken(error) => error.fmt(f),
+            ProviderErrorKind::UnsupportedMedia(error) => error.fmt(f),
             ProviderErrorKind::Unsupported { what } => {
                 write!(f, "{provider} has no {what}: send the request without it")
             }
@@ -347,7 +349,7 @@ impl std::error::Error for ProviderError {
             ProviderErrorKind::Sentinel(error) => Some(error),
             ProviderErrorKind::Limit(error) => Some(error),
             ProviderErrorKind::Transport { source } => Some(&**source),
-            ProviderErrorKind::NotTaken(error) => Some(error),
+            ProviderErrorKind::UnsupportedMedia(error) => Some(error),
             ProviderErrorKind::Configuration { source: Some(source), .. }
             | ProviderErrorKind::Malformed { source: Some(source), .. } => Some(&**source),
             ProviderErrorKind::Configuration { .. }

@@ -84,7 +84,8 @@ fn fitted(
     rules: &ServiceRules,
     errors: Errors,
 ) -> Result<(ChatRequest, AnswerContext), ProviderError> {
-    check_new(request, rules).map_err(|error| errors.make(ProviderErrorKind::NotTaken(error)))?;
+    check_new(request, rules)
+        .map_err(|error| errors.make(ProviderErrorKind::UnsupportedMedia(error)))?;
     let Fitted { request, names, changes, .. } = fit(request, rules);
     let of_answer = AnswerContext::default().with_issuer(Arc::clone(&rules.issuer));
     Ok((request, of_answer.with_changes(names, changes)))

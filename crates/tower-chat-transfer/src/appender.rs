@@ -352,7 +352,7 @@ impl<'a> Appender<'a> {
                 error @ (StoreError::Backend { retryable: false, .. }
                 | StoreError::Corrupt { .. }
                 | StoreError::Undecodable { .. }) => {
-                    self.refusal = Some(Refusal::NotTaken { reason: chain(&error) });
+                    self.refusal = Some(Refusal::RejectedByTarget { reason: chain(&error) });
                     Ok(())
                 }
                 other => Err(other.into()),

@@ -300,7 +300,9 @@ pub enum Refusal {
     },
     /// The target does not accept the conversation. Earlier messages of it may be stored.
     #[error("the target refuses it ({reason}): change it in the source, and repeat the transfer")]
-    NotTaken {
+    // The name in receipts that earlier versions wrote.
+    #[serde(rename = "not_taken")]
+    RejectedByTarget {
         /// The error of the target.
         reason: String,
     },

@@ -115,7 +115,7 @@ fn advice(error: &BoxError, provider: ProviderName) -> String {
             "check the network and the address (--base-url)".to_owned()
         }
         ProviderErrorKind::Truncated { .. } => "send the message again".to_owned(),
-        ProviderErrorKind::NotTaken(_) => {
+        ProviderErrorKind::UnsupportedMedia(_) => {
             "leave the attachment out, or convert it to a type that the service reads".to_owned()
         }
         ProviderErrorKind::Unsupported { .. } => "leave the option out".to_owned(),

@@ -132,7 +132,7 @@ async fn a_write_whose_key_is_not_at_hand_is_refused_and_can_be_tried_again() {
     let error = store.append(slot, vec![write.clone()]).await.unwrap_err();
     assert_eq!(error.completed, 0);
     assert!(error.source.is_retryable());
-    assert!(matches!(encryption_error(&error.source), EncryptionError::KeyNotAtHand { .. }));
+    assert!(matches!(encryption_error(&error.source), EncryptionError::KeyNotCached { .. }));
     let at_hand = EncryptedStore::new(store.inner().clone(), keys());
     append(&at_hand, write).await;
     assert_eq!(texts(&store).await, ["1"]);

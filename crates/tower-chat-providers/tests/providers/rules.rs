@@ -162,7 +162,7 @@ async fn new_media_that_a_service_does_not_take_are_refused_before_anything_is_s
     ];
     for error in errors {
         let error = error.expect_err("an error");
-        assert!(matches!(error.kind(), ProviderErrorKind::NotTaken(_)), "{error}");
+        assert!(matches!(error.kind(), ProviderErrorKind::UnsupportedMedia(_)), "{error}");
         assert!(error.to_string().contains(docx) && !error.is_retryable(), "{error}");
         assert_eq!(tower_chat_core::is_retryable(&error), Some(false), "{error}");
     }

@@ -109,7 +109,7 @@ async fn what_the_target_does_not_take_is_refused_and_the_others_are_written() {
         assert_eq!(refused.key(), key("boots"));
         let reason = refusal(&refused.outcome);
         assert!(
-            matches!(reason, Refusal::NotTaken { reason } if reason.contains("is too large")),
+            matches!(reason, Refusal::RejectedByTarget { reason } if reason.contains("is too large")),
             "{reason}"
         );
         let stored = target.list("alice", None, 9).await.unwrap();

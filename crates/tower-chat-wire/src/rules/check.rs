@@ -12,7 +12,7 @@ use super::{
 /// The request adds media that the service does not accept. Nothing was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum NotTaken {
+pub enum UnsupportedMedia {
     /// The service does not accept media of this type, or from this source, in a message of this role.
     Media {
         /// The role of the message: `user` or `system`.
@@ -31,7 +31,7 @@ pub enum NotTaken {
     },
 }
 
-impl fmt::Display for NotTaken {
+impl fmt::Display for UnsupportedMedia {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Media { role, media_type, service } => write!(
@@ -47,7 +47,7 @@ impl fmt::Display for NotTaken {
     }
 }
 
-impl Error for NotTaken {
+impl Error for UnsupportedMedia {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(Retryability::Permanent.as_source())
     }
@@ -61,7 +61,7 @@ impl Error for NotTaken {
 ///
 /// # Errors
 ///
-/// [`NotTaken`], for the first media that the service does not accept.
+/// [`UnsupportedMedia`], for the first media that the service does not accept.
 ///
 /// ```
 /// use tower_chat_core::{ChatRequest, Media, MediaSource, Message, Part, Role};
@@ -72,7 +72,7 @@ impl Error for NotTaken {
 /// let request = ChatRequest::new(Message::new(Role::User, vec![Part::Media(file)]));
 /// assert!(check_new(&request, &rules).is_err());
 /// ```
-pub fn check_new(request: &ChatRequest, rules: &ServiceRules) -> Result<(), NotTaken> {
+pub fn check_new(request: &ChatRequest, rules: &ServiceRules) -> Result<(), UnsupportedMedia> {
     let messages = &request.messages;
     let answered = messages
         .iter()
@@ -88,11 +88,11 @@ pub fn check_new(request: &ChatRequest, rules: &ServiceRules) -> Result<(), NotT
                 };
                 let media_type = media.media_type.clone();
                 let service = rules.issuer.to_string();
-                return Err(NotTaken::Media { role, media_type, service });
+                return Err(UnsupportedMedia::Media { role, media_type, service });
             }
             if !count.admit(media, &rules.user_media) {
                 let what = if is_image(media) { "images" } else { "documents" };
-                return Err(NotTaken::TooMany { what, service: rules.issuer.to_string() });
+                return Err(UnsupportedMedia::TooMany { what, service: rules.issuer.to_string() });
             }
         }
     }

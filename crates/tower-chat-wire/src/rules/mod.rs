@@ -49,7 +49,7 @@ mod thinking;
 mod wires;
 
 pub use self::{
-    check::{NotTaken, check_new},
+    check::{UnsupportedMedia, check_new},
     fit::{Fitted, explain, fit},
     known::{KNOWN, KnownService},
     names::NameMap,

@@ -10,7 +10,7 @@ use tower_chat_wire::{
     body::BodyWire::{
         self, Anthropic, BedrockConverse, Cohere, Gemini, Ollama, OpenAiChat, OpenAiResponses,
     },
-    rules::{NotTaken, ServiceRules, check_new},
+    rules::{ServiceRules, UnsupportedMedia, check_new},
 };
 
 use super::{all_rules, body, rules, wire_name};
@@ -332,7 +332,7 @@ fn new_media_that_a_service_does_not_take_are_an_error_and_stored_ones_a_sentenc
         let alone = || Message::new(Role::User, vec![media(media_type)]);
         let refused = check_new(&ChatRequest::new(alone()), &rules);
         let expected = refused.as_ref().is_err_and(|error| {
-            matches!(error, NotTaken::Media { media_type: found, .. } if found == media_type)
+            matches!(error, UnsupportedMedia::Media { media_type: found, .. } if found == media_type)
         });
         assert!(expected, "{name}: {refused:?}");
         // Stored messages, messages before an answer, and messages of earlier runs.
