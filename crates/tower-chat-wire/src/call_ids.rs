@@ -100,6 +100,7 @@ impl Round {
 
 /// Replaces every character that the service does not accept by `_`.
 fn acceptable(id: &str) -> String {
-    let is_taken = |character: char| character.is_ascii_alphanumeric() || "_-".contains(character);
-    id.chars().map(|character| if is_taken(character) { character } else { '_' }).collect()
+    let is_accepted =
+        |character: char| character.is_ascii_alphanumeric() || "_-".contains(character);
+    id.chars().map(|character| if is_accepted(character) { character } else { '_' }).collect()
 }

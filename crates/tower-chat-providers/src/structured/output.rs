@@ -144,9 +144,13 @@ fn in_item(item: &Value) -> Option<String> {
 /// Returns a name that providers accept: replaces other characters by `_`, and cuts the name off after
 /// 64 characters.
 fn acceptable_name(name: &str) -> String {
-    let is_taken = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
-    let name: String =
-        name.chars().map(|letter| if is_taken(letter) { letter } else { '_' }).take(64).collect();
+    let is_accepted =
+        |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
+    let name: String = name
+        .chars()
+        .map(|letter| if is_accepted(letter) { letter } else { '_' })
+        .take(64)
+        .collect();
     if name.is_empty() { "answer".to_owned() } else { name }
 }
 

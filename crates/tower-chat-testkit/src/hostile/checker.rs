@@ -136,9 +136,10 @@ impl Found<'_> {
                         })
                     };
                     bad += usize::from(is_of("object") && !fields.contains_key("properties"));
-                    let wants_items = self.service.wire.starts_with("openai");
-                    bad +=
-                        usize::from(wants_items && is_of("array") && !fields.contains_key("items"));
+                    let requires_items = self.service.wire.starts_with("openai");
+                    bad += usize::from(
+                        requires_items && is_of("array") && !fields.contains_key("items"),
+                    );
                 });
                 let refused = self.service.refused_in_schemas();
                 bad += refused.iter().filter(|keyword| schema.get(**keyword).is_some()).count();
@@ -179,10 +180,12 @@ impl Found<'_> {
         for message in messages {
             let role = text(message, "role");
             let is_list = message["content"].is_array();
-            self.check(!is_list || self.service.takes_list(role), || format!("a list: {message}"));
+            self.check(!is_list || self.service.accepts_list(role), || {
+                format!("a list: {message}")
+            });
             let author = message["name"].as_str();
             let is_fine = author.is_none_or(|author| {
-                is_word(author) && author.len() <= 64 && self.service.takes_authors()
+                is_word(author) && author.len() <= 64 && self.service.accepts_authors()
             });
             self.check(is_fine || role == "tool", || format!("the author {author:?}"));
             if role != "tool" {
@@ -202,7 +205,7 @@ impl Found<'_> {
                 _ => {
                     for part in list(&message["content"]) {
                         let kind = text(part, "type");
-                        let is_fine = self.service.takes_part(kind);
+                        let is_fine = self.service.accepts_part(kind);
                         self.check(is_fine, || format!("a part of the type {kind}"));
                         self.picture(&part["image_url"]);
                     }
@@ -240,7 +243,7 @@ impl Found<'_> {
     ) {
         for field in ["reasoning", "reasoning_content"] {
             let has = message.get(field).is_some();
-            self.check(!has || self.service.takes_field(field), || format!("the field {field}"));
+            self.check(!has || self.service.accepts_field(field), || format!("the field {field}"));
         }
         let calls = list(&message["tool_calls"]);
         let content = &message["content"];
@@ -260,7 +263,7 @@ impl Found<'_> {
             _ => true,
         };
         self.check(calls.is_empty() || has_reasoning, || "no reasoning_content".to_owned());
-        if !self.service.wants_unique_ids() {
+        if !self.service.requires_unique_ids() {
             taken.clear();
         }
         for (index, call) in calls.iter().enumerate() {
@@ -271,7 +274,7 @@ impl Found<'_> {
             self.check(arguments.is_string(), || format!("arguments {arguments}"));
             open.insert(id.to_owned(), texts(arguments));
             let signature = &call["extra_content"]["google"]["thought_signature"];
-            let is_fine = index > 0 || !self.service.wants_signatures || signature.is_string();
+            let is_fine = index > 0 || !self.service.requires_signatures || signature.is_string();
             self.check(is_fine, || "a call without a signature".to_owned());
         }
     }
@@ -374,7 +377,7 @@ impl Found<'_> {
     /// message is the user's.
     fn turn(&mut self, messages: &[Value], index: usize) -> bool {
         let is_user = |message: &Value| text(message, "role") == "user";
-        let first = self.service.wants_user_first || messages.first().is_some_and(is_user);
+        let first = self.service.requires_user_first || messages.first().is_some_and(is_user);
         let expected = first == index.is_multiple_of(2);
         let found = messages.get(index).is_some_and(is_user);
         self.check(found == expected, || format!("message {index} is out of turn"));
@@ -391,8 +394,8 @@ impl Found<'_> {
             let has = |kind: &str| {
                 list(&message["content"]).iter().any(|block| text(block, "type") == kind)
             };
-            let wants_thinking = self.service.name == "deepseek" && has("tool_use");
-            self.check(!wants_thinking || has("thinking"), || "no thinking".to_owned());
+            let requires_thinking = self.service.name == "deepseek" && has("tool_use");
+            self.check(!requires_thinking || has("thinking"), || "no thinking".to_owned());
             let content = &message["content"];
             let is_blank = content.as_str().is_some_and(|text| text.trim().is_empty());
             let is_empty = content.as_array().is_some_and(Vec::is_empty) || content.is_null();
@@ -405,7 +408,7 @@ impl Found<'_> {
                         let id = text(block, "id");
                         self.id(id);
                         let is_new =
-                            taken.insert(id.to_owned()) || !self.service.wants_unique_ids();
+                            taken.insert(id.to_owned()) || !self.service.requires_unique_ids();
                         self.check(is_new, || format!("the id {id:?} twice"));
                         open.insert(id.to_owned(), texts(&block["input"]));
                     }
@@ -482,10 +485,10 @@ impl Found<'_> {
                     let id = text(&part["functionCall"], "id");
                     let is_new = id.is_empty()
                         || taken.insert(id.to_owned())
-                        || !self.service.wants_unique_ids();
+                        || !self.service.requires_unique_ids();
                     self.check(is_new, || format!("the id {id:?} twice"));
                     let is_signed = part["thoughtSignature"].is_string();
-                    let is_fine = is_signed || !is_first || !self.service.wants_signatures;
+                    let is_fine = is_signed || !is_first || !self.service.requires_signatures;
                     self.check(is_fine, || "a call without a signature".to_owned());
                     is_first = false;
                 }
@@ -526,7 +529,7 @@ impl Found<'_> {
                 if call.is_object() {
                     let id = text(call, "toolUseId");
                     self.id(id);
-                    let is_new = taken.insert(id.to_owned()) || !self.service.wants_unique_ids();
+                    let is_new = taken.insert(id.to_owned()) || !self.service.requires_unique_ids();
                     self.check(is_new, || format!("the id {id:?} twice"));
                     open.insert(text(call, "toolUseId").to_owned(), texts(&call["input"]));
                 }

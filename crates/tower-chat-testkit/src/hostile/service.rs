@@ -9,31 +9,31 @@ pub struct Service<'s> {
     /// The name of the service, such as `deepseek`. An unknown name is an unknown service.
     pub name: &'s str,
     /// Whether the model refuses calls without a signature.
-    pub wants_signatures: bool,
+    pub requires_signatures: bool,
     /// Whether the conversation must begin with the user.
-    pub wants_user_first: bool,
+    pub requires_user_first: bool,
 }
 
 impl<'s> Service<'s> {
     /// Creates a service of a wire.
     pub fn new(wire: &'s str, name: &'s str) -> Self {
-        let wants_user_first = match wire {
+        let requires_user_first = match wire {
             "anthropic" => matches!(name, "anthropic" | "vertex" | "bedrock"),
             wire => wire == "bedrock",
         };
-        Self { wire, name, wants_signatures: false, wants_user_first }
+        Self { wire, name, requires_signatures: false, requires_user_first }
     }
 
     /// Sets whether the model refuses calls without a signature.
     #[must_use]
-    pub fn with_signatures(self, wants_signatures: bool) -> Self {
-        Self { wants_signatures, ..self }
+    pub fn with_signatures(self, requires_signatures: bool) -> Self {
+        Self { requires_signatures, ..self }
     }
 
     /// Sets that the conversation may begin with the assistant.
     #[must_use]
     pub fn with_any_first(self) -> Self {
-        Self { wants_user_first: false, ..self }
+        Self { requires_user_first: false, ..self }
     }
 
     /// Returns the maximum number of characters of a call id.
@@ -59,7 +59,7 @@ impl<'s> Service<'s> {
     }
 
     /// Returns whether an id must not occur in two answers.
-    pub(super) fn wants_unique_ids(&self) -> bool {
+    pub(super) fn requires_unique_ids(&self) -> bool {
         match self.wire {
             "openai-chat" => !matches!(self.name, "vllm" | "llama.cpp" | "ollama" | "unknown"),
             "openai-responses" => true,
@@ -80,7 +80,7 @@ impl<'s> Service<'s> {
     }
 
     /// Returns whether the service accepts this field of reasoning.
-    pub(super) fn takes_field(&self, field: &str) -> bool {
+    pub(super) fn accepts_field(&self, field: &str) -> bool {
         match self.name {
             "mistral" | "cerebras" => false,
             "groq" => field == "reasoning",
@@ -89,7 +89,7 @@ impl<'s> Service<'s> {
     }
 
     /// Returns whether the service accepts a content part of this type from the user.
-    pub(super) fn takes_part(&self, kind: &str) -> bool {
+    pub(super) fn accepts_part(&self, kind: &str) -> bool {
         match self.name {
             "deepseek" => kind == "text",
             "mistral" | "groq" | "xai" | "ollama" => matches!(kind, "text" | "image_url"),
@@ -99,7 +99,7 @@ impl<'s> Service<'s> {
     }
 
     /// Returns whether the content of a message of this role may be a list.
-    pub(super) fn takes_list(&self, role: &str) -> bool {
+    pub(super) fn accepts_list(&self, role: &str) -> bool {
         match self.name {
             "deepseek" => false,
             "groq" => !matches!(role, "assistant" | "tool"),
@@ -109,7 +109,7 @@ impl<'s> Service<'s> {
     }
 
     /// Returns whether messages may have the name of their author.
-    pub(super) fn takes_authors(&self) -> bool {
+    pub(super) fn accepts_authors(&self) -> bool {
         self.name != "mistral"
     }
 }

@@ -130,14 +130,14 @@ impl Service<ChatRequest> for ScriptedModel {
     }
 }
 
-async fn respond(step: Step, wants_stream: bool) -> Result<ChatResponse, BoxError> {
+async fn respond(step: Step, is_streamed: bool) -> Result<ChatResponse, BoxError> {
     let Step { reply, streamed, gate, interruption } = step;
     if let Some(gate) = gate {
         gate.pass().await;
     }
     match reply {
         Reply::Answer(messages, finish) => {
-            if interruption.is_none() && !streamed.unwrap_or(wants_stream) {
+            if interruption.is_none() && !streamed.unwrap_or(is_streamed) {
                 return Ok(ChatResponse::whole(messages, *finish));
             }
             Ok(ChatResponse::stream(stream(of_answer(messages, *finish), interruption)))

@@ -156,11 +156,11 @@ impl Block {
             let text = as_text(&value);
             match (name.as_str(), text) {
                 ("text", Some(text)) => {
-                    self.go_on("text", &text);
+                    self.push_text("text", &text);
                     update = Some(ChatUpdate::TextDelta(text));
                 }
                 ("thinking", Some(text)) => {
-                    self.go_on("thinking", &text);
+                    self.push_text("thinking", &text);
                     update = Some(ChatUpdate::ReasoningDelta(text));
                 }
                 ("signature", Some(text)) => self.replace("signature", text),
@@ -175,7 +175,7 @@ impl Block {
         update
     }
 
-    fn go_on(&mut self, name: &'static str, more: &str) {
+    fn push_text(&mut self, name: &'static str, more: &str) {
         match self.texts.iter_mut().find(|(known, _)| *known == name) {
             Some((_, text)) => text.push_str(more),
             None => self.texts.push((name, more.to_owned())),

@@ -88,7 +88,7 @@ impl Turn {
     /// Returns whether the message is written. A message without blocks is written only if it was read with
     /// an empty content and is a system message or the assistant's message at the end of the request.
     /// `is_last` is whether the message is at the end.
-    fn says_something(&self, is_last: bool) -> bool {
+    fn is_rendered(&self, is_last: bool) -> bool {
         let may_be_empty = match self.speaker {
             Speaker::System => true,
             Speaker::User => false,
@@ -136,7 +136,7 @@ pub(super) fn ordered_blocks(mut turns: Vec<Turn>) -> Vec<RawJson> {
     let last = turns.len().saturating_sub(1);
     let mut kept: Vec<Turn> = Vec::with_capacity(turns.len());
     for (index, turn) in turns.into_iter().enumerate() {
-        if !turn.says_something(index == last) {
+        if !turn.is_rendered(index == last) {
             continue;
         }
         match kept.last_mut() {

@@ -96,7 +96,7 @@ pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
             .map_err(|source| WireError::InMessage { index, source: source.into() })?;
         match messages.last_mut() {
             Some(last) if context_of(last.role) == context_of(message.role) => {
-                stand_alone(&mut message);
+                add_envelope(&mut message);
                 if message.role == Role::Assistant {
                     last.parts.extend(message.parts);
                 } else {
@@ -178,7 +178,7 @@ fn take_content(fields: &mut Fields, context: BlockContext) -> Result<Vec<Part>,
 
 /// Adds an envelope to a message without one. The envelope prevents the writer from joining the message with
 /// the previous one.
-fn stand_alone(message: &mut Message) {
+fn add_envelope(message: &mut Message) {
     if envelope::begins(message) {
         return;
     }

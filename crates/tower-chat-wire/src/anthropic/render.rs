@@ -37,7 +37,7 @@ pub fn render_body<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Body 
 
 /// Writes the conversation of a request. A provider-executed call without a result is left out, unless the
 /// service continues the call.
-pub(super) fn render_to_go_on<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Body {
+pub(super) fn render_conversation<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Body {
     let messages: Vec<&Message> = messages.into_iter().collect();
     let mut writing = Writing { answered: answered_hosted_calls(&messages), ..Writing::default() };
     for (index, message) in messages.iter().enumerate() {
@@ -185,8 +185,8 @@ impl Writing {
 
     /// Begins a message with these fields. The first message of a turn of the assistant begins a round.
     fn begin(&mut self, speaker: Speaker, rest: Fields) {
-        let goes_on = self.turns.last().is_some_and(|last| last.speaker == Speaker::Assistant);
-        if speaker == Speaker::Assistant && !goes_on {
+        let is_same_turn = self.turns.last().is_some_and(|last| last.speaker == Speaker::Assistant);
+        if speaker == Speaker::Assistant && !is_same_turn {
             self.round = Round::default();
         }
         self.turns.push(Turn::new(speaker, rest));

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use serde_json::{Map, Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, ToolChoice, ToolDefinition};
 
-use super::{container, most_tokens::most_tokens, render::render_to_go_on, render_body};
+use super::{container, max_tokens::max_output_tokens, render::render_conversation, render_body};
 use crate::{
     body::{BodyWire, set},
     object::{Object, raw, to_object},
@@ -70,7 +70,7 @@ pub(crate) fn render(request: &ChatRequest, form: Option<RequestForm<'_>>) -> Ob
     let options = &*request.options;
     let mut fields = with_extra(named(options, form), options);
     let tokens = match form {
-        Some(RequestForm::Anthropic { model }) => most_tokens(model),
+        Some(RequestForm::Anthropic { model }) => max_output_tokens(model),
         Some(RequestForm::Vertex) | None => TOKENS,
     };
     fields.entry("max_tokens").or_insert(tokens.into());
@@ -97,7 +97,7 @@ pub(crate) fn render(request: &ChatRequest, form: Option<RequestForm<'_>>) -> Ob
     }
     let written = messages.iter().map(|message| &**message);
     let conversation = match form {
-        Some(_) => render_to_go_on(written),
+        Some(_) => render_conversation(written),
         None => render_body(written),
     };
     let mut body = to_object(&fields, options);

@@ -118,9 +118,9 @@ impl Conversation {
         {
             self.turns.extend(usual);
         }
-        let goes_on = matches!(self.turns.last(),
+        let is_same_turn = matches!(self.turns.last(),
             Some(Turn::Usual(turn)) if turn.is_assistant == is_assistant);
-        if !goes_on {
+        if !is_same_turn {
             if is_assistant {
                 self.round = Round::default();
             }

@@ -178,7 +178,7 @@ impl Chunks {
 
     fn accept(&mut self, update: ChatUpdate) {
         match update {
-            ChatUpdate::TextDelta(text) => self.say(&text),
+            ChatUpdate::TextDelta(text) => self.push_delta(&text),
             ChatUpdate::ReasoningDelta(text) => {
                 self.has_reasoned = true;
                 self.delta(json!({"reasoning_content": text}));
@@ -187,7 +187,7 @@ impl Chunks {
                 if message.role == Role::Assistant {
                     if !self.is_speaking {
                         // The message arrived without deltas.
-                        self.say(&message.text());
+                        self.push_delta(&message.text());
                     }
                     self.is_speaking = false;
                 }
@@ -198,7 +198,7 @@ impl Chunks {
         }
     }
 
-    fn say(&mut self, text: &str) {
+    fn push_delta(&mut self, text: &str) {
         if text.is_empty() {
             return;
         }

@@ -142,7 +142,7 @@ impl GeminiAccumulator {
             return None;
         };
         if let Some(Part::Call { call, index }) = self.parts.last_mut()
-            && call.goes_on_with(&piece)
+            && call.is_continued_by(&piece)
         {
             fields.remove("functionCall");
             call.push(fields, piece);

@@ -37,7 +37,7 @@ pub fn parse_contents(json: &str) -> Result<Vec<Message>, WireError> {
         let mut message = content::parse(item).map_err(in_message(index))?;
         let is_result = |message: &Message| message.role == Role::Tool;
         if is_result(&message) && messages.last().is_some_and(is_result) {
-            content::keep_apart(&mut message);
+            content::add_envelope(&mut message);
         }
         messages.push(message);
     }

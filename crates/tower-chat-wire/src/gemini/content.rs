@@ -53,7 +53,7 @@ pub(super) fn parse_system(item: &RawJson) -> Result<Message, WireError> {
 
 /// Adds an envelope to a message of results that has none. The envelope prevents the writer from joining the
 /// message with the previous one.
-pub(super) fn keep_apart(message: &mut Message) {
+pub(super) fn add_envelope(message: &mut Message) {
     if envelope_of(message).is_none() {
         let mut fields = Fields::default();
         fields.set("role", raw("user"));

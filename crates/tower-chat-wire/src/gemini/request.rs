@@ -11,7 +11,7 @@ use crate::{
         merge, set,
     },
     object::{Object, raw, to_object},
-    rules::{ForeignRule, ServiceRules, fitted, foreign_rule, wants_signatures},
+    rules::{ForeignRule, ServiceRules, fitted, foreign_rule, requires_signatures},
     text_parts::messages,
 };
 
@@ -61,11 +61,11 @@ pub(crate) fn render(request: &ChatRequest, model: Option<&str>) -> Object {
     }
 
     let messages: Vec<_> = messages(request).collect();
-    let wants_signatures = match foreign_rule(request) {
+    let requires_signatures = match foreign_rule(request) {
         Some(rule) => matches!(rule, ForeignRule::Signature(_)),
-        None => model.is_some_and(wants_signatures),
+        None => model.is_some_and(requires_signatures),
     };
-    let unsigned = if wants_signatures { Unsigned::StandIn } else { Unsigned::AsRecorded };
+    let unsigned = if requires_signatures { Unsigned::StandIn } else { Unsigned::AsRecorded };
     let conversation = render_messages(messages.iter().map(|message| &**message), unsigned);
     let mut body = to_object(&fields, options);
     if let Some(system) = conversation.system_instruction {

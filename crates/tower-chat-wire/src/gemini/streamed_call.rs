@@ -31,7 +31,7 @@ impl StreamedCall {
     }
 
     /// Returns whether a piece belongs to this call.
-    pub(super) fn goes_on_with(&self, call: &Object) -> bool {
+    pub(super) fn is_continued_by(&self, call: &Object) -> bool {
         let name = text(call, "name").filter(|name| !name.is_empty());
         self.is_open && name.is_none_or(|name| text(&self.call, "name") == Some(name))
     }

@@ -78,20 +78,20 @@ fn without_empty_fields(message: &RawJson) -> RawJson {
     fields.retain(|name, value| match name.as_str() {
         "content" => true,
         "reasoning" | "reasoning_content" => value.get() != "null",
-        _ => !says_nothing(&to_value(value)),
+        _ => !is_empty_value(&to_value(value)),
     });
     if fields.len() == before { message.clone() } else { raw(&fields) }
 }
 
 /// Returns whether the value is `null`, zero or empty, or contains only such values.
-fn says_nothing(value: &Value) -> bool {
+fn is_empty_value(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Bool(_) => false,
         Value::Number(number) => number.as_u64() == Some(0),
         Value::String(text) => text.is_empty(),
-        Value::Array(items) => items.iter().all(says_nothing),
-        Value::Object(fields) => fields.values().all(says_nothing),
+        Value::Array(items) => items.iter().all(is_empty_value),
+        Value::Object(fields) => fields.values().all(is_empty_value),
     }
 }
 

@@ -78,8 +78,9 @@ fn stored_under(response: &Object) -> Option<String> {
 /// Returns the service id from a response alone, without information about its request: the id of its
 /// conversation, or its own id if it continues another response and is stored.
 pub(super) fn named_by(response: &Object) -> Option<HistoryOwner> {
-    let goes_on = || text(response, "previous_response_id").is_some();
-    let id = conversation(response).or_else(|| stored_under(response).filter(|_| goes_on()))?;
+    let has_previous_response = || text(response, "previous_response_id").is_some();
+    let id = conversation(response)
+        .or_else(|| stored_under(response).filter(|_| has_previous_response()))?;
     Some(HistoryOwner::Service(id.into()))
 }
 

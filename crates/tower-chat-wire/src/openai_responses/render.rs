@@ -51,7 +51,7 @@ impl<'a> Writing<'a> {
     fn message(&mut self, message: &'a Message) {
         if message.parts.is_empty() && !matches!(message.role, Role::Assistant | Role::Tool) {
             let nothing = Fields::default();
-            self.say(message.role, nothing, Some(raw("")));
+            self.push_message(message.role, nothing, Some(raw("")));
         }
         let by_provider = ids_of_provider_calls(message);
         let mut rest = message.parts.as_slice();
@@ -85,18 +85,18 @@ impl<'a> Writing<'a> {
                 _ => continue,
             };
             let begun = own_fields.is_none().then_some(part);
-            let count = rest.iter().take_while(|part| goes_on(part)).count();
+            let count = rest.iter().take_while(|part| continues_content(part)).count();
             let (more, after) = rest.split_at(count);
             rest = after;
             let parts = begun.into_iter().chain(more);
             let content = content::render(parts, parse::text_type(message.role));
-            self.say(message.role, own_fields.unwrap_or_default(), content);
+            self.push_message(message.role, own_fields.unwrap_or_default(), content);
         }
     }
 
     /// Writes a message item with these fields and this content. Writes nothing if there is no content,
     /// unless the item was read with an empty content, which is in the fields.
-    fn say(&mut self, role: Role, mut fields: Fields, content: Option<RawJson>) {
+    fn push_message(&mut self, role: Role, mut fields: Fields, content: Option<RawJson>) {
         if role == Role::Tool || content.is_none() && !fields.contains("content") {
             return;
         }
@@ -146,7 +146,7 @@ impl<'a> Writing<'a> {
 
 /// Returns whether the content of a message item continues with this part. A part that is not written, such
 /// as an approval, does not end the content.
-fn goes_on(part: &Part) -> bool {
+fn continues_content(part: &Part) -> bool {
     match part {
         Part::ToolCall(_) | Part::ToolResult(_) | Part::Reasoning(_) => false,
         Part::Native(native) => {

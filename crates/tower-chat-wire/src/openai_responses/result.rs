@@ -52,7 +52,7 @@ pub(super) fn render(result: &ToolResult, id: Option<&str>, call: Option<&CallKi
     let native = Fields::of_native(result.native.as_ref(), WIRE);
     let was = native.as_ref().and_then(|native| OutputKind::of(&native.text("type")?));
     let answers = call.and_then(|call| call.output.as_ref());
-    let answers = answers.filter(|kind| can_say(kind, result));
+    let answers = answers.filter(|kind| can_represent(kind, result));
     let Some(kind) = was.or(answers).or(FUNCTION.output.as_ref()) else { return raw(&()) };
     let is_new = native.is_none();
     let mut fields = native.unwrap_or_default();
@@ -83,7 +83,7 @@ fn object(result: &ToolResult, kind: &OutputKind) -> Option<RawJson> {
 
 /// Returns whether an output of this type can express the result. The output of a tool search must be a list
 /// of tools.
-fn can_say(kind: &OutputKind, result: &ToolResult) -> bool {
+fn can_represent(kind: &OutputKind, result: &ToolResult) -> bool {
     kind.item != TOOL_SEARCH || tools_of(result).is_some()
 }
 

@@ -5,7 +5,7 @@ use std::{error::Error, fmt};
 use tower_chat_core::{ChatRequest, Media, Part, Retryability, Role};
 
 use super::{
-    media::{Count, is_image, is_taken_from},
+    media::{Count, is_accepted_from, is_image},
     service_rules::ServiceRules,
 };
 
@@ -81,7 +81,7 @@ pub fn check_new(request: &ChatRequest, rules: &ServiceRules) -> Result<(), Unsu
     let mut count = Count::default();
     for message in messages.iter_from(request.new_from.max(answered)) {
         for media in message.parts.iter().filter_map(as_media) {
-            if !is_taken_from(message.role, media, rules) {
+            if !is_accepted_from(message.role, media, rules) {
                 let role = match message.role {
                     Role::System | Role::Developer => "system",
                     _ => "user",

@@ -56,7 +56,7 @@ impl ServiceRules {
     /// Adapts the rules to the model. `name` is the name of the known service, or empty for an unknown one.
     fn adapt(&mut self, name: &str, model: &str) {
         match (self.wire, name) {
-            (BodyWire::Gemini, _) if wants_signatures(model) => {
+            (BodyWire::Gemini, _) if requires_signatures(model) => {
                 self.foreign_calls = ForeignRule::Signature(gemini::STAND_IN);
             }
             // mistral-small-latest accepts a message of the user directly after results: recordings show the
@@ -64,7 +64,7 @@ impl ServiceRules {
             (BodyWire::OpenAiChat, "mistral") if model.starts_with("mistral-small") => {
                 self.answer_after_results = false;
             }
-            (BodyWire::OpenAiChat, "gemini" | "vertex") if wants_signatures(model) => {
+            (BodyWire::OpenAiChat, "gemini" | "vertex") if requires_signatures(model) => {
                 self.foreign_calls = ForeignRule::Signature("skip_thought_signature_validator");
             }
             (BodyWire::OpenAiChat, "openrouter") => {
@@ -95,7 +95,7 @@ impl ServiceRules {
 
 /// Returns whether the model refuses calls without a thought signature. This is the case for models from
 /// Gemini 3 on, and for names without a version, which are aliases of the newest model.
-pub(crate) fn wants_signatures(model: &str) -> bool {
+pub(crate) fn requires_signatures(model: &str) -> bool {
     let Some((_, version)) = model.rsplit_once("gemini-") else { return false };
     let major: String = version.chars().take_while(char::is_ascii_digit).collect();
     major.is_empty() || major.parse::<u32>().is_ok_and(|major| major >= 3)
@@ -182,10 +182,10 @@ mod tests {
             "gemini-flash-latest",
             "models/gemini-pro-latest",
         ] {
-            assert!(wants_signatures(model), "{model}");
+            assert!(requires_signatures(model), "{model}");
         }
         for model in ["gemini-2.5-flash", "gemini-1.5-pro", "gemma-3", ""] {
-            assert!(!wants_signatures(model), "{model}");
+            assert!(!requires_signatures(model), "{model}");
         }
     }
 

@@ -91,21 +91,21 @@ impl CallIds {
 
     /// Returns the id if the service accepts it, and otherwise another id that depends only on this one.
     fn fitting(&self, id: &str) -> String {
-        let is_taken = |it: char| match self.rule.form {
+        let is_accepted = |it: char| match self.rule.form {
             IdForm::Any => true,
             IdForm::Word | IdForm::Nine => is_word(it),
         };
-        let fits = id.chars().all(is_taken) && id.chars().count() <= self.rule.longest;
+        let fits = id.chars().all(is_accepted) && id.chars().count() <= self.rule.max_length;
         // For `IdForm::Nine`, only characters are replaced here. The writer of the body makes ids of nine
         // characters.
         if fits || self.rule.form == IdForm::Nine && id.chars().all(is_word) {
             return id.to_owned();
         }
-        let id_of_words = id.chars().map(|it| if is_taken(it) { it } else { '_' });
-        if id.chars().count() <= self.rule.longest || self.rule.form == IdForm::Nine {
+        let id_of_words = id.chars().map(|it| if is_accepted(it) { it } else { '_' });
+        if id.chars().count() <= self.rule.max_length || self.rule.form == IdForm::Nine {
             return id_of_words.collect();
         }
-        let beginning: String = id_of_words.take(self.rule.longest.saturating_sub(17)).collect();
+        let beginning: String = id_of_words.take(self.rule.max_length.saturating_sub(17)).collect();
         format!("{beginning}_{:016x}", digest(id))
     }
 
@@ -117,7 +117,7 @@ impl CallIds {
         let number = self.next_number.entry(wanted.clone()).or_insert(2);
         loop {
             let end = format!("_{number}");
-            let room = self.rule.longest.max(24).saturating_sub(end.len());
+            let room = self.rule.max_length.max(24).saturating_sub(end.len());
             let id: String = wanted.chars().take(room).chain(end.chars()).collect();
             *number += 1;
             if !self.taken.contains(&id) {
@@ -131,8 +131,8 @@ impl CallIds {
 mod tests {
     use super::*;
 
-    fn ids(form: IdForm, longest: usize, unique: Unique) -> CallIds {
-        CallIds::new(IdRule { form, longest, unique, required: true })
+    fn ids(form: IdForm, max_length: usize, unique: Unique) -> CallIds {
+        CallIds::new(IdRule { form, max_length, unique, required: true })
     }
 
     #[test]

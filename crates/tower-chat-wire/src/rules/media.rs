@@ -7,19 +7,19 @@ use crate::body::BodyWire;
 
 /// Returns whether the service accepts the media at a position with this rule. On the wire of Gemini, a file
 /// is accepted only by its URI.
-pub(super) fn is_taken(media: &Media, rule: &MediaRule, rules: &ServiceRules) -> bool {
+pub(super) fn is_accepted(media: &Media, rule: &MediaRule, rules: &ServiceRules) -> bool {
     let is_named = |id: &str| rules.wire == BodyWire::Gemini && !id.contains("://");
     let is_unnamed_file = matches!(&media.source, MediaSource::File(id) if is_named(id));
-    rule.takes(media) && !is_unnamed_file
+    rule.accepts(media) && !is_unnamed_file
 }
 
 /// Returns whether a message of this role may contain the media.
-pub(super) fn is_taken_from(role: Role, media: &Media, rules: &ServiceRules) -> bool {
+pub(super) fn is_accepted_from(role: Role, media: &Media, rules: &ServiceRules) -> bool {
     let may_have = match role {
         Role::Assistant | Role::System | Role::Developer => rules.assistant_media,
         _ => true,
     };
-    may_have && is_taken(media, &rules.user_media, rules)
+    may_have && is_accepted(media, &rules.user_media, rules)
 }
 
 /// The numbers of images and of other media (documents) in one message.

@@ -41,7 +41,7 @@ mod media;
 mod names;
 mod natives;
 mod refused;
-mod root_union;
+mod root_keywords;
 mod schema;
 mod service_rules;
 mod table;
@@ -61,6 +61,6 @@ pub use self::{
 };
 
 pub(crate) use self::{
-    choose::wants_signatures,
+    choose::requires_signatures,
     fit::{fitted, foreign_rule},
 };

@@ -42,7 +42,7 @@ impl NameMap {
     /// Returns the name to send for a tool and stores the mapping. Returns `None` if the service accepts the
     /// tool's own name.
     pub(super) fn sent(&mut self, name: &str, rule: &NameRule) -> Option<String> {
-        if rule.takes(name) {
+        if rule.accepts(name) {
             return None;
         }
         let sent = mapped(name, rule);
@@ -58,7 +58,7 @@ const DIGEST: usize = 10;
 /// whole name. It depends only on the name and the rule, so that calls in the history have the same bytes in
 /// each request.
 fn mapped(name: &str, rule: &NameRule) -> String {
-    let longest = rule.longest.min(64).saturating_sub(DIGEST + 1);
+    let longest = rule.max_length.min(64).saturating_sub(DIGEST + 1);
     let characters = name.chars().map(|it| if is_word(it) { it } else { '_' });
     let mut sent: String = characters.take(longest).collect();
     let begins_well = |first: char| first.is_ascii_alphabetic() || first == '_';
@@ -73,7 +73,7 @@ fn mapped(name: &str, rule: &NameRule) -> String {
 /// no digit.
 pub(super) fn author(author: &str, rule: &NameRule) -> Option<String> {
     let characters = author.chars().map(|it| if is_word(it) { it } else { '_' });
-    let sent: String = characters.take(rule.longest).collect();
+    let sent: String = characters.take(rule.max_length).collect();
     sent.contains(|it: char| it.is_ascii_alphanumeric()).then_some(sent)
 }
 
@@ -90,7 +90,7 @@ pub(super) fn digest(text: &str) -> u64 {
 mod tests {
     use super::*;
 
-    const RULE: NameRule = NameRule { also: "", begins_with_letter: true, longest: 64 };
+    const RULE: NameRule = NameRule { also: "", begins_with_letter: true, max_length: 64 };
 
     #[test]
     fn a_fitting_name_stays_and_another_becomes_one_that_fits() {
@@ -104,7 +104,7 @@ mod tests {
             ["", "get weather", "wetter.köln", "1st", "-a", "日本", "___ ", &long, "functions.f:0"];
         for name in odd {
             let sent = names.sent(name, &RULE).expect("another name");
-            assert!(RULE.takes(&sent), "{name:?} is sent as {sent:?}");
+            assert!(RULE.accepts(&sent), "{name:?} is sent as {sent:?}");
             assert_eq!(names.original(&sent), Some(name));
             assert_eq!(names.sent(name, &RULE).as_deref(), Some(&*sent));
         }

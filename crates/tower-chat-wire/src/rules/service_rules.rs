@@ -78,16 +78,19 @@ pub struct NameRule {
     /// Whether the first character must be a letter or `_`.
     pub begins_with_letter: bool,
     /// The maximum number of characters.
-    pub longest: usize,
+    pub max_length: usize,
 }
 
 impl NameRule {
     /// Returns whether the service accepts the name.
-    pub fn takes(&self, name: &str) -> bool {
+    pub fn accepts(&self, name: &str) -> bool {
         let begins_well = |first: char| first.is_ascii_alphabetic() || first == '_';
         let begins_well = !self.begins_with_letter || name.chars().next().is_some_and(begins_well);
-        let is_taken = |it: char| is_word(it) || self.also.contains(it);
-        begins_well && !name.is_empty() && name.len() <= self.longest && name.chars().all(is_taken)
+        let is_accepted = |it: char| is_word(it) || self.also.contains(it);
+        begins_well
+            && !name.is_empty()
+            && name.len() <= self.max_length
+            && name.chars().all(is_accepted)
     }
 }
 
@@ -103,7 +106,7 @@ pub struct IdRule {
     /// The characters of an id.
     pub form: IdForm,
     /// The maximum number of characters.
-    pub longest: usize,
+    pub max_length: usize,
     /// The scope in which each id must be unique.
     pub unique: Unique,
     /// Whether each call must have an id.
@@ -174,8 +177,8 @@ impl MediaRule {
     }
 
     /// Returns whether the service accepts the media.
-    pub fn takes(&self, media: &Media) -> bool {
-        self.kinds.iter().any(|kind| kind.takes(media))
+    pub fn accepts(&self, media: &Media) -> bool {
+        self.kinds.iter().any(|kind| kind.accepts(media))
     }
 }
 
@@ -206,7 +209,7 @@ pub enum Sources {
 }
 
 impl MediaKind {
-    fn takes(&self, media: &Media) -> bool {
+    fn accepts(&self, media: &Media) -> bool {
         let is_source = match (&media.source, self.sources) {
             (_, Sources::Any)
             | (

@@ -75,7 +75,7 @@ fn rows(rules: &ServiceRules) -> Vec<(&'static str, String)> {
     let ids = rules.call_ids;
     let form = match ids.form {
         IdForm::Any => "any characters".to_owned(),
-        IdForm::Word => format!("1 to {} of `A-Za-z0-9_-`", ids.longest),
+        IdForm::Word => format!("1 to {} of `A-Za-z0-9_-`", ids.max_length),
         IdForm::Nine => "9 of `A-Za-z0-9`".to_owned(),
     };
     let unique = match ids.unique {
@@ -107,7 +107,7 @@ fn rows(rules: &ServiceRules) -> Vec<(&'static str, String)> {
     let is = |is: bool| if is { "yes" } else { "no" }.to_owned();
     vec![
         ("issuer", format!("`{}`", rules.issuer)),
-        ("tool_names", format!("1 to {} of `A-Za-z0-9_-`{also}{first}", names.longest)),
+        ("tool_names", format!("1 to {} of `A-Za-z0-9_-`{also}{first}", names.max_length)),
         ("call_ids", format!("{form}, {required}, each once {unique}")),
         ("arguments", "a JSON object".to_owned()),
         ("tool_media", media(&rules.tool_media, true)),
@@ -158,7 +158,7 @@ fn rows(rules: &ServiceRules) -> Vec<(&'static str, String)> {
             "author_names",
             match rules.author_names {
                 Some(_) if rules.wire != BodyWire::OpenAiChat => "not sent".to_owned(),
-                Some(names) => format!("1 to {} of `A-Za-z0-9_-`", names.longest),
+                Some(names) => format!("1 to {} of `A-Za-z0-9_-`", names.max_length),
                 None => "refused".to_owned(),
             },
         ),

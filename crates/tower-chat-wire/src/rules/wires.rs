@@ -64,14 +64,14 @@ pub(super) const GEMINI: &[MediaKind] = &[
 ];
 
 /// Names of 1 to 64 ASCII letters, digits, `_` and `-`.
-pub(super) const WORDS: NameRule = NameRule { also: "", begins_with_letter: false, longest: 64 };
+pub(super) const WORDS: NameRule = NameRule { also: "", begins_with_letter: false, max_length: 64 };
 /// Ids of 1 to 64 ASCII letters, digits, `_` and `-`, which each call must have and which are unique in an
 /// answer.
 pub(super) const WORD_IDS: IdRule =
-    IdRule { form: IdForm::Word, longest: 64, unique: Unique::Answer, required: true };
+    IdRule { form: IdForm::Word, max_length: 64, unique: Unique::Answer, required: true };
 /// Ids of any characters and any length, which a call need not have.
 pub(super) const ANY_IDS: IdRule =
-    IdRule { form: IdForm::Any, longest: usize::MAX, unique: Unique::Answer, required: false };
+    IdRule { form: IdForm::Any, max_length: usize::MAX, unique: Unique::Answer, required: false };
 /// No media in results. Media of results are sent in a message of the user after them, if the service accepts
 /// them there.
 pub(super) const BEHIND: MediaRule = MediaRule { otherwise: Otherwise::Behind, ..MediaRule::NONE };
@@ -110,7 +110,7 @@ impl ServiceRules {
                 Self { tool_media: MediaRule::of(RESPONSES_RESULTS), ..rules }
             }
             BodyWire::Anthropic => Self {
-                call_ids: IdRule { longest: 256, ..WORD_IDS },
+                call_ids: IdRule { max_length: 256, ..WORD_IDS },
                 tool_media: MediaRule::of(ANTHROPIC),
                 user_media: MediaRule::of(ANTHROPIC),
                 error_results: ResultRule::TextOnly,

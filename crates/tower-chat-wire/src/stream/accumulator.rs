@@ -206,13 +206,13 @@ impl Details {
         let newest = newest.filter(|at| key.1.is_some() || at + 1 == self.blocks.len());
         let open = newest.and_then(|at| self.blocks.get_mut(at));
         if let Some(Detail::Open { text, rest, .. }) = open
-            && goes_on(rest, &fields, field)
+            && continues_block(rest, &fields, field)
         {
-            go_on(text, rest, fields, field);
+            append_fragment(text, rest, fields, field);
             return;
         }
         let (mut text, mut rest) = (None, Object::new());
-        go_on(&mut text, &mut rest, fields, field);
+        append_fragment(&mut text, &mut rest, fields, field);
         self.newest.insert(key, self.blocks.len());
         self.blocks.push(Detail::Open { text, field, rest });
     }
@@ -233,7 +233,7 @@ impl Details {
 
 /// Returns whether a fragment continues a block: it does not if the ids differ, or if the block is signed and
 /// the fragment has text.
-fn goes_on(block: &Object, fragment: &Object, field: &str) -> bool {
+fn continues_block(block: &Object, fragment: &Object, field: &str) -> bool {
     let field_text = |object: &Object, name: &str| {
         object.get(name).filter(|value| !matches!(value.get(), "null" | "\"\"")).cloned()
     };
@@ -244,7 +244,7 @@ fn goes_on(block: &Object, fragment: &Object, field: &str) -> bool {
     !is_other && !is_closed
 }
 
-fn go_on(text: &mut Option<String>, rest: &mut Object, fragment: Object, field: &str) {
+fn append_fragment(text: &mut Option<String>, rest: &mut Object, fragment: Object, field: &str) {
     for (name, value) in fragment {
         if name == field
             && let Some(more) = as_text(&value)

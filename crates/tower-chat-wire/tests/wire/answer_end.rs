@@ -333,15 +333,15 @@ fn an_answer_that_the_service_could_not_finish_is_an_error() {
 
 #[test]
 fn arguments_in_pieces_are_joined_in_a_whole_answer_too() {
-    let body = |goes_on: bool| {
+    let body = |will_continue: bool| {
         let pieces = json!([{"jsonPath": "$.city", "stringValue": "New "},
             {"jsonPath": "$.city", "stringValue": "York"}]);
-        let call = json!({"name": "f", "partialArgs": pieces, "willContinue": goes_on});
+        let call = json!({"name": "f", "partialArgs": pieces, "willContinue": will_continue});
         let content = json!({"role": "model", "parts": [{"functionCall": call}]});
         json!({"candidates": [{"content": content, "finishReason": "STOP"}]}).to_string()
     };
-    let arguments = |goes_on| {
-        let answer = BodyWire::Gemini.parse_answer(&body(goes_on)).unwrap();
+    let arguments = |will_continue| {
+        let answer = BodyWire::Gemini.parse_answer(&body(will_continue)).unwrap();
         answer.tool_calls().map(|call| call.arguments.clone()).collect::<Vec<_>>()
     };
     assert_eq!(arguments(false), [r#"{"city":"New York"}"#]);

@@ -259,7 +259,7 @@ impl<'r> Fitting<'r> {
         let was_emptied = parts.is_empty() && !message.parts.is_empty();
         let is_refused = self.rules.empty_assistant == EmptyRule::LeaveOut
             && message.role == Role::Assistant
-            && !parts.iter().any(|part| says_something(part, message, self.rules));
+            && !parts.iter().any(|part| is_content(part, message, self.rules));
         if was_emptied || is_refused {
             self.has_changed = true;
             self.change(message, ChangeKind::Message, "a message without a content is left out");
@@ -333,7 +333,7 @@ impl<'r> Fitting<'r> {
         let author = message.author.as_deref()?;
         let sent = match self.rules.author_names {
             _ if self.rules.wire != BodyWire::OpenAiChat => return None,
-            Some(rule) if rule.takes(author) => return None,
+            Some(rule) if rule.accepts(author) => return None,
             Some(rule) => names::author(author, &rule),
             None => None,
         };
@@ -357,7 +357,7 @@ fn is_plain(message: &Message) -> bool {
 }
 
 /// Returns whether a service that refuses empty answers accepts an answer with this part.
-fn says_something(part: &Part, message: &Message, rules: &ServiceRules) -> bool {
+fn is_content(part: &Part, message: &Message, rules: &ServiceRules) -> bool {
     match part {
         Part::Text(text) => !text.text.trim().is_empty(),
         Part::ToolCall(call) => !call.provider_executed,

@@ -8,7 +8,7 @@ use crate::{
     body::BodyWire,
     rules::{
         natives::wire_name,
-        root_union,
+        root_keywords,
         schema::{self, Demands},
         thinking,
     },
@@ -60,7 +60,8 @@ impl Fitting<'_> {
         if is_of_wire && !is_openai {
             return false;
         }
-        let is_replaced = root_union::replace(&mut tool.parameters, self.rules.refused_in_schemas);
+        let is_replaced =
+            root_keywords::replace(&mut tool.parameters, self.rules.refused_in_schemas);
         if is_replaced {
             let what = format!("the schema of {:?} is one object instead of a union", tool.name);
             self.changes.push(Change::new(ChangeKind::Definition, what));

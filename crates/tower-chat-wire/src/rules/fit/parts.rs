@@ -149,8 +149,8 @@ impl Fitting<'_> {
             fitted_parts.has_changed = true;
             sent = normal;
         }
-        let is_taken = media::is_taken_from(message.role, &sent, self.rules);
-        if is_taken && self.count.admit(&sent, &self.rules.user_media) {
+        let is_accepted = media::is_accepted_from(message.role, &sent, self.rules);
+        if is_accepted && self.count.admit(&sent, &self.rules.user_media) {
             return Part::Media(sent);
         }
         fitted_parts.has_changed = true;

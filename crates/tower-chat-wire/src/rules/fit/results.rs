@@ -113,14 +113,14 @@ impl Fitting<'_> {
                 .then(|| Media::new(&*media.media_type, media.source.clone()))
         });
         let found = plain.as_ref().unwrap_or(media);
-        if !is_text_only && media::is_taken(found, &rules.tool_media, rules) {
+        if !is_text_only && media::is_accepted(found, &rules.tool_media, rules) {
             return match self.count.admit(found, &rules.tool_media) {
                 true => Placed::Here(plain),
                 false => Placed::Sentence,
             };
         }
         let may_move = is_text_only || rules.tool_media.otherwise == Otherwise::Behind;
-        let can_move = may_move && media::is_taken_from(Role::User, found, rules);
+        let can_move = may_move && media::is_accepted_from(Role::User, found, rules);
         if can_move && self.count.admit(found, &rules.user_media) {
             Placed::Behind(Media::new(&*found.media_type, found.source.clone()))
         } else {

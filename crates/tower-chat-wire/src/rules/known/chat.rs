@@ -191,7 +191,7 @@ fn strict_chat(rules: &mut ServiceRules) {
 
 fn openai_chat(rules: &mut ServiceRules) {
     strict_chat(rules);
-    rules.call_ids.longest = 40;
+    rules.call_ids.max_length = 40;
     rules.user_media = MediaRule::of(OPENAI_MEDIA);
     rules.refused_in_schemas = UNIONS_AND_VALUES;
 }
@@ -213,7 +213,7 @@ fn moonshot(rules: &mut ServiceRules) {
 
 fn mistral(rules: &mut ServiceRules) {
     strict_chat(rules);
-    rules.call_ids = IdRule { form: IdForm::Nine, longest: 9, ..rules.call_ids };
+    rules.call_ids = IdRule { form: IdForm::Nine, max_length: 9, ..rules.call_ids };
     rules.user_media = MediaRule::of(IMAGES);
     rules.reasoning_fields = Some(&[]);
     rules.author_names = None;
@@ -239,7 +239,7 @@ fn without_reasoning_fields(rules: &mut ServiceRules) {
 
 fn openrouter(rules: &mut ServiceRules) {
     strict_chat(rules);
-    rules.call_ids.longest = 40;
+    rules.call_ids.max_length = 40;
     // OpenRouter calls the services of OpenAI and of Anthropic, among others.
     rules.refused_in_schemas = UNIONS_AND_VALUES;
 }

@@ -43,7 +43,7 @@ pub(super) const DEEPSEEK: KnownService = service(
 
 fn openai_responses(rules: &mut ServiceRules) {
     unique_ids(rules);
-    rules.tool_names.longest = 128;
+    rules.tool_names.max_length = 128;
     rules.refused_in_schemas = UNIONS_AND_VALUES;
     rules.tool_media = MediaRule::of(OPENAI_MEDIA);
     rules.user_media = MediaRule::of(OPENAI_MEDIA);

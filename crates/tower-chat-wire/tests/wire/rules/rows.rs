@@ -99,7 +99,7 @@ fn a_name_is_sent_alike_in_definition_choice_call_and_result() {
             let (fitted, sent) = super::written(&request, &rules);
             let called = calls(&sent).remove(0).0;
             if called == name {
-                assert!(rules.tool_names.takes(name), "{service} takes {name:?}");
+                assert!(rules.tool_names.accepts(name), "{service} accepts {name:?}");
                 continue;
             }
             assert_eq!(fitted.names.original(&called), Some(name), "{service}");

@@ -3,23 +3,23 @@
 
 use serde_json::{Map, Value, json};
 
-/// The maximum number of references, branches and alternatives around a schema. A deeper schema adds nothing
-/// to the object.
+/// The maximum depth to which subschemas and references are followed. A deeper schema adds nothing to the
+/// object.
 const MAX_DEPTH: usize = 10;
 
 /// Replaces the refused keywords at the top level of a tool's schema. Returns `false` and changes nothing if
 /// the schema has none of them.
 ///
-/// The schema becomes one object. The object combines the schema itself, the target of its `$ref`, the
-/// branches of `allOf`, and the alternatives of each union (`anyOf` or `oneOf`). All branches apply together.
-/// Of the alternatives of a union, a call satisfies one or some.
+/// The schema becomes one object. The object combines the schema itself, the target of its `$ref`, and the
+/// subschemas of `allOf`, `anyOf` and `oneOf`. A call must satisfy all subschemas of `allOf`, but not all of
+/// `anyOf` or `oneOf`.
 ///
 /// - The object has the properties of all of these schemas. If several of them define a property differently,
 ///   its schema is an `anyOf` of the definitions.
-/// - A property is required if the schema itself, the target or a branch of `allOf` requires it, or if every
-///   alternative of a union requires it.
-/// - If every alternative of a union requires further properties, a sentence in the description lists them
-///   for each alternative.
+/// - A property is required if the schema itself, the target or a subschema of `allOf` requires it, or if
+///   every subschema of an `anyOf` or `oneOf` requires it.
+/// - If every subschema of an `anyOf` or `oneOf` requires further properties, a sentence in the description
+///   lists them for each subschema.
 ///
 /// `enum` and `not` are removed without a replacement. The object permits more arguments than the original
 /// schema. The tool itself must check its arguments.
@@ -30,11 +30,11 @@ pub(super) fn replace(schema: &mut Value, refused: &[&str]) -> bool {
         return false;
     }
     fields.retain(|keyword, _| !refused.contains(&keyword.as_str()));
-    let object = Object::of(&root, &root, 0);
-    if !object.alternatives.is_empty() {
-        let written = fields.get("description").and_then(Value::as_str).into_iter();
+    let object = MergedSchema::of(&root, &root, 0);
+    if !object.sentences.is_empty() {
+        let description = fields.get("description").and_then(Value::as_str).into_iter();
         let sentences: Vec<&str> =
-            written.chain(object.alternatives.iter().map(String::as_str)).collect();
+            description.chain(object.sentences.iter().map(String::as_str)).collect();
         fields.insert("description".to_owned(), sentences.join(" ").into());
     }
     if !object.required.is_empty() {
@@ -45,21 +45,21 @@ pub(super) fn replace(schema: &mut Value, refused: &[&str]) -> bool {
     true
 }
 
-/// The properties that a schema defines and requires, together with its reference, branches and alternatives.
+/// The properties that a schema defines and requires, including those of its reference and its subschemas.
 #[derive(Debug, Default)]
-struct Object {
+struct MergedSchema {
     /// The name and the different schemas of each property.
     properties: Vec<(String, Vec<Value>)>,
     /// The names of the required properties.
     required: Vec<String>,
-    /// The sentences for the description, one for each `anyOf` or `oneOf` in which every alternative requires
+    /// The sentences for the description, one for each `anyOf` or `oneOf` of which every subschema requires
     /// further properties.
-    alternatives: Vec<String>,
+    sentences: Vec<String>,
 }
 
-impl Object {
+impl MergedSchema {
     /// Reads a schema. `root` is the whole schema of the tool, in which references are resolved. `depth`
-    /// counts the references, branches and alternatives around the schema.
+    /// is the number of references and subschemas that lead to this schema.
     fn of(schema: &Value, root: &Value, depth: usize) -> Self {
         let mut object = Self::default();
         let Some(fields) = schema.as_object().filter(|_| depth <= MAX_DEPTH) else { return object };
@@ -73,45 +73,45 @@ impl Object {
         if let Some(target) = referenced(fields, root) {
             object.add(Self::of(target, root, depth + 1));
         }
-        for branch in branches(fields, "allOf") {
-            object.add(Self::of(branch, root, depth + 1));
+        for schema in subschemas(fields, "allOf") {
+            object.add(Self::of(schema, root, depth + 1));
         }
-        for union in ["anyOf", "oneOf"] {
-            let branches = branches(fields, union);
-            object.add_alternatives(branches.map(|it| Self::of(it, root, depth + 1)).collect());
+        for keyword in ["anyOf", "oneOf"] {
+            let schemas = subschemas(fields, keyword);
+            object.add_any_of(schemas.map(|it| Self::of(it, root, depth + 1)).collect());
         }
         object
     }
 
-    /// Adds a schema that applies together with this one: a branch of `allOf`, or the target of a reference.
+    /// Adds a schema that a call must satisfy too: a subschema of `allOf`, or the target of a reference.
     fn add(&mut self, other: Self) {
         self.add_properties(other.properties);
         for name in other.required {
             self.require_name(name);
         }
-        self.alternatives.extend(other.alternatives);
+        self.sentences.extend(other.sentences);
     }
 
-    /// Adds the alternatives of an `anyOf` or `oneOf`: the properties of all of them, the requirements that
+    /// Adds the subschemas of an `anyOf` or `oneOf`: the properties of all of them, the requirements that
     /// all of them have in common, and a sentence if each of them requires further properties.
-    fn add_alternatives(&mut self, alternatives: Vec<Self>) {
-        let Some((first, others)) = alternatives.split_first() else { return };
+    fn add_any_of(&mut self, schemas: Vec<Self>) {
+        let Some((first, others)) = schemas.split_first() else { return };
         let is_common = |name: &&String| others.iter().all(|other| other.required.contains(name));
         for name in first.required.iter().filter(is_common) {
             self.require_name(name.clone());
         }
-        let groups: Vec<Vec<String>> = alternatives
+        let groups: Vec<Vec<String>> = schemas
             .iter()
             .map(|it| it.required.iter().filter(|name| !self.required.contains(name)))
             .map(|names| names.map(|name| format!("`{name}`")).collect())
             .collect();
         if groups.len() > 1 && groups.iter().all(|group| !group.is_empty()) {
             let groups: Vec<String> = groups.iter().map(|group| group.join(" and ")).collect();
-            self.alternatives.push(format!("Required: {}.", groups.join(", or ")));
+            self.sentences.push(format!("Required: {}.", groups.join(", or ")));
         }
-        for alternative in alternatives {
-            self.add_properties(alternative.properties);
-            self.alternatives.extend(alternative.alternatives);
+        for schema in schemas {
+            self.add_properties(schema.properties);
+            self.sentences.extend(schema.sentences);
         }
     }
 
@@ -152,10 +152,12 @@ impl Object {
     }
 }
 
-/// Returns the schemas in the list of the keyword `union`: the branches of `allOf`, or the alternatives of
-/// `anyOf` or `oneOf`.
-fn branches<'s>(fields: &'s Map<String, Value>, union: &str) -> impl Iterator<Item = &'s Value> {
-    fields.get(union).and_then(Value::as_array).into_iter().flatten()
+/// Returns the subschemas of the keyword `allOf`, `anyOf` or `oneOf`.
+fn subschemas<'s>(
+    fields: &'s Map<String, Value>,
+    keyword: &str,
+) -> impl Iterator<Item = &'s Value> {
+    fields.get(keyword).and_then(Value::as_array).into_iter().flatten()
 }
 
 /// Returns the target of the schema's `$ref`. `None` if there is no `$ref`, or if it points outside of `root`
@@ -168,7 +170,7 @@ fn referenced<'s>(fields: &Map<String, Value>, root: &'s Value) -> Option<&'s Va
 mod tests {
     use super::*;
 
-    const UNIONS: &[&str] = &["allOf", "anyOf", "oneOf"];
+    const KEYWORDS: &[&str] = &["allOf", "anyOf", "oneOf"];
 
     fn replaced(mut schema: Value, refused: &[&str]) -> Value {
         assert!(replace(&mut schema, refused), "{schema}");
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn alternatives_become_one_object() {
+    fn subschemas_become_one_object() {
         let by_id = json!({
             "type": "object", "required": ["project", "id"],
             "properties": {"project": {"type": "string"}, "id": {"type": "integer"}},
@@ -188,8 +190,8 @@ mod tests {
                 "project": {"type": "string"}, "path": {"type": "string"}, "ref": {}, "id": {"type": "null"},
             },
         });
-        for union in ["anyOf", "oneOf"] {
-            let schema = json!({"description": "Reads a file.", union: [by_id, by_path]});
+        for keyword in ["anyOf", "oneOf"] {
+            let schema = json!({"description": "Reads a file.", keyword: [by_id, by_path]});
             let expected = json!({
                 "type": "object",
                 "description": "Reads a file. Required: `id`, or `path` and `ref`.",
@@ -201,7 +203,7 @@ mod tests {
                     "ref": {},
                 },
             });
-            assert_eq!(replaced(schema, UNIONS), expected);
+            assert_eq!(replaced(schema, KEYWORDS), expected);
         }
     }
 
@@ -217,10 +219,10 @@ mod tests {
             "properties": {"version": {}, "from": {}, "to": {}},
             "description": "Required: `version`, or `from`, or `to`.",
         });
-        assert_eq!(replaced(schema, UNIONS), expected);
-        // No sentence is added if an alternative requires no properties.
+        assert_eq!(replaced(schema, KEYWORDS), expected);
+        // No sentence is added if a subschema requires no properties.
         let schema = json!({"anyOf": [{"required": ["a"]}, {}], "properties": {"a": {}}});
-        assert_eq!(replaced(schema, UNIONS), json!({"type": "object", "properties": {"a": {}}}));
+        assert_eq!(replaced(schema, KEYWORDS), json!({"type": "object", "properties": {"a": {}}}));
     }
 
     #[test]
@@ -242,16 +244,16 @@ mod tests {
             "required": ["size"],
             "properties": {"size": {"type": "integer"}, "x": {}, "a": {}},
         });
-        assert_eq!(replaced(schema, UNIONS), expected);
+        assert_eq!(replaced(schema, KEYWORDS), expected);
     }
 
     #[test]
     fn only_what_the_service_refuses_is_replaced() {
         let mut schema = json!({"type": "object", "not": {"required": ["a", "b"]}, "enum": [{}]});
-        assert!(!replace(&mut schema, UNIONS));
+        assert!(!replace(&mut schema, KEYWORDS));
         let expected = json!({"type": "object", "properties": {}});
         assert_eq!(replaced(schema, &["enum", "not"]), expected);
         let mut nested = json!({"properties": {"a": {"anyOf": [{}, {"type": "null"}]}}});
-        assert!(!replace(&mut nested, UNIONS), "unions within properties are accepted");
+        assert!(!replace(&mut nested, KEYWORDS), "keywords within properties are accepted");
     }
 }

@@ -4,7 +4,7 @@
 /// the service requires a limit in each request
 /// (<https://docs.claude.com/en/docs/about-claude/models/overview>). An unknown model is assumed to be new,
 /// and to accept 64,000 tokens as Claude Sonnet 4 does.
-pub(super) fn most_tokens(model: &str) -> u64 {
+pub(super) fn max_output_tokens(model: &str) -> u64 {
     let is = |names: &[&str]| names.iter().any(|name| model.contains(name));
     if is(&["3-opus", "3-haiku", "3-sonnet"]) {
         4096
@@ -19,7 +19,7 @@ pub(super) fn most_tokens(model: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::most_tokens;
+    use super::max_output_tokens;
 
     #[test]
     fn no_model_is_asked_for_more_than_it_writes() {
@@ -30,7 +30,7 @@ mod tests {
             ("claude-opus-4-5", 64_000),
             ("claude-sonnet-4-5", 64_000),
         ] {
-            assert_eq!(most_tokens(model), tokens, "{model}");
+            assert_eq!(max_output_tokens(model), tokens, "{model}");
         }
     }
 }
