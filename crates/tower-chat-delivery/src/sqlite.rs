@@ -304,7 +304,12 @@ fn connect(path: &Path) -> Result<Connection, BoxError> {
             transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
             transaction.pragma_update(None, "user_version", VERSION)?;
         }
-        _ => return Err("the file is not an update log of this release".into()),
+        _ => {
+            return Err(
+                "the file was not created by an update log of this release: use another path"
+                    .into(),
+            );
+        }
     }
     transaction.commit()?;
     switch_to_wal(&connection)?;
@@ -323,7 +328,8 @@ fn switch_to_wal(connection: &Connection) -> Result<(), BoxError> {
         match mode {
             Ok(mode) if mode.eq_ignore_ascii_case("wal") => return Ok(()),
             Ok(mode) => {
-                return Err(format!("the file cannot have a write-ahead log: {mode}").into());
+                let reason = "SQLite did not enable the write-ahead log: use a local file system";
+                return Err(format!("{reason} (journal mode {mode})").into());
             }
             Err(error) if is_locked(&error) && Instant::now() < deadline => {
                 thread::sleep(Duration::from_millis(5));

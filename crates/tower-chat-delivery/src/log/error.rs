@@ -18,7 +18,7 @@ pub enum UpdateLogError {
     /// The attempt may not write: a later attempt has begun, the log of the run was closed, or its
     /// updates were erased or have expired.
     #[error(
-        "attempt {attempt} at {run} may not write to the update log: {found}; begin a later attempt"
+        "attempt {attempt} at {run} cannot write to the update log, because {found}: begin a later attempt"
     )]
     NotOwner {
         /// The run.
@@ -42,7 +42,10 @@ pub enum UpdateLogError {
         first: UpdatePosition,
     },
     /// The write would exceed a limit of the log. Nothing of the write is stored.
-    #[error("a write of {run} would exceed the {limit} of the update log, {max}")]
+    #[error(
+        "a write of {run} would exceed the maximum {limit} of the update log, {max}: erase runs, or raise the limit \
+         in `UpdateLogOptions`"
+    )]
     LimitExceeded {
         /// The run.
         run: RunKey,
@@ -52,7 +55,7 @@ pub enum UpdateLogError {
         max: u64,
     },
     /// A stored update cannot be decoded.
-    #[error("update {position} of {run} cannot be read")]
+    #[error("update {position} of {run} cannot be read: read the conversation from its history")]
     Undecodable {
         /// The run.
         run: RunKey,

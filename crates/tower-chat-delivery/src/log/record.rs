@@ -130,7 +130,8 @@ impl RunRecord {
             return Err(exceeded("bytes of a run", options.max_bytes_per_run));
         }
         let next = u32::try_from(new.len()).ok().and_then(|new| self.next.checked_add(new));
-        self.next = next.ok_or_else(|| exceeded("updates of an attempt", u32::MAX.into()))?;
+        self.next =
+            next.ok_or_else(|| exceeded("number of updates of an attempt", u32::MAX.into()))?;
         (self.updates, self.bytes) = (count, bytes);
         if let Some(end) = end {
             self.close(end.clone(), now);

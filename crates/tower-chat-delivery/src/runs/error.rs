@@ -59,7 +59,7 @@ pub enum DeliveryError {
         source: Retryability,
     },
     /// The run has failed.
-    #[error("{run} has failed")]
+    #[error("{run} has failed: see the cause")]
     Failed {
         /// The run.
         run: RunKey,

@@ -127,7 +127,7 @@ impl RunTask {
         let end = RunEnd::Failed { message: error.to_string() };
         let first = UpdatePosition::new(attempt, 0);
         if let Err(error) = self.shared.log.append(&self.run, first, &[], Some(&end)).await {
-            self.warn(&error, "the end of a run was not logged");
+            self.warn(&error, "the end of a run was not stored in the update log");
         }
     }
 
@@ -271,7 +271,7 @@ impl<'t> Progress<'t> {
                 self.start_renewal(attempt);
             }
             () = at(self.unread_until) => {
-                self.stop("a run without a reader is stopped");
+                self.stop("the run was stopped, because it had no reader for too long");
                 self.unread_until = None;
             }
             Ok(()) = self.readers.changed() => self.readers_changed(),
@@ -291,7 +291,8 @@ impl<'t> Progress<'t> {
             Some(Ok(_)) if self.end.is_some() => {}
             Some(Err(error)) if self.end.is_some() => {
                 let run = &self.task.run.run;
-                tracing::warn!(%run, error = &*error as &dyn Error, "an error follows the finish of a response");
+                let error = &*error as &dyn Error;
+                tracing::warn!(%run, error, "an error after the finish of a response is ignored");
                 self.is_over = true;
             }
             None if self.end.is_some() => self.is_over = true,
@@ -355,7 +356,7 @@ impl<'t> Progress<'t> {
             self.flush_at = Some(Instant::now() + settings.batch_interval);
         }
         if self.task.hub.total_bytes() > settings.max_bytes {
-            self.stop("a run whose updates exceed their limit is stopped");
+            self.stop("the run was stopped, because its updates exceed the limit of `with_max_bytes_per_run`");
         }
     }
 
@@ -390,7 +391,7 @@ impl<'t> Progress<'t> {
     }
 
     fn fail_stopped(&mut self) {
-        self.fail("the run was stopped, and its service did not end the response".into());
+        self.fail("the run was stopped, but its service did not end the response in time".into());
     }
 
     fn stop(&self, why: &'static str) {
@@ -434,7 +435,7 @@ impl<'t> Progress<'t> {
                 return hub.appended(what.count);
             }
             Err(error) => {
-                self.task.warn(error, "the updates of a run were not logged");
+                self.task.warn(error, "updates of a run were not stored in the update log");
                 self.failures += 1;
                 let is_last = self.end.is_some() && self.failures >= MAX_FAILURES_AT_END;
                 if is_last || !error.is_retryable() {
@@ -473,7 +474,7 @@ impl<'t> Progress<'t> {
         if let UpdateLogError::NotOwner { .. } = error {
             self.is_owner = false;
             self.task.hub.log_lost();
-            self.stop("a run is stopped, because another attempt may execute it");
+            self.stop("the run was stopped, because another attempt may execute it");
         }
     }
 

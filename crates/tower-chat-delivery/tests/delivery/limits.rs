@@ -32,7 +32,7 @@ async fn failure(response: ChatResponse) -> String {
     source.to_string()
 }
 
-const NOT_ENDED: &str = "the run was stopped, and its service did not end the response";
+const NOT_ENDED: &str = "the run was stopped, but its service did not end the response in time";
 
 #[tokio::test(start_paused = true)]
 async fn a_response_that_ignores_a_stop_is_dropped_after_a_lease() {
