@@ -88,7 +88,8 @@ impl Api {
         if OTHER.iter().any(|end| path.ends_with(end)) || !CONVERSATION.iter().any(has_field) {
             return Ok(Self::Other);
         }
-        Err(exchange.error(format!("no API is known that has the address {path}")))
+        Err(exchange
+            .error(format!("the API at {path} is unknown: add its address to `recordings::Api`")))
     }
 }
 

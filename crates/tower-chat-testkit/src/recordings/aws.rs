@@ -27,12 +27,10 @@ pub(super) fn events(bytes: &[u8]) -> Result<Vec<StreamEvent>, String> {
         let length = word(rest, 0).and_then(|length| usize::try_from(length).ok());
         let split = length.and_then(|length| rest.split_at_checked(length));
         let (message, after) = split
-            .ok_or_else(|| format!("its event stream is cut off in message {}", events.len()))?;
-        events.push(
-            event(message).ok_or_else(|| {
-                format!("message {} of its event stream is damaged", events.len())
-            })?,
-        );
+            .ok_or_else(|| format!("its event stream ends within message {}", events.len()))?;
+        events.push(event(message).ok_or_else(|| {
+            format!("message {} of its event stream has a wrong checksum or format", events.len())
+        })?);
         rest = after;
     }
     Ok(events)

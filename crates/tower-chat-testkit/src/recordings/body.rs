@@ -42,20 +42,20 @@ fn recorded(of: &Value) -> Result<Vec<u8>, String> {
                 Some(Value::Null) => Ok(Vec::new()),
                 Some(Value::Object(binary)) => match binary.get(BINARY).and_then(Value::as_str) {
                     Some(text) => from_base64(text),
-                    None => Err("the text of a body is a mapping".to_owned()),
+                    None => Err("the text of a body is a mapping, not a string".to_owned()),
                 },
-                Some(other) => Err(format!("the text of a body is {other}")),
+                Some(other) => Err(format!("the text of a body is not a string: {other}")),
                 // One Python client records the JSON itself.
                 None => Ok(of.get("body").unwrap_or(&Value::Null).to_string().into_bytes()),
             }
         }
-        other => Err(format!("a body is {other}")),
+        other => Err(format!("a body is neither a string nor an object: {other}")),
     }
 }
 
 fn from_base64(text: &str) -> Result<Vec<u8>, String> {
     let text: String = text.split_whitespace().collect();
-    BASE64.decode(text).map_err(|error| format!("a body is no base64: {error}"))
+    BASE64.decode(text).map_err(|error| format!("a body is not valid base64: {error}"))
 }
 
 fn decompressed(recorded: Vec<u8>, content_encoding: Option<&str>) -> Result<Vec<u8>, String> {
@@ -75,9 +75,11 @@ fn decompressed(recorded: Vec<u8>, content_encoding: Option<&str>) -> Result<Vec
         // The recorder has decompressed the body, but has not removed the header.
         None | Some("" | "identity" | "gzip" | "deflate") => return Ok(bytes),
         Some(_) if std::str::from_utf8(&bytes).is_ok() => return Ok(bytes),
-        Some(other) => return Err(format!("a body is compressed with {other}")),
+        Some(other) => {
+            return Err(format!("the content encoding {other} of a body is not supported"));
+        }
     };
-    outcome.map_err(|error| format!("a compressed body is damaged: {error}"))?;
+    outcome.map_err(|error| format!("a body cannot be decompressed: {error}"))?;
     Ok(unpacked)
 }
 

@@ -61,7 +61,12 @@ fn pairs<'a>(document: &'a Value, source: &str) -> Result<Vec<Pair<'a>>, Recordi
         let pair = item.get(request).zip(item.get(response));
         pair.filter(|(request, response)| request.is_object() && response.is_object())
     };
-    let unknown = |what: &str| RecordingError::new(source, format!("{what} of an unknown shape"));
+    let unknown = |what: &str| {
+        RecordingError::new(
+            source,
+            format!("{what} has an unknown structure: record it with a supported recorder"),
+        )
+    };
     for name in ["interactions", "http_interactions"] {
         if let Some(list) = document.get(name) {
             let list = list.as_array().ok_or_else(|| unknown("a list of interactions"))?;
@@ -108,7 +113,7 @@ fn status(response: &Value) -> Result<u16, String> {
     let found = found.ok_or("a response has no status")?;
     let number = found.as_u64().and_then(|number| number.try_into().ok());
     let named = || found.as_str()?.split(' ').next()?.parse().ok();
-    number.or_else(named).ok_or_else(|| format!("{found} is no status"))
+    number.or_else(named).ok_or_else(|| format!("the status {found} is not a number"))
 }
 
 /// Returns the headers, with names in lower case. They are recorded as a mapping to texts or lists of
@@ -123,10 +128,14 @@ fn headers(of: &Value) -> Result<BTreeMap<String, String>, String> {
             Value::Array(values) => {
                 let values: Option<Vec<&str>> = values.iter().map(Value::as_str).collect();
                 values
-                    .ok_or_else(|| format!("the header {name} has values that are no text"))?
+                    .ok_or_else(|| format!("the header {name} has values that are not strings"))?
                     .join(", ")
             }
-            other => return Err(format!("the header {name} is {other}")),
+            other => {
+                return Err(format!(
+                    "the header {name} is not a string or a list of strings: {other}"
+                ));
+            }
         };
         headers.insert(name.to_ascii_lowercase(), value);
         Ok(())
@@ -138,10 +147,12 @@ fn headers(of: &Value) -> Result<BTreeMap<String, String>, String> {
         }
         Some(Value::Array(list)) => list.iter().try_for_each(|header| {
             let name = header.get("name").and_then(Value::as_str);
-            let name = name.ok_or_else(|| format!("a header is {header}"))?;
+            let name = name.ok_or_else(|| format!("a header has no name: {header}"))?;
             add(name, header.get("value").unwrap_or(&Value::Null))
         })?,
-        Some(other) => return Err(format!("headers are {other}")),
+        Some(other) => {
+            return Err(format!("the headers are neither an object nor a list: {other}"));
+        }
     }
     Ok(headers)
 }

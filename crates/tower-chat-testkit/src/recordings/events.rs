@@ -70,8 +70,9 @@ pub(super) fn events(exchange: &Exchange) -> Result<Vec<StreamEvent>, RecordingE
             Ok(lines.map(unnamed).collect())
         }
         Framing::JsonArray => {
-            let items: Vec<Value> = serde_json::from_slice(&exchange.body)
-                .map_err(|error| exchange.error(format!("its array is cut off: {error}")))?;
+            let items: Vec<Value> = serde_json::from_slice(&exchange.body).map_err(|error| {
+                exchange.error(format!("its body is not a complete JSON array: {error}"))
+            })?;
             Ok(items.iter().map(|item| unnamed(&item.to_string())).collect())
         }
         Framing::Whole if exchange.body.is_empty() => Ok(Vec::new()),
@@ -85,7 +86,9 @@ pub(super) fn events(exchange: &Exchange) -> Result<Vec<StreamEvent>, RecordingE
             {
                 // A body of unknown media type must be JSON.
                 exchange.json().map_err(|_| {
-                    exchange.error(format!("its body of the media type {media_type:?} is no JSON"))
+                    exchange.error(format!(
+                        "its body has the unknown media type {media_type:?} and is not JSON"
+                    ))
                 })?;
             }
             Ok(vec![unnamed(&String::from_utf8_lossy(&exchange.body))])

@@ -70,7 +70,8 @@ impl Exchange {
     ///
     /// If it is not UTF-8.
     pub fn text(&self) -> Result<&str, RecordingError> {
-        std::str::from_utf8(&self.body).map_err(|error| self.error(format!("its body: {error}")))
+        std::str::from_utf8(&self.body)
+            .map_err(|error| self.error(format!("its body is not UTF-8: {error}")))
     }
 
     /// Returns the body of the response as JSON.
@@ -80,7 +81,7 @@ impl Exchange {
     /// If it is not JSON.
     pub fn json(&self) -> Result<Value, RecordingError> {
         serde_json::from_slice(&self.body)
-            .map_err(|error| self.error(format!("its body is no JSON: {error}")))
+            .map_err(|error| self.error(format!("its body is not JSON: {error}")))
     }
 
     /// Returns the events of a streamed response, or the body of another response as one event.
@@ -101,7 +102,7 @@ impl Exchange {
         let events = self.events()?.into_iter().filter(|event| event.data.trim() != "[DONE]");
         let json = events.map(|event| {
             serde_json::from_str(&event.data).map_err(|error| {
-                self.error(format!("an event is no JSON: {error}: {}", event.data))
+                self.error(format!("an event is not JSON ({error}): {}", event.data))
             })
         });
         json.collect()
@@ -149,7 +150,7 @@ impl Exchange {
         self.request = match serde_json::from_slice(&self.request_body) {
             Ok(json) => json,
             Err(error) if is_json && !self.request_body.is_empty() => {
-                return Err(self.error(format!("its request is no JSON: {error}")));
+                return Err(self.error(format!("its request is not JSON: {error}")));
             }
             Err(_) => Value::Null,
         };

@@ -47,13 +47,13 @@ fn json(value: serde_yaml_ng::Value) -> Result<Value, String> {
         Yaml::Number(number) => serde_json::to_value(&number)
             .ok()
             .filter(Value::is_number)
-            .ok_or_else(|| format!("the number {number} has no JSON")),
+            .ok_or_else(|| format!("JSON cannot express the number {number}")),
         Yaml::String(text) => Ok(Value::String(text)),
         Yaml::Sequence(items) => items.into_iter().map(json).collect(),
         Yaml::Mapping(fields) => {
             let fields = fields.into_iter().map(|(name, value)| match name {
                 Yaml::String(name) => Ok((name, json(value)?)),
-                other => Err(format!("{other:?} is the key of a mapping, and no text")),
+                other => Err(format!("the key {other:?} of a mapping is not a string")),
             });
             fields.collect::<Result<Map<_, _>, String>>().map(Value::Object)
         }
@@ -61,8 +61,8 @@ fn json(value: serde_yaml_ng::Value) -> Result<Value, String> {
             Yaml::String(text) => {
                 Ok(Value::Object(Map::from_iter([(BINARY.to_owned(), Value::String(text))])))
             }
-            other => Err(format!("a binary value is no text: {other:?}")),
+            other => Err(format!("a binary value is not a string: {other:?}")),
         },
-        Yaml::Tagged(tagged) => Err(format!("the YAML tag {} is not known", tagged.tag)),
+        Yaml::Tagged(tagged) => Err(format!("the YAML tag {} is unknown", tagged.tag)),
     }
 }

@@ -5,14 +5,14 @@
 #[non_exhaustive]
 pub enum ScriptError {
     /// The script has no step for the call.
-    #[error("the script has no step for service call {call}; it ended before")]
+    #[error("the script has no step for service call {call}: add one")]
     Exhausted {
         /// The number of the call, from 1.
         call: usize,
     },
     /// `poll_ready` was not polled to readiness on this clone since its previous call.
     #[error(
-        "service call {call} was made on a model client that was not ready: poll_ready comes first"
+        "service call {call} was made on a model client that was not ready: await poll_ready before each call"
     )]
     NotReady {
         /// The number of the call, from 1.

@@ -28,7 +28,7 @@ impl AtTheEnd {
             .stderr(Stdio::null())
             .process_group(0)
             .spawn();
-        Self(waiting.expect("a shell"))
+        Self(waiting.expect("the shell is started"))
     }
 }
 

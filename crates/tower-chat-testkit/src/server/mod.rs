@@ -35,7 +35,7 @@ pub use self::{
 
 /// The reason why there is no server.
 #[derive(Debug, thiserror::Error)]
-#[error("{what} is not installed and cannot be: {reason}")]
+#[error("{what} is not installed, and installing it failed: {reason}")]
 #[non_exhaustive]
 pub struct Missing {
     /// The missing program.
@@ -67,6 +67,6 @@ pub fn required<Server>(server: Result<Server, Missing>, what_needs_it: &str) ->
 ///
 /// If there is none.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    listener.local_addr().expect("an address").port()
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
+    listener.local_addr().expect("the listener has an address").port()
 }

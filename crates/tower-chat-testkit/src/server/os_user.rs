@@ -20,9 +20,9 @@ impl OsUser {
         if !is_root() {
             return Self { other: None };
         }
-        let accounts = fs::read_to_string("/etc/passwd").expect("the list of accounts");
+        let accounts = fs::read_to_string("/etc/passwd").expect("/etc/passwd is read");
         let other = preferred.iter().chain(&["nobody"]).find_map(|name| find(&accounts, name));
-        Self { other: Some(other.expect("a user that is not root")) }
+        Self { other: Some(other.expect("there is a user other than root")) }
     }
 
     /// Returns a command that runs as this user.
@@ -45,7 +45,7 @@ impl OsUser {
     /// If that fails.
     pub fn own(&self, path: &Path) {
         if let Some((user, group)) = self.other {
-            chown(path, Some(user), Some(group)).expect("root may give files away");
+            chown(path, Some(user), Some(group)).expect("root changes the owner of the file");
         }
     }
 }

@@ -44,19 +44,19 @@ pub async fn writes_through_outages<Store, Outage>(
         .collect();
     for outage in outages {
         some_writes(&mut progress).await;
-        tokio::task::spawn_blocking(outage).await.expect("an outage that ends");
+        tokio::task::spawn_blocking(outage).await.expect("the outage task did not panic");
     }
     some_writes(&mut progress).await;
     is_over.store(true, Ordering::SeqCst);
     for (number, writer) in writers.into_iter().enumerate() {
-        let writes = writer.await.expect("a writer that ends");
-        let history = store.load(&key(number)).await.expect("a history");
+        let writes = writer.await.expect("the writer did not panic");
+        let history = store.load(&key(number)).await.expect("the history is loaded");
         let found: Vec<_> = history.messages.iter().map(|message| message.text()).collect();
         let expected: Vec<_> = (0..writes).flat_map(texts).collect();
         assert_eq!(found, expected, "writer {number}");
     }
-    let directory = store.directory().expect("a directory");
-    let conversations = directory.list(SCOPE, None, 2 * WRITERS).await.expect("a list");
+    let directory = store.directory().expect("the store has a directory");
+    let conversations = directory.list(SCOPE, None, 2 * WRITERS).await.expect("the list is read");
     assert_eq!(conversations.len(), WRITERS);
 }
 
@@ -81,8 +81,11 @@ async fn write_until(
         let id = MessageId { run: RunId::new(), index: 0 };
         let messages = texts(writes).map(|text| Arc::new(Message::user(text)));
         let write = Write::new(key.clone(), id, revision, messages);
-        let slot = store.reserve().await.expect("room in the queue");
-        revision = store.append(slot, vec![write]).await.expect("a patient store");
+        let slot = store.reserve().await.expect("the queue has room");
+        revision = store
+            .append(slot, vec![write])
+            .await
+            .expect("the store retries the write until the outage ends");
         writes += 1;
         stored.send_modify(|count| *count += 1);
     }
@@ -92,5 +95,5 @@ async fn write_until(
 /// Waits until all writers together have stored [`BETWEEN_OUTAGES`] more writes.
 async fn some_writes(progress: &mut watch::Receiver<usize>) {
     let enough = *progress.borrow() + BETWEEN_OUTAGES;
-    progress.wait_for(|count| *count >= enough).await.expect("writers");
+    progress.wait_for(|count| *count >= enough).await.expect("there are writers");
 }

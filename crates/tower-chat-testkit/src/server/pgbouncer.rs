@@ -73,7 +73,8 @@ impl PgBouncer {
     ) -> Result<Self, Missing> {
         let program = PROGRAMS.find()?.join("pgbouncer");
         let user = OsUser::not_root(&["postgres"]);
-        let folder = tempfile::Builder::new().prefix("pgbouncer-").tempdir().expect("a folder");
+        let folder =
+            tempfile::Builder::new().prefix("pgbouncer-").tempdir().expect("the folder is created");
         user.own(folder.path());
         let end = AtTheEnd::run(
             "if [ -f \"$1/pid\" ]; then kill -KILL $(cat \"$1/pid\"); sleep 0.1; fi; rm -rf \"$1\"",
@@ -84,12 +85,14 @@ impl PgBouncer {
         let settings = path.join("pgbouncer.ini");
         for _ in 0..ATTEMPTS {
             pooler.port = free_port();
-            fs::write(path.join("users"), "\"postgres\" \"\"\n").expect("a list of users");
-            fs::write(&settings, pooler.settings(server, mode, pool_size)).expect("its settings");
+            fs::write(path.join("users"), "\"postgres\" \"\"\n")
+                .expect("the list of users is written");
+            fs::write(&settings, pooler.settings(server, mode, pool_size))
+                .expect("the settings are written");
             let mut command = user.command(&program);
             command.arg("--quiet").arg(&settings).current_dir(&path);
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            if pooler.is_running(command.spawn().expect("PgBouncer is run")) {
+            if pooler.is_running(command.spawn().expect("PgBouncer is started")) {
                 return Ok(pooler);
             }
         }
@@ -124,7 +127,7 @@ impl PgBouncer {
     fn is_running(&mut self, mut process: Child) -> bool {
         let end = Instant::now() + START_TIMEOUT;
         while Instant::now() < end {
-            if process.try_wait().expect("the state of a process").is_some() {
+            if process.try_wait().expect("the state of the process is read").is_some() {
                 return false;
             }
             if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {

@@ -134,8 +134,8 @@ impl PostgresServer {
     /// If it is not running.
     pub fn kill(&self) {
         let file = self.folder.path().join("data/postmaster.pid");
-        let text = fs::read_to_string(&file).expect("the number of the server's process");
-        let process = text.lines().next().expect("the number of the server's process");
+        let text = fs::read_to_string(&file).expect("the process id of the server is read");
+        let process = text.lines().next().expect("the process id of the server is read");
         let killed = Command::new("kill").args(["-KILL", process]).status().expect("`kill` runs");
         assert!(killed.success(), "PostgreSQL is killed");
     }
@@ -242,7 +242,7 @@ impl PostgresSetup {
         let mut initdb = user.command(&programs.join("initdb"));
         initdb.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C"]);
         initdb.args(["--no-sync", "--no-instructions", "--pgdata"]).arg(&data);
-        run(&mut initdb, folder.path()).expect("a database cluster is made");
+        run(&mut initdb, folder.path()).expect("the database cluster is created");
         if let Some(tls) = &self.tls {
             tls.write(&data, &user);
         }
@@ -257,7 +257,7 @@ impl PostgresSetup {
             Some(folder) => temporary.tempdir_in(folder),
             None => temporary.tempdir(),
         };
-        let folder = folder.expect("a folder");
+        let folder = folder.expect("the folder is created");
         user.own(folder.path());
         folder
     }
@@ -272,10 +272,10 @@ impl TlsFiles {
             ("pg_hba.conf", "hostssl all all 127.0.0.1/32 trust\n"),
         ] {
             let path = data.join(name);
-            fs::write(&path, content).expect("a file of the server");
+            fs::write(&path, content).expect("the file of the server is written");
             // PostgreSQL refuses a key that is readable for other users.
             let owner_alone = fs::Permissions::from_mode(0o600);
-            fs::set_permissions(&path, owner_alone).expect("a file of the server");
+            fs::set_permissions(&path, owner_alone).expect("the file of the server is written");
             user.own(&path);
         }
     }

@@ -45,11 +45,11 @@ impl PostgresServer {
             other.port()
         );
         let file = data.join("postgresql.auto.conf");
-        let before = fs::read_to_string(&file).expect("the server's settings");
+        let before = fs::read_to_string(&file).expect("the settings of the server are read");
         for (path, text) in
             [(file, before + &setting), (data.join("standby.signal"), String::new())]
         {
-            fs::write(&path, text).expect("a file of the server");
+            fs::write(&path, text).expect("the file of the server is written");
             self.user.own(&path);
         }
         self.start_again();

@@ -80,7 +80,8 @@ impl RedisServer {
             Some(folder) => folder.join("valkey-server"),
             None => REDIS.find()?.join("redis-server"),
         };
-        let folder = tempfile::Builder::new().prefix("redis-").tempdir().expect("a folder");
+        let folder =
+            tempfile::Builder::new().prefix("redis-").tempdir().expect("the folder is created");
         let end = AtTheEnd::run(
             "if [ -f \"$1/pid\" ]; then kill -KILL $(cat \"$1/pid\"); sleep 0.1; fi; rm -rf \"$1\"",
             &[&folder.path().to_string_lossy()],
@@ -123,7 +124,7 @@ impl RedisServer {
     ///
     /// If it is not running.
     pub fn crash(&mut self) {
-        let mut process = self.process.take().expect("a server that runs");
+        let mut process = self.process.take().expect("the server is running");
         process.kill().expect("Redis is killed");
         process.wait().expect("Redis has ended");
         // Another process may soon get the same process id.
@@ -150,9 +151,9 @@ impl RedisServer {
     }
 
     fn signal(&self, signal: &str) {
-        let process = self.process.as_ref().expect("a server that runs").id().to_string();
+        let process = self.process.as_ref().expect("the server is running").id().to_string();
         let status = Command::new("kill").args([signal, &process]).status().expect("`kill` runs");
-        assert!(status.success(), "the server's process takes {signal}");
+        assert!(status.success(), "`kill {signal}` of the server succeeds");
     }
 
     /// Restarts the server with the same data and port.
@@ -184,10 +185,10 @@ impl RedisServer {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .expect("Redis is run");
+            .expect("Redis is started");
         let end = Instant::now() + TIMEOUT;
         while Instant::now() < end {
-            if process.try_wait().expect("the state of a process").is_some() {
+            if process.try_wait().expect("the state of the process is read").is_some() {
                 return false;
             }
             if is_ready(self.port) {

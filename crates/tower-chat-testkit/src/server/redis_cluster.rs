@@ -114,7 +114,7 @@ impl RedisCluster {
     }
 
     fn server(&self, number: usize) -> &RedisServer {
-        self.servers.get(number).expect("a server of the cluster")
+        self.servers.get(number).expect("the server is in the cluster")
     }
 
     /// Returns whether a server is a replica that is in sync with its primary server.
@@ -152,7 +152,7 @@ impl RedisCluster {
             .output()
             .expect("`redis-cli` runs");
         let printed = String::from_utf8_lossy(&moved.stdout);
-        assert!(moved.status.success(), "slots are not moved: {printed}");
+        assert!(moved.status.success(), "the slots were not moved: {printed}");
     }
 
     /// Returns the addresses of its servers.
@@ -179,17 +179,19 @@ impl RedisCluster {
 
 /// Returns the server's reply to a command.
 fn ask(port: u16, command: &str) -> String {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-    stream.write_all(format!("{command}\r\n").as_bytes()).expect("a question");
+    let mut stream =
+        TcpStream::connect(("127.0.0.1", port)).expect("the server accepts connections");
+    stream.write_all(format!("{command}\r\n").as_bytes()).expect("the command is sent");
     let mut answers = BufReader::new(stream);
     let mut line = String::new();
-    answers.read_line(&mut line).expect("an answer");
+    answers.read_line(&mut line).expect("the server answers");
     let line = line.trim_end();
     if let Some(answer) = line.strip_prefix(['+', ':']) {
         return answer.to_owned();
     }
     let length = line.strip_prefix('$').and_then(|length| length.parse().ok());
-    let mut answer = vec![0; length.unwrap_or_else(|| panic!("`{command}` is answered `{line}`"))];
-    answers.read_exact(&mut answer).expect("the whole answer");
-    String::from_utf8(answer).expect("text")
+    let mut answer =
+        vec![0; length.unwrap_or_else(|| panic!("the server answers `{command}` with `{line}`"))];
+    answers.read_exact(&mut answer).expect("the answer is complete");
+    String::from_utf8(answer).expect("the answer is UTF-8")
 }

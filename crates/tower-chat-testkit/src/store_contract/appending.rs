@@ -19,10 +19,10 @@ use super::{
 /// A conversation that was never written has no messages, no service id and no revision.
 pub async fn an_unknown_conversation_is_absent_and_empty(store: Store) {
     assert_eq!(revision(&store, &key("unknown")).await, Revision::ABSENT);
-    let history = store.load(&key("unknown")).await.expect("a history");
+    let history = store.load(&key("unknown")).await.expect("the history is loaded");
     assert!(history.messages.is_empty());
     assert_eq!(history.head.service_id, None);
-    assert!(!store.delete(&key("unknown")).await.expect("an answer"));
+    assert!(!store.delete(&key("unknown")).await.expect("an absent conversation is deleted"));
     assert_listed(&store, "scope", &[]).await;
 }
 
@@ -40,7 +40,7 @@ pub async fn what_is_appended_comes_back_in_order(store: Store) {
         ],
     );
     let third = third.await.expect("both writes are stored");
-    assert_eq!(third, Revision { sequence: 6, ..first }, "the incarnation stays");
+    assert_eq!(third, Revision { sequence: 6, ..first }, "the incarnation is unchanged");
     assert_eq!(texts(&store, &key).await, ["1", "2", "3", "4", "5", "6"]);
     assert_eq!(revision(&store, &key).await, third);
 }
@@ -56,7 +56,7 @@ pub async fn loaded_messages_carry_their_ids(store: Store) {
     let after = stored(&store, first).await;
     let second = Write::new(key.clone(), MessageId { run: other, index: 0 }, after, second);
     stored(&store, second).await;
-    let history = store.load(&key).await.expect("a history");
+    let history = store.load(&key).await.expect("the history is loaded");
     let ids: Vec<_> = history.messages.iter().filter_map(|message| message.id).collect();
     assert_eq!(ids, [(run, 5), (run, 6), (other, 0)].map(|(run, index)| MessageId { run, index }));
 }
@@ -64,7 +64,7 @@ pub async fn loaded_messages_carry_their_ids(store: Store) {
 /// Every kind of part is returned unchanged, native items and arguments byte for byte.
 pub async fn messages_come_back_as_they_were(store: Store) {
     let item = RawJson::from_str(r#"{ "z":1.50, "a":1E+2, "a":[ ], "e":"\u00e9\/" }"#);
-    let native = Native::new("some-wire", item.expect("an item"));
+    let native = Native::new("some-wire", item.expect("the JSON is valid"));
     let mut text = Text::new("\"quotes\" 'single' \0 \u{1F600} \r\n\t \\ %s ?1 $1");
     text.native = Some(native.clone());
     let mut reasoning = Reasoning::new("");
@@ -93,7 +93,7 @@ pub async fn messages_come_back_as_they_were(store: Store) {
     let key = key("parts");
     let write = write_messages(&key, Revision::ABSENT, messages);
     stored(&store, write.clone()).await;
-    let loaded = store.load(&key).await.expect("a history").messages;
+    let loaded = store.load(&key).await.expect("the history is loaded").messages;
     assert_eq!(loaded.len(), write.messages().len());
     for (loaded, written) in loaded.iter().zip(write.messages()) {
         assert_eq!(loaded, written);
@@ -121,7 +121,7 @@ pub async fn a_write_at_another_revision_is_a_conflict_and_stores_nothing(store:
     }
     assert_eq!(refused(&store, write(&unknown, current, &["x"])).await.found, Revision::ABSENT);
     assert_eq!(texts(&store, &key).await, ["1", "2"]);
-    assert_eq!(store.head(&key).await.expect("a head").service_id, None);
+    assert_eq!(store.head(&key).await.expect("the head is read").service_id, None);
     assert_eq!(revision(&store, &unknown).await, Revision::ABSENT);
     assert_listed(&store, "scope", &[key]).await;
 }
@@ -136,10 +136,10 @@ pub async fn a_repeated_write_stores_nothing_twice(store: Store) {
     let second =
         write(&key, first.result(), &["3"]).with_service_id(ServiceIdChange::Set("new".into()));
     let repeated = submit(&store, vec![second.clone(), second.clone()]).await;
-    assert_eq!(repeated.expect("acknowledged"), second.result());
+    assert_eq!(repeated.expect("the write is acknowledged"), second.result());
     assert_eq!(stored(&store, first).await.sequence, 2);
     assert_eq!(texts(&store, &key).await, ["1", "2", "3"]);
-    let head = store.head(&key).await.expect("a head");
+    let head = store.head(&key).await.expect("the head is read");
     assert_eq!((head.revision, head.service_id.as_deref()), (second.result(), Some("new")));
 }
 
@@ -171,7 +171,7 @@ pub async fn a_submission_stops_at_the_first_write_that_fails(store: Store) {
 /// The service id changes only with a write that changes it.
 pub async fn a_service_id_is_set_kept_and_cleared(store: Store) {
     let key = key("service id");
-    let service_id = async || store.head(&key).await.expect("a head").service_id;
+    let service_id = async || store.head(&key).await.expect("the head is read").service_id;
     let set = |id: &str| ServiceIdChange::Set(id.into());
     let mut at =
         stored(&store, write(&key, Revision::ABSENT, &["1"]).with_service_id(set("conv '1'\0")))
@@ -202,7 +202,7 @@ pub async fn a_write_without_messages_makes_a_conversation(store: Store) {
     assert_listed(&store, "scope", std::slice::from_ref(&key)).await;
     stored(&store, write(&key, at, &["1"])).await;
     assert_eq!(texts(&store, &key).await, ["1"]);
-    let head = store.head(&key).await.expect("a head");
+    let head = store.head(&key).await.expect("the head is read");
     assert_eq!(head.service_id.as_deref(), Some("conv_1"));
 }
 
@@ -216,7 +216,7 @@ pub async fn large_messages_and_writes_are_stored(store: Store) {
     stored(&store, write(&key, at, &numbers)).await;
     let loaded = texts(&store, &key).await;
     assert_eq!(loaded.len(), 2_001);
-    assert!(loaded[0] == text, "the long text came back changed");
+    assert!(loaded[0] == text, "the long text is returned unchanged");
     assert_eq!(loaded[1..], numbers);
 }
 
@@ -242,7 +242,7 @@ pub async fn messages_keep_their_order_when_clocks_are_set_back(store: Store) {
     let calls: Vec<u64> = recorded(&store, &key).await.iter().map(|call| call.sequence).collect();
     assert_eq!(calls, [2, 4, 6, 8, 10, 12, 14]);
     // The end of each run is found in the loaded history.
-    let history = store.load(&key).await.expect("a history");
+    let history = store.load(&key).await.expect("the history is loaded");
     let runs: Vec<_> =
         history.messages.iter().filter_map(|message| Some(message.id?.run)).collect();
     for (position, run) in runs.iter().enumerate().skip(1).step_by(2) {

@@ -53,7 +53,7 @@ async fn claimed(store: &Store, write: Write) -> SequencePosition {
             assert_eq!(&key, write.key());
             call
         }
-        other => panic!("expected a claim that does not hold, not {other:?}"),
+        other => panic!("expected a refused claim, not {other:?}"),
     }
 }
 
@@ -72,7 +72,11 @@ pub async fn of_two_claims_to_a_call_one_holds(store: Store) {
     let winner = begin(None, 10, &[0]);
     stored(&store, winner.clone()).await;
     assert_eq!(claimed(&store, begin(None, 11, &[0])).await, position(1, 0));
-    assert_eq!(claimed(&store, winner).await, position(1, 0), "also when it is made again");
+    assert_eq!(
+        claimed(&store, winner).await,
+        position(1, 0),
+        "the winner's claim is refused if it is made again"
+    );
     assert_eq!(claimed(&store, begin(None, 11, &[2, 0])).await, position(1, 0));
     assert_eq!(claimed(&store, begin(Some(9), 11, &[0])).await, position(1, 0));
     let started = async || {
@@ -80,7 +84,11 @@ pub async fn of_two_claims_to_a_call_one_holds(store: Store) {
         calls.iter().map(|call| call.started_at).collect::<Vec<_>>()
     };
     let time = super::fixture::at;
-    assert_eq!(started().await, [Some(time(10)), None], "all claims hold, or none");
+    assert_eq!(
+        started().await,
+        [Some(time(10)), None],
+        "a write with several claims claims all calls or none"
+    );
     stored(&store, begin(Some(10), 20, &[0])).await;
     stored(&store, begin(None, 21, &[2])).await;
     assert_eq!(started().await, [Some(time(20)), Some(time(21))]);
@@ -131,7 +139,7 @@ pub async fn an_open_run_claims_calls_that_are_seen(store: Store) {
 pub async fn calls_that_wait_for_approval_come_with_the_head(store: Store) {
     let (key, other) = (key("waiting"), key("waiting too"));
     let pending = async || {
-        let head = store.head(&key).await.expect("a head");
+        let head = store.head(&key).await.expect("the head is read");
         let ids = head.pending_approvals.iter().map(|batch| {
             let requests = batch.iter().inspect(|found| assert_eq!(**found, request(&found.id)));
             requests.map(|found| found.id.clone()).collect::<Vec<_>>()
@@ -160,11 +168,11 @@ pub async fn calls_that_wait_for_approval_come_with_the_head(store: Store) {
         let mut run = StagedRun::new(&key, at);
         let staged = run.write(staging(1), [requesting(["r5", "r6"])]);
         stored(&store, staged.with_tools(vec![waiting(4, 0), waiting(4, 2)])).await;
-        assert_eq!(pending().await, [["r2", "r3"]], "a staged request does not wait");
+        assert_eq!(pending().await, [["r2", "r3"]], "a staged request is not pending");
         let committed = run.write(commit(1), []).with_tools(answered(3, 0, ToolStatus::Error));
         stored(&store, committed).await;
         assert_eq!(pending().await, [vec!["r2"], vec!["r5", "r6"]]);
     }
-    store.delete(&key).await.expect("a deletion");
+    store.delete(&key).await.expect("the conversation is deleted");
     assert!(pending().await.is_empty());
 }

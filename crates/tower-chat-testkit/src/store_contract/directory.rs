@@ -53,9 +53,13 @@ pub(super) fn id(run: RunId, index: u32) -> MessageId {
 
 /// Returns the summary of a conversation, after checking that the list contains the same.
 pub(super) async fn summary(store: &Store, key: &ConversationKey) -> ConversationSummary {
-    let summary = store.summary(key).await.expect("an answer").expect("a summary");
+    let summary = store
+        .summary(key)
+        .await
+        .expect("the summary is read")
+        .expect("the conversation is in the directory");
     let query = ConversationQuery::in_scope(key.scope()).with_limit(10_000);
-    let page = store.conversations(&query).await.expect("a page");
+    let page = store.conversations(&query).await.expect("the page of conversations is read");
     assert_eq!((page.unreadable, page.next), (Vec::new(), None));
     let listed = page.conversations.into_iter().find(|listed| &listed.key == key);
     assert_eq!(listed.as_ref(), Some(&summary), "the list and the summary agree");
@@ -63,16 +67,17 @@ pub(super) async fn summary(store: &Store, key: &ConversationKey) -> Conversatio
 }
 
 async fn has_entry(store: &Store, key: &ConversationKey) -> bool {
-    let summary = store.summary(key).await.expect("an answer");
+    let summary = store.summary(key).await.expect("the summary is read");
     let query = ConversationQuery::in_all_scopes().with_limit(10_000);
-    let listed = store.conversations(&query).await.expect("a page").conversations;
+    let listed =
+        store.conversations(&query).await.expect("the page of conversations is read").conversations;
     let is_listed = listed.iter().any(|listed| &listed.key == key);
     assert_eq!(summary.is_some(), is_listed, "the list and the summary agree");
     is_listed
 }
 
 pub(super) fn object(value: Value) -> Map<String, Value> {
-    value.as_object().cloned().expect("an object")
+    value.as_object().cloned().expect("the value is an object")
 }
 
 /// Returns metadata with the maximum number of levels.
@@ -82,8 +87,8 @@ fn deepest() -> Map<String, Value> {
 }
 
 fn described(title: &str, metadata: Value) -> Description {
-    let description = Description::new().with_title(title).expect("a title");
-    description.with_metadata(object(metadata)).expect("metadata")
+    let description = Description::new().with_title(title).expect("the title is short enough");
+    description.with_metadata(object(metadata)).expect("the metadata are small enough")
 }
 
 /// A run begins when its first request arrived, as its first write reports. Later writes do not
@@ -97,7 +102,7 @@ pub async fn a_run_begins_when_its_request_arrived(store: Store) {
         let write = write_of(&key, id(run, index), revision, "text");
         revision = stored(&store, write.with_activity(told(written, arrived))).await;
     }
-    let runs = store.runs(&key, None, 10).await.expect("runs");
+    let runs = store.runs(&key, None, 10).await.expect("the runs are read");
     let times = runs.iter().map(|run| (run.started_at(), run.last_written_at));
     assert_eq!(times.collect::<Vec<_>>(), [(at(4_000), at(12_000))]);
     let summary = summary(&store, &key).await;
@@ -105,7 +110,7 @@ pub async fn a_run_begins_when_its_request_arrived(store: Store) {
     // A write without a time of arrival begins its run at the time of the write.
     let other = write_of(&key, id(RunId::new(), 0), revision, "text");
     stored(&store, other.with_activity(activity(20_000, &[]))).await;
-    let runs = store.runs(&key, None, 10).await.expect("runs");
+    let runs = store.runs(&key, None, 10).await.expect("the runs are read");
     assert!(runs.iter().any(|run| run.started_at() == at(20_000)));
 }
 
@@ -114,7 +119,7 @@ pub async fn a_run_begins_when_its_request_arrived(store: Store) {
 pub async fn the_directory_has_a_conversation_from_its_first_write_on(store: Store) {
     let key = key("described by its writes");
     assert!(!has_entry(&store, &key).await);
-    assert_eq!(store.runs(&key, None, 10).await.expect("no runs"), []);
+    assert_eq!(store.runs(&key, None, 10).await.expect("the runs are read"), []);
     let [first, second] = [RunId::new(), RunId::new()];
     let write = |run, index, at, text: &str| write_of(&key, id(run, index), at, text);
     let begun = activity(2_000_000_000_123, &[]).with_mode(PersistenceMode::PerServiceCall);
@@ -133,7 +138,7 @@ pub async fn the_directory_has_a_conversation_from_its_first_write_on(store: Sto
     let now = summary(&store, &key).await;
     assert_eq!([now.created_at, now.last_active_at], expected, "the clock was set back");
     assert_eq!((now.messages, now.runs), (2, 2));
-    assert_eq!(now.last_mode, Some(PersistenceMode::PerServiceCall), "none was told since");
+    assert_eq!(now.last_mode, Some(PersistenceMode::PerServiceCall), "later writes had no mode");
 
     let later = activity(2_000_000_000_124, &[]).with_mode(PersistenceMode::Journaled);
     let revision = stored(&store, write(second, 1, revision, "c").with_activity(later)).await;
@@ -185,8 +190,8 @@ pub async fn usage_is_added_up_once(store: Store) {
     let now = summary(&store, &key).await;
     assert_eq!((now.usage, now.runs), (sum_of(&usage), 1));
     assert_eq!(now.usage.cost_nanos, Some(1110));
-    let runs = store.runs(&key, None, 10).await.expect("runs");
-    let [found] = &runs[..] else { panic!("one run, not {runs:?}") };
+    let runs = store.runs(&key, None, 10).await.expect("the runs are read");
+    let [found] = &runs[..] else { panic!("expected 1 run, not {runs:?}") };
     assert_eq!((found.run, found.is_open), (run, false));
     assert_eq!([found.began_at, found.last_written_at], [at(5), at(11)]);
     let mut of_b = usage[0].clone();
@@ -212,7 +217,8 @@ pub async fn usage_stops_at_the_largest_count(store: Store) {
     let mut largest = sum;
     largest += &sum;
     assert_eq!(summary(&store, &key).await.usage, largest);
-    let totals = store.usage(&UsageQuery::of(&key, UsageGrouping::Run)).await.expect("totals");
+    let totals =
+        store.usage(&UsageQuery::of(&key, UsageGrouping::Run)).await.expect("the totals are read");
     assert_eq!(totals.iter().map(|total| total.sum).collect::<Vec<_>>(), [largest]);
 }
 
@@ -237,7 +243,7 @@ pub async fn staged_runs_are_in_the_directory_at_once(store: Store) {
             (open.usage, open.last_mode),
             (used("m", 50).sum, Some(PersistenceMode::Journaled))
         );
-        let runs = store.runs(key, None, 10).await.expect("runs");
+        let runs = store.runs(key, None, 10).await.expect("the runs are read");
         assert_eq!(
             runs.iter().map(|it| (it.run, it.is_open)).collect::<Vec<_>>(),
             [(run.run, true)]
@@ -252,11 +258,11 @@ pub async fn staged_runs_are_in_the_directory_at_once(store: Store) {
         assert_eq!((closed.messages, closed.runs), counts);
         assert_eq!((closed.usage, closed.state), (open.usage, ConversationState::Idle));
         assert_eq!(closed.last_active_at, at(30));
-        let runs = store.runs(key, None, 10).await.expect("runs");
+        let runs = store.runs(key, None, 10).await.expect("the runs are read");
         assert!(runs.iter().all(|run| !run.is_open));
         assert_eq!(runs.iter().map(|it| it.usage.len()).collect::<Vec<_>>(), [1]);
     }
-    assert!(store.delete(&discarded).await.expect("a deletion"));
+    assert!(store.delete(&discarded).await.expect("the conversation is deleted"));
     assert!(!has_entry(&store, &discarded).await);
 }
 
@@ -275,7 +281,7 @@ pub async fn a_discarded_run_is_taken_off_the_count(store: Store) {
     let revision = stored(&store, open.write(discard(1, 1), [])).await;
     assert_eq!(summary(&store, &key).await.runs, 1);
     let revision = stored(&store, write_of(&key, id(earlier, 1), revision, "second")).await;
-    assert_eq!(summary(&store, &key).await.runs, 1, "it is the last run again");
+    assert_eq!(summary(&store, &key).await.runs, 1, "the earlier run is the last run again");
     let mut same = StagedRun::new(&key, revision);
     same.run = earlier;
     stored(&store, same.text(staging(1), "staged by the earlier run")).await;
@@ -303,13 +309,16 @@ pub async fn a_prune_leaves_counts_and_usage(store: Store) {
     }
     let version = store.set_description(&key, &described("kept", json!({"k": 1})), 0).await;
     let mut before = summary(&store, &key).await;
-    assert_eq!(store.prune(&key, Keep::Messages(1)).await.expect("a prune").messages, 2);
+    assert_eq!(
+        store.prune(&key, Keep::Messages(1)).await.expect("the conversation is pruned").messages,
+        2
+    );
     let after = summary(&store, &key).await;
     assert_eq!((after.messages, after.runs), (1, 3));
     before.messages = 1;
     assert_eq!(after, before, "nothing else has changed");
-    assert_eq!(version.expect("a version"), after.description_version);
-    let listed = store.runs(&key, None, 10).await.expect("runs");
+    assert_eq!(version.expect("the description is set"), after.description_version);
+    let listed = store.runs(&key, None, 10).await.expect("the runs are read");
     assert_eq!(listed.len(), 3);
 }
 
@@ -328,11 +337,11 @@ pub async fn a_fork_has_the_description_and_has_used_nothing(store: Store) {
         revision = stored(&store, write).await;
     }
     let description = described("the original", json!({"topic": ["coats", 7]}));
-    store.set_description(&from, &description, 0).await.expect("a version");
+    store.set_description(&from, &description, 0).await.expect("the description is set");
     let mut open = StagedRun::new(&from, revision);
     stored(&store, open.text(staging(1), "staged").with_activity(activity(200, &[]))).await;
     let before = SystemTime::now() - std::time::Duration::from_millis(1);
-    store.fork(&from, &to).await.expect("a copy");
+    store.fork(&from, &to).await.expect("the conversation is forked");
     let copy = summary(&store, &to).await;
     assert_eq!(copy.description, description);
     assert_eq!((copy.messages, copy.runs, copy.usage), (2, 2, UsageSum::default()));
@@ -341,11 +350,15 @@ pub async fn a_fork_has_the_description_and_has_used_nothing(store: Store) {
         (ConversationState::Idle, Some(PersistenceMode::PerServiceCall))
     );
     assert!(copy.created_at >= before && copy.last_active_at >= copy.created_at);
-    let totals = store.usage(&UsageQuery::of(&to, UsageGrouping::Run)).await.expect("totals");
+    let totals =
+        store.usage(&UsageQuery::of(&to, UsageGrouping::Run)).await.expect("the totals are read");
     assert_eq!(totals, []);
     let change = described("the copy", json!({}));
-    store.set_description(&to, &change, copy.description_version).await.expect("a version");
-    assert_eq!(summary(&store, &from).await.description, description, "the original stays");
+    store
+        .set_description(&to, &change, copy.description_version)
+        .await
+        .expect("the description is set");
+    assert_eq!(summary(&store, &from).await.description, description, "the original is unchanged");
 }
 
 /// A deleted conversation leaves no data in the directory, and a new one with the same key begins
@@ -355,19 +368,22 @@ pub async fn a_deleted_conversation_leaves_the_directory(store: Store) {
     for key in [&deleted, &other] {
         let first = write(key, Revision::ABSENT, &[key.id()]);
         stored(&store, first.with_activity(activity(5, &[used("m", 10)]))).await;
-        store.set_description(key, &described("old", json!({"old": true})), 0).await.expect("set");
+        store
+            .set_description(key, &described("old", json!({"old": true})), 0)
+            .await
+            .expect("the description is set");
     }
-    store.delete(&deleted).await.expect("a deletion");
+    store.delete(&deleted).await.expect("the conversation is deleted");
     assert!(!has_entry(&store, &deleted).await);
-    assert!(store.runs(&deleted, None, 10).await.expect("no runs").is_empty());
+    assert!(store.runs(&deleted, None, 10).await.expect("the runs are read").is_empty());
     let totals = |key: &ConversationKey| UsageQuery::of(key, UsageGrouping::Model);
-    assert_eq!(store.usage(&totals(&deleted)).await.expect("totals"), []);
+    assert_eq!(store.usage(&totals(&deleted)).await.expect("the totals are read"), []);
     let in_scope = UsageQuery::in_scope("scope", UsageGrouping::Scope);
-    let in_scope = store.usage(&in_scope).await.expect("totals");
+    let in_scope = store.usage(&in_scope).await.expect("the totals are read");
     assert_eq!(in_scope.iter().map(|total| total.sum).collect::<Vec<_>>(), [used("m", 10).sum]);
     match store.set_description(&deleted, &Description::new(), 1).await {
         Err(StoreError::NoConversation { key }) => assert_eq!(key, deleted),
-        other => panic!("expected that there is no conversation, not {other:?}"),
+        other => panic!("expected an error because the conversation does not exist, not {other:?}"),
     }
     let again = write(&deleted, Revision::ABSENT, &["again"]);
     stored(&store, again.with_activity(activity(50, &[]))).await;
@@ -375,7 +391,7 @@ pub async fn a_deleted_conversation_leaves_the_directory(store: Store) {
     assert_eq!((again.description_version, again.runs, again.usage), (0, 1, UsageSum::default()));
     assert_eq!(again.created_at, at(50));
     assert!(again.description.is_empty());
-    assert_eq!(store.runs(&deleted, None, 10).await.expect("runs").len(), 1);
+    assert_eq!(store.runs(&deleted, None, 10).await.expect("the runs are read").len(), 1);
 }
 
 /// The directory contains the states of conversations, and queries can select by them.
@@ -412,7 +428,11 @@ pub async fn the_directory_tells_what_goes_on(store: Store) {
         (ConversationState::Damaged, vec![]),
     ] {
         let query = ConversationQuery::in_scope("scope").in_state(state);
-        let mut found = store.conversations(&query).await.expect("a page").conversations;
+        let mut found = store
+            .conversations(&query)
+            .await
+            .expect("the page of conversations is read")
+            .conversations;
         found.sort_by(|left, right| left.key.cmp(&right.key));
         assert_eq!(found.iter().map(|it| &it.key).collect::<Vec<_>>(), expected, "{state}");
     }
@@ -434,25 +454,32 @@ pub async fn a_description_is_set_by_who_knows_its_version(store: Store) {
     let at_first = stored(&store, first).await;
     for key in [&key, &open] {
         let before = summary(&store, key).await;
-        let head = store.head(key).await.expect("a head");
+        let head = store.head(key).await.expect("the head is read");
         let mut version = 0;
         let large = "x".repeat(Description::METADATA_LIMIT - r#"{"a":""}"#.len());
         for description in [
             described("a title", json!({"a": {"b": [1, 2.5, null]}, "é": "\0 \" \\ \n"})),
             described("it's \"quoted\"\0 — 😀", json!({})),
             described(&"t".repeat(Description::TITLE_LIMIT), json!({ "a": large })),
-            Description::new().with_metadata(object(json!({"untitled": true}))).expect("small"),
-            Description::new().with_metadata(deepest()).expect("metadata"),
+            Description::new()
+                .with_metadata(object(json!({"untitled": true})))
+                .expect("the metadata are small enough"),
+            Description::new().with_metadata(deepest()).expect("the metadata are small enough"),
             Description::new(),
         ] {
-            let set = store.set_description(key, &description, version).await.expect("it is set");
+            let set = store
+                .set_description(key, &description, version)
+                .await
+                .expect("the description is set");
             assert_eq!(set, version + 1);
             let again = store.set_description(key, &Description::new(), version).await;
             match again {
                 Err(StoreError::DescriptionChanged { key: of, expected, found }) => {
                     assert_eq!((&of, expected, found), (key, version, set));
                 }
-                other => panic!("expected that it was changed, not {other:?}"),
+                other => {
+                    panic!("expected a conflict because the description was changed, not {other:?}")
+                }
             }
             version = set;
             let now = summary(&store, key).await;
@@ -461,7 +488,7 @@ pub async fn a_description_is_set_by_who_knows_its_version(store: Store) {
         let mut after = summary(&store, key).await;
         after.description_version = before.description_version;
         assert_eq!(after, before, "nothing else has changed");
-        assert_eq!(store.head(key).await.expect("a head"), head);
+        assert_eq!(store.head(key).await.expect("the head is read"), head);
     }
     assert_eq!(revision(&store, &key).await, at_first);
     assert_eq!(texts(&store, &key).await, ["first"]);
@@ -476,16 +503,16 @@ pub async fn changes_of_a_description_are_merged(store: Store) {
         tokio::spawn(async move {
             let member = object(json!({ format!("member {number}"): number }));
             let patch = DescriptionPatch::new().with_metadata(member);
-            store.change_description(&key, &patch).await.expect("it is changed")
+            store.change_description(&key, &patch).await.expect("the description is changed")
         })
     });
     for change in changes.collect::<Vec<_>>() {
-        change.await.expect("a change");
+        change.await.expect("the description is changed");
     }
     let patch = DescriptionPatch::new()
         .with_title("changed")
         .with_metadata(object(json!({"member 0": null, "member 1": {"inner": 1}})));
-    let changed = store.change_description(&key, &patch).await.expect("it is changed");
+    let changed = store.change_description(&key, &patch).await.expect("the description is changed");
     let now = summary(&store, &key).await;
     assert_eq!((&now.description, now.description_version), (&changed, 9));
     assert_eq!(changed.title(), Some("changed"));
@@ -506,7 +533,8 @@ pub async fn messages_are_paged_from_the_end(store: Store) {
         return;
     }
     let key = key("paged");
-    let page = store.messages_before(&key, None, 5).await.expect("a page");
+    let page =
+        store.messages_before(&key, None, 5).await.expect("the page of conversations is read");
     assert_eq!(page, MessagePage::default());
     let mut revision = Revision::ABSENT;
     for text in ["1", "2", "3", "4", "5", "6", "7"] {
@@ -516,17 +544,27 @@ pub async fn messages_are_paged_from_the_end(store: Store) {
     for pruned in [0, 2] {
         if pruned > 0 {
             stored(&store, open.write(discard(1, 7), [])).await;
-            assert_eq!(store.prune(&key, Keep::Messages(5)).await.expect("a prune").messages, 2);
+            assert_eq!(
+                store
+                    .prune(&key, Keep::Messages(5))
+                    .await
+                    .expect("the conversation is pruned")
+                    .messages,
+                2
+            );
             open.at = super::fixture::revision(&store, &key).await;
             open = StagedRun::new(&key, open.at);
         }
         stored(&store, open.text(staging(1), "nobody sees it")).await;
-        let all = store.load(&key).await.expect("a history");
+        let all = store.load(&key).await.expect("the history is loaded");
         for limit in [1, 2, 3, 5, 7, 100] {
             let mut before = None;
             let mut found = Vec::new();
             loop {
-                let page = store.messages_before(&key, before, limit).await.expect("a page");
+                let page = store
+                    .messages_before(&key, before, limit)
+                    .await
+                    .expect("the page of conversations is read");
                 assert!(page.messages.len() <= limit && !page.messages.is_empty());
                 assert_eq!(page.earlier.is_none(), page.messages[0].0 == pruned + 1);
                 let is_before = |last: u64| before.is_none_or(|before| last < before);
@@ -550,11 +588,15 @@ pub async fn messages_are_paged_from_the_end(store: Store) {
             (Some(9), vec![6, 7]),
             (Some(u64::MAX), vec![6, 7]),
         ] {
-            let page = store.messages_before(&key, before, 2).await.expect("a page");
+            let page = store
+                .messages_before(&key, before, 2)
+                .await
+                .expect("the page of conversations is read");
             let found: Vec<u64> = page.messages.iter().map(|(sequence, _)| *sequence).collect();
             assert_eq!(found, expected, "before {before:?}, {pruned} pruned");
         }
-        let nothing = store.messages_before(&key, None, 0).await.expect("a page");
+        let nothing =
+            store.messages_before(&key, None, 0).await.expect("the page of conversations is read");
         assert_eq!((nothing.messages.len(), nothing.earlier), (0, Some(8)));
     }
 }
@@ -569,22 +611,26 @@ pub async fn the_directory_sees_what_was_submitted_before(store: Store) {
         let key = key(&name);
         let write = write(&key, Revision::ABSENT, &[question]);
         let write = write.with_activity(activity(5, &[used("m", 10)]));
-        let slot = store.reserve().await.expect("a slot");
+        let slot = store.reserve().await.expect("a slot is reserved");
         drop(store.append(slot, vec![write]));
         let is_seen = match question {
-            "summary" => store.summary(&key).await.expect("an answer").is_some(),
+            "summary" => store.summary(&key).await.expect("the summary is read").is_some(),
             "list" => {
                 let query = ConversationQuery::in_scope("scope").with_limit(100);
-                let page = store.conversations(&query).await.expect("a page");
+                let page =
+                    store.conversations(&query).await.expect("the page of conversations is read");
                 page.conversations.iter().any(|summary| summary.key == key)
             }
             "usage" => {
                 let query = UsageQuery::of(&key, UsageGrouping::Model);
-                !store.usage(&query).await.expect("totals").is_empty()
+                !store.usage(&query).await.expect("the totals are read").is_empty()
             }
-            "runs" => !store.runs(&key, None, 1).await.expect("runs").is_empty(),
+            "runs" => !store.runs(&key, None, 1).await.expect("the runs are read").is_empty(),
             "messages" => {
-                let page = store.messages_before(&key, None, 1).await.expect("a page");
+                let page = store
+                    .messages_before(&key, None, 1)
+                    .await
+                    .expect("the page of conversations is read");
                 !page.messages.is_empty()
             }
             _ => store.set_description(&key, &Description::new(), 0).await.is_ok(),
@@ -597,11 +643,22 @@ pub async fn the_directory_sees_what_was_submitted_before(store: Store) {
 pub async fn a_closed_store_keeps_its_directory(store: Store) {
     let key = key("closed");
     stored(&store, write(&key, Revision::ABSENT, &["first"])).await;
-    store.set_description(&key, &described("before", json!({})), 0).await.expect("it is set");
+    store
+        .set_description(&key, &described("before", json!({})), 0)
+        .await
+        .expect("the description is set");
     let before = summary(&store, &key).await;
-    store.close().await.expect("it closes");
+    store.close().await.expect("the store is closed");
     let refused = store.set_description(&key, &described("after", json!({})), 1).await;
     assert!(matches!(refused, Err(StoreError::Closed)), "{refused:?}");
     assert_eq!(summary(&store, &key).await, before);
-    assert_eq!(store.messages_before(&key, None, 1).await.expect("a page").messages.len(), 1);
+    assert_eq!(
+        store
+            .messages_before(&key, None, 1)
+            .await
+            .expect("the page of conversations is read")
+            .messages
+            .len(),
+        1
+    );
 }

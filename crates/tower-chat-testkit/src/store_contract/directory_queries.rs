@@ -21,7 +21,7 @@ async fn begin(store: &Store, key: &ConversationKey, milliseconds: u64) {
 }
 
 async fn found(store: &Store, query: &ConversationQuery) -> Vec<ConversationKey> {
-    let page = store.conversations(query).await.expect("a page");
+    let page = store.conversations(query).await.expect("the page of conversations is read");
     assert_eq!((page.unreadable, page.next), (Vec::new(), None));
     page.conversations.into_iter().map(|summary| summary.key).collect()
 }
@@ -60,7 +60,8 @@ pub async fn conversations_are_listed_by_their_last_activity(store: Store) {
             let mut listed = Vec::new();
             let mut asked = query.clone().with_limit(limit);
             loop {
-                let page = store.conversations(&asked).await.expect("a page");
+                let page =
+                    store.conversations(&asked).await.expect("the page of conversations is read");
                 assert!(page.conversations.len() <= limit);
                 listed.extend(page.conversations.iter().map(|summary| summary.key.clone()));
                 let Some(next) = page.next else { break };
@@ -75,7 +76,14 @@ pub async fn conversations_are_listed_by_their_last_activity(store: Store) {
         }
     }
     let nothing = ConversationQuery::in_scope("scope").with_limit(0);
-    assert_eq!(store.conversations(&nothing).await.expect("a page").conversations, []);
+    assert_eq!(
+        store
+            .conversations(&nothing)
+            .await
+            .expect("the page of conversations is read")
+            .conversations,
+        []
+    );
     // A position need not be that of an existing conversation.
     let between = DirectoryCursor::new(30, ConversationKey::new("scope", "aa"));
     let after = found(&store, &ConversationQuery::in_scope("scope").after(between)).await;
@@ -93,8 +101,10 @@ pub async fn conversations_are_found_by_times_and_metadata(store: Store) {
         begin(&store, key, created).await;
         let at = super::fixture::revision(&store, key).await;
         stored(&store, write(key, at, &["later"]).with_activity(activity(active, &[]))).await;
-        let description = Description::new().with_metadata(object(metadata)).expect("metadata");
-        store.set_description(key, &description, 0).await.expect("it is set");
+        let description = Description::new()
+            .with_metadata(object(metadata))
+            .expect("the metadata are small enough");
+        store.set_description(key, &description, 0).await.expect("the description is set");
     }
     let all = || ConversationQuery::in_scope("scope");
     for (query, expected) in [
@@ -122,7 +132,7 @@ pub async fn conversations_are_found_by_times_and_metadata(store: Store) {
         let expected: Vec<_> = expected.into_iter().cloned().collect();
         assert_eq!(found(&store, &query).await, expected, "{query:?}");
         let paged = query.clone().with_limit(1);
-        let page = store.conversations(&paged).await.expect("a page");
+        let page = store.conversations(&paged).await.expect("the page of conversations is read");
         let listed: Vec<_> = page.conversations.iter().map(|it| it.key.clone()).collect();
         assert_eq!(listed, expected[..expected.len().min(1)], "{paged:?}");
         assert_eq!(page.next.is_some(), expected.len() > 1, "{paged:?}");
@@ -209,7 +219,7 @@ pub async fn usage_is_grouped_as_a_query_asks(store: Store) {
         (everything(UsageGrouping::Day).since(at(4 * DAY)), vec![]),
     ];
     for (query, expected) in cases {
-        let totals = store.usage(&query).await.expect("totals");
+        let totals = store.usage(&query).await.expect("the totals are read");
         let totals: Vec<(UsageGroup, u64, UsageSum)> =
             totals.into_iter().map(|total| (total.group, total.runs, total.sum)).collect();
         let mut expected: Vec<_> =
@@ -241,7 +251,7 @@ pub async fn runs_are_listed_newest_first(store: Store) {
     for limit in 1..8 {
         let (mut listed, mut after) = (Vec::new(), None);
         loop {
-            let page = store.runs(&key, after, limit).await.expect("runs");
+            let page = store.runs(&key, after, limit).await.expect("the runs are read");
             assert!(page.len() <= limit);
             listed.extend(page.iter().map(|run| (run.run, run.is_open)));
             match page.last() {
@@ -252,7 +262,7 @@ pub async fn runs_are_listed_newest_first(store: Store) {
         let expected: Vec<_> = runs.iter().map(|run| (*run, *run == open.run)).collect();
         assert_eq!(listed, expected, "{limit} at a time");
     }
-    let newest = store.runs(&key, None, 1).await.expect("runs");
+    let newest = store.runs(&key, None, 1).await.expect("the runs are read");
     assert_eq!(newest[0].began_at, at(60));
-    assert_eq!(store.runs(&key, None, 0).await.expect("no runs"), []);
+    assert_eq!(store.runs(&key, None, 0).await.expect("the runs are read"), []);
 }

@@ -50,7 +50,7 @@ struct Seen {
 async fn seen(store: &Store, key: &ConversationKey) -> Seen {
     Seen {
         revision: revision(store, key).await,
-        pruned: store.head(key).await.expect("a head").pruned,
+        pruned: store.head(key).await.expect("the head is read").pruned,
         texts: texts(store, key).await,
         calls: recorded(store, key).await.len(),
     }
@@ -59,8 +59,8 @@ async fn seen(store: &Store, key: &ConversationKey) -> Seen {
 /// Returns the visible state of a conversation, and checks that a flush does not change it.
 async fn settled(store: &Store, key: &ConversationKey) -> Seen {
     let first = seen(store, key).await;
-    store.flush().await.expect("flushed");
-    assert_eq!(seen(store, key).await, first, "{key}: something was done after it was looked at");
+    store.flush().await.expect("the store is flushed");
+    assert_eq!(seen(store, key).await, first, "{key}: the store changed between two reads");
     first
 }
 
@@ -107,7 +107,7 @@ pub async fn readings_dropped_at_any_await_change_nothing(store: Store) {
             if let Some(outcome) = done {
                 match outcome {
                     Ok(()) | Err(StoreError::MissingCapability { .. }) => {}
-                    Err(error) => panic!("it is not read: {error}"),
+                    Err(error) => panic!("the operation failed: {error}"),
                 }
                 break;
             }
@@ -122,7 +122,7 @@ pub async fn a_ticket_dropped_at_any_await_cancels_nothing(store: Store) {
     for times in 0..MAX_POLLS {
         let key = key(&format!("ticket {times}"));
         let write = write(&key, Revision::ABSENT, &["1", "2"]);
-        let slot = store.reserve().await.expect("a slot");
+        let slot = store.reserve().await.expect("a slot is reserved");
         let done = polled(store.append(slot, vec![write]), times).await;
         assert_eq!(settled(&store, &key).await.texts, ["1", "2"]);
         goes_on(&store, &key).await;
@@ -145,7 +145,7 @@ pub async fn a_deletion_dropped_at_any_await_is_done_or_not(store: Store) {
             true => assert_eq!((after.texts.len(), after.calls), (0, 0)),
             false => assert_eq!(after, before),
         }
-        assert_eq!(store.delete(&key).await.expect("a deletion"), !is_gone);
+        assert_eq!(store.delete(&key).await.expect("the conversation is deleted"), !is_gone);
         if done.is_some() {
             return;
         }
@@ -164,7 +164,7 @@ pub async fn a_fork_dropped_at_any_await_is_done_or_not(store: Store) {
         assert!(done.is_none() || is_made);
         if !is_made {
             assert_eq!((after.texts.len(), after.calls), (0, 0));
-            store.fork(&from, &to).await.expect("a copy");
+            store.fork(&from, &to).await.expect("the conversation is forked");
         }
         let copy = seen(&store, &to).await;
         assert_eq!((copy.texts, copy.calls), (original.texts.clone(), original.calls));
@@ -188,7 +188,7 @@ pub async fn a_prune_dropped_at_any_await_is_done_or_not(store: Store) {
             assert_eq!((after.pruned, after.calls), (1, 0));
             assert_eq!(after.texts, before.texts[1..]);
         }
-        let again = store.prune(&key, Keep::Messages(1)).await.expect("a prune");
+        let again = store.prune(&key, Keep::Messages(1)).await.expect("the conversation is pruned");
         assert_eq!(again.messages, u64::from(!is_pruned));
         goes_on(&store, &key).await;
         if done.is_some() {
@@ -241,7 +241,7 @@ pub async fn a_close_dropped_at_any_await_loses_nothing(store: Store) {
             break;
         }
     }
-    store.close().await.expect("it can be closed again");
+    store.close().await.expect("the closed store is closed again");
     assert!(store.reserve().await.is_err());
     assert_eq!(texts(&store, &key).await.len() as u64, at.sequence);
 }

@@ -37,7 +37,7 @@ pub(super) fn write_messages(
 
 /// Submits writes and waits for them.
 pub(super) async fn submit(store: &Store, writes: Vec<Write>) -> Result<Revision, AppendError> {
-    let slot = store.reserve().await.expect("a slot");
+    let slot = store.reserve().await.expect("a slot is reserved");
     store.append(slot, writes).await
 }
 
@@ -45,7 +45,7 @@ pub(super) async fn submit(store: &Store, writes: Vec<Write>) -> Result<Revision
 pub(super) async fn stored(store: &Store, write: Write) -> Revision {
     let expected = write.result();
     let revision = submit(store, vec![write]).await.expect("the write is stored");
-    assert_eq!(revision, expected, "the ticket tells the revision after the write");
+    assert_eq!(revision, expected, "the ticket returns the revision after the write");
     revision
 }
 
@@ -68,7 +68,7 @@ pub(super) fn conflict(error: AppendError) -> Conflict {
 
 /// Returns the texts of a conversation.
 pub(super) async fn texts(store: &Store, key: &ConversationKey) -> Vec<String> {
-    let history = store.load(key).await.expect("a history");
+    let history = store.load(key).await.expect("the history is loaded");
     let Revision { sequence, .. } = history.head.revision;
     let seen = history.head.open_run.as_ref().map_or(sequence, |open| open.visible);
     assert_eq!(history.head.pruned + history.messages.len() as u64, seen);
@@ -78,8 +78,8 @@ pub(super) async fn texts(store: &Store, key: &ConversationKey) -> Vec<String> {
 /// Returns the revision of a conversation, after checking that head and load agree on everything
 /// but the pending approvals, which a load may lack.
 pub(super) async fn revision(store: &Store, key: &ConversationKey) -> Revision {
-    let head = store.head(key).await.expect("a head");
-    let loaded = store.load(key).await.expect("a history").head;
+    let head = store.head(key).await.expect("the head is read");
+    let loaded = store.load(key).await.expect("the history is loaded").head;
     assert_eq!(loaded, head.clone().with_pending_approvals(loaded.pending_approvals.clone()));
     head.revision
 }
@@ -138,14 +138,14 @@ pub(super) async fn invocations(
     store: &Store,
     query: &InvocationQuery,
 ) -> Vec<(ConversationKey, ToolInvocation)> {
-    let invocations = store.invocations(query).await.expect("an answer");
+    let invocations = store.invocations(query).await.expect("the record is queried");
     assert_eq!(invocations.unreadable, []);
     invocations.found
 }
 
 /// Returns the calls in the record of a conversation.
 pub(super) async fn recorded(store: &Store, key: &ConversationKey) -> Vec<ToolInvocation> {
-    let calls = store.calls(key, &CallSelection::All).await.expect("an answer");
+    let calls = store.calls(key, &CallSelection::All).await.expect("the calls are read");
     assert_eq!(calls.unreadable, []);
     assert!(calls.found.iter().all(|(found, _)| found == key));
     calls.found.into_iter().map(|(_, invocation)| invocation).collect()
@@ -154,14 +154,14 @@ pub(super) async fn recorded(store: &Store, key: &ConversationKey) -> Vec<ToolIn
 /// Checks the list of a scope, if the store has a directory.
 pub(super) async fn assert_listed(store: &Store, scope: &str, expected: &[ConversationKey]) {
     if let Some(directory) = store.directory() {
-        assert_eq!(directory.list(scope, None, 1_000).await.expect("a list"), expected);
+        assert_eq!(directory.list(scope, None, 1_000).await.expect("the list is read"), expected);
     }
 }
 
 /// Checks the number of calls of each tool in a scope or conversation, if the store has queries.
 pub(super) async fn assert_counted(store: &Store, query: &InvocationQuery, expected: &[u64]) {
     if let Some(queries) = store.tool_calls() {
-        let totals = queries.tool_totals(query).await.expect("totals");
+        let totals = queries.tool_totals(query).await.expect("the totals are read");
         assert_eq!(totals.iter().map(|tool| tool.calls).collect::<Vec<_>>(), expected);
     }
 }
@@ -206,7 +206,7 @@ impl StagedRun {
         let id = MessageId { run: self.run, index: self.next };
         let messages = messages.into_iter().map(Arc::new);
         let write = Write::new(self.key.clone(), id, self.at, messages).staged(staged);
-        self.next += u32::try_from(write.messages().len()).expect("a few messages");
+        self.next += u32::try_from(write.messages().len()).expect("the number of messages fits");
         self.at = write.result();
         write
     }
@@ -248,20 +248,20 @@ pub(super) async fn acknowledged(store: &Store, write: &Write) {
 
 /// Returns the open run of a conversation, after checking that all methods agree.
 pub(super) async fn open_run(store: &Store, key: &ConversationKey) -> Option<OpenRun> {
-    let head = store.head(key).await.expect("a head");
-    assert_eq!(store.load(key).await.expect("a history").head.open_run, head.open_run);
-    let content = store.open_run(key).await.expect("an open run, or none");
+    let head = store.head(key).await.expect("the head is read");
+    assert_eq!(store.load(key).await.expect("the history is loaded").head.open_run, head.open_run);
+    let content = store.open_run(key).await.expect("the open run is read");
     if let Some(content) = &content {
         assert_eq!(content.head.revision, head.revision);
         let staged = content.messages.len() as u64;
         assert_eq!(content.open.visible + staged, head.revision.sequence);
     }
     assert_eq!(content.map(|content| content.open), head.open_run);
-    let listed = store.open_runs(key.scope(), None, usize::MAX).await.expect("a list");
+    let listed = store.open_runs(key.scope(), None, usize::MAX).await.expect("the list is read");
     assert_eq!(listed.contains(key), head.open_run.is_some());
     head.open_run
 }
 
 pub(super) async fn staged_content(store: &Store, key: &ConversationKey) -> OpenRunContent {
-    store.open_run(key).await.expect("an answer").expect("an open run")
+    store.open_run(key).await.expect("the open run is read").expect("a run is open")
 }

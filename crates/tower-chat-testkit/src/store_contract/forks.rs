@@ -31,11 +31,13 @@ pub async fn a_fork_has_what_readers_see_and_a_life_of_its_own(store: Store) {
         .with_tools(vec![row(RecordedResult::InMessage(position(3, 0))), waiting])
         .with_service_id(ServiceIdChange::Set("the service knows one".into()));
     let at = stored(&store, first).await;
-    let copied = store.fork(&from, &to).await.expect("a copy");
+    let copied = store.fork(&from, &to).await.expect("the conversation is forked");
     assert_eq!((revision(&store, &to).await, copied.sequence), (copied, 3));
     assert!(![at.incarnation, 0].contains(&copied.incarnation));
-    let (original, copy) =
-        (store.load(&from).await.expect("it"), store.load(&to).await.expect("it"));
+    let (original, copy) = (
+        store.load(&from).await.expect("the history is loaded"),
+        store.load(&to).await.expect("it"),
+    );
     assert_eq!(copy.messages, original.messages);
     assert!(copy.messages.iter().all(|message| message.id.is_some()));
     assert_eq!(original.head.service_id.as_deref(), Some("the service knows one"));
@@ -52,7 +54,7 @@ pub async fn a_fork_has_what_readers_see_and_a_life_of_its_own(store: Store) {
     assert_eq!(texts(&store, &to).await, ["0", "", "", "elsewhere"]);
     assert!(recorded(&store, &to).await[0].result.is_some());
     assert_eq!(revision(&store, &from).await, later);
-    store.delete(&from).await.expect("a deletion");
+    store.delete(&from).await.expect("the conversation is deleted");
     assert_eq!((texts(&store, &to).await.len(), recorded(&store, &to).await.len()), (4, 2));
 }
 
@@ -72,7 +74,7 @@ pub async fn a_fork_does_not_wait_for_approvals(store: Store) {
     let first = write_messages(&from, Revision::ABSENT, [asking(&["a", "b", "c"])])
         .with_tools(rows.clone());
     stored(&store, first).await;
-    store.fork(&from, &to).await.expect("a copy");
+    store.fork(&from, &to).await.expect("the conversation is forked");
     let of_copy = recorded(&store, &to).await;
     let known = of_copy.iter().map(|call| {
         let is_known = call.result.is_some() || call.error.is_some();
@@ -81,7 +83,10 @@ pub async fn a_fork_does_not_wait_for_approvals(store: Store) {
     let not_approved = (ToolStatus::RejectedByApproval, false);
     let expected = [not_approved, not_approved, (ToolStatus::Pending, false)];
     assert_eq!(known.collect::<Vec<_>>(), expected);
-    assert_eq!(store.head(&to).await.expect("a head").pending_approvals, Vec::<Vec<_>>::new());
+    assert_eq!(
+        store.head(&to).await.expect("the head is read").pending_approvals,
+        Vec::<Vec<_>>::new()
+    );
     let of_original: Vec<_> = recorded(&store, &from).await.iter().map(|it| it.status).collect();
     assert_eq!(of_original, rows.iter().map(|row| row.status).collect::<Vec<_>>());
 }
@@ -97,7 +102,7 @@ pub async fn a_fork_has_nothing_that_is_staged(store: Store) {
     let mut run = StagedRun::new(&from, stored(&store, first).await);
     let staged = run.write(staging(1), [asking(&["b"])]).with_tools(vec![pending(2, 0, "b")]);
     stored(&store, staged).await;
-    let copied = store.fork(&from, &to).await.expect("a copy");
+    let copied = store.fork(&from, &to).await.expect("the conversation is forked");
     assert_eq!(copied.sequence, 1);
     assert_eq!(open_run(&store, &to).await, None);
     assert_eq!(open_run(&store, &from).await.map(|open| open.run), Some(run.run));
@@ -116,14 +121,17 @@ pub async fn a_fork_makes_nothing_of_nothing_and_replaces_nothing(store: Store) 
     let to = key("copy");
     stored(&store, StagedRun::new(&open, Revision::ABSENT).text(staging(1), "staged")).await;
     for from in [&absent, &open] {
-        assert_eq!(store.fork(from, &to).await.expect("nothing"), Revision::ABSENT);
+        assert_eq!(
+            store.fork(from, &to).await.expect("the conversation is forked"),
+            Revision::ABSENT
+        );
         assert_eq!(revision(&store, &to).await, Revision::ABSENT);
     }
     let at = stored(&store, write(&there, Revision::ABSENT, &["there"])).await;
     for to in [&there, &open] {
         match store.fork(&there, to).await {
             Err(StoreError::Exists { key }) => assert_eq!(&key, to),
-            other => panic!("expected that it exists, not {other:?}"),
+            other => panic!("expected an error because the target exists, not {other:?}"),
         }
     }
     assert_eq!(revision(&store, &there).await, at);
@@ -133,10 +141,10 @@ pub async fn a_fork_makes_nothing_of_nothing_and_replaces_nothing(store: Store) 
 /// A copy includes everything submitted before. A closed store makes no copy.
 pub async fn a_fork_sees_what_was_submitted_before_it(store: Store) {
     let (from, to) = (key("original"), key("copy"));
-    let slot = store.reserve().await.expect("a slot");
+    let slot = store.reserve().await.expect("a slot is reserved");
     drop(store.append(slot, vec![write(&from, Revision::ABSENT, &["0", "1"])]));
-    assert_eq!(store.fork(&from, &to).await.expect("a copy").sequence, 2);
-    store.close().await.expect("it closes");
+    assert_eq!(store.fork(&from, &to).await.expect("the conversation is forked").sequence, 2);
+    store.close().await.expect("the store is closed");
     let refused = store.fork(&from, &key("another copy")).await;
     assert!(matches!(refused, Err(StoreError::Closed)), "{refused:?}");
     assert_eq!(texts(&store, &to).await, ["0", "1"]);

@@ -20,10 +20,10 @@ pub async fn a_message_of_16_megabytes_is_stored(store: Store) {
     assert_eq!(text.len(), 16 * 1024 * 1024);
     let at = stored(&store, write(&key, Revision::ABSENT, &[&text])).await;
     let at = stored(&store, write(&key, at, &["after"])).await;
-    let history = store.load(&key).await.expect("a history");
+    let history = store.load(&key).await.expect("the history is loaded");
     assert_eq!((history.messages.len(), history.head.revision), (2, at));
-    let first = history.messages.get(0).expect("the first");
-    assert!(first.text() == text, "the long text came back changed");
+    let first = history.messages.get(0).expect("there is a message");
+    assert!(first.text() == text, "the long text is returned unchanged");
 }
 
 /// A conversation may have 20,000 messages, and can be continued.
@@ -43,7 +43,7 @@ pub async fn a_conversation_of_20_000_messages_is_stored(store: Store) {
     }
     assert_eq!((at.sequence, revision(&store, &key).await), (20_000, at));
     let at = stored(&store, write(&key, at, &["one more"])).await;
-    let history = store.load(&key).await.expect("a history");
+    let history = store.load(&key).await.expect("the history is loaded");
     assert_eq!((history.messages.len(), history.head.revision), (20_001, at));
     for (number, message) in (0..WRITES * MESSAGES).zip(history.messages.iter()) {
         let run = runs[(number / MESSAGES) as usize];

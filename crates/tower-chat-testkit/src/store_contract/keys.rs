@@ -106,7 +106,7 @@ pub async fn keys_that_look_alike_are_different_conversations(store: Store) {
     }
     let (gone, kept) = keys.split_at(keys.len() / 2);
     for key in gone {
-        assert!(store.delete(key).await.expect("deleted"), "{key:?}");
+        assert!(store.delete(key).await.expect("the conversation is deleted"), "{key:?}");
     }
     for key in gone {
         assert_eq!(texts(&store, key).await, Vec::<String>::new(), "{key:?}");
@@ -128,7 +128,7 @@ pub async fn conversations_are_listed_in_the_byte_order_of_their_ids(store: Stor
     ids.sort_unstable();
 
     let list = async |after: Option<&str>, limit: usize| {
-        let keys = store.list("mine", after, limit).await.expect("a list");
+        let keys = store.list("mine", after, limit).await.expect("the list is read");
         assert!(keys.iter().all(|key| key.scope() == "mine"));
         keys.iter().map(|key| key.id().to_owned()).collect::<Vec<_>>()
     };
@@ -149,5 +149,5 @@ pub async fn conversations_are_listed_in_the_byte_order_of_their_ids(store: Stor
         paged.extend(page);
     }
     assert_eq!(paged, ids);
-    assert_eq!(store.list("nobody", None, 100).await.expect("a list"), []);
+    assert_eq!(store.list("nobody", None, 100).await.expect("the list is read"), []);
 }

@@ -80,7 +80,7 @@ pub async fn of_two_that_take_a_run_over_one_holds_it(store: Store) {
         assert_eq!(refused(&store, lost).await.open_run, Some(run.run));
         run.at = at;
     }
-    let open = open_run(&store, &key).await.expect("an open run");
+    let open = open_run(&store, &key).await.expect("the open run is read");
     assert_eq!(open.lease, winner.lease);
     stored(&store, run.write(winner, [])).await;
 }
@@ -109,12 +109,12 @@ pub async fn the_first_write_of_an_attempt_is_its_own(store: Store) {
             let lost = beginning(loser);
             let won = beginning(winner.clone());
             assert_eq!((won.id(), won.expected()), (lost.id(), lost.expected()));
-            assert_ne!(won.result(), lost.result(), "an incarnation of its own");
+            assert_ne!(won.result(), lost.result(), "each attempt has another incarnation");
             stored(&store, won.clone()).await;
             assert_eq!(refused(&store, lost.clone()).await.open_run, Some(won.run()));
             acknowledged(&store, &won).await;
             assert_eq!(revision(&store, &key).await, won.result());
-            let open = open_run(&store, &key).await.expect("an open run");
+            let open = open_run(&store, &key).await.expect("the open run is read");
             assert_eq!(open.lease, winner.lease);
             let id = MessageId { run: run.run, index: index + won.messages().len() as u32 };
             let last = [Arc::new(Message::user("last"))];
@@ -161,7 +161,7 @@ pub async fn open_runs_are_listed_by_scope(store: Store) {
     let plain = key("no open run");
     stored(&store, write(&plain, Revision::ABSENT, &["0"])).await;
     let list = async |scope: &str, after: Option<&str>, limit| {
-        let listed = store.open_runs(scope, after, limit).await.expect("a list");
+        let listed = store.open_runs(scope, after, limit).await.expect("the list is read");
         let found = listed.into_iter().map(|key| {
             assert_eq!(key.scope(), scope);
             key.id().to_owned()

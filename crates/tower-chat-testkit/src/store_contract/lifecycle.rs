@@ -19,7 +19,7 @@ pub async fn a_load_sees_what_was_submitted_before_it(store: Store) {
     for count in 1..=50 {
         let write = write(&key, expected, &["one more"]);
         expected = write.result();
-        let slot = store.reserve().await.expect("a slot");
+        let slot = store.reserve().await.expect("a slot is reserved");
         tickets.push(store.append(slot, vec![write]));
         assert_eq!(texts(&store, &key).await.len(), count);
     }
@@ -37,7 +37,7 @@ pub async fn submissions_are_stored_in_the_order_they_were_made(store: Store) {
     for text in &texts_written {
         let write = write(&key, expected, &[text]);
         expected = write.result();
-        let slot = store.reserve().await.expect("a slot");
+        let slot = store.reserve().await.expect("a slot is reserved");
         tickets.push(store.append(slot, vec![write]));
     }
     let mut last = None;
@@ -55,25 +55,25 @@ pub async fn a_dropped_ticket_cancels_nothing(store: Store) {
     for _ in 0..10 {
         let write = write(&key, expected, &["kept"]);
         expected = write.result();
-        drop(store.append(store.reserve().await.expect("a slot"), vec![write]));
+        drop(store.append(store.reserve().await.expect("a slot is reserved"), vec![write]));
     }
-    store.flush().await.expect("flushed");
+    store.flush().await.expect("the store is flushed");
     assert_eq!(texts(&store, &key).await, ["kept"; 10]);
 }
 
 /// A submission may be made in `Drop`, on a thread without a runtime.
 pub async fn writes_can_be_submitted_where_nothing_can_be_awaited(store: Store) {
     let key = key("from drop");
-    let slot = store.reserve().await.expect("a slot").without_blocking();
+    let slot = store.reserve().await.expect("a slot is reserved").without_blocking();
     let first = write(&key, Revision::ABSENT, &["on the runtime"]);
     let at = first.result();
     drop(store.append(slot, vec![first]));
-    let slot = store.reserve().await.expect("a slot").without_blocking();
+    let slot = store.reserve().await.expect("a slot is reserved").without_blocking();
     let (other, second) = (store.clone(), write(&key, at, &["on another thread"]));
     let thread = std::thread::spawn(move || drop(other.append(slot, vec![second])));
     thread.join().expect("append does not panic outside of a runtime");
     assert_eq!(texts(&store, &key).await, ["on the runtime", "on another thread"]);
-    store.flush().await.expect("flushed");
+    store.flush().await.expect("the store is flushed");
 }
 
 /// After a flush, every earlier ticket has its outcome.
@@ -81,12 +81,12 @@ pub async fn flush_waits_for_everything_submitted(store: Store) {
     let mut tickets = Vec::new();
     for number in 0..20 {
         let write = write(&key(&format!("flush {number}")), Revision::ABSENT, &["x"]);
-        let slot = store.reserve().await.expect("a slot").without_blocking();
+        let slot = store.reserve().await.expect("a slot is reserved").without_blocking();
         tickets.push(store.append(slot, vec![write]));
     }
-    store.flush().await.expect("flushed");
+    store.flush().await.expect("the store is flushed");
     for ticket in tickets {
-        let outcome = ticket.now_or_never().expect("the write is done after the flush");
+        let outcome = ticket.now_or_never().expect("the write is complete after the flush");
         outcome.expect("the write is stored");
     }
 }
@@ -96,9 +96,9 @@ pub async fn a_closed_store_keeps_what_it_has_and_takes_nothing_more(store: Stor
     let key = key("closed");
     let first = write(&key, Revision::ABSENT, &["before"]);
     let after = first.result();
-    let late = store.reserve().await.expect("a slot");
-    let ticket = store.append(store.reserve().await.expect("a slot"), vec![first]);
-    store.close().await.expect("closed");
+    let late = store.reserve().await.expect("a slot is reserved");
+    let ticket = store.append(store.reserve().await.expect("a slot is reserved"), vec![first]);
+    store.close().await.expect("the store is closed");
     assert_eq!(ticket.await.expect("the write is stored"), after);
     assert!(matches!(store.reserve().await, Err(StoreError::Closed)));
     assert!(store.try_reserve().is_none());
@@ -114,7 +114,7 @@ pub async fn a_closed_store_keeps_what_it_has_and_takes_nothing_more(store: Stor
 /// An unused slot and a dropped reservation are released.
 pub async fn slots_that_are_dropped_are_free_again(store: Store) {
     for _ in 0..20_000 {
-        drop(store.reserve().await.expect("a slot"));
+        drop(store.reserve().await.expect("a slot is reserved"));
         drop(store.reserve().now_or_never());
         drop(store.try_reserve());
     }
@@ -146,8 +146,8 @@ pub async fn a_deleted_conversation_is_gone_and_its_key_can_be_used_again(store:
         .with_service_id(tower_chat_core::store::ServiceIdChange::Set("conv_1".into()));
     let old_revision = stored(&store, old).await;
     stored(&store, write(&other, Revision::ABSENT, &["kept"])).await;
-    assert!(store.delete(&key).await.expect("deleted"));
-    assert!(!store.delete(&key).await.expect("an answer"));
+    assert!(store.delete(&key).await.expect("the conversation is deleted"));
+    assert!(!store.delete(&key).await.expect("an absent conversation is deleted"));
     assert_eq!(revision(&store, &key).await, Revision::ABSENT);
     assert_eq!(texts(&store, &key).await, Vec::<String>::new());
     assert_listed(&store, "scope", std::slice::from_ref(&other)).await;
@@ -158,6 +158,6 @@ pub async fn a_deleted_conversation_is_gone_and_its_key_can_be_used_again(store:
     assert_ne!(new_revision.incarnation, old_revision.incarnation);
     assert_eq!(refused(&store, write(&key, old_revision, &["x"])).await.found, new_revision);
     assert_eq!(texts(&store, &key).await, ["new", "newer"]);
-    assert_eq!(store.head(&key).await.expect("a head").service_id, None);
+    assert_eq!(store.head(&key).await.expect("the head is read").service_id, None);
     assert_eq!(texts(&store, &other).await, ["kept"]);
 }

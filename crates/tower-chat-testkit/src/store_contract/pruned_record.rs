@@ -36,14 +36,17 @@ pub async fn rows_are_pruned_with_their_messages(store: Store) {
         at = stored(&store, write_messages(&key, at, messages).with_tools(vec![row])).await;
     }
     let before = recorded(&store, &key).await;
-    assert_eq!(store.prune(&key, Keep::Messages(6)).await.expect("a prune").messages, 3);
+    assert_eq!(
+        store.prune(&key, Keep::Messages(6)).await.expect("the conversation is pruned").messages,
+        3
+    );
     let left = recorded(&store, &key).await;
     assert_eq!(left, before[1..]);
     assert_eq!(left.iter().map(|call| call.sequence).collect::<Vec<_>>(), [5, 8]);
     assert_eq!(left[0].result.as_ref().map(ToolResult::text).as_deref(), Some("answer 1"));
     let of = async |sequences: &[u64]| {
         let selected = CallSelection::in_messages(sequences.iter().copied());
-        store.calls(&key, &selected).await.expect("the calls").found.len()
+        store.calls(&key, &selected).await.expect("the calls are read").found.len()
     };
     assert_eq!((of(&[2]).await, of(&[5]).await, of(&[1, 2, 3, 8]).await), (0, 1, 1));
     assert_counted(&store, &InvocationQuery::of(&key), &[2]).await;
@@ -56,14 +59,18 @@ pub async fn rows_are_pruned_with_their_messages(store: Store) {
     stored(&store, write_rows(&key, at, rows.into())).await;
     let left = recorded(&store, &key).await;
     let told: Vec<_> = left.iter().map(|call| (call.sequence, call.status)).collect();
-    assert_eq!(told, [(5, ToolStatus::Error), (8, ToolStatus::Ok)], "what is gone has no rows");
+    assert_eq!(
+        told,
+        [(5, ToolStatus::Error), (8, ToolStatus::Ok)],
+        "deleted messages have no rows"
+    );
     let at = revision(&store, &key).await;
     let row = done(pending(11, 0, "tool"), position(12, 0));
     let next = [Message::user("u"), asking(&["tool"]), answer("answer 3")];
     stored(&store, write_messages(&key, at, next).with_tools(vec![row])).await;
     assert_eq!(recorded(&store, &key).await[2].sequence, 11);
     let copy = super::fixture::key("copy");
-    store.fork(&key, &copy).await.expect("a copy");
+    store.fork(&key, &copy).await.expect("the conversation is forked");
     let (copied, original) = (recorded(&store, &copy).await, recorded(&store, &key).await);
     let what = |calls: &[tower_chat_core::ToolInvocation]| {
         calls.iter().map(|call| (call.message, call.result.clone())).collect::<Vec<_>>()
@@ -82,7 +89,9 @@ pub async fn a_call_is_not_pruned_without_its_result(store: Store) {
     let third = write_messages(&key, at, [answer("late")]).with_tools(vec![answered]);
     let at = stored(&store, third).await;
     let at = stored(&store, write(&key, at, &["d"])).await;
-    let prune = async |left| store.prune(&key, Keep::Messages(left)).await.expect("a prune");
+    let prune = async |left| {
+        store.prune(&key, Keep::Messages(left)).await.expect("the conversation is pruned")
+    };
     assert_eq!((prune(3).await.messages, prune(2).await.messages), (0, 0));
     assert_eq!(revision(&store, &key).await, at);
     let all = prune(1).await;
@@ -112,13 +121,14 @@ pub async fn calls_that_wait_are_not_pruned(store: Store) {
     at = stored(&store, calls.with_tools(vec![pending(6, 0, "tool")])).await;
     stored(&store, write(&key, at, &["7"])).await;
 
-    let prune = async || store.prune(&key, Keep::Messages(1)).await.expect("a prune");
+    let prune =
+        async || store.prune(&key, Keep::Messages(1)).await.expect("the conversation is pruned");
     let held = prune().await;
     assert_eq!((held.runs, held.messages, held.held_back_by), (1, 2, Some(position(4, 0))));
     assert_eq!(texts(&store, &key).await, ["3", "", "5", "", "7"]);
     let again = prune().await;
     assert_eq!((again.messages, again.held_back_by), (0, Some(position(4, 0))));
-    let head = store.head(&key).await.expect("a head");
+    let head = store.head(&key).await.expect("the head is read");
     assert_eq!(head.pending_approvals.len(), 1);
     assert_eq!(head.pending_approvals[0][0].id, "r");
 
@@ -128,7 +138,11 @@ pub async fn calls_that_wait_are_not_pruned(store: Store) {
         .with_claims(vec![claim]);
     stored(&store, answered).await;
     let held = prune().await;
-    assert_eq!((held.messages, held.held_back_by), (0, None), "its result is in the last run");
+    assert_eq!(
+        (held.messages, held.held_back_by),
+        (0, None),
+        "the result of the call is in the last run"
+    );
     let at = revision(&store, &key).await;
     let given = write_messages(&key, at, [answer("given")])
         .with_tools(vec![done(pending(6, 0, "tool"), position(9, 0))]);
@@ -136,7 +150,10 @@ pub async fn calls_that_wait_are_not_pruned(store: Store) {
     stored(&store, write(&key, at, &["10"])).await;
     let all = prune().await;
     assert_eq!((all.runs, all.messages, all.held_back_by), (6, 7, None));
-    assert_eq!(store.head(&key).await.expect("a head").pending_approvals, Vec::<Vec<_>>::new());
+    assert_eq!(
+        store.head(&key).await.expect("the head is read").pending_approvals,
+        Vec::<Vec<_>>::new()
+    );
     assert_eq!(
         (texts(&store, &key).await, recorded(&store, &key).await),
         (vec!["10".to_owned()], vec![])

@@ -21,7 +21,7 @@ use super::{
 /// Prunes, and returns the numbers of deleted runs and messages. No call may prevent the deletion.
 async fn pruned(store: &Store, key: &ConversationKey, keep: Keep) -> (u64, u64) {
     let Pruned { runs, messages, held_back_by, .. } =
-        store.prune(key, keep).await.expect("a prune");
+        store.prune(key, keep).await.expect("the conversation is pruned");
     assert_eq!(held_back_by, None);
     (runs, messages)
 }
@@ -40,7 +40,7 @@ pub async fn the_oldest_runs_are_pruned_whole(store: Store) {
     for run in [&["a1", "a2"][..], &["b1", "b2", "b3"], &["c1"]] {
         at = stored(&store, write(&key, at, run)).await;
     }
-    let before = store.load(&key).await.expect("a history");
+    let before = store.load(&key).await.expect("the history is loaded");
     assert_eq!(pruned(&store, &key, Keep::Messages(6)).await, (0, 0));
     assert_eq!(pruned(&store, &key, Keep::Messages(5)).await, (0, 0), "the first run is whole");
     assert_eq!(revision(&store, &key).await, at, "nothing has changed");
@@ -49,12 +49,12 @@ pub async fn the_oldest_runs_are_pruned_whole(store: Store) {
     let after = revision(&store, &key).await;
     assert_eq!(after.sequence, at.sequence);
     assert!(![at.incarnation, 0].contains(&after.incarnation));
-    let left = store.load(&key).await.expect("a history");
+    let left = store.load(&key).await.expect("the history is loaded");
     assert_eq!(
         (left.head.pruned, left.head.clone().with_pending_approvals(vec![])),
         (2, left.head.clone())
     );
-    assert_eq!(left.messages, before.messages.skip(2), "with their ids");
+    assert_eq!(left.messages, before.messages.skip(2), "the ids of the messages are unchanged");
     assert_eq!(left.message(3), before.message(3));
     assert_eq!(left.message(2), None);
 
@@ -64,11 +64,11 @@ pub async fn the_oldest_runs_are_pruned_whole(store: Store) {
     assert_eq!(after.sequence, 7);
     assert_eq!(pruned(&store, &key, Keep::Messages(1)).await, (2, 4));
     assert_eq!(texts(&store, &key).await, ["d1"]);
-    assert_eq!(store.head(&key).await.expect("a head").pruned, 6);
+    assert_eq!(store.head(&key).await.expect("the head is read").pruned, 6);
     assert_listed(&store, "scope", std::slice::from_ref(&key)).await;
-    assert!(store.delete(&key).await.expect("deleted"));
+    assert!(store.delete(&key).await.expect("the conversation is deleted"));
     stored(&store, write(&key, Revision::ABSENT, &["new"])).await;
-    assert_eq!(store.head(&key).await.expect("a head").pruned, 0);
+    assert_eq!(store.head(&key).await.expect("the head is read").pruned, 0);
     assert_eq!(texts(&store, &key).await, ["new"]);
 }
 
@@ -112,7 +112,7 @@ pub async fn runs_are_pruned_by_the_time_at_which_they_were_made(store: Store) {
     assert_eq!(pruned(&store, &key, since(10)).await, (0, 0));
     assert_eq!(pruned(&store, &key, since(11)).await, (1, 1));
     assert_eq!(pruned(&store, &key, since(35)).await, (1, 1));
-    assert_eq!(texts(&store, &key).await, ["40", "30", "50"], "a newer one stands before it");
+    assert_eq!(texts(&store, &key).await, ["40", "30", "50"], "a newer run is before it");
     assert_eq!(pruned(&store, &key, since(60)).await, (2, 2));
     assert_eq!(texts(&store, &key).await, ["50"]);
 }
@@ -162,14 +162,14 @@ pub async fn a_run_that_is_open_or_under_way_is_in_the_way(store: Store) {
             assert_eq!((found, texts(&store, &key).await.len()), (key.clone(), 2));
             run
         }
-        other => panic!("expected a run in the way, not {other:?}"),
+        other => panic!("expected an open run that prevents pruning, not {other:?}"),
     };
     let run = RunId::new();
-    let under_way = store.handle().begin_run(&key, run, 0).await.expect("its turn");
+    let under_way = store.handle().begin_run(&key, run, 0).await.expect("the writer's turn begins");
     assert_eq!(in_the_way().await, run);
     drop(under_way);
     let unsaved = write(&key, at, &["unsaved"]);
-    store.handle().keep_unsaved(std::slice::from_ref(&unsaved)).expect("room");
+    store.handle().keep_unsaved(std::slice::from_ref(&unsaved)).expect("the queue has room");
     assert_eq!(in_the_way().await, unsaved.run());
     assert_eq!(store.handle().take_unsaved(&key).len(), 1);
     let mut open = StagedRun::new(&key, at);
@@ -230,7 +230,7 @@ pub async fn a_pruned_conversation_is_copied_as_it_is_left(store: Store) {
     let at = stored(&store, write(&from, Revision::ABSENT, &["1", "2"])).await;
     stored(&store, write(&from, at, &["3", "4"])).await;
     assert_eq!(pruned(&store, &from, Keep::Messages(1)).await, (1, 2));
-    let copied = store.fork(&from, &to).await.expect("a copy");
+    let copied = store.fork(&from, &to).await.expect("the conversation is forked");
     assert_eq!(revision(&store, &to).await, copied);
     let copied = stored(&store, write(&to, copied, &["5"])).await;
     assert_eq!(texts(&store, &to).await, ["3", "4", "5"]);
@@ -257,8 +257,8 @@ pub async fn readers_see_a_prune_at_one_moment(store: Store) {
             let mut left = RUNS * MESSAGES;
             while left > MESSAGES {
                 let seen = texts(&store, &key).await.len();
-                assert_eq!(seen % MESSAGES, 0, "part of a run was seen");
-                assert!(seen <= left, "a run that was gone is there again");
+                assert_eq!(seen % MESSAGES, 0, "a reader saw only a part of a run");
+                assert!(seen <= left, "a reader saw a deleted run again");
                 left = seen;
                 tokio::task::yield_now().await;
             }
@@ -271,7 +271,7 @@ pub async fn readers_see_a_prune_at_one_moment(store: Store) {
         tokio::task::yield_now().await;
     }
     for reader in futures_util::future::join_all(readers).await {
-        reader.expect("the reader saw whole runs");
+        reader.expect("the reader sees whole runs");
     }
 }
 
@@ -281,12 +281,12 @@ pub async fn a_prune_sees_what_was_submitted_before_it(store: Store) {
     let first = write(&key, Revision::ABSENT, &["1"]);
     let second = write(&key, first.result(), &["2"]);
     for write in [first, second] {
-        drop(store.append(store.reserve().await.expect("a slot"), vec![write]));
+        drop(store.append(store.reserve().await.expect("a slot is reserved"), vec![write]));
     }
     assert_eq!(pruned(&store, &key, Keep::Messages(1)).await, (1, 1));
     let at = revision(&store, &key).await;
-    submit(&store, vec![write(&key, at, &["3"])]).await.expect("stored");
-    store.close().await.expect("closed");
+    submit(&store, vec![write(&key, at, &["3"])]).await.expect("the write is stored");
+    store.close().await.expect("the store is closed");
     let closed = store.prune(&key, Keep::Messages(1)).await;
     assert!(matches!(closed, Err(StoreError::Closed)), "{closed:?}");
     assert_eq!(texts(&store, &key).await, ["2", "3"]);

@@ -23,7 +23,7 @@ pub async fn of_concurrent_writers_to_one_conversation_exactly_one_wins(store: S
             tokio::spawn(async move { submit(&store, vec![write]).await })
         });
         let outcomes: Vec<_> = join_all(tasks).await;
-        let outcomes = outcomes.into_iter().map(|outcome| outcome.expect("no panic"));
+        let outcomes = outcomes.into_iter().map(|outcome| outcome.expect("the task did not panic"));
         let (won, lost): (Vec<_>, Vec<_>) = outcomes.partition(Result::is_ok);
         assert_eq!((won.len(), lost.len()), (1, WRITERS - 1));
         expected = won.into_iter().flatten().next().expect("the winner's revision");
@@ -67,8 +67,8 @@ pub async fn readers_never_see_part_of_a_write(store: Store) {
             let mut seen = 0;
             while seen < MESSAGES * WRITES {
                 let length = texts(&store, &key).await.len();
-                assert_eq!(length % MESSAGES, 0, "part of a write was seen");
-                assert!(length >= seen, "a message that was seen is gone");
+                assert_eq!(length % MESSAGES, 0, "a reader saw only a part of a write");
+                assert!(length >= seen, "a reader no longer sees a message that it has seen");
                 seen = length;
                 tokio::task::yield_now().await;
             }
@@ -81,6 +81,6 @@ pub async fn readers_never_see_part_of_a_write(store: Store) {
         tokio::task::yield_now().await;
     }
     for reader in join_all(readers).await {
-        reader.expect("the reader saw whole writes");
+        reader.expect("the reader sees whole writes");
     }
 }

@@ -52,9 +52,10 @@ pub async fn a_tool_call_is_recorded_with_the_write_of_its_message(store: Store)
     }
     assert!(found.iter().any(|call| call.held_until.is_some()));
     if let Some(queries) = store.tool_calls() {
-        let totals = queries.tool_totals(&InvocationQuery::of(&key)).await.expect("totals");
+        let totals =
+            queries.tool_totals(&InvocationQuery::of(&key)).await.expect("the totals are read");
         let timed = found.iter().filter(|call| call.finished_at.is_some()).count();
-        assert_eq!(totals[0].times.calls(), timed as u64, "a call that is held has not ended");
+        assert_eq!(totals[0].times.calls(), timed as u64, "a claimed call has not ended");
     }
 }
 
@@ -76,7 +77,7 @@ pub async fn calls_are_selected_by_message_and_status(store: Store) {
         (CallSelection::WithStatus(ToolStatus::PendingApproval), vec!["d"]),
         (CallSelection::WithStatus(ToolStatus::Ok), vec![]),
     ] {
-        let calls = store.calls(&key, &which).await.expect("an answer");
+        let calls = store.calls(&key, &which).await.expect("the calls are read");
         assert_eq!(calls.unreadable, []);
         assert!(calls.found.iter().all(|(found, _)| *found == key), "{which:?}");
         let names: Vec<_> = calls.found.iter().map(|(_, call)| &*call.name).collect();
@@ -136,7 +137,7 @@ pub async fn a_later_row_replaces_what_was_known_of_a_call(store: Store) {
     assert_eq!((found[0].round_index, found[0].status), (3, ToolStatus::Ok));
     assert_eq!(found[0].result, Some(ToolResult::new("id 0", "done")));
     assert_eq!((&found[0].error, found[0].started_at, found[0].finished_at), (&None, None, None));
-    assert_eq!(found[1].status, ToolStatus::Pending, "its sibling stays");
+    assert_eq!(found[1].status, ToolStatus::Pending, "the other call of the message is unchanged");
 
     // Of several rows for a call in one write, the final one is stored.
     stored(&store, write_rows(&key, after, vec![second, first])).await;
@@ -174,7 +175,7 @@ pub async fn a_repeated_write_does_not_bring_older_rows_back(store: Store) {
 /// parts are preserved.
 pub async fn results_come_back_from_messages_and_from_the_record(store: Store) {
     let key = key("results");
-    let item = RawJson::from_str(r#"{ "z":1.50, "a":[ ] }"#).expect("an item");
+    let item = RawJson::from_str(r#"{ "z":1.50, "a":[ ] }"#).expect("the JSON is valid");
     let mut text = Text::new("one \0 \u{1F600}");
     text.native = Some(Native::new("some-wire", item.clone()));
     let media = Media::new("image/png", MediaSource::Base64("AAAA".to_owned()));
@@ -216,7 +217,7 @@ pub async fn rows_can_be_written_without_messages(store: Store) {
     assert_eq!(recorded(&store, &key).await, []);
     let rows = write_rows(&key, after, vec![row]);
     assert_eq!(stored(&store, rows.clone()).await, after);
-    assert_eq!(stored(&store, rows).await, after, "it can be repeated");
+    assert_eq!(stored(&store, rows).await, after, "the deletion can be repeated");
     assert_eq!(revision(&store, &key).await, after);
     assert_eq!(texts(&store, &key).await, ["hi", ""]);
     let found = recorded(&store, &key).await;
@@ -285,7 +286,7 @@ pub async fn times_are_kept_to_the_millisecond(store: Store) {
         write_messages(&key, Revision::ABSENT, [asking(&["a"; 5])]).with_tools(rows.collect());
     stored(&store, write).await;
     for (found, time) in recorded(&store, &key).await.iter().zip(times) {
-        let found = found.started_at.expect("a time");
+        let found = found.started_at.expect("the call has a start time");
         assert!(found <= time, "{found:?} is not after {time:?}");
         assert!(time.duration_since(found).is_ok_and(|off| off < Duration::from_millis(1)));
     }
@@ -300,7 +301,7 @@ pub async fn a_question_sees_what_was_submitted_before_it(store: Store) {
         let write = write_messages(&key, expected, [asking(&["a"])])
             .with_tools(vec![pending(count, 0, "a")]);
         expected = write.result();
-        tickets.push(store.append(store.reserve().await.expect("a slot"), vec![write]));
+        tickets.push(store.append(store.reserve().await.expect("a slot is reserved"), vec![write]));
         assert_eq!(recorded(&store, &key).await.len() as u64, count);
         assert_counted(&store, &InvocationQuery::in_scope("scope"), &[count]).await;
     }
@@ -319,7 +320,7 @@ pub async fn a_deleted_conversation_takes_its_record_along(store: Store) {
             .with_tools(vec![pending(1, 0, "a"), pending(1, 1, "b")]);
         stored(&store, write).await;
     }
-    assert!(store.delete(&key).await.expect("deleted"));
+    assert!(store.delete(&key).await.expect("the conversation is deleted"));
     assert_eq!(recorded(&store, &key).await, []);
     assert_counted(&store, &InvocationQuery::of(&key), &[]).await;
     let again = write_messages(&key, Revision::ABSENT, [asking(&["a", "b"])]);
@@ -349,13 +350,13 @@ pub async fn readers_see_messages_and_rows_of_a_write_together(store: Store) {
         })
     };
     while !writing.is_finished() {
-        let before = store.head(&key).await.expect("a head").revision.sequence as usize;
+        let before = store.head(&key).await.expect("the head is read").revision.sequence as usize;
         let found = recorded(&store, &key).await.len();
-        let after = store.head(&key).await.expect("a head").revision.sequence as usize;
-        assert_eq!(found % CALLS, 0, "part of a write");
+        let after = store.head(&key).await.expect("the head is read").revision.sequence as usize;
+        assert_eq!(found % CALLS, 0, "a reader sees only a part of a write");
         assert!((before..=after).contains(&(found / CALLS)), "{before} {found} {after}");
         tokio::task::yield_now().await;
     }
-    writing.await.expect("all is written");
+    writing.await.expect("all writes are stored");
     assert_eq!(recorded(&store, &key).await.len(), WRITES as usize * CALLS);
 }

@@ -107,11 +107,11 @@ pub async fn calls_are_found_by_everything_a_query_can_name(store: Store) {
             })
             .collect();
         assert_eq!(found, expected, "{query:?}");
-        let counted = store.tool_totals(&query).await.expect("totals");
+        let counted = store.tool_totals(&query).await.expect("the totals are read");
         assert_eq!(counted, totals.into_values().collect::<Vec<_>>(), "{query:?}");
         answered += usize::from(!found.is_empty());
     }
-    assert!(answered > 50, "most questions find nothing: {answered}");
+    assert!(answered > 50, "only {answered} queries found calls");
 }
 
 /// Totals contain calls, errors, open calls, and the time between starts and ends.
@@ -133,7 +133,10 @@ pub async fn tool_calls_are_counted_per_tool(store: Store) {
     ];
     let write = write_messages(&key, Revision::ABSENT, [asking(&["t"; 7])]).with_tools(rows);
     stored(&store, write).await;
-    let totals = store.tool_totals(&InvocationQuery::of(&key).with_limit(1)).await.expect("totals");
+    let totals = store
+        .tool_totals(&InvocationQuery::of(&key).with_limit(1))
+        .await
+        .expect("the totals are read");
     let times = totals.iter().map(|tool| (tool.times.calls(), tool.times.percentile(100)));
     let longest = |milliseconds| Some(Duration::from_millis(milliseconds));
     assert_eq!(times.collect::<Vec<_>>(), [(1, longest(0)), (3, longest(250))]);
@@ -200,7 +203,8 @@ pub async fn questions_never_cross_a_scope(store: Store) {
             let tool = format!("{scope:?} {id:?}");
             let found = recorded(&store, &key).await;
             assert_eq!((found.len(), &*found[0].name), (1, &*tool));
-            let totals = store.tool_totals(&InvocationQuery::of(&key)).await.expect("totals");
+            let totals =
+                store.tool_totals(&InvocationQuery::of(&key)).await.expect("the totals are read");
             assert_eq!((totals.len(), &*totals[0].name), (1, &*tool));
             let elsewhere = InvocationQuery::in_scope(format!("not {scope}")).of_tool(tool);
             assert_eq!(invocations(&store, &elsewhere).await, []);
@@ -215,14 +219,17 @@ pub async fn a_question_for_nothing_finds_nothing(store: Store) {
     for query in [of_first.clone(), InvocationQuery::in_scope("one")] {
         assert_ne!(invocations(&store, &query).await, []);
         assert_eq!(invocations(&store, &query.clone().with_limit(0)).await, []);
-        assert_ne!(store.tool_totals(&query.clone().with_limit(0)).await.expect("totals"), []);
+        assert_ne!(
+            store.tool_totals(&query.clone().with_limit(0)).await.expect("the totals are read"),
+            []
+        );
         let query = query.in_messages([]);
         assert_eq!(invocations(&store, &query).await, []);
-        assert_eq!(store.tool_totals(&query).await.expect("totals"), []);
+        assert_eq!(store.tool_totals(&query).await.expect("the totals are read"), []);
     }
     let unknown = InvocationQuery::of(&key("unknown"));
     assert_eq!(invocations(&store, &unknown).await, []);
-    assert_eq!(store.tool_totals(&unknown).await.expect("totals"), []);
+    assert_eq!(store.tool_totals(&unknown).await.expect("the totals are read"), []);
 }
 
 /// A turn may have hundreds of calls, and a query may name thousands of messages.
@@ -273,7 +280,7 @@ pub async fn a_row_that_cannot_be_read_does_not_hide_the_others(store: Store) {
     let write = write_messages(&key, Revision::ABSENT, messages).with_tools(rows);
     let after = stored(&store, write).await;
     let query = InvocationQuery::of(&key);
-    let invocations = store.invocations(&query).await.expect("an answer");
+    let invocations = store.invocations(&query).await.expect("the record is queried");
     let found: Vec<_> =
         invocations.found.iter().map(|(_, call)| (call.sequence, call.sequence_index)).collect();
     assert_eq!(found, [(2, 0), (2, 5)]);
@@ -284,8 +291,16 @@ pub async fn a_row_that_cannot_be_read_does_not_hide_the_others(store: Store) {
     };
     let unreadable: Vec<_> = invocations.unreadable.iter().map(unreadable).collect();
     assert_eq!(unreadable, [(1, 0), (2, 1), (2, 2), (2, 3), (2, 4), (2, 6), (2, u32::MAX)]);
-    assert_eq!(store.tool_totals(&query).await.expect("totals")[0].calls, 9, "they are counted");
+    assert_eq!(
+        store.tool_totals(&query).await.expect("the totals are read")[0].calls,
+        9,
+        "unreadable rows are counted too"
+    );
     stored(&store, write_rows(&key, after, vec![pending(2, 1, "t")])).await;
-    let invocations = store.invocations(&query).await.expect("an answer");
-    assert_eq!((invocations.found.len(), invocations.unreadable.len()), (3, 6), "one is put right");
+    let invocations = store.invocations(&query).await.expect("the record is queried");
+    assert_eq!(
+        (invocations.found.len(), invocations.unreadable.len()),
+        (3, 6),
+        "one row is repaired"
+    );
 }

@@ -119,7 +119,7 @@ impl Planted {
 
     async fn are_gone(&self, residual_data: &ResidualData, how: &str) {
         for text in &self.texts {
-            assert!(!residual_data.hold(text).await, "{text} is there after it was {how}");
+            assert!(!residual_data.hold(text).await, "{text} is still stored after it was {how}");
         }
     }
 }
@@ -133,7 +133,7 @@ async fn describe(store: &Store, key: &ConversationKey, planted: &mut Planted) {
         .expect("a small description");
     match store.set_description(key, &description, 0).await {
         Ok(_) | Err(StoreError::MissingCapability { .. }) => {}
-        Err(error) => panic!("expected that it is set, not {error:?}"),
+        Err(error) => panic!("the description is not set: {error:?}"),
     }
 }
 
@@ -158,7 +158,7 @@ async fn deleted_data_is_not_found_in_the_store(store: Store, residual_data: Res
         write_messages(&key, at, messages).with_tools(vec![apart, row]).with_service_id(service_id);
     let at = stored(&store, second).await;
     describe(&store, &key, &mut deleted).await;
-    assert!(residual_data.hold(&id).await, "what the store keeps can be searched");
+    assert!(residual_data.hold(&id).await, "the stored bytes can be searched");
 
     if !lacks(&store, &[Capability::Journal]) {
         let mut discarded = Planted::new();
@@ -173,13 +173,13 @@ async fn deleted_data_is_not_found_in_the_store(store: Store, residual_data: Res
     }
 
     if !lacks(&store, &[Capability::Maintenance]) {
-        let gone = store.prune(&key, Keep::Messages(1)).await.expect("a prune");
+        let gone = store.prune(&key, Keep::Messages(1)).await.expect("the conversation is pruned");
         assert_eq!((gone.runs, gone.messages), (1, 3));
         pruned.are_gone(&residual_data, "pruned").await;
         assert!(residual_data.hold(&id).await);
     }
 
-    assert!(store.delete(&key).await.expect("a deletion"));
+    assert!(store.delete(&key).await.expect("the conversation is deleted"));
     deleted.are_gone(&residual_data, "deleted").await;
     assert!(residual_data.hold(kept.id()).await);
     if lacks(&store, &[Capability::Journal]) {
@@ -190,6 +190,6 @@ async fn deleted_data_is_not_found_in_the_store(store: Store, residual_data: Res
     let mut run = StagedRun::new(&key, Revision::ABSENT);
     let (messages, row) = open.run(1);
     stored(&store, run.write(staging(1), messages).with_tools(vec![row])).await;
-    assert!(store.delete(&key).await.expect("a deletion"));
+    assert!(store.delete(&key).await.expect("the conversation is deleted"));
     open.are_gone(&residual_data, "deleted with its open run").await;
 }

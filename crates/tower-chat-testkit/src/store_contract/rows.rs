@@ -20,13 +20,13 @@ use super::{
 };
 
 async fn rows(store: &Store, key: &ConversationKey) -> ConversationRows {
-    store.rows(key).await.expect("the rows").expect("there is such a conversation")
+    store.rows(key).await.expect("the rows are read").expect("the conversation exists")
 }
 
 /// Returns the messages with their sequence numbers. All must be readable.
 fn messages(rows: &ConversationRows) -> Vec<(u64, Message)> {
     let read = |(number, message): &(u64, Result<Arc<Message>, _>)| {
-        (*number, Message::clone(message.as_ref().expect("a message")))
+        (*number, Message::clone(message.as_ref().expect("the message is readable")))
     };
     rows.messages.iter().map(read).collect()
 }
@@ -34,7 +34,7 @@ fn messages(rows: &ConversationRows) -> Vec<(u64, Message)> {
 /// Returns the record. Every row must be readable.
 fn tools(rows: &ConversationRows) -> Vec<ToolRecord> {
     let tools: Vec<ToolRecord> =
-        rows.tools.iter().map(|(_, row)| row.clone().expect("a row")).collect();
+        rows.tools.iter().map(|(_, row)| row.clone().expect("the row is readable")).collect();
     let calls: Vec<_> = tools.iter().map(|row| row.call).collect();
     assert_eq!(rows.tools.iter().map(|(call, _)| *call).collect::<Vec<_>>(), calls);
     tools
@@ -42,7 +42,7 @@ fn tools(rows: &ConversationRows) -> Vec<ToolRecord> {
 
 /// Returns the messages of a load, with their sequence numbers.
 async fn loaded(store: &Store, key: &ConversationKey) -> Vec<(u64, Message)> {
-    let history = store.load(key).await.expect("a history");
+    let history = store.load(key).await.expect("the history is loaded");
     history.numbered().map(|(number, message)| (number, Message::clone(message))).collect()
 }
 
@@ -67,7 +67,10 @@ pub async fn rows_are_what_readers_see(store: Store) {
         return;
     }
     let key = key("row by row");
-    assert!(store.rows(&key).await.expect("an answer").is_none(), "it was never written");
+    assert!(
+        store.rows(&key).await.expect("the rows are read").is_none(),
+        "the conversation was never written"
+    );
     let (asked, records) = recorded_calls();
     let write = write_messages(&key, Revision::ABSENT, asked).with_tools(records.clone());
     let at = stored(&store, write).await;
@@ -83,14 +86,18 @@ pub async fn rows_are_what_readers_see(store: Store) {
     let found = rows(&store, &key).await;
     assert_eq!(found.head.revision, at);
     assert_eq!(found.head.open_run.as_ref().map(|open| open.run), Some(journal.run));
-    assert_eq!((messages(&found).len(), tools(&found)), (2, records.clone()), "it is staged");
+    assert_eq!(
+        (messages(&found).len(), tools(&found)),
+        (2, records.clone()),
+        "the message is staged"
+    );
     stored(&store, journal.write(commit(1), [])).await;
     let found = rows(&store, &key).await;
     assert_eq!((messages(&found).len(), tools(&found).len()), (3, 4));
     assert_eq!(messages(&found), loaded(&store, &key).await);
 
-    assert!(store.delete(&key).await.expect("it is deleted"));
-    assert!(store.rows(&key).await.expect("an answer").is_none());
+    assert!(store.delete(&key).await.expect("the conversation is deleted"));
+    assert!(store.rows(&key).await.expect("the rows are read").is_none());
 }
 
 /// The rows of a pruned conversation have unchanged sequence numbers, and the head contains the
@@ -101,7 +108,7 @@ pub async fn rows_of_a_pruned_conversation_have_their_numbers(store: Store) {
     for texts in [["one", "two"], ["three", "four"]] {
         at = stored(&store, write(&key, at, &texts)).await;
     }
-    store.prune(&key, Keep::Messages(1)).await.expect("a prune");
+    store.prune(&key, Keep::Messages(1)).await.expect("the conversation is pruned");
     let found = rows(&store, &key).await;
     let numbered: Vec<_> =
         messages(&found).into_iter().map(|(number, message)| (number, message.text())).collect();
@@ -109,7 +116,7 @@ pub async fn rows_of_a_pruned_conversation_have_their_numbers(store: Store) {
     assert_eq!(found.head.pruned, 2);
     let mut rewrite = Rewrite::new(key.clone(), found.head.revision);
     rewrite.messages.push((4, Message::user("vier")));
-    let after = store.rewrite(rewrite).await.expect("it is rewritten");
+    let after = store.rewrite(rewrite).await.expect("the rows are rewritten");
     assert_eq!(texts(&store, &key).await, ["three", "vier"]);
     assert_eq!(revision(&store, &key).await, after);
     let mut gone = Rewrite::new(key.clone(), after);
@@ -134,7 +141,7 @@ pub async fn a_rewrite_keeps_numbers_and_ids(store: Store) {
     let mut foreign = Message::user("eins");
     foreign.id = Some(MessageId { run: RunId::new(), index: 7 });
     rewrite.messages = vec![(3, Message::user("drei")), (1, foreign)];
-    let after = store.rewrite(rewrite.clone()).await.expect("it is rewritten");
+    let after = store.rewrite(rewrite.clone()).await.expect("the rows are rewritten");
     assert_eq!(after.sequence, found.head.revision.sequence);
     assert_ne!(after.incarnation, found.head.revision.incarnation);
     assert_eq!(revision(&store, &key).await, after);
@@ -142,9 +149,9 @@ pub async fn a_rewrite_keeps_numbers_and_ids(store: Store) {
     let named = |messages: &[(u64, Message)]| -> Vec<_> {
         messages.iter().map(|(number, message)| (*number, message.id)).collect()
     };
-    assert_eq!(named(&now), named(&before), "numbers and ids stay");
+    assert_eq!(named(&now), named(&before), "sequence numbers and ids are unchanged");
     assert_eq!(texts(&store, &key).await, ["eins", "two", "drei"]);
-    assert_eq!(now[1], before[1], "what is not named stays");
+    assert_eq!(now[1], before[1], "messages that the rewrite does not name are unchanged");
     assert_eq!(messages(&rows(&store, &key).await), now);
     assert_eq!(loaded(&store, &other).await, untouched);
 
@@ -174,7 +181,7 @@ pub async fn a_rewrite_at_another_revision_is_a_conflict(store: Store) {
     let absent = Rewrite::new(super::fixture::key("never written"), Revision::ABSENT);
     let refused = store.rewrite(absent.clone()).await;
     assert!(matches!(refused, Err(StoreError::Conflict(_))), "{refused:?}");
-    assert!(store.rows(&absent.key).await.expect("an answer").is_none());
+    assert!(store.rows(&absent.key).await.expect("the rows are read").is_none());
 }
 
 /// A rewrite sets the counts of the directory that it contains, and changes no others.
@@ -205,31 +212,31 @@ pub async fn a_rewrite_sets_counts_of_the_directory(store: Store) {
     let mut counts = DirectoryCounts::new(9);
     counts.tool_calls = vec![(first, 50), (RunId::new(), 3)];
     rewrite.counts = Some(counts.clone());
-    let at = store.rewrite(rewrite.clone()).await.expect("it is rewritten");
+    let at = store.rewrite(rewrite.clone()).await.expect("the rows are rewritten");
     let (runs, sum, of_runs) = entry(&store, &key).await;
-    assert_eq!((runs, sum.tool_calls), (9, 54), "a run that is not there is left out");
+    assert_eq!((runs, sum.tool_calls), (9, 54), "an absent run is ignored");
     assert_eq!((sum.service_calls, sum.tokens), (before.1.service_calls, before.1.tokens));
     let calls_of = |wanted| of_runs.iter().find(|(run, _)| *run == wanted).map(|(_, calls)| *calls);
     assert_eq!((calls_of(first), calls_of(second)), (Some(50), Some(4)));
     assert_eq!(entry(&store, &other).await, untouched);
-    assert!(store.rewrite(rewrite).await.is_err(), "it is at another revision");
+    assert!(store.rewrite(rewrite).await.is_err(), "the conversation is at another revision");
 
     let mut rewrite = Rewrite::new(key.clone(), at);
     counts.runs = before.0;
     counts.tool_calls = vec![(first, 3)];
     rewrite.counts = Some(counts);
-    let at = store.rewrite(rewrite).await.expect("it is rewritten");
+    let at = store.rewrite(rewrite).await.expect("the rows are rewritten");
     assert_eq!(entry(&store, &key).await, before);
     stored(&store, told(&key, RunId::new(), at, vec![used("a", 1)])).await;
     let (runs, sum, _) = entry(&store, &key).await;
-    assert_eq!((runs, sum.tool_calls), (3, 8), "later writes are counted on");
+    assert_eq!((runs, sum.tool_calls), (3, 8), "later writes are added to the counts");
 }
 
 /// Returns the counts of the directory: runs, usage, and the tool calls of each run.
 async fn entry(store: &Store, key: &ConversationKey) -> (u64, UsageSum, Vec<(RunId, u64)>) {
     let summary =
-        store.summary(key).await.expect("an answer").expect("there is such a conversation");
-    let runs = store.runs(key, None, 10).await.expect("the runs");
+        store.summary(key).await.expect("the summary is read").expect("the conversation exists");
+    let runs = store.runs(key, None, 10).await.expect("the runs are read");
     let calls = |run: &RunSummary| run.usage.iter().map(|usage| usage.sum.tool_calls).sum();
     (summary.runs, summary.usage, runs.iter().map(|run| (run.run, calls(run))).collect())
 }
@@ -249,7 +256,9 @@ pub async fn a_rewrite_is_done_whole_or_not_at_all(store: Store) {
             StoreError::Corrupt { reason } => {
                 assert!(reason.contains(&format!("message {number} of")), "{reason}");
             }
-            error => panic!("expected that message {number} is missing, not {error:?}"),
+            error => {
+                panic!("expected an error because message {number} does not exist, not {error:?}")
+            }
         }
         let found = rows(&store, &key).await;
         assert_eq!((found.head.revision, tools(&found)), (at, records.clone()));
@@ -268,7 +277,7 @@ pub async fn a_rewrite_changes_the_record(store: Store) {
     let changed = with_outcome(pending(1, 2, "shoe"), ToolStatus::Ok, apart);
     rewrite.tools = vec![changed.clone(), pending(9, 0, "of no message")];
     rewrite.removed_tools = vec![position(1, 0), position(1, 7)];
-    let after = store.rewrite(rewrite).await.expect("it is rewritten");
+    let after = store.rewrite(rewrite).await.expect("the rows are rewritten");
     let expected = [records[1].clone(), changed.clone()];
     let found = rows(&store, &key).await;
     assert_eq!((found.head.revision, tools(&found)), (after, expected.to_vec()));
@@ -281,7 +290,7 @@ pub async fn a_rewrite_changes_the_record(store: Store) {
     waits.status = ToolStatus::PendingApproval;
     waits.result = RecordedResult::None;
     again.tools.push(waits.clone());
-    let after = store.rewrite(again).await.expect("it is rewritten");
+    let after = store.rewrite(again).await.expect("the rows are rewritten");
     assert_eq!(tools(&rows(&store, &key).await), [records[1].clone(), waits]);
     // The row of a message that did not exist at the rewrite is not stored, even if the message is
     // written later.
@@ -322,24 +331,24 @@ pub async fn a_rewrite_sees_what_was_submitted_before_it(store: Store) {
     for text in ["one", "two", "three"] {
         let write: Write = write(&key, at, &[text]);
         at = write.result();
-        let slot = store.reserve().await.expect("a slot");
+        let slot = store.reserve().await.expect("a slot is reserved");
         tickets.push(store.append(slot, vec![write]));
     }
     assert_eq!(messages(&rows(&store, &key).await).len(), 3);
     let write = write(&key, at, &["four"]);
-    let slot = store.reserve().await.expect("a slot");
+    let slot = store.reserve().await.expect("a slot is reserved");
     tickets.push(store.append(slot, vec![write.clone()]));
     let mut rewrite = Rewrite::new(key.clone(), write.result());
     rewrite.messages.push((4, Message::user("vier")));
-    rewrite.expected = store.rewrite(rewrite.clone()).await.expect("it is rewritten");
+    rewrite.expected = store.rewrite(rewrite.clone()).await.expect("the rows are rewritten");
     for ticket in tickets {
-        ticket.await.expect("it is stored");
+        ticket.await.expect("the write is stored");
     }
     assert_eq!(texts(&store, &key).await, ["one", "two", "three", "vier"]);
     let repeated = submit(&store, vec![write]).await;
-    assert!(repeated.is_err(), "it expects another incarnation");
+    assert!(repeated.is_err(), "the rewrite expects another incarnation");
 
-    store.close().await.expect("it is closed");
+    store.close().await.expect("the store is closed");
     let refused = store.rewrite(rewrite).await;
     assert!(matches!(refused, Err(StoreError::Closed)), "{refused:?}");
     assert_eq!(messages(&rows(&store, &key).await).len(), 4);

@@ -16,7 +16,7 @@ async fn begin(store: &Store, scope: &str, id: &str) {
 }
 
 async fn scopes(store: &Store, after: Option<&str>, limit: usize) -> Vec<String> {
-    let found = store.scopes(after, limit).await.expect("the scopes");
+    let found = store.scopes(after, limit).await.expect("the scopes are read");
     assert!(found.len() <= limit, "{} scopes, not {limit}", found.len());
     let first = found.first().map(String::as_str);
     assert!(after.is_none() || first.is_none_or(|first| Some(first) > after), "{first:?}");
@@ -70,18 +70,32 @@ pub async fn a_scope_is_there_while_it_has_a_conversation(store: Store) {
     let staged = ConversationKey::new("a", "staged");
     let mut journal = StagedRun::new(&staged, Revision::ABSENT);
     stored(&store, journal.text(staging(0), "nobody sees it yet")).await;
-    assert_eq!(scopes(&store, None, 10).await, ["a", "b"], "one of them is all staged");
+    assert_eq!(
+        scopes(&store, None, 10).await,
+        ["a", "b"],
+        "one of the conversations has only staged messages"
+    );
     stored(&store, journal.write(commit(0), [])).await;
     assert_eq!(scopes(&store, None, 10).await, ["a", "b"]);
-    assert!(store.delete(&staged).await.expect("it is deleted"));
+    assert!(store.delete(&staged).await.expect("the conversation is deleted"));
     assert_eq!(scopes(&store, None, 10).await, ["b"]);
 
     for id in ["first", "second"] {
         begin(&store, "c", id).await;
     }
-    assert!(store.delete(&ConversationKey::new("c", "first")).await.expect("it is deleted"));
-    assert_eq!(scopes(&store, Some("b"), 10).await, ["c"], "another conversation is left");
-    assert!(store.delete(&ConversationKey::new("c", "second")).await.expect("it is deleted"));
+    assert!(
+        store
+            .delete(&ConversationKey::new("c", "first"))
+            .await
+            .expect("the conversation is deleted")
+    );
+    assert_eq!(scopes(&store, Some("b"), 10).await, ["c"], "the other conversation remains");
+    assert!(
+        store
+            .delete(&ConversationKey::new("c", "second"))
+            .await
+            .expect("the conversation is deleted")
+    );
     assert_eq!(scopes(&store, None, 1).await, ["b"]);
     assert_eq!(scopes(&store, Some("b"), 10).await, Vec::<String>::new());
 
@@ -99,12 +113,16 @@ pub async fn a_scope_is_there_while_it_has_a_conversation(store: Store) {
 pub async fn a_list_of_scopes_sees_what_was_submitted_before_it(store: Store) {
     for number in 0..20 {
         let key = ConversationKey::new(format!("scope {number:02}"), "submitted");
-        let slot = store.reserve().await.expect("a slot");
+        let slot = store.reserve().await.expect("a slot is reserved");
         let ticket = store.append(slot, vec![write(&key, Revision::ABSENT, &["at once"])]);
         let found = scopes(&store, None, 100).await;
         assert_eq!(found.last().map(String::as_str), Some(key.scope()));
-        ticket.await.expect("it is stored");
+        ticket.await.expect("the write is stored");
     }
-    store.close().await.expect("it is closed");
-    assert_eq!(scopes(&store, None, 100).await.len(), 20, "a closed store is read");
+    store.close().await.expect("the store is closed");
+    assert_eq!(
+        scopes(&store, None, 100).await.len(),
+        20,
+        "the scopes of a closed store can be read"
+    );
 }

@@ -23,7 +23,7 @@ pub async fn plain_changes_are_refused_once_a_sealed_write_is_stored(
     let (store, other) = (open().await, open().await);
     // The other process has used the store before the sealed write.
     stored(&other, write(&key("plain"), Revision::ABSENT, &["hi"])).await;
-    assert!(other.delete(&key("plain")).await.expect("a deletion"));
+    assert!(other.delete(&key("plain")).await.expect("the conversation is deleted"));
     let mut at = Revision::ABSENT;
     for text in ["one", "two", "three"] {
         at = stored(&store, write(&key("c"), at, &[text]).sealed()).await;
@@ -34,13 +34,19 @@ pub async fn plain_changes_are_refused_once_a_sealed_write_is_stored(
     let mut rewrite = Rewrite::new(key("c"), at);
     rewrite.is_sealed = true;
     rewrite.messages.push((3, Message::user("changed")));
-    store.rewrite(rewrite).await.expect("a sealed rewrite");
-    let pruned = store.prune(&key("c"), Keep::Messages(1).sealed()).await.expect("a sealed prune");
+    store.rewrite(rewrite).await.expect("the sealed rows are rewritten");
+    let pruned = store
+        .prune(&key("c"), Keep::Messages(1).sealed())
+        .await
+        .expect("the sealed conversation is pruned");
     assert_eq!(pruned.messages, 2);
     let described = store.set_description(&key("c"), &Description::new().sealed(), 0).await;
-    described.expect("a sealed description");
+    described.expect("the sealed description is set");
     assert_eq!(texts(&store, &key("c")).await, ["changed"]);
-    assert!(other.delete(&key("c")).await.expect("a deletion"), "a deletion needs no keys");
+    assert!(
+        other.delete(&key("c")).await.expect("the conversation is deleted"),
+        "a deletion needs no encryption keys"
+    );
 }
 
 async fn plain(store: &Store, write: Write) -> StoreError {
@@ -69,5 +75,5 @@ async fn assert_plain_changes_are_refused(store: &Store, at: Revision) {
     }
     assert_eq!(texts(store, &key("c")).await, ["one", "two", "three"]);
     assert_eq!(revision(store, &key("c")).await, at);
-    assert_eq!(store.list(key("c").scope(), None, 9).await.expect("a list"), [key("c")]);
+    assert_eq!(store.list(key("c").scope(), None, 9).await.expect("the list is read"), [key("c")]);
 }

@@ -43,7 +43,7 @@ pub async fn staged_messages_are_invisible_to_readers(store: Store) {
     assert_eq!(revision(&store, &unseen).await, other.at);
     assert_listed(&store, "scope", std::slice::from_ref(&key)).await;
     if !lacks(&store, &[Capability::Directory]) {
-        assert_eq!(store.list("scope", Some("staged"), 10).await.expect("a list"), []);
+        assert_eq!(store.list("scope", Some("staged"), 10).await.expect("the list is read"), []);
     }
     for query in [
         InvocationQuery::in_scope("scope"),
@@ -93,18 +93,19 @@ pub async fn a_commit_shows_the_whole_run_at_once(store: Store) {
             let (store, key) = (store.clone(), key.clone());
             async move {
                 loop {
-                    let seen = store.load(&key).await.expect("a history").messages.len();
+                    let seen =
+                        store.load(&key).await.expect("the history is loaded").messages.len();
                     if seen == all {
                         break;
                     }
-                    assert_eq!(seen, 1, "part of a run is seen");
+                    assert_eq!(seen, 1, "a reader sees only a part of a run");
                     tokio::task::yield_now().await;
                 }
             }
         });
         stored(&store, run.write(commit(1), last)).await;
         assert_eq!(texts(&store, &key).await.len(), all);
-        reader.await.expect("a reader that sees nothing or all");
+        reader.await.expect("the reader sees no message or all of them");
         assert_eq!(revision(&store, &key).await, run.at);
         assert_eq!(open_run(&store, &key).await, None);
         let calls = recorded(&store, &key).await;
@@ -133,9 +134,9 @@ pub async fn a_discarded_run_leaves_nothing(store: Store) {
         assert_eq!((revision(&store, key).await, run.at.sequence), (run.at, visible));
         assert_ne!(run.at.incarnation, before.incarnation);
         assert_eq!(open_run(&store, key).await, None);
-        assert_eq!(store.load(key).await.expect("a history").head.service_id, None);
+        assert_eq!(store.load(key).await.expect("the history is loaded").head.service_id, None);
         stored(&store, write_messages(key, run.at, [asking(&["b", "c"])])).await;
-        assert!(recorded(&store, key).await.is_empty(), "a row of a discarded call");
+        assert!(recorded(&store, key).await.is_empty(), "the row of a discarded call is deleted");
     }
     assert_eq!(texts(&store, &key).await, ["0", ""]);
 }
@@ -195,7 +196,7 @@ pub async fn a_repeated_staged_write_stores_nothing_twice(store: Store) {
     let end = run.write(commit(1), []);
     for write in [&end, &end, &response, &input, &end] {
         acknowledged(&store, write).await;
-        assert_eq!(open_run(&store, &key).await, None, "a repeat opens no run");
+        assert_eq!(open_run(&store, &key).await, None, "a repeated write opens no run");
     }
     assert_eq!(texts(&store, &key).await, ["0", "1", ""]);
 
@@ -264,7 +265,11 @@ pub async fn a_discard_without_an_open_run_is_a_conflict(store: Store) {
     let at = run.at;
     for wrong in [0, 2] {
         let conflict = refused(&store, run.write(discard(1, wrong), [])).await;
-        assert_eq!(conflict.open_run, Some(run.run), "it would cut at another position");
+        assert_eq!(
+            conflict.open_run,
+            Some(run.run),
+            "the discard names another number of visible messages"
+        );
         run.at = at;
     }
     stored(&store, run.write(discard(1, 1), [])).await;
@@ -275,7 +280,7 @@ pub async fn a_discard_without_an_open_run_is_a_conflict(store: Store) {
 pub async fn a_staged_service_id_is_set_by_the_commit(store: Store) {
     let key = key("service");
     let id = async || {
-        let head = store.head(&key).await.expect("a head");
+        let head = store.head(&key).await.expect("the head is read");
         head.service_id.map(|id| id.to_string())
     };
     let with = |mut staged: tower_chat_core::store::author::Staged, change| {
@@ -289,7 +294,7 @@ pub async fn a_staged_service_id_is_set_by_the_commit(store: Store) {
     stored(&store, run.write(with(staging(1), set("two")), [])).await;
     stored(&store, run.text(staging(1), "2")).await;
     assert_eq!(id().await.as_deref(), Some("before"));
-    let open = open_run(&store, &key).await.expect("an open run");
+    let open = open_run(&store, &key).await.expect("the open run is read");
     assert_eq!(open.service_id, set("two"));
     stored(&store, run.write(commit(1), [])).await;
     assert_eq!(id().await.as_deref(), Some("two"));
@@ -297,7 +302,7 @@ pub async fn a_staged_service_id_is_set_by_the_commit(store: Store) {
     let mut run = StagedRun::new(&key, run.at);
     stored(&store, run.text(with(staging(1), Some(ServiceIdChange::Clear)), "3")).await;
     assert_eq!(id().await.as_deref(), Some("two"));
-    let open = open_run(&store, &key).await.expect("an open run");
+    let open = open_run(&store, &key).await.expect("the open run is read");
     assert_eq!(open.service_id, Some(ServiceIdChange::Clear));
     stored(&store, run.write(commit(1), [])).await;
     assert_eq!(id().await, None);
@@ -326,12 +331,12 @@ pub async fn partial_text_stays_with_the_open_run(store: Store) {
         (Some("again"), Some("again")),
     ] {
         stored(&store, run.text(with(given), "message")).await;
-        let open = open_run(&store, &key).await.expect("an open run");
+        let open = open_run(&store, &key).await.expect("the open run is read");
         assert_eq!(open.partial_text.as_deref(), kept);
     }
     stored(&store, run.write(commit(1), [])).await;
     stored(&store, StagedRun::new(&key, run.at).text(staging(1), "another run")).await;
-    assert_eq!(open_run(&store, &key).await.expect("an open run").partial_text, None);
+    assert_eq!(open_run(&store, &key).await.expect("the open run is read").partial_text, None);
 }
 
 /// A staged write changes the rows of visible calls at once, and a discard does not undo that.
@@ -368,7 +373,10 @@ pub async fn a_deleted_conversation_takes_its_open_run_along(store: Store) {
     let mut run = StagedRun::new(&key, Revision::ABSENT);
     let write = run.write(staging(1), [asking(&["a"])]).with_tools(vec![pending(1, 0, "a")]);
     stored(&store, write.clone()).await;
-    assert!(store.delete(&key).await.expect("a deletion"), "there was a conversation");
+    assert!(
+        store.delete(&key).await.expect("the conversation is deleted"),
+        "the deletion reports that the conversation existed"
+    );
     assert_eq!(open_run(&store, &key).await, None);
     assert_eq!(revision(&store, &key).await, Revision::ABSENT);
     refused(&store, run.text(staging(1), "late")).await;

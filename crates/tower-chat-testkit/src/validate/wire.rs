@@ -92,7 +92,7 @@ impl fmt::Display for Wire {
 
 /// The error of a text that is not the name of a wire.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no wire is called {name:?}; there are {}", Wire::ALL.map(Wire::name).join(", "))]
+#[error("the wire {name:?} is unknown: use one of {}", Wire::ALL.map(Wire::name).join(", "))]
 #[non_exhaustive]
 pub struct UnknownWire {
     /// The text.

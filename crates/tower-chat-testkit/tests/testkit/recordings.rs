@@ -83,7 +83,10 @@ fn compressed_and_binary_bodies_are_unpacked() {
     assert_eq!(parse(&with_header("br", "'{\"x\":7}'"))[0].json().unwrap(), json!({"x": 7}));
     let unknown =
         with_header("zstd", &format!("!!binary {}", BASE64.encode([0x28, 0xb5, 0x2f, 0xfd])));
-    assert_eq!(refused(&unknown), "provider/file.yaml#0: a body is compressed with zstd");
+    assert_eq!(
+        refused(&unknown),
+        "provider/file.yaml#0: the content encoding zstd of a body is not supported"
+    );
 }
 
 #[test]
@@ -145,10 +148,13 @@ fn event_streams_of_bedrock_are_read_with_their_tool_calls() {
     assert_eq!(exchange.events().unwrap(), expected);
 
     let cut = event_stream("/model/a/converse-stream", &bytes[..bytes.len() - 1]);
-    assert_eq!(refused(&cut), "provider/file.yaml#0: its event stream is cut off in message 2");
+    assert_eq!(refused(&cut), "provider/file.yaml#0: its event stream ends within message 2");
     bytes[40] ^= 1;
     let damaged = event_stream("/model/a/converse-stream", &bytes);
-    assert_eq!(refused(&damaged), "provider/file.yaml#0: message 0 of its event stream is damaged");
+    assert_eq!(
+        refused(&damaged),
+        "provider/file.yaml#0: message 0 of its event stream has a wrong checksum or format"
+    );
 }
 
 #[test]
@@ -213,19 +219,22 @@ fn what_is_not_known_is_refused_by_the_name_of_its_file() {
     let cases = [
         (
             vcrpy("/v9/talk", conversation, "application/json", "'{}'"),
-            "no API is known that has the address https://host/v9/talk",
+            "the API at https://host/v9/talk is unknown",
         ),
         (
             vcrpy("/chat/completions", conversation, "application/json", "'{\"cut\":'"),
-            "its body is no JSON",
+            "its body is not JSON",
         ),
         (
             vcrpy("/chat/completions", conversation, "application/x-new", "'new'"),
-            "\"application/x-new\" is no JSON",
+            "\"application/x-new\" and is not JSON",
         ),
-        (vcrpy("/x", "{}", "application/json", "!other 5"), "the YAML tag !other is not known"),
-        ("interactions:\n- request: {uri: /x}\n".to_owned(), "an interaction of an unknown shape"),
-        ("a: b\n".to_owned(), "a document of an unknown shape"),
+        (vcrpy("/x", "{}", "application/json", "!other 5"), "the YAML tag !other is unknown"),
+        (
+            "interactions:\n- request: {uri: /x}\n".to_owned(),
+            "an interaction has an unknown structure",
+        ),
+        ("a: b\n".to_owned(), "a document has an unknown structure"),
         (String::new(), "it has no exchange"),
         (
             "interactions:\n- request: {uri: /x}\n  response: {body: '{}'}\n".to_owned(),
