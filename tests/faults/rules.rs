@@ -283,7 +283,7 @@ fn nothing_is_lost_at_the_end_of(
             continue;
         }
         let is_results = submitted.contains(format!("result {call}={token}").as_str());
-        require(is_results, || format!("{token} had finished, and nobody was told"))?;
+        require(is_results, || format!("{token} had finished, but no result was sent"))?;
     }
     if let (Some(serial), PersistenceMode::PerServiceCall) = (asked, case.mode) {
         let input = format!("user:run {}", attempt.run);

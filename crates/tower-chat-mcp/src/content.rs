@@ -14,7 +14,7 @@ pub(crate) fn output(answer: CallToolResult) -> ToolOutput {
     let (for_user, for_model): (Vec<_>, Vec<_>) = answer.content.into_iter().partition(is_for_user);
     let mut content: Vec<Part> = for_model.into_iter().map(part).collect();
     if let Some(structured) = &answer.structured_content
-        && !content.iter().filter_map(Part::as_text).any(|text| says(text, structured))
+        && !content.iter().filter_map(Part::as_text).any(|text| is_text_of(text, structured))
     {
         content.push(Part::text(structured.to_string()));
     }
@@ -76,7 +76,7 @@ fn json(block: &ContentBlock) -> Part {
 }
 
 /// Returns whether a text equals the structured content, either as a string or as JSON.
-fn says(text: &str, structured: &Value) -> bool {
+fn is_text_of(text: &str, structured: &Value) -> bool {
     structured.as_str() == Some(text)
         || serde_json::from_str::<Value>(text).is_ok_and(|value| value == *structured)
 }

@@ -111,7 +111,7 @@ impl McpTools {
             count.add(page.tools.len())?;
             page.tools.iter().try_for_each(|tool| bytes.add_json(tool))?;
             tools.extend(page.tools.into_iter().map(|tool| self.take(tool)));
-            let Some(next) = page.next_cursor else { return Ok(self.told_apart(tools)) };
+            let Some(next) = page.next_cursor else { return Ok(self.with_unique_names(tools)) };
             bytes.add(next.len())?;
             if !seen.insert(next.clone()) {
                 return Err(McpError::EndlessList { cursor: next });
@@ -141,10 +141,10 @@ impl McpTools {
 
     /// Sets the names for the model, so that tools with different names at the server have different
     /// names.
-    fn told_apart(&self, mut tools: Vec<McpTool>) -> Vec<McpTool> {
+    fn with_unique_names(&self, mut tools: Vec<McpTool>) -> Vec<McpTool> {
         let listed: Vec<_> = tools.iter().map(|tool| tool.listed().name.clone()).collect();
         let listed: Vec<&str> = listed.iter().map(|name| &**name).collect();
-        let names = name::told_apart(&self.prefix, &listed);
+        let names = name::unique_names(&self.prefix, &listed);
         for (tool, name) in tools.iter_mut().zip(names) {
             tool.rename(name);
         }

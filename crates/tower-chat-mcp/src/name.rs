@@ -24,7 +24,7 @@ pub(crate) fn for_model(prefix: &str, name: &str) -> String {
 /// A name is that of [`for_model`] if only one tool gets it: stored approvals refer to this name. If
 /// several tools get the same name from `for_model`, each of them gets the name of [`with_digest`].
 /// Tools with the same name at the server get the same name.
-pub(crate) fn told_apart(prefix: &str, names: &[&str]) -> Vec<String> {
+pub(crate) fn unique_names(prefix: &str, names: &[&str]) -> Vec<String> {
     let given: Vec<String> = names.iter().map(|name| for_model(prefix, name)).collect();
     let mut counts: HashMap<&str, usize> = HashMap::new();
     given.iter().for_each(|name| *counts.entry(name).or_default() += 1);
@@ -66,20 +66,20 @@ mod tests {
     fn names_that_are_equal_are_told_apart_and_the_others_stay() {
         let (one, two) = ("x".repeat(70) + "1", "x".repeat(70) + "2");
         let long = "y".repeat(100);
-        let names = told_apart("s_", &[&one, "look", &two, &long, "a.b", "a_b"]);
+        let names = unique_names("s_", &[&one, "look", &two, &long, "a.b", "a_b"]);
         assert_eq!((&*names[1], &*names[5]), ("s_look", "s_a_b"));
         assert_eq!(names[3], for_model("s_", &long), "only one tool has it");
         assert_ne!(names[0], names[2]);
         assert!(names[4].starts_with("s_a_b_") && names[4] != names[5], "{names:?}");
         assert!(names.iter().all(|name| name.len() <= MAX_NAME_LENGTH), "{names:?}");
         // The name does not depend on other tools, and is the same in every release.
-        assert_eq!(told_apart("s_", &[&two, &one])[1], names[0]);
+        assert_eq!(unique_names("s_", &[&two, &one])[1], names[0]);
         assert_eq!(
             with_digest("", &"x".repeat(65)),
             format!("{}_{}", "x".repeat(47), "7d70a52549704607")
         );
         // A server lists the same tool twice.
-        let twice = told_apart("", &[&one, &one]);
+        let twice = unique_names("", &[&one, &one]);
         assert_eq!(twice[0], twice[1]);
     }
 

@@ -137,7 +137,7 @@ fn without_arguments(call: &mut StoredCall<'_>) -> Result<Retention, BoxError> {
 }
 
 /// Returns the text and the error flag of the result of one call.
-async fn told(tool: impl Tool, name: &str, arguments: &str) -> (String, bool) {
+async fn tool_result(tool: impl Tool, name: &str, arguments: &str) -> (String, bool) {
     let call = Message::tool_calls([ToolCall::new("call_9", name, arguments)]);
     let model = ScriptedModel::new([Step::message(call), Step::text("thanks")]);
     let mut agent = ChatPipeline::builder(model.clone())
@@ -184,16 +184,19 @@ fn settings_are_those_of_the_definition() {
 async fn results_are_texts_values_or_nothing() {
     let order_two = r#"{"dishes": [{"name": "soup", "sides": [], "size": null}], "payment": "cash",
         "remark": "hot", "guests": 2}"#;
-    let receipt = told(order(), "order", order_two).await;
+    let receipt = tool_result(order(), "order", order_two).await;
     assert_eq!(receipt, (r#"{"dishes":3,"note":"hot"}"#.to_owned(), false));
     assert_eq!(
-        told(add(), "sum-up", r#"{"numbers": {"a": 4, "b": -9}}"#).await,
+        tool_result(add(), "sum-up", r#"{"numbers": {"a": 4, "b": -9}}"#).await,
         ("-5".to_owned(), false)
     );
     let listed = TypedTool::new("list", "", |ids: Vec<u8>, _| async move { Ok(Json(ids)) });
-    assert_eq!(told(listed, "list", r#"{"value": [3, 1]}"#).await, ("[3,1]".to_owned(), false));
+    assert_eq!(
+        tool_result(listed, "list", r#"{"value": [3, 1]}"#).await,
+        ("[3,1]".to_owned(), false)
+    );
     let empty = TypedTool::new("none", "", async |(): (), _| Ok(vec![Part::text("parts")]));
-    assert_eq!(told(empty, "none", r#"{"value": null}"#).await, ("parts".to_owned(), false));
+    assert_eq!(tool_result(empty, "none", r#"{"value": null}"#).await, ("parts".to_owned(), false));
 }
 
 type ApiResult<T> = Result<T, String>;
@@ -256,20 +259,20 @@ async fn table(table: &HashMap<&'static str, u8>, value_of: String) -> Option<u8
 #[tokio::test]
 async fn the_type_of_a_result_decides_whatever_its_name() {
     let ok = |text: &str| (text.to_owned(), false);
-    assert_eq!(told(double(), "double", r#"{"n": 1}"#).await, ok("2"));
+    assert_eq!(tool_result(double(), "double", r#"{"n": 1}"#).await, ok("2"));
     let failed = ("The tool failed.".to_owned(), true);
-    assert_eq!(told(double(), "double", r#"{"n": 200}"#).await, failed);
-    assert_eq!(told(say(), "say", r#"{"text": "a \"b\""}"#).await, ok("a \"b\""));
-    assert_eq!(told(page(), "page", "").await, ("no such page".to_owned(), true));
-    assert_eq!(told(value_of(), "value_of", r#"{"of": 3}"#).await, ok(r#"{"of":3}"#));
+    assert_eq!(tool_result(double(), "double", r#"{"n": 200}"#).await, failed);
+    assert_eq!(tool_result(say(), "say", r#"{"text": "a \"b\""}"#).await, ok("a \"b\""));
+    assert_eq!(tool_result(page(), "page", "").await, ("no such page".to_owned(), true));
+    assert_eq!(tool_result(value_of(), "value_of", r#"{"of": 3}"#).await, ok(r#"{"of":3}"#));
 }
 
 #[tokio::test]
 async fn a_parameter_may_have_the_name_of_its_function_or_of_another_one() {
-    let found = told(query(), "query", r#"{"query": "rust"}"#).await;
+    let found = tool_result(query(), "query", r#"{"query": "rust"}"#).await;
     assert_eq!(found.0, "nothing about rust");
     let values = HashMap::from([("two", 2)]);
-    let found = told(table(values), "table", r#"{"value_of": "two"}"#).await;
+    let found = tool_result(table(values), "table", r#"{"value_of": "two"}"#).await;
     assert_eq!(found.0, "2");
 }
 
@@ -282,9 +285,9 @@ async fn a_tool_without_arguments_and_one_of_any_keys_take_an_object() {
     assert_eq!(nothing().definition().parameters, schema);
     for arguments in ["{}", "", "null", r#"{"value": null}"#] {
         let expected = ("ran".to_owned(), false);
-        assert_eq!(told(nothing(), "nothing", arguments).await, expected, "{arguments}");
+        assert_eq!(tool_result(nothing(), "nothing", arguments).await, expected, "{arguments}");
     }
-    assert!(told(nothing(), "nothing", "[]").await.1);
+    assert!(tool_result(nothing(), "nothing", "[]").await.1);
 
     let sum = || {
         TypedTool::new("sum", "", async |numbers: HashMap<String, i64>, _| {
@@ -295,9 +298,9 @@ async fn a_tool_without_arguments_and_one_of_any_keys_take_an_object() {
     assert_eq!(parameters["type"], "object");
     assert_eq!(parameters["properties"], json!({}));
     assert_eq!(parameters["additionalProperties"]["type"], "integer");
-    let added = told(sum(), "sum", r#"{"a": 4, "value": -9}"#).await;
+    let added = tool_result(sum(), "sum", r#"{"a": 4, "value": -9}"#).await;
     assert_eq!(added, ("-5".to_owned(), false));
-    assert_eq!(told(sum(), "sum", "{}").await, ("0".to_owned(), false));
+    assert_eq!(tool_result(sum(), "sum", "{}").await, ("0".to_owned(), false));
 }
 
 /// A payment.
@@ -328,16 +331,19 @@ async fn arguments_that_serde_would_read_in_its_own_way_are_refused() {
         (r#"{"to": "bob", "amount": 1e300}"#, "`amount`"),
         (r#"{"to": "bob", "then": [{"to": "a", "amount": -1e39}]}"#, "`then[0].amount`"),
     ] {
-        let (text, is_error) = told(typed(), "pay", arguments).await;
+        let (text, is_error) = tool_result(typed(), "pay", arguments).await;
         assert!(is_error && text.contains(expected), "{arguments}: {text}");
         let arguments = format!(r#"{{"payment": {arguments}}}"#);
-        let (text, is_error) = told(pay(), "pay", &arguments).await;
+        let (text, is_error) = tool_result(pay(), "pay", &arguments).await;
         let expected = expected.replace("`then", "`payment.then").replace("`amo", "`payment.amo");
         assert!(is_error && text.contains(&expected), "{arguments}: {text}");
     }
     let twice = r#"{"payment": {"to": "bob"}, "payment": {"to": "mallory"}}"#;
     assert!(
-        told(pay(), "pay", twice).await.0.contains(r#"the object has the key "payment" twice"#)
+        tool_result(pay(), "pay", twice)
+            .await
+            .0
+            .contains(r#"the object has the key "payment" twice"#)
     );
 }
 
@@ -378,7 +384,7 @@ async fn wrong_arguments_go_back_with_the_field_that_is_wrong() {
         ("7", "expected an object with the arguments"),
     ];
     for (arguments, expected) in cases {
-        let (text, is_error) = told(order(), "order", arguments).await;
+        let (text, is_error) = tool_result(order(), "order", arguments).await;
         assert!(is_error && text.starts_with("The arguments do not fit the tool: "), "{text}");
         assert!(text.contains(expected), "{arguments}: {text}");
     }
@@ -387,20 +393,23 @@ async fn wrong_arguments_go_back_with_the_field_that_is_wrong() {
 #[tokio::test]
 async fn arguments_that_may_be_missing_may_be_null() {
     let arguments = r#"{"dishes": [], "payment": null, "remark": null, "guests": 5}"#;
-    let receipt = told(order(), "order", arguments).await;
+    let receipt = tool_result(order(), "order", arguments).await;
     assert_eq!(receipt, (r#"{"dishes":5,"note":null}"#.to_owned(), false));
 }
 
 #[tokio::test]
 async fn parameters_may_have_any_name() {
     let arguments = r#"{"context": "rain", "arguments": {"tool": "drill"}, "output": 6}"#;
-    assert_eq!(told(repeat(), "repeat", arguments).await.0, "call_9 rain drill 6");
+    assert_eq!(tool_result(repeat(), "repeat", arguments).await.0, "call_9 rain drill 6");
 }
 
 #[tokio::test]
 async fn an_error_tells_the_model_no_more_than_that_the_tool_failed() {
     let arguments = r#"{"dishes": [], "payment": "card", "guests": 1}"#;
-    assert_eq!(told(order(), "order", arguments).await, ("The tool failed.".to_owned(), true));
+    assert_eq!(
+        tool_result(order(), "order", arguments).await,
+        ("The tool failed.".to_owned(), true)
+    );
 }
 
 #[tokio::test]
@@ -414,14 +423,14 @@ async fn errors_of_anyhow_are_told_to_the_model_or_fail_the_run_as_their_tool_er
         let arguments = json!({"cents": cents}).to_string();
         let expected = (text.to_owned(), is_error);
         let counted = Arc::new(AtomicU32::new(0));
-        assert_eq!(told(charge(counted.clone()), "charge", &arguments).await, expected);
+        assert_eq!(tool_result(charge(counted.clone()), "charge", &arguments).await, expected);
         assert_eq!(counted.load(Ordering::Relaxed), attempts, "a ToolError is final");
         let typed = TypedTool::of_fn("charge_fn", "Charges.", charge_fn);
-        assert_eq!(told(typed, "charge_fn", &arguments).await, expected);
+        assert_eq!(tool_result(typed, "charge_fn", &arguments).await, expected);
         let closure = TypedTool::new("closure", "Charges.", |charge: Charge, context| async move {
             Ok(charge_fn(charge, context).await?)
         });
-        assert_eq!(told(closure, "closure", &arguments).await, expected);
+        assert_eq!(tool_result(closure, "closure", &arguments).await, expected);
     }
     for tool in [
         Box::new(charge(AtomicU32::new(0))) as Box<dyn Tool>,
@@ -448,7 +457,7 @@ async fn a_call_that_fails_is_run_again_as_often_as_was_set() {
         let tool = unsteady(counters.clone());
         assert!(tool.definition().safe_to_retry);
         let before = tokio::time::Instant::now();
-        assert_eq!(told(tool, "unsteady", "{}").await.0, text);
+        assert_eq!(tool_result(tool, "unsteady", "{}").await.0, text);
         assert_eq!(counters.calls.load(Ordering::Relaxed), calls);
         let waited = (1..calls).map(|retry| 5 << (retry - 1)).sum();
         assert_eq!(before.elapsed(), Duration::from_millis(waited), "{failures} failures");

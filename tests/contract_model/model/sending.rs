@@ -121,12 +121,12 @@ impl Model<'_> {
         let OpenRun { run, mut entries, .. } = open;
         if let Some(Entry::Results(outcomes)) = of_approved(&mut entries) {
             let outcomes = std::mem::take(outcomes);
-            let (waiting, told) = self.waiting_and_told(outcomes);
+            let (waiting, reported) = self.waiting_and_reported(outcomes);
             let ran = waiting.into_iter().filter(|outcome| outcome.ran);
             self.known.extend(ran.map(|outcome| (outcome.token.clone(), outcome.stored())));
             entries.truncate(1);
-            let queued: Vec<_> = told.iter().filter_map(|it| it.queued.clone()).collect();
-            entries.extend((!told.is_empty()).then_some(Entry::Results(told)));
+            let queued: Vec<_> = reported.iter().filter_map(|it| it.queued.clone()).collect();
+            entries.extend((!reported.is_empty()).then_some(Entry::Results(reported)));
             entries.extend(queued.into_iter().map(Entry::Queued));
         }
         self.keep(run, self.history.len(), entries);
@@ -134,7 +134,7 @@ impl Model<'_> {
 
     /// Separates the outcomes of batches with a call that was not started, which remain pending,
     /// from the other outcomes.
-    fn waiting_and_told(&self, outcomes: Vec<Outcome>) -> (Vec<Outcome>, Vec<Outcome>) {
+    fn waiting_and_reported(&self, outcomes: Vec<Outcome>) -> (Vec<Outcome>, Vec<Outcome>) {
         let has_not_begun = |token: &str| {
             outcomes.iter().any(|it| it.token == token && it.status == "unknown_tool")
         };
@@ -438,8 +438,8 @@ impl Model<'_> {
         let index = *self.answered.entry(run).or_default();
         self.answered.insert(run, index + 1);
         let is_last_call = self.case.max_rounds.is_some_and(|most| under_way.rounds >= most);
-        let told = self.tools;
-        under_way.had = under_way.had.or(told);
+        let tools = self.tools;
+        under_way.had = under_way.had.or(tools);
         let had = under_way.had;
         let change = self.case.steps[run].answers.get(index).and_then(|plan| plan.tools_then);
         self.tools_then = change.filter(|it| it.while_tool_runs).map(|change| change.tools);
@@ -449,8 +449,8 @@ impl Model<'_> {
         let scripted = script::answer(self.case, run, index);
         let kinds: Vec<Tool> =
             scripted.iter().flat_map(|answer| answer.calls.iter().map(|call| call.tool)).collect();
-        let needs = |tool: &Tool| !is_last_call && told.has(*tool) && tool.needs_approval();
-        let is_returned = |tool: &Tool| *tool == Tool::Ask && told.has(*tool);
+        let needs = |tool: &Tool| !is_last_call && tools.has(*tool) && tool.needs_approval();
+        let is_returned = |tool: &Tool| *tool == Tool::Ask && tools.has(*tool);
         let requests = kinds.iter().any(needs);
         let finishes =
             kinds.is_empty() || is_last_call || requests || kinds.iter().any(is_returned);
@@ -475,7 +475,7 @@ impl Model<'_> {
         }
         under_way.rounds += 1;
         let calls = calls.into_iter().map(|call| (call, true)).collect();
-        let executed = self.execute(calls, told, trace);
+        let executed = self.execute(calls, tools, trace);
         let goes_on = executed.end.is_none();
         self.add_results(under_way, executed);
         goes_on

@@ -129,7 +129,7 @@ impl StoredConversation {
 /// The calls in the messages of a page, and what the record of tool calls contains about them.
 struct Known {
     /// The calls in the messages, with the positions of their results.
-    told: Vec<ToolRecord>,
+    calls: Vec<ToolRecord>,
     /// The rows of the record, including results that are in no message.
     recorded: HashMap<SequencePosition, StoredCall>,
 }
@@ -142,7 +142,7 @@ impl Known {
         staged: Option<&OpenRunContent>,
         problems: &mut Vec<CliError>,
     ) -> Self {
-        let told = told_by(store, key, messages).await;
+        let calls = calls_of_page(store, key, messages).await;
         let asking = messages.iter().filter(|(_, it)| it.asked_calls().next().is_some());
         let asking = CallSelection::in_messages(asking.map(|(number, _)| *number));
         let mut recorded = HashMap::new();
@@ -168,7 +168,7 @@ impl Known {
         }
         let staged = staged.map(|staged| &staged.tools[..]).unwrap_or_default();
         recorded.extend(staged.iter().map(|row| (row.call, of_record(row))));
-        Self { told, recorded }
+        Self { calls, recorded }
     }
 
     fn into_messages(
@@ -181,9 +181,9 @@ impl Known {
         let on_page: HashMap<u64, Arc<Message>> = messages.iter().cloned().collect();
         let mut paired: HashMap<u64, HashSet<u32>> = HashMap::new();
         let mut calls: HashMap<u64, Vec<StoredCall>> = HashMap::new();
-        for told in std::mem::take(&mut self.told) {
-            let mut call = self.recorded.remove(&told.call).unwrap_or_else(|| of_record(&told));
-            if let RecordedResult::InMessage(position) = told.result {
+        for row in std::mem::take(&mut self.calls) {
+            let mut call = self.recorded.remove(&row.call).unwrap_or_else(|| of_record(&row));
+            if let RecordedResult::InMessage(position) = row.result {
                 let message = on_page.get(&position.sequence);
                 let result = message.and_then(|it| result_at(it, position.index));
                 if let Some((part, result)) = result {
@@ -201,7 +201,7 @@ impl Known {
                     result.number = Some(position.sequence);
                 }
             }
-            calls.entry(told.call.sequence).or_default().push(call);
+            calls.entry(row.call.sequence).or_default().push(call);
         }
         let stored = messages.into_iter().map(|(number, message)| StoredMessage {
             is_staged: is_open && number >= first_staged,
@@ -217,7 +217,7 @@ impl Known {
 
 /// Returns the calls in the messages of a page. Searches their results in all messages, or only in those
 /// of the page if the conversation cannot be loaded.
-async fn told_by(
+async fn calls_of_page(
     store: &dyn HistoryStore,
     key: &ConversationKey,
     page: &[(u64, Arc<Message>)],
@@ -225,7 +225,7 @@ async fn told_by(
     let Some((first, _)) = page.first() else { return Vec::new() };
     let numbers: HashSet<u64> = page.iter().map(|(number, _)| *number).collect();
     let of_page = || page.iter().map(|(_, message)| message.clone());
-    let told = match store.load(key).await {
+    let calls = match store.load(key).await {
         Ok(history) => {
             let begins = history.head.pruned + 1;
             let stored = history.messages.len() as u64;
@@ -236,7 +236,7 @@ async fn told_by(
         }
         Err(_) => extract(&of_page().collect(), *first, 0),
     };
-    told.into_iter().filter(|call| numbers.contains(&call.call.sequence)).collect()
+    calls.into_iter().filter(|call| numbers.contains(&call.call.sequence)).collect()
 }
 
 /// Returns the result with this index among the results of a message, and its index among the parts.

@@ -45,7 +45,7 @@ fn assert_found(found: &[(String, String, String)], level: &str, check: &str, wh
 /// Stores two conversations; one has an open run without a lease.
 fn fill(store: &TestStore) {
     store.with(|opened| async move {
-        for (id, is_open) in [("told", false), ("left", true)] {
+        for (id, is_open) in [("complete", false), ("left", true)] {
             let key = ConversationKey::new("alice", id);
             let first = MessageId { run: RunId::new(), index: 0 };
             let message = Message::user(format!("the question of {id}"));

@@ -122,7 +122,7 @@ fn damage_is_found_on_every_store() {
         let summary = objects.pop().unwrap();
         assert_eq!((code, &summary["problems"]), (Some(1), &json!(expected.len())));
         assert_eq!((&summary["kind"], &summary["tool_calls"]), (&json!("summary"), &json!(2)));
-        let told: Vec<_> = objects
+        let found: Vec<_> = objects
             .iter()
             .map(|it| [&it["kind"], &it["scope"], &it["conversation"], &it["message"]])
             .collect();
@@ -130,7 +130,7 @@ fn damage_is_found_on_every_store() {
             .iter()
             .map(|(id, message, _)| [json!("problem"), json!("play"), json!(id), json!(message)])
             .collect();
-        assert_eq!(told, expected.iter().map(|it| it.each_ref()).collect::<Vec<_>>());
+        assert_eq!(found, expected.iter().map(|it| it.each_ref()).collect::<Vec<_>>());
     });
 }
 

@@ -15,8 +15,8 @@ async fn store() -> Store {
     store
 }
 
-/// Returns for each row, by its position, whether it opens.
-async fn told(store: &Store) -> (Vec<(u64, bool)>, Vec<(SequencePosition, bool)>) {
+/// Returns for each row whether it can be decrypted, by its position.
+async fn are_readable(store: &Store) -> (Vec<(u64, bool)>, Vec<(SequencePosition, bool)>) {
     let rows = store.rows(&key()).await.unwrap().unwrap();
     let messages = rows.messages.iter().map(|(number, message)| (*number, message.is_ok()));
     let tools = rows.tools.iter().map(|(call, row)| (*call, row.is_ok()));
@@ -49,12 +49,12 @@ async fn rows_are_opened_and_what_does_not_open_hides_no_other() {
     store.inner().rewrite(attack).await.unwrap();
     let expected_tools = [(call(0), true), (call(1), false), (call(2), true)];
     assert_eq!(
-        told(&store).await,
+        are_readable(&store).await,
         (vec![(1, true), (2, true), (3, false)], expected_tools.to_vec())
     );
     let rows = store.rows(&key()).await.unwrap().unwrap();
-    let told = std::error::Error::source(rows.messages[2].1.as_ref().unwrap_err()).unwrap();
-    assert!(told.to_string().contains("moved from message 1"), "{told}");
+    let cause = std::error::Error::source(rows.messages[2].1.as_ref().unwrap_err()).unwrap();
+    assert!(cause.to_string().contains("moved from message 1"), "{cause}");
 }
 
 #[tokio::test]

@@ -93,9 +93,13 @@ async fn each_service_call_is_told_with_its_model_tokens_tools_and_cost() {
             assert_eq!(summary.messages as usize, stored(&store).await.len(), "{what}");
             assert_eq!(summary.state, ConversationState::Idle, "{what}");
             assert!((before..=SystemTime::now()).contains(&summary.last_active_at), "{what}");
-            let told = one_run(&store).await;
-            assert_eq!((told.run, told.mode, told.is_open), (run, Some(mode), false), "{what}");
-            assert_eq!(told.usage, used_by_script(priced), "{what}");
+            let reported = one_run(&store).await;
+            assert_eq!(
+                (reported.run, reported.mode, reported.is_open),
+                (run, Some(mode), false),
+                "{what}"
+            );
+            assert_eq!(reported.usage, used_by_script(priced), "{what}");
             let by_model = UsageQuery::of(&key(), UsageGrouping::Model);
             let totals = store.usage(&by_model).await.unwrap();
             let totals: Vec<_> = totals.iter().map(|total| (total.runs, total.sum)).collect();
@@ -132,8 +136,8 @@ async fn a_request_that_is_sent_again_adds_nothing() {
             send(&client, request.clone()).await.unwrap();
         }
         assert_eq!(model.remaining(), 0);
-        let told = one_run(&store).await;
-        assert_eq!(told.usage, used_by_script(false), "{mode}, streamed: {streamed}");
+        let reported = one_run(&store).await;
+        assert_eq!(reported.usage, used_by_script(false), "{mode}, streamed: {streamed}");
         assert_eq!(store.summary(&key()).await.unwrap().unwrap().runs, 1);
     }
 }
@@ -154,17 +158,21 @@ async fn a_run_that_fails_and_goes_on_tells_what_its_mode_keeps() {
         match mode {
             PerRun => assert_eq!(store.summary(&key()).await.unwrap(), None, "{what}"),
             PerServiceCall | Journaled => {
-                let told = one_run(&store).await;
-                assert_eq!(told.usage, [of_first], "{what}");
-                assert_eq!(told.is_open, mode == Journaled, "{what}");
+                let reported = one_run(&store).await;
+                assert_eq!(reported.usage, [of_first], "{what}");
+                assert_eq!(reported.is_open, mode == Journaled, "{what}");
             }
         }
         if mode == PerRun {
             continue;
         }
         send(&client, request).await.unwrap();
-        let told = one_run(&store).await;
-        assert_eq!((told.usage, told.is_open), (used_by_script(false).to_vec(), false), "{what}");
+        let reported = one_run(&store).await;
+        assert_eq!(
+            (reported.usage, reported.is_open),
+            (used_by_script(false).to_vec(), false),
+            "{what}"
+        );
         let summary = store.summary(&key()).await.unwrap().unwrap();
         assert_eq!((summary.runs, summary.state), (1, ConversationState::Idle), "{what}");
     }
@@ -200,8 +208,8 @@ async fn what_waits_in_the_outbox_is_told_once_it_is_stored() {
             }
             let client = agent(&model, &store, PerServiceCall);
             send(&client, ask("where?", streamed)).await.unwrap();
-            let told = one_run(&store).await;
-            assert_eq!(told.usage, used_by_script(false), "stored first: {stores_first}");
+            let reported = one_run(&store).await;
+            assert_eq!(reported.usage, used_by_script(false), "stored first: {stores_first}");
         }
     }
 }
@@ -231,9 +239,9 @@ async fn runs_are_told_whatever_layers_there_are() {
         let below = PerServiceCallPersistence::new(store.clone()).layer(model);
         let client = boxed(ToolLoopLayer::new(tools(&Ran::default())).layer(below));
         send(&client, ask("where?", streamed)).await.unwrap();
-        let told = one_run(&store).await;
-        assert_eq!(told.usage, used_by_script(false), "no layer above the loop");
-        assert_eq!(told.mode, Some(PerServiceCall));
+        let reported = one_run(&store).await;
+        assert_eq!(reported.usage, used_by_script(false), "no layer above the loop");
+        assert_eq!(reported.mode, Some(PerServiceCall));
     }
 }
 
@@ -252,7 +260,7 @@ async fn a_pipeline_takes_a_price_list() {
     let request = ChatRequest::user("well?").in_conversation(key());
     let run: RunId = request.conversation().unwrap().run;
     pipeline.oneshot(request).await.unwrap().collect().await.unwrap();
-    let told = one_run(&store).await;
-    assert_eq!(told.run, run);
-    assert_eq!(told.usage, [used("small", (1, 0), (1000, 100), Some(1200))]);
+    let reported = one_run(&store).await;
+    assert_eq!(reported.run, run);
+    assert_eq!(reported.usage, [used("small", (1, 0), (1000, 100), Some(1200))]);
 }

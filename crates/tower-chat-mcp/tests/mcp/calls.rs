@@ -61,8 +61,8 @@ async fn arguments_that_are_no_object_do_not_reach_the_server() {
         let record = agent.record().await;
         let statuses: Vec<_> = record.iter().map(|call| call.status).collect();
         assert_eq!(statuses, [ToolStatus::RejectedArguments, ToolStatus::Ok], "{arguments}");
-        let told = record[0].result.as_ref().unwrap();
-        assert!(told.is_error && told.text().contains("must be a JSON object"), "{told:?}");
+        let result = record[0].result.as_ref().unwrap();
+        assert!(result.is_error && result.text().contains("must be a JSON object"), "{result:?}");
         assert_eq!(record[0].arguments, arguments);
     }
 }

@@ -22,7 +22,7 @@ fn calls(model: &str, service_calls: u64) -> ModelUsage {
     ModelUsage::new(Some(model.into()), UsageSum::of_calls(service_calls, 0))
 }
 
-fn told(write: Write, milliseconds: u64, usage: &[ModelUsage]) -> Write {
+fn with_activity(write: Write, milliseconds: u64, usage: &[ModelUsage]) -> Write {
     write.with_activity(RunActivity::new(at(milliseconds)).with_usage(usage.iter().cloned()))
 }
 
@@ -36,7 +36,7 @@ async fn long_names_of_models_scopes_and_conversations_are_told_whole() {
     for (key, time) in keys.iter().zip([5, 7]) {
         let first = write(key, Revision::ABSENT, &[key.id()]);
         let usage = [calls(&one, time), calls(&other, 10 * time)];
-        append(&store, told(first, time, &usage)).await.unwrap();
+        append(&store, with_activity(first, time, &usage)).await.unwrap();
     }
     let page = store.conversations(&ConversationQuery::in_all_scopes()).await.unwrap();
     let found: Vec<_> = page.conversations.into_iter().map(|summary| summary.key).collect();
@@ -63,7 +63,7 @@ async fn damage_of_one_conversation_leaves_the_list_of_the_others() {
     let store = open(PostgresStore::options().with_schema(&schema)).await;
     for (id, time) in [("metadata", 40), ("title", 30), ("number", 20), ("whole", 10)] {
         let first = write(&key(id), Revision::ABSENT, &[id]);
-        append(&store, told(first, time, &[])).await.unwrap();
+        append(&store, with_activity(first, time, &[])).await.unwrap();
     }
     let client = raw(&server().address("postgres")).await;
     let table = format!("{}.conversations", quoted(&schema));
@@ -138,7 +138,7 @@ async fn with_row_level_security_nobody_sees_the_directory_without_saying_so() {
     let [alice, bob] = ["alice", "bob"].map(|scope| ConversationKey::new(scope, "support"));
     for key in [&alice, &bob] {
         let first = write(key, Revision::ABSENT, &[key.scope()]);
-        append(&store, told(first, 5, &[calls("m", 1)])).await.unwrap();
+        append(&store, with_activity(first, 5, &[calls("m", 1)])).await.unwrap();
     }
     let title = Description::new().with_title("Alice's").unwrap();
     assert_eq!(store.set_description(&alice, &title, 0).await.unwrap(), 1);
@@ -171,7 +171,7 @@ async fn an_append_changes_no_index_of_the_conversation() {
         let id = tower_chat_core::MessageId { run, index: number };
         let message = tower_chat_core::Message::user(format!("message {number}"));
         let write = Write::new(key.clone(), id, revision, [message.into()]);
-        let write = told(write, u64::from(number) * 1000, &[calls("m", 1)]);
+        let write = with_activity(write, u64::from(number) * 1000, &[calls("m", 1)]);
         revision = append(&store, write).await.unwrap();
     }
     let summary = store.summary(&key).await.unwrap().unwrap();

@@ -30,7 +30,7 @@ fn of_run(messages: impl IntoIterator<Item = Message>) -> Messages {
 }
 
 /// Returns the tool calls in the record of messages that are numbered from 1.
-fn told(messages: &Messages) -> Vec<ToolInvocation> {
+fn records_of(messages: &Messages) -> Vec<ToolInvocation> {
     let message = |sequence: u64| messages.get(usize::try_from(sequence).unwrap() - 1).cloned();
     extract(messages, 1, 0).iter().map(|record| record.resolve(message).unwrap()).collect()
 }
@@ -41,7 +41,7 @@ fn sketch(messages: impl IntoIterator<Item = Message>) -> Vec<String> {
         let result = call.result.map_or("-".to_owned(), |result| result.text());
         format!("{}.{} {}={result}", call.round_index, call.sequence_index, call.call_id)
     };
-    told(&of_run(messages)).into_iter().map(of_call).collect()
+    records_of(&of_run(messages)).into_iter().map(of_call).collect()
 }
 
 fn calls<const N: usize>(ids: [&str; N]) -> Message {
@@ -78,11 +78,14 @@ fn a_call_is_told_with_its_result_and_its_place() {
     let call = ToolCall::new("c1", "look", r#"{ "a" : 1 }"#);
     let messages =
         of_run([Message::user("u"), Message::tool_calls([call]), results([("c1", "r")])]);
-    let told = &told(&messages)[0];
-    assert_eq!((told.round_index, told.sequence_index, told.sequence), (0, 0, 2));
-    assert_eq!((&*told.call_id, &*told.name, &*told.arguments), ("c1", "look", r#"{ "a" : 1 }"#));
+    let records_of = &records_of(&messages)[0];
+    assert_eq!((records_of.round_index, records_of.sequence_index, records_of.sequence), (0, 0, 2));
     assert_eq!(
-        (told.status, told.result.clone()),
+        (&*records_of.call_id, &*records_of.name, &*records_of.arguments),
+        ("c1", "look", r#"{ "a" : 1 }"#)
+    );
+    assert_eq!(
+        (records_of.status, records_of.result.clone()),
         (ToolStatus::Ok, Some(ToolResult::new("c1", "r")))
     );
 }
@@ -100,7 +103,7 @@ fn numbers_go_on_from_those_given() {
 
 #[test]
 fn rounds_are_counted_over_messages_with_calls() {
-    let told = sketch([
+    let records_of = sketch([
         Message::user("u"),
         calls(["1", "2"]),
         results([("1", "a"), ("2", "b")]),
@@ -108,23 +111,23 @@ fn rounds_are_counted_over_messages_with_calls() {
         calls(["3"]),
         results([("3", "c")]),
     ]);
-    assert_eq!(told, ["0.0 1=a", "0.1 2=b", "1.0 3=c"]);
+    assert_eq!(records_of, ["0.0 1=a", "0.1 2=b", "1.0 3=c"]);
 }
 
 #[test]
 fn every_turn_counts_its_rounds_from_zero() {
     let turn =
         || [Message::user("u"), calls(["1"]), results([("1", "a")]), Message::assistant("a")];
-    let told = sketch(turn().into_iter().chain(turn()));
-    assert_eq!(told, ["0.0 1=a", "0.0 1=a"]);
+    let records_of = sketch(turn().into_iter().chain(turn()));
+    assert_eq!(records_of, ["0.0 1=a", "0.0 1=a"]);
 }
 
 #[test]
 fn a_call_without_a_result_is_a_record_without_one() {
     let messages = of_run([calls(["1", "2"]), results([("2", "b")])]);
-    let told = told(&messages);
-    assert_eq!((told[0].status, told[0].result.clone()), (ToolStatus::Pending, None));
-    assert_eq!(told[1].status, ToolStatus::Ok);
+    let records_of = records_of(&messages);
+    assert_eq!((records_of[0].status, records_of[0].result.clone()), (ToolStatus::Pending, None));
+    assert_eq!(records_of[1].status, ToolStatus::Ok);
 }
 
 #[test]
@@ -139,34 +142,35 @@ fn calls_without_ids_keep_their_results_by_place() {
     without.call_id = None;
     let answers = Message::tool_results([without, ToolResult::new("", "of b")]);
     let messages = of_run([Message::tool_calls(asked), answers]);
-    let told = told(&messages);
-    let texts: Vec<String> = told.iter().map(|call| call.result.as_ref().unwrap().text()).collect();
+    let records_of = records_of(&messages);
+    let texts: Vec<String> =
+        records_of.iter().map(|call| call.result.as_ref().unwrap().text()).collect();
     assert_eq!(texts, ["of a", "of b"]);
     let replayed: Vec<String> = output_of(&messages)
         .iter()
         .flat_map(|m| m.calls())
         .filter_map(|call| call.id.clone())
         .collect();
-    let ids: Vec<String> = told.into_iter().map(|call| call.call_id).collect();
+    let ids: Vec<String> = records_of.into_iter().map(|call| call.call_id).collect();
     assert_eq!(ids, replayed, "the record names a call as replays do");
 }
 
 #[test]
 fn results_come_in_any_order() {
-    let told =
+    let records_of =
         sketch([calls(["1", "2", "3"]), results([("3", "c"), ("1", "a")]), results([("2", "b")])]);
-    assert_eq!(told, ["0.0 1=a", "0.1 2=b", "0.2 3=c"]);
+    assert_eq!(records_of, ["0.0 1=a", "0.1 2=b", "0.2 3=c"]);
 }
 
 #[test]
 fn an_id_that_comes_back_keeps_its_own_result() {
-    let told = sketch([
+    let records_of = sketch([
         calls(["x", "x"]),
         results([("x", "a"), ("x", "b")]),
         calls(["x"]),
         results([("x", "c")]),
     ]);
-    assert_eq!(told, ["0.0 x=a", "0.1 call_0101010101010101_0_1=b", "1.0 x=c"]);
+    assert_eq!(records_of, ["0.0 x=a", "0.1 call_0101010101010101_0_1=b", "1.0 x=c"]);
 }
 
 #[test]
@@ -174,7 +178,7 @@ fn content_of_many_parts_is_kept() {
     let mut result = ToolResult::new("1", "a picture");
     result.content.push(Media::new("image/png", MediaSource::Base64("AA".into())).into());
     let messages = of_run([calls(["1"]), Message::tool_results([result.clone()])]);
-    assert_eq!(told(&messages)[0].result, Some(result));
+    assert_eq!(records_of(&messages)[0].result, Some(result));
 }
 
 #[test]
@@ -195,23 +199,23 @@ fn hundreds_of_calls_of_a_turn_are_all_told() {
     let ids: Vec<String> = (0..300).map(|id| id.to_string()).collect();
     let asked = Message::tool_calls(ids.iter().map(|id| ToolCall::new(id, "look", "{}")));
     let answers = Message::tool_results(ids.iter().rev().map(|id| ToolResult::new(id, id)));
-    let told = told(&of_run([asked, answers]));
-    assert!(told.iter().all(|call| call.result.as_ref().unwrap().text() == call.call_id));
-    assert_eq!(told.len(), 300);
+    let records_of = records_of(&of_run([asked, answers]));
+    assert!(records_of.iter().all(|call| call.result.as_ref().unwrap().text() == call.call_id));
+    assert_eq!(records_of.len(), 300);
 }
 
 #[test]
 fn a_later_result_answers_the_call_it_names() {
-    let told = sketch([calls(["1", "2"]), Message::user("u"), results([("2", "late")])]);
-    assert_eq!(told, ["0.0 1=-", "0.1 2=late"]);
+    let records_of = sketch([calls(["1", "2"]), Message::user("u"), results([("2", "late")])]);
+    assert_eq!(records_of, ["0.0 1=-", "0.1 2=late"]);
 }
 
 #[test]
 fn a_failed_result_is_told_apart() {
     let answers =
         Message::tool_results([ToolResult::error("1", "boom"), ToolResult::new("2", "b")]);
-    let told = told(&of_run([calls(["1", "2"]), answers]));
-    assert_eq!([told[0].status, told[1].status], [ToolStatus::Error, ToolStatus::Ok]);
+    let records_of = records_of(&of_run([calls(["1", "2"]), answers]));
+    assert_eq!([records_of[0].status, records_of[1].status], [ToolStatus::Error, ToolStatus::Ok]);
 }
 
 #[test]
@@ -257,7 +261,8 @@ fn rounds_are_counted_on_behind_a_message_that_was_queued_in_a_later_run() {
         of_run(2, 3, Message::user("queued words")),
         of_run(2, 4, calls(["3"])),
     ];
-    let rounds: Vec<u32> = told(&messages.into()).iter().map(|call| call.round_index).collect();
+    let rounds: Vec<u32> =
+        records_of(&messages.into()).iter().map(|call| call.round_index).collect();
     assert_eq!(rounds, [0, 0, 1]);
 }
 
@@ -271,7 +276,7 @@ fn a_call_that_waits_for_approval_says_so_until_it_is_answered() {
     let (asking, request) = waiting();
     let approving = Message::new(Role::User, vec![Part::ApprovalResponse(request.approve())]);
     let messages = of_run([Message::user("u"), asking, approving, results([("1", "paid")])]);
-    let status = |count| told(&messages.take(count))[0].status;
+    let status = |count| records_of(&messages.take(count))[0].status;
     let expected = [ToolStatus::PendingApproval, ToolStatus::Pending, ToolStatus::Ok];
     assert_eq!([status(2), status(3), status(4)], expected);
 }
@@ -281,10 +286,10 @@ fn a_refused_call_stays_refused_whatever_the_model_is_told() {
     let (asking, request) = waiting();
     let rejecting = Message::new(Role::User, vec![Part::ApprovalResponse(request.reject("no"))]);
     let messages = of_run([asking, rejecting, results([("1", "was refused")])]);
-    assert_eq!(told(&messages.take(2))[0].status, ToolStatus::RejectedByApproval);
-    let told = &told(&messages)[0];
-    assert_eq!(told.status, ToolStatus::RejectedByApproval);
-    assert_eq!(told.result.as_ref().unwrap().text(), "was refused");
+    assert_eq!(records_of(&messages.take(2))[0].status, ToolStatus::RejectedByApproval);
+    let records_of = &records_of(&messages)[0];
+    assert_eq!(records_of.status, ToolStatus::RejectedByApproval);
+    assert_eq!(records_of.result.as_ref().unwrap().text(), "was refused");
 }
 
 /// Checks that for every history, the record contains the results of the replay, and a row for each call.

@@ -99,8 +99,8 @@ impl Activity {
         number: i64,
         before: &Self,
     ) -> rusqlite::Result<()> {
-        let told = |it: &Self| Self { last_active: it.hour(), ..*it };
-        if told(self) == told(before) {
+        let by_hour = |it: &Self| Self { last_active: it.hour(), ..*it };
+        if by_hour(self) == by_hour(before) {
             return Ok(());
         }
         let blob = |run: Option<RunId>| run.map(RunId::to_bytes);

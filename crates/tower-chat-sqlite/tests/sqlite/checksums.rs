@@ -124,7 +124,7 @@ async fn a_damaged_index_leads_to_no_other_conversation() {
     let name = b"thread 0";
     let positions: Vec<usize> =
         (0..intact.len()).filter(|at| intact[*at..].starts_with(name)).collect();
-    let mut told = 0;
+    let mut damaged = 0;
     for position in positions {
         let mut bytes = intact.clone();
         bytes[position + name.len() - 1] = b'1';
@@ -135,12 +135,12 @@ async fn a_damaged_index_leads_to_no_other_conversation() {
             Ok(history) => assert_eq!(history.messages.len(), 0),
             Err(error) => {
                 assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
-                told += 1;
+                damaged += 1;
                 let deleted = store.delete(&asked).await.unwrap_err();
                 assert!(matches!(deleted, StoreError::Corrupt { .. }), "{deleted:?}");
             }
         }
         store.close().await.unwrap();
     }
-    assert_eq!(told, 1, "the key is in one index");
+    assert_eq!(damaged, 1, "the key is in one index");
 }

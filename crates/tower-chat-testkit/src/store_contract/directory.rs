@@ -96,11 +96,12 @@ fn described(title: &str, metadata: Value) -> Description {
 pub async fn a_run_begins_when_its_request_arrived(store: Store) {
     let key = key("arrived before it was written");
     let run = RunId::from_bytes([0xa7; 16]);
-    let told = |written, arrived| activity(written, &[used("a model", 7)]).with_start(at(arrived));
+    let activity_of =
+        |written, arrived| activity(written, &[used("a model", 7)]).with_start(at(arrived));
     let mut revision = Revision::ABSENT;
     for (index, (written, arrived)) in (0..).zip([(9_000, 4_000), (12_000, 11_000)]) {
         let write = write_of(&key, id(run, index), revision, "text");
-        revision = stored(&store, write.with_activity(told(written, arrived))).await;
+        revision = stored(&store, write.with_activity(activity_of(written, arrived))).await;
     }
     let runs = store.runs(&key, None, 10).await.expect("the runs are read");
     let times = runs.iter().map(|run| (run.started_at(), run.last_written_at));

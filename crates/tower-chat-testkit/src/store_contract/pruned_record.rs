@@ -58,9 +58,9 @@ pub async fn rows_are_pruned_with_their_messages(store: Store) {
     let at = revision(&store, &key).await;
     stored(&store, write_rows(&key, at, rows.into())).await;
     let left = recorded(&store, &key).await;
-    let told: Vec<_> = left.iter().map(|call| (call.sequence, call.status)).collect();
+    let statuses: Vec<_> = left.iter().map(|call| (call.sequence, call.status)).collect();
     assert_eq!(
-        told,
+        statuses,
         [(5, ToolStatus::Error), (8, ToolStatus::Ok)],
         "deleted messages have no rows"
     );

@@ -195,15 +195,15 @@ pub async fn a_rewrite_sets_counts_of_the_directory(store: Store) {
         let tokens = Usage::new(10, 5);
         ModelUsage::new(Some(model.into()), UsageSum::of_calls(1, calls).with_tokens(tokens))
     };
-    let told = |key: &ConversationKey, run, at, usage: Vec<ModelUsage>| {
+    let write_of_run = |key: &ConversationKey, run, at, usage: Vec<ModelUsage>| {
         let id = MessageId { run, index: 0 };
         let write = Write::new(key.clone(), id, at, [Message::user("one").into()]);
         write.with_activity(RunActivity::new(SystemTime::now()).with_usage(usage))
     };
-    stored(&store, told(&other, first, Revision::ABSENT, vec![used("a", 1)])).await;
+    stored(&store, write_of_run(&other, first, Revision::ABSENT, vec![used("a", 1)])).await;
     let models = vec![used("a", 1), used("b", 2)];
-    let at = stored(&store, told(&key, first, Revision::ABSENT, models)).await;
-    let at = stored(&store, told(&key, second, at, vec![used("a", 4)])).await;
+    let at = stored(&store, write_of_run(&key, first, Revision::ABSENT, models)).await;
+    let at = stored(&store, write_of_run(&key, second, at, vec![used("a", 4)])).await;
     let before = entry(&store, &key).await;
     assert_eq!((before.0, before.1.tool_calls, before.1.tokens.input_tokens), (2, 7, 30));
     let untouched = entry(&store, &other).await;
@@ -227,7 +227,7 @@ pub async fn a_rewrite_sets_counts_of_the_directory(store: Store) {
     rewrite.counts = Some(counts);
     let at = store.rewrite(rewrite).await.expect("the rows are rewritten");
     assert_eq!(entry(&store, &key).await, before);
-    stored(&store, told(&key, RunId::new(), at, vec![used("a", 1)])).await;
+    stored(&store, write_of_run(&key, RunId::new(), at, vec![used("a", 1)])).await;
     let (runs, sum, _) = entry(&store, &key).await;
     assert_eq!((runs, sum.tool_calls), (3, 8), "later writes are added to the counts");
 }

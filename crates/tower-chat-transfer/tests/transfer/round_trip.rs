@@ -93,8 +93,12 @@ async fn a_fork_keeps_its_times_and_gets_a_row_of_each_run() {
         if source == Kind::Encrypted {
             // Forks of an encrypted store have a row for each run, and a separate write creates
             // them.
-            let told: Vec<_> = receipt.differing.iter().map(|step| &*step.differences).collect();
-            assert!(told.is_empty() || told == [[Difference::Times]], "{told:?}");
+            let differences: Vec<_> =
+                receipt.differing.iter().map(|step| &*step.differences).collect();
+            assert!(
+                differences.is_empty() || differences == [[Difference::Times]],
+                "{differences:?}"
+            );
             continue;
         }
         let step = &receipt.differing[0];

@@ -215,16 +215,16 @@ async fn an_error_after_the_end_of_an_answer_is_ignored() {
 
 #[test]
 fn every_wire_reads_its_errors() {
-    let told = |wire: BodyWire, status, body: &str| {
+    let refusal = |wire: BodyWire, status, body: &str| {
         let error = wire.parse_error(status, body);
         (error.status(), error.code().map(str::to_owned), error.is_retryable())
     };
     let quota = r#"{"error":{"message":"Buy more.","type":"x","code":"insufficient_quota"}}"#;
     let expected = (Some(429), Some("insufficient_quota".to_owned()), false);
-    assert_eq!(told(BodyWire::OpenAiChat, 429, quota), expected);
+    assert_eq!(refusal(BodyWire::OpenAiChat, 429, quota), expected);
     let busy = r#"{"type":"error","error":{"type":"overloaded_error","message":"Busy."}}"#;
     let expected = (Some(529), Some("overloaded_error".to_owned()), true);
-    assert_eq!(told(BodyWire::Anthropic, 529, busy), expected);
+    assert_eq!(refusal(BodyWire::Anthropic, 529, busy), expected);
     let delay = r#"[{"error":{"code":429,"message":"Slow.","status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"2.5s"}]}}]"#;
     let error = BodyWire::Gemini.parse_error(429, delay);
     assert_eq!(error.code(), Some("RESOURCE_EXHAUSTED"));

@@ -44,7 +44,7 @@ fn a_refusal_says_what_to_do_and_what_is_stored() {
             );
             assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), "A lamp.\n"), "{mode}");
             let keeps_question = mode != "per-run";
-            let told = [
+            let expected = [
                 match keeps_question {
                     true => "stored of this run: your message",
                     false => "nothing of this run is stored",
@@ -53,7 +53,7 @@ fn a_refusal_says_what_to_do_and_what_is_stored() {
                  no key; check the key in OPENAI_API_KEY",
             ];
             let printed: Vec<&str> = ended.stderr.lines().collect();
-            assert_eq!(printed[1..], told, "{mode}");
+            assert_eq!(printed[1..], expected, "{mode}");
             assert_intact(store);
             run_with_input(chat(store, &server, &options), "What swims?\n");
             let mut messages = vec![
@@ -88,8 +88,8 @@ fn a_journaled_message_of_an_overloaded_provider_is_asked_again_by_the_next_proc
         let ended = run_with_input(chat(store, &server, &options), "A berth, quickly.\n");
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
         let printed: Vec<&str> = ended.stderr.lines().collect();
-        let told = "the messages before the failure are stored: start the same chat again to continue the run";
-        assert_eq!(printed[printed.len() - 2], told);
+        let expected = "the messages before the failure are stored: start the same chat again to continue the run";
+        assert_eq!(printed[printed.len() - 2], expected);
         assert!(
             printed[printed.len() - 1].ends_with("too many ships; try again later"),
             "{printed:?}"

@@ -18,8 +18,8 @@ fn an_interrupted_answer_is_kept_as_far_as_it_is_and_the_conversation_goes_on() 
             let ended = command.finish();
             assert_eq!(ended.code, Some(130), "{mode}: {}", ended.stderr);
             assert_eq!(ended.stdout, "A tug.\nHalf of the fleet\n", "{mode}");
-            let told = "interrupted; stored of this run: your message and the partial answer";
-            assert_eq!(ended.stderr.lines().last(), Some(told), "{mode}");
+            let expected = "interrupted; stored of this run: your message and the partial answer";
+            assert_eq!(ended.stderr.lines().last(), Some(expected), "{mode}");
             assert_intact(store);
 
             let ended = run_with_input(chat(store, &server, &[mode, "--mode", mode]), "Go on.\n");
@@ -57,13 +57,13 @@ fn an_interrupted_tool_is_cancelled_and_the_model_is_told_so() {
             let ended = command.finish();
             assert_eq!(ended.code, Some(130), "{mode}: {}", ended.stderr);
             let printed = without_times(&ended.stderr);
-            let told = [
+            let expected = [
                 "* hold {}",
                 "  hold: interrupted after N ms",
                 "interrupted; stored of this run: your message, 2 tool calls and 2 results",
             ];
             let printed: Vec<&str> = printed.lines().collect();
-            assert_eq!(printed[printed.len() - 3..], told, "{mode}");
+            assert_eq!(printed[printed.len() - 3..], expected, "{mode}");
             wait_for_log(store, 3 * index + 3);
             assert_eq!(log(store)[3 * index..], ["fog Wick", "hold nowhere", "cancelled"]);
             assert_intact(store);
@@ -98,8 +98,12 @@ fn a_model_that_has_not_answered_at_all_can_be_interrupted() {
         }
         command.interrupt();
         let ended = command.finish();
-        let told = "interrupted; stored of this run: your message";
-        assert_eq!((ended.code, ended.stderr.lines().last()), (Some(130), Some(told)), "{mode}");
+        let expected = "interrupted; stored of this run: your message";
+        assert_eq!(
+            (ended.code, ended.stderr.lines().last()),
+            (Some(130), Some(expected)),
+            "{mode}"
+        );
         run_with_input(chat(&store, &server, &["silence", "--mode", mode]), "Hello again.\n");
         let asked = ["user: Anybody there?", "user: Hello again."];
         assert_eq!(server.messages()[1], asked, "{mode}");

@@ -139,10 +139,10 @@ pub(crate) fn wardrobe() -> Writes {
     let mut tools = timed(&messages, 1, &[(910, 1_120), (910, 1_440)]);
     tools[1].error = Some("connection refused".to_owned());
     let sum = used(2, 2, [1_250, 400, 61, 24], Some(452_500));
-    let told = activity(0, PersistenceMode::PerServiceCall, []);
-    writes.add(first, 0, messages[..1].to_vec(), Vec::new(), told);
-    let told = activity(2_104, PersistenceMode::PerServiceCall, [(Some("gpt-5-mini"), sum)]);
-    writes.add(first, 1, messages[1..].to_vec(), tools, told);
+    let reported = activity(0, PersistenceMode::PerServiceCall, []);
+    writes.add(first, 0, messages[..1].to_vec(), Vec::new(), reported);
+    let reported = activity(2_104, PersistenceMode::PerServiceCall, [(Some("gpt-5-mini"), sum)]);
+    writes.add(first, 1, messages[1..].to_vec(), tools, reported);
 
     let order = ToolCall::new("call_3", "order", r#"{"item":"rain coat","price":"129 EUR"}"#);
     let asks = Message::new(
@@ -155,8 +155,8 @@ pub(crate) fn wardrobe() -> Writes {
     let messages = vec![added(60_000, Message::user("Order one.")), added(61_300, asks)];
     let tools = timed(&messages, writes.next(), &[]);
     let sum = used(1, 1, [1_400, 1_250, 38, 0], Some(194_750));
-    let told = activity(61_300, PersistenceMode::PerServiceCall, [(Some("gpt-5-mini"), sum)]);
-    writes.add(second, 0, messages, tools, told);
+    let reported = activity(61_300, PersistenceMode::PerServiceCall, [(Some("gpt-5-mini"), sum)]);
+    writes.add(second, 0, messages, tools, reported);
     writes
 }
 
@@ -168,8 +168,8 @@ pub(crate) fn hats() -> Writes {
         added(20_750, Message::assistant("A felt hat: straw gets soft in the rain.")),
     ];
     let sum = used(1, 0, [310, 0, 17, 0], Some(111_500));
-    let told = activity(20_750, PersistenceMode::PerRun, [(Some("gpt-5-mini"), sum)]);
-    writes.add(run_id(20_000), 0, messages, Vec::new(), told);
+    let reported = activity(20_750, PersistenceMode::PerRun, [(Some("gpt-5-mini"), sum)]);
+    writes.add(run_id(20_000), 0, messages, Vec::new(), reported);
     writes
 }
 
@@ -217,8 +217,8 @@ pub(crate) fn decided() -> Writes {
     let ending = tools.last_mut().unwrap();
     ending.status = tower_chat::ToolStatus::Ok;
     ending.result = RecordedResult::Apart(Box::new(record_alone));
-    let told = activity(7_204_000, PersistenceMode::Journaled, []);
-    writes.add(run, 0, messages, tools, told);
+    let reported = activity(7_204_000, PersistenceMode::Journaled, []);
+    writes.add(run, 0, messages, tools, reported);
     writes
 }
 
@@ -230,8 +230,8 @@ pub(crate) fn long(messages: u64) -> Writes {
         _ => Message::assistant(format!("answer {number}")),
     };
     let messages = (1..=messages).map(|number| added(number, text(number))).collect();
-    let told = activity(1, PersistenceMode::PerRun, []);
-    writes.add(run_id(1), 0, messages, Vec::new(), told);
+    let reported = activity(1, PersistenceMode::PerRun, []);
+    writes.add(run_id(1), 0, messages, Vec::new(), reported);
     writes
 }
 
@@ -267,9 +267,9 @@ pub(crate) fn odd() -> Writes {
         added(3_603_000, Message::tool_results([ToolResult::new("c9", "of no call")])),
     ];
     let tools = timed(&messages, 1, &[]);
-    let told =
+    let reported =
         activity(3_603_000, PersistenceMode::PerRun, [(None, used(1, 2, [9, 0, 1, 0], None))]);
-    writes.add(run, 0, messages, tools, told);
+    writes.add(run, 0, messages, tools, reported);
     let staged_run = run_id(3_700_000);
     let lease = Lease { attempt: 2, holder: 7, renewed_at: at(3_700_000), until: None };
     let partial_text = Some("I have".into());
@@ -279,7 +279,7 @@ pub(crate) fn odd() -> Writes {
         added(3_701_000, Message::tool_calls([ToolCall::new("c10", "slow", r#"{"n":1}"#)])),
     ];
     let tools = timed(&messages, writes.next(), &[]);
-    let told = activity(
+    let reported = activity(
         3_701_000,
         PersistenceMode::Journaled,
         [
@@ -287,7 +287,7 @@ pub(crate) fn odd() -> Writes {
             (Some("model a"), used(1, 0, [4, 0, 1, 0], None)),
         ],
     );
-    let write = writes.add(staged_run, 0, messages, tools, told);
+    let write = writes.add(staged_run, 0, messages, tools, reported);
     *write = write.clone().staged(staged);
     writes
 }

@@ -72,17 +72,17 @@ async fn the_claim_is_durable_before_the_tool_runs_and_the_outcome_before_the_mo
         let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
         let setup = Setup::new(&store).mode(mode);
         let asked = waiting(&setup, streamed).await;
-        let told = Gate::closed();
-        let model = ScriptedModel::new([Step::text("done").waits(&told)]);
+        let second_call = Gate::closed();
+        let model = ScriptedModel::new([Step::text("done").waits(&second_call)]);
         let client = setup.stack(&model, paying(&ran, &gate));
         let looking = async {
             gate.reached(1).await;
             assert_eq!(row(&store).await, (ToolStatus::PendingApproval, true, None));
             gate.open();
-            told.reached(1).await;
+            second_call.reached(1).await;
             let known = (ToolStatus::PendingApproval, true, Some("payed c1".into()));
             assert_eq!(row(&store).await, known);
-            told.open();
+            second_call.open();
         };
         let (answer, ()) = tokio::join!(send(&client, approving(&asked, streamed)), looking);
         answer.unwrap();

@@ -295,8 +295,11 @@ async fn rejecting_what_needs_approval_still_runs_the_others() {
         let no = Message::new(Role::User, vec![asked[1].reject("too dear").into()]);
         send(&client, ask_with([no, result_of_ask()], false)).await.unwrap();
         assert_eq!(ran.names(), ["look 1"], "{mode:?}");
-        let told = &seen(&model, 0)[2];
-        assert!(told.starts_with("tool c1=look did 1 c2=") && told.ends_with("c3=blue"), "{told}");
-        assert!(told.contains("too dear"), "{told}");
+        let results = &seen(&model, 0)[2];
+        assert!(
+            results.starts_with("tool c1=look did 1 c2=") && results.ends_with("c3=blue"),
+            "{results}"
+        );
+        assert!(results.contains("too dear"), "{results}");
     }
 }

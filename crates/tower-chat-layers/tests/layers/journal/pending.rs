@@ -188,10 +188,10 @@ async fn a_changed_argument_never_runs_and_the_model_is_told_so() {
             let setup = if again == "elsewhere" { setup.elsewhere() } else { setup };
             send(&setup.stack(&model, tools()), request).await.unwrap();
             assert_eq!(ran.names(), ["transfer {\"to\":1}"]);
-            let told = seen(&model, 1);
-            assert_eq!(told[1], "assistant transfer#c1 pay#c2");
-            assert!(told[2].starts_with("tool c1=transfer did {\"to\":1} c2!"), "{told:?}");
-            assert!(told[2].contains("arguments were not stored"), "{told:?}");
+            let shown = seen(&model, 1);
+            assert_eq!(shown[1], "assistant transfer#c1 pay#c2");
+            assert!(shown[2].starts_with("tool c1=transfer did {\"to\":1} c2!"), "{shown:?}");
+            assert!(shown[2].contains("arguments were not stored"), "{shown:?}");
             assert_eq!(pending(&store).await, [""; 0]);
             let all = rows(&store).await;
             let statuses: Vec<_> = all.iter().map(|(_, status, _)| *status).collect();

@@ -265,8 +265,8 @@ async fn a_call_whose_arguments_were_redacted_is_not_run_by_another_attempt() {
         assert!(!second.iter().any(|ran| ran.contains("pay")), "{second:?}");
         assert_eq!(second.last().unwrap(), r#"same {"card":"4111"}"#);
         let results = seen(&model, 1)[2].clone();
-        let told = if is_started { "may or may not" } else { "its arguments were not stored" };
-        assert!(results.contains("c1=done c2!") && results.contains(told), "{results}");
+        let expected = if is_started { "may or may not" } else { "its arguments were not stored" };
+        assert!(results.contains("c1=done c2!") && results.contains(expected), "{results}");
         assert!(results.ends_with("c3=done"), "{results}");
         let rows = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
         assert_eq!(rows[1].1.status, ToolStatus::Interrupted);

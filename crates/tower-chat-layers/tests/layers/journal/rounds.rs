@@ -12,54 +12,54 @@ use super::{booking_tools::*, resuming::interrupted_at_c2};
 use crate::common::*;
 
 /// The calls that were executed, each with the round in its context.
-type Told = Arc<Mutex<Vec<(String, usize)>>>;
+type Rounds = Arc<Mutex<Vec<(String, usize)>>>;
 
 /// Tools that are safe to retry, and record the round.
-fn noting<const N: usize>(told: &Told, names: [&str; N]) -> Tools {
+fn noting<const N: usize>(rounds: &Rounds, names: [&str; N]) -> Tools {
     names.into_iter().fold(Tools::new(), |tools, name| {
-        let told = told.clone();
+        let rounds = rounds.clone();
         let mut definition = definition(name);
         definition.safe_to_retry = true;
         tools.with(tool_fn(definition, move |context| {
             let label = label_of(&context);
             let answer = format!("{} {label}", context.call().name);
-            told.lock().unwrap().push((label, context.round_index()));
+            rounds.lock().unwrap().push((label, context.round_index()));
             async { Ok::<_, BoxError>(ToolOutput::from(answer)) }
         }))
     })
 }
 
-fn taken(told: &Told) -> Vec<(String, usize)> {
-    std::mem::take(&mut told.lock().unwrap())
+fn take_rounds(rounds: &Rounds) -> Vec<(String, usize)> {
+    std::mem::take(&mut rounds.lock().unwrap())
 }
 
 #[tokio::test]
 async fn rounds_are_counted_on_from_those_before_the_interruption() {
     for (streamed, failing) in cases!(BOTH_WAYS, 0..4) {
-        let (store, told) = (store(), Told::default());
+        let (store, rounds) = (store(), Rounds::default());
         let ask_for = |id| calls([("look", id)]);
         let mut script = vec![ask_for("c1"), ask_for("c2"), ask_for("c3"), Step::text("done")];
         script.insert(failing, Step::error("overloaded"));
         let model = ScriptedModel::new(script);
-        let client = Setup::new(&store).stack(&model, noting(&told, ["look"]));
+        let client = Setup::new(&store).stack(&model, noting(&rounds, ["look"]));
         let request = ask("where?", streamed);
         send(&client, request.clone()).await.unwrap_err();
         send(&client, request).await.unwrap();
         let expected = [("c1", 0), ("c2", 1), ("c3", 2)].map(|(id, at)| (id.to_owned(), at));
-        assert_eq!(taken(&told), expected, "streamed {streamed}, failing {failing}");
+        assert_eq!(take_rounds(&rounds), expected, "streamed {streamed}, failing {failing}");
     }
 }
 
 #[tokio::test]
 async fn a_call_that_was_interrupted_is_run_again_in_its_own_round() {
     for streamed in BOTH_WAYS {
-        let (store, told) = (store(), Told::default());
+        let (store, rounds) = (store(), Rounds::default());
         let setup = Setup::new(&store);
         let (model, booking_tools) = (booking_model(), BookingTools::safe());
         let request = interrupted_at_c2(&setup, &model, &booking_tools, streamed).await;
-        send(&setup.stack(&model, noting(&told, ["book", "seat"])), request).await.unwrap();
+        send(&setup.stack(&model, noting(&rounds, ["book", "seat"])), request).await.unwrap();
         let expected = [("c2", 0), ("c3", 1)].map(|(id, at)| (id.to_owned(), at));
-        assert_eq!(taken(&told), expected, "streamed {streamed}");
+        assert_eq!(take_rounds(&rounds), expected, "streamed {streamed}");
         assert_eq!(stored(&store).await, WHOLE_RUN);
     }
 }

@@ -43,9 +43,9 @@ async fn a_call_that_the_token_limit_has_cut_off_never_runs_and_the_model_is_tol
                 let answer = send(&client, case.ask("where?")).await.unwrap();
                 assert_eq!(answer.text(), "there", "{tool} {arguments:?}");
                 assert_eq!(ran.names(), ["look"], "{tool} {arguments:?}");
-                let told = results(&model.requests()[1]);
-                assert_eq!(told[0], ("looked c1".to_owned(), false), "{tool} {arguments:?}");
-                assert!(told[1].0.contains("token limit") && told[1].1, "{told:?}");
+                let received = results(&model.requests()[1]);
+                assert_eq!(received[0], ("looked c1".to_owned(), false), "{tool} {arguments:?}");
+                assert!(received[1].0.contains("token limit") && received[1].1, "{received:?}");
                 let stored = reasons(&store).await;
                 assert_eq!(stored, [Some(FinishReason::Length), Some(FinishReason::Stop)]);
             }
@@ -81,8 +81,11 @@ async fn whole_calls_beside_one_that_was_cut_off_still_wait_for_approval() {
         send(&client, case.ask_with([Message::approvals(approvals)])).await.unwrap();
         assert_eq!(ran.names(), ["pay"], "once");
         let sent = &model.requests()[1].messages;
-        let told: Vec<_> = sent.iter().flat_map(|message| message.results()).collect();
-        assert!(told.iter().any(|result| result.text().contains("token limit")), "{told:?}");
+        let received: Vec<_> = sent.iter().flat_map(|message| message.results()).collect();
+        assert!(
+            received.iter().any(|result| result.text().contains("token limit")),
+            "{received:?}"
+        );
     })
     .await;
 }

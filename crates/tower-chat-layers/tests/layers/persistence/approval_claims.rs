@@ -108,12 +108,14 @@ async fn the_outcome_stays_in_the_record_where_the_other_process_is_the_first_to
     cases
         .check(async |case| {
             let (store, ran, gate) = (case.store().await, Ran::default(), Gate::closed());
-            let told = Gate::closed();
+            let second_call = Gate::closed();
             // Without a lease, another process treats the call as interrupted while its tool runs.
             let policy =
                 || policy().with_journal(JournalPolicy::default().with_lease(Duration::ZERO));
-            let model =
-                ScriptedModel::new([case.calls([("pay", "c1")]), Step::text("one").waits(&told)]);
+            let model = ScriptedModel::new([
+                case.calls([("pay", "c1")]),
+                Step::text("one").waits(&second_call),
+            ]);
             let client = case.stack(model.clone(), &store, policy(), paying(&ran, &gate));
             let asked = asked(case, &client).await;
             let mut first = pin!(send(&client, deciding(case, [asked[0].approve()])));
@@ -135,14 +137,14 @@ async fn the_outcome_stays_in_the_record_where_the_other_process_is_the_first_to
                 tokio::task::yield_now().await;
             }
             gate.open();
-            let mut there = pin!(told.reached(1));
+            let mut there = pin!(second_call.reached(1));
             while poll!(there.as_mut()).is_pending() {
                 assert!(poll!(first.as_mut()).is_pending());
                 tokio::task::yield_now().await;
             }
             other_told.open();
             second.await.unwrap();
-            told.open();
+            second_call.open();
             assert!(matches!(refused(first.await), PersistenceError::NotStored(_)));
             let paid = (ToolStatus::Ok, true, Some("payed c1".to_owned()));
             assert_eq!(row(&store).await, paid);

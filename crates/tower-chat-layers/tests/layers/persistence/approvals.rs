@@ -235,12 +235,12 @@ async fn a_service_that_keeps_the_history_gets_the_results_of_approved_calls() {
 #[tokio::test]
 async fn a_service_is_told_what_waits_for_approval() {
     every_case(async |case| {
-        let told = Arc::new(Mutex::new(Vec::new()));
+        let observed = Arc::new(Mutex::new(Vec::new()));
         let noting = Step::respond({
-            let told = told.clone();
+            let observed = observed.clone();
             move |request| {
                 let run = request.extensions.get::<Run>().unwrap();
-                told.lock().unwrap().push(run.pending_approvals());
+                observed.lock().unwrap().push(run.pending_approvals());
                 Step::text("noted")
             }
         });
@@ -248,7 +248,7 @@ async fn a_service_is_told_what_waits_for_approval() {
             case.begin([case.calls([("pay", "c1"), ("look", "c2")]), noting]).await;
         let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
         send(&client, case.ask("wait")).await.unwrap();
-        assert_eq!(*told.lock().unwrap(), [vec![asked]]);
+        assert_eq!(*observed.lock().unwrap(), [vec![asked]]);
     })
     .await;
 }

@@ -142,8 +142,8 @@ pub(super) fn history(input: &[Value]) -> Vec<Value> {
     let calls = input.iter().filter(|item| item["type"] == "function_call");
     let ids: Vec<&Value> = calls.map(|item| &item["call_id"]).collect();
     let number = |item: &Value| ids.iter().position(|id| **id == item["call_id"]);
-    let told = input.iter().filter(|item| item["type"] != "reasoning");
-    told.map(|item| plain(item, number(item))).collect()
+    let items = input.iter().filter(|item| item["type"] != "reasoning");
+    items.map(|item| plain(item, number(item))).collect()
 }
 
 /// The items of reasoning in an input, each with the number of other items before it.

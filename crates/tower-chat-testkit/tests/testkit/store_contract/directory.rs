@@ -14,17 +14,17 @@ use super::{Broken, Fault};
 /// Returns a write with the activity of another write, changed by the fault.
 pub(super) fn with_activity(fault: Fault, made: Write, write: &Write) -> Write {
     let Some(activity) = write.activity() else { return made.without_activity() };
-    let told = RunActivity::new(activity.at()).with_mode(activity.mode());
+    let activity_alone = RunActivity::new(activity.at()).with_mode(activity.mode());
     match fault {
-        Fault::LosesUsage => made.with_activity(told),
+        Fault::LosesUsage => made.with_activity(activity_alone),
         Fault::LosesModes => {
-            let told = RunActivity::new(activity.at());
-            made.with_activity(told.with_usage(activity.usage().iter().cloned()))
+            let activity_alone = RunActivity::new(activity.at());
+            made.with_activity(activity_alone.with_usage(activity.usage().iter().cloned()))
         }
         Fault::MixesModels => {
             let mut usage = activity.usage().to_vec();
             usage.iter_mut().for_each(|usage| usage.model = None);
-            made.with_activity(told.with_usage(usage))
+            made.with_activity(activity_alone.with_usage(usage))
         }
         _ => made.with_activity(activity.clone()),
     }
