@@ -82,7 +82,7 @@ impl Recorded {
             let those: Vec<&&Exchange> =
                 exchanges.iter().filter(|it| it.is_streamed() == is_streamed).collect();
             // Requests that do not continue each other are not a conversation.
-            if those.len() < 2 || !those.iter().any(|it| goes_on(&it.request)) {
+            if those.len() < 2 || !those.iter().any(|it| has_earlier_answer(&it.request)) {
                 continue;
             }
             let bodies = those.iter().map(|it| it.body.clone()).collect();
@@ -201,7 +201,7 @@ impl Recorded {
 }
 
 /// Returns whether a request contains an earlier answer of the model.
-fn goes_on(request: &Value) -> bool {
+fn has_earlier_answer(request: &Value) -> bool {
     let items = ["messages", "contents", "input"].map(|field| request[field].as_array());
     let is_answer = |item: &Value| {
         item["role"] == "assistant" || item["role"] == "model" || item["type"] == "function_call"

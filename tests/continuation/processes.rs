@@ -66,7 +66,7 @@ async fn a_conversation_goes_on_in_another_process_as_it_would_have_in_the_first
         let stack = conversation.stack(service, undisturbed.clone());
         let first = conversation.turn(&stack, service, 0).await;
         let second = conversation.turn(&stack, service, 1).await;
-        assert_goes_on(source, &second);
+        assert_continued(source, &second);
 
         service.server.play(&conversation.answers, 0);
         let stack = conversation.stack(service, MemoryStore::new());
@@ -103,7 +103,7 @@ async fn a_conversation_goes_on_in_another_process_as_it_would_have_in_the_first
 }
 
 /// Asserts that the second turn sends the questions of both turns.
-fn assert_goes_on(source: &str, second: &Turn) {
+fn assert_continued(source: &str, second: &Turn) {
     let body = &second.sent[0].body;
     assert!(body.contains("question 0") && body.contains("question 1"), "{source}: {body}");
 }

@@ -47,7 +47,7 @@ async fn a_conversation_goes_to_another_provider_and_back() {
             let most = if [home, away].iter().any(|it| is_compatible(it)) { 2 } else { usize::MAX };
             for (one, other) in of(home.name).zip(of(away.name)).take(most) {
                 let source = format!("{}, {}", one.source, other.source);
-                goes_and_comes_back(&source, one, other, &services).await;
+                switches_there_and_back(&source, one, other, &services).await;
                 count += 1;
             }
         }
@@ -56,7 +56,7 @@ async fn a_conversation_goes_to_another_provider_and_back() {
     assert!(count >= PROVIDERS.len() * (PROVIDERS.len() - 1), "{count}");
 }
 
-async fn goes_and_comes_back(
+async fn switches_there_and_back(
     source: &str,
     one: &Recorded,
     other: &Recorded,

@@ -252,8 +252,9 @@ impl Step {
             }
             let is_cut = attempt.cut.is_some();
             attempts.push(attempt);
-            let goes_on = if is_cut { !rng.one_in(3) } else { features.repeats && rng.one_in(6) };
-            if !goes_on {
+            let is_repeated =
+                if is_cut { !rng.one_in(3) } else { features.repeats && rng.one_in(6) };
+            if !is_repeated {
                 break;
             }
         }

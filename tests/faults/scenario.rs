@@ -123,7 +123,7 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
                         break;
                     }
                 }
-                if !is_done && !self.goes_on(run, &open).await? {
+                if !is_done && !self.step_after(run, &open).await? {
                     continue;
                 }
                 if is_done {
@@ -171,7 +171,7 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
 
     /// Executes the step after the run with faults. Returns whether the step repeats the request of
     /// the run.
-    async fn goes_on(&mut self, run: usize, open: &impl AsyncFn() -> S) -> Result<bool, String> {
+    async fn step_after(&mut self, run: usize, open: &impl AsyncFn() -> S) -> Result<bool, String> {
         let has_open_run =
             self.readers.store.head(&key()).await.expect("it is calm").open_run.is_some();
         let end = match self.case.then {

@@ -45,8 +45,8 @@ pub(crate) async fn copy(arguments: CopyArguments) -> Result<ExitCode, CliError>
         None => selection,
     };
     let done = {
-        let mut tell = |event: &Event| report.tell(event);
-        let work = copy_conversations(&**from.history(), &**to.history(), &rest, &mut tell);
+        let mut progress = |event: &Event| report.record(event);
+        let work = copy_conversations(&**from.history(), &**to.history(), &rest, &mut progress);
         until_interrupted(work).await
     };
     let closed = to.close().await;

@@ -79,8 +79,8 @@ pub(crate) async fn delete(arguments: DeleteArguments) -> Result<ExitCode, CliEr
     let mut report = Report::new(&report, transfer, mode)?;
     settle(&store, &mut report).await?;
     let done = {
-        let mut tell = |event: &Event| report.tell(event);
-        let work = delete_selected(&store, one.as_ref(), &scope, &mut tell);
+        let mut progress = |event: &Event| report.record(event);
+        let work = delete_selected(&store, one.as_ref(), &scope, &mut progress);
         until_interrupted(work).await
     };
     let closed = store.close().await;
@@ -141,11 +141,11 @@ async fn delete_selected(
     store: &OpenedStore,
     one: Option<&ConversationKey>,
     scope: &str,
-    tell: &mut (dyn FnMut(&Event) -> Result<(), BoxError> + Send),
+    progress: &mut (dyn FnMut(&Event) -> Result<(), BoxError> + Send),
 ) -> Result<Receipt, TransferError> {
     match one {
-        Some(key) => delete_conversation(&**store.history(), key, tell).await,
-        None => delete_scope(&**store.history(), scope, tell).await,
+        Some(key) => delete_conversation(&**store.history(), key, progress).await,
+        None => delete_scope(&**store.history(), scope, progress).await,
     }
 }
 

@@ -60,7 +60,7 @@ impl<'k> VisiblePieces<'k> {
         for character in piece.chars() {
             self.decide(Some(character), &mut visible);
             let is_seen = self.kept.contains(&character) || !is_unseen(character);
-            if !is_seen && self.before.may_take(character) {
+            if !is_seen && self.before.may_be_shaped_by(character) {
                 self.undecided = Some(character);
             } else {
                 self.show(character, is_seen, &mut visible);
@@ -81,7 +81,7 @@ impl<'k> VisiblePieces<'k> {
     /// Shows the character that was undecided, now that the next one is known.
     fn decide(&mut self, next: Option<char>, visible: &mut String) {
         if let Some(character) = self.undecided.take() {
-            self.show(character, self.before.takes(character, next), visible);
+            self.show(character, self.before.is_shaped_by(character, next), visible);
         }
     }
 
@@ -149,7 +149,7 @@ impl Before {
 
     /// Returns whether an invisible character changes the shape of its neighbours, if the next
     /// character fits.
-    fn may_take(self, character: char) -> bool {
+    fn may_be_shaped_by(self, character: char) -> bool {
         matches!(
             (character, self),
             ('\u{200c}', Self::Letter)
@@ -160,7 +160,7 @@ impl Before {
     }
 
     /// Returns whether an invisible character changes the shape of its neighbours.
-    fn takes(self, character: char, next: Option<char>) -> bool {
+    fn is_shaped_by(self, character: char, next: Option<char>) -> bool {
         const ENCLOSING_KEYCAP: char = '\u{20e3}';
         match (character, self) {
             ('\u{200c}' | '\u{200d}', Self::Letter) => next.map(Self::of) == Some(Self::Letter),

@@ -48,7 +48,7 @@ impl WellFormedPrefix {
         let is_well_formed = !has_marks
             && match message.role {
                 Role::Tool => self.answers(message),
-                Role::Assistant => self.asking.is_none() && self.asks_or_says(message),
+                Role::Assistant => self.asking.is_none() && self.is_answer_well_formed(message),
                 Role::User | Role::System | Role::Developer => {
                     self.asking.is_none() && message.parts.iter().all(is_plain)
                 }
@@ -64,19 +64,19 @@ impl WellFormedPrefix {
         }
     }
 
-    fn asks_or_says(&mut self, message: &Arc<Message>) -> bool {
-        let (mut says, mut asks) = (false, false);
+    fn is_answer_well_formed(&mut self, message: &Arc<Message>) -> bool {
+        let (mut has_text, mut has_calls) = (false, false);
         for part in &message.parts {
             match part {
                 Part::ToolCall(call) if call.provider_executed => return false,
-                Part::ToolCall(_) => asks = true,
-                Part::Text(text) => says |= !text.text.is_empty(),
+                Part::ToolCall(_) => has_calls = true,
+                Part::Text(text) => has_text |= !text.text.is_empty(),
                 part if !is_plain(part) => return false,
                 _ => {}
             }
         }
-        if !asks {
-            return says;
+        if !has_calls {
+            return has_text;
         }
         let has_distinct_ids = have_distinct_ids(message.parts.iter().filter_map(asked_call));
         self.asking = has_distinct_ids.then(|| (message.clone(), InOrder::default()));

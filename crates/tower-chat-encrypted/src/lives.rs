@@ -431,12 +431,7 @@ impl Lives {
     }
 
     /// Returns whether the digest of this message is known, and the message is stored.
-    pub(crate) fn knows_tip(
-        &self,
-        key: &ConversationKey,
-        revision: Revision,
-        sequence: u64,
-    ) -> bool {
+    pub(crate) fn has_tip(&self, key: &ConversationKey, revision: Revision, sequence: u64) -> bool {
         let known = self.lock().get(key, revision.incarnation);
         known.is_some_and(|known| {
             let tip = known.tips.iter().find(|tip| tip.sequence == sequence);

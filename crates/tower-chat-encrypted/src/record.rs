@@ -228,7 +228,7 @@ impl Opener<'_> {
                 let opened = self.open(found, None, ROW, sealed).await?;
                 self.parsed(found, ROW, &opened.text).map(Some)
             }
-            _ if self.takes_first_format(found.sequence.unwrap_or_default()) => Ok(None),
+            _ if self.accepts_first_format(found.sequence.unwrap_or_default()) => Ok(None),
             _ => Err(self.not_sealed(found, ROW, "it is not encrypted, or has the former format")),
         }
     }

@@ -160,7 +160,7 @@ pub(crate) struct Opener<'a> {
     provider: &'a dyn KeyProvider,
     keys: HashMap<String, SecretKey>,
     expected: Expected,
-    takes_former: bool,
+    accepts_former: bool,
 }
 
 impl<'a> Opener<'a> {
@@ -169,12 +169,12 @@ impl<'a> Opener<'a> {
         provider: &'a dyn KeyProvider,
         expected: Expected,
     ) -> Self {
-        Self { conversation, provider, keys: HashMap::new(), expected, takes_former: true }
+        Self { conversation, provider, keys: HashMap::new(), expected, accepts_former: true }
     }
 
     /// Sets whether values of a former format are accepted.
-    pub(crate) fn taking_former(mut self, takes_former: bool) -> Self {
-        self.takes_former = takes_former;
+    pub(crate) fn accepting_former(mut self, accepts_former: bool) -> Self {
+        self.accepts_former = accepts_former;
         self
     }
 
@@ -193,8 +193,8 @@ impl<'a> Opener<'a> {
     }
 
     /// Returns whether a value in a message with this sequence number may have the first format.
-    pub(crate) fn takes_first_format(&self, sequence: u64) -> bool {
-        self.takes_former
+    pub(crate) fn accepts_first_format(&self, sequence: u64) -> bool {
+        self.accepts_former
             && match self.expected {
                 Expected::Any | Expected::First => true,
                 Expected::Life(expected) => sequence <= expected.first_format,
@@ -214,7 +214,7 @@ impl<'a> Opener<'a> {
 
     /// Checks that a value has the required life and an accepted format.
     fn check_life(&mut self, parsed: &Sealed<'_>) -> Result<(), &'static str> {
-        if parsed.format != Format::Third && !self.takes_former {
+        if parsed.format != Format::Third && !self.accepts_former {
             return Err("it has a former format");
         }
         let life = parsed.bound.map(|(life, _)| life);

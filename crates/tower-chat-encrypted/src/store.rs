@@ -39,7 +39,7 @@ pub struct EncryptedStore<S> {
     inner: Arc<S>,
     keys: Arc<dyn KeyProvider>,
     lives: Arc<Lives>,
-    takes_former: bool,
+    accepts_former: bool,
 }
 
 impl<S: HistoryStore> EncryptedStore<S> {
@@ -50,7 +50,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
             inner: Arc::new(inner),
             keys: Arc::new(keys),
             lives: Arc::default(),
-            takes_former: true,
+            accepts_former: true,
         }
     }
 
@@ -58,7 +58,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
     /// crate](crate#the-former-formats).
     #[must_use]
     pub fn without_former_values(mut self) -> Self {
-        self.takes_former = false;
+        self.accepts_former = false;
         self
     }
 
@@ -72,7 +72,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
     }
 
     fn opener<'a>(&'a self, key: &'a ConversationKey, expected: Expected) -> Opener<'a> {
-        Opener::new(key, &*self.keys, expected).taking_former(self.takes_former)
+        Opener::new(key, &*self.keys, expected).accepting_former(self.accepts_former)
     }
 
     /// Opens a head. Also returns the life and formats that visible values must have, and those
@@ -86,7 +86,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         since: Moment,
     ) -> Result<(Head, [Expected; 2]), EncryptionError> {
         // A former format is accepted here. `check_head` reports a more precise error for it.
-        let mut opener = self.opener(key, Expected::Any).taking_former(true);
+        let mut opener = self.opener(key, Expected::Any).accepting_former(true);
         let sealed = opener.head(head.service_id.as_deref()).await?;
         self.check_head(key, &head, sealed.as_ref())?;
         if let Some(sealed) = &sealed {
@@ -128,14 +128,14 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let visible = head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible);
         let Some(sealed) = sealed else {
             let is_empty = visible == 0 && head.service_id.is_none();
-            return match self.takes_former || is_empty {
+            return match self.accepts_former || is_empty {
                 true => Ok(()),
                 false => Err(EncryptionError::FormerValues { key: key.clone() }),
             };
         };
         let HeadContent { unchained, pruned: (least, most), .. } = sealed.content;
         let has_former = unchained.is_none_or(|last| last > head.pruned);
-        if has_former && !self.takes_former {
+        if has_former && !self.accepts_former {
             return Err(EncryptionError::FormerValues { key: key.clone() });
         }
         if (least..=most).contains(&head.pruned) {
@@ -384,7 +384,7 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
         let opened = self.opened_head(key, head, true, since).await.map_err(unopened(key, OPEN))?;
         let (head, [visible, _]) = opened;
         if head.open_run.is_none()
-            && !self.lives.knows_tip(key, head.revision, self::visible(&head))
+            && !self.lives.has_tip(key, head.revision, self::visible(&head))
             && let Some(digest) = self.tip(key, &head, visible).await?
         {
             self.lives.learn_tip(key, head.revision, self::visible(&head), digest, since);

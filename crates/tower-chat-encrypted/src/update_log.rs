@@ -82,7 +82,8 @@ impl<L: UpdateLog> EncryptedUpdateLog<L> {
             second_format: Some(0),
             committed: None,
         };
-        Opener::new(&run.conversation, &*self.keys, Expected::Life(expected)).taking_former(false)
+        Opener::new(&run.conversation, &*self.keys, Expected::Life(expected))
+            .accepting_former(false)
     }
 
     async fn seal(

@@ -45,7 +45,7 @@ pub(crate) async fn complete(
     let named = named_run(&parts.headers)?;
     // The name of the run marks a retry.
     let tries_again = tries_again(&parts.headers)? && named.is_none();
-    let include_usage = takes_usage(&mut body);
+    let include_usage = take_include_usage(&mut body);
     refuse_choices(&body)?;
     let mut request = BodyWire::OpenAiChat
         .parse_request(Value::Object(body))
@@ -138,10 +138,11 @@ fn as_object(bytes: &[u8]) -> Result<Map<String, Value>, Refusal> {
 
 /// Removes `stream_options`, and returns whether the stream must end with the usage. The model client
 /// sets its own `stream_options`.
-fn takes_usage(body: &mut Map<String, Value>) -> bool {
+fn take_include_usage(body: &mut Map<String, Value>) -> bool {
     let options = body.remove("stream_options");
-    let wants = options.as_ref().and_then(|options| options.get("include_usage")?.as_bool());
-    wants.unwrap_or_default()
+    let include_usage =
+        options.as_ref().and_then(|options| options.get("include_usage")?.as_bool());
+    include_usage.unwrap_or_default()
 }
 
 /// Fails if the request asks for a number of choices other than 1.

@@ -462,7 +462,7 @@ impl Error for PersistenceError {
 }
 
 /// Returns the error of a service, marked as permanent regardless of its own retryability.
-pub(crate) fn for_good(source: BoxError) -> BoxError {
+pub(crate) fn as_permanent(source: BoxError) -> BoxError {
     match is_retryable(&*source) {
         Some(false) => source,
         Some(true) | None => Classified::permanent(source).into(),

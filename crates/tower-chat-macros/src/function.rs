@@ -84,7 +84,7 @@ impl ToolFunction {
             let Kind::Argument { attributes, of_type } = kind else { continue };
             names.push(name);
             arguments.push(variable);
-            if says_how(attributes) {
+            if has_derive_attributes(attributes) {
                 fields.push(quote!(#(#attributes)* #name: #of_type));
             } else {
                 let parameter = format_ident!("__Argument{}", parameters.len());
@@ -205,7 +205,7 @@ fn parameter(input: &mut FnArg, function: &Ident) -> syn::Result<Parameter> {
 
 /// Returns whether a parameter has attributes of serde or schemars. They may define how a type without
 /// these crates' traits is deserialized or described, so the field must have the type itself.
-fn says_how(attributes: &[Attribute]) -> bool {
+fn has_derive_attributes(attributes: &[Attribute]) -> bool {
     let is_of_derive = |attribute: &Attribute| {
         attribute.path().is_ident("serde") || attribute.path().is_ident("schemars")
     };

@@ -299,7 +299,7 @@ impl Directory for PostgresStore {
 #[async_trait]
 impl ToolCallQueries for PostgresStore {
     async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
-        if query.asks_for_nothing() {
+        if query.matches_nothing() {
             return Ok(Invocations::default());
         }
         self.0.tasks.settle(invocations::conversation(query).as_ref()).await;

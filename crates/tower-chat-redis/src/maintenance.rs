@@ -38,7 +38,7 @@ pub(crate) async fn rows(
     key: &ConversationKey,
 ) -> Result<Option<ConversationRows>, StoreError> {
     for _ in 0..ATTEMPTS {
-        let Some(found) = look(settings, key).await? else { return Ok(None) };
+        let Some(found) = read_fields(settings, key).await? else { return Ok(None) };
         let names = settings.names.conversation(key);
         let numbers: Vec<String> = found.messages.iter().map(u64::to_string).collect();
         let Some(messages) = values(settings, key, &found, names.messages(), &numbers).await?
@@ -69,7 +69,10 @@ struct Found {
     calls: Vec<(String, u64)>,
 }
 
-async fn look(settings: &Settings, key: &ConversationKey) -> Result<Option<Found>, StoreError> {
+async fn read_fields(
+    settings: &Settings,
+    key: &ConversationKey,
+) -> Result<Option<Found>, StoreError> {
     let names = settings.names.conversation(key);
     let call = ROWS.on([names.head(), names.messages(), names.calls()]);
     let mut answer = Answer::new(settings.connections.read(READ, &call).await?)?;

@@ -35,20 +35,20 @@ pub(crate) async fn prune(
     keep: Keep,
 ) -> Result<Pruned, StoreError> {
     for _ in 0..ATTEMPTS {
-        let Some(seen) = look(settings, key, keep).await? else { continue };
-        if seen.cut.last_sequence == 0 {
-            return Ok(seen.cut.pruned);
+        let Some(planned) = plan(settings, key, keep).await? else { continue };
+        if planned.cut.last_sequence == 0 {
+            return Ok(planned.cut.pruned);
         }
         let call = PRUNE
             .on(settings.names.conversation(key).all())
-            .with(&seen.life)
-            .with(&seen.writes)
-            .with(seen.cut.last_sequence)
-            .with(seen.revision.pruned().incarnation)
+            .with(&planned.life)
+            .with(&planned.writes)
+            .with(planned.cut.last_sequence)
+            .with(planned.revision.pruned().incarnation)
             .with(random());
         let answer = settings.connections.change(ACTION, true, &call).await?;
         match Answer::new(answer)?.text()?.as_str() {
-            "pruned" => return Ok(seen.cut.pruned),
+            "pruned" => return Ok(planned.cut.pruned),
             "changed" => {}
             "undescribed" => directory::adopt(settings, key).await?,
             "damaged" => return Err(damaged(key)),
@@ -59,7 +59,7 @@ pub(crate) async fn prune(
 }
 
 /// The cut of a conversation, and the conversation's revision and life.
-struct Seen {
+struct Planned {
     cut: Cut,
     revision: Revision,
     life: String,
@@ -67,11 +67,11 @@ struct Seen {
 }
 
 /// Reads a conversation; `None` if it was written meanwhile.
-async fn look(
+async fn plan(
     settings: &Settings,
     key: &ConversationKey,
     keep: Keep,
-) -> Result<Option<Seen>, StoreError> {
+) -> Result<Option<Planned>, StoreError> {
     let Some(first) = page(settings, key, "", 1).await? else { return Ok(None) };
     let head = first.fields.head(key)?;
     if let Some(open) = head.open_run {
@@ -104,7 +104,7 @@ async fn look(
         }
     }
     let writes = writes.unwrap_or_default();
-    Ok(Some(Seen { cut: pruning.cut()?, revision: head.revision, life, writes }))
+    Ok(Some(Planned { cut: pruning.cut()?, revision: head.revision, life, writes }))
 }
 
 /// A page of the runs of messages.

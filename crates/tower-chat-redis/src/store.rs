@@ -353,7 +353,7 @@ impl Directory for RedisStore {
 #[async_trait]
 impl ToolCallQueries for RedisStore {
     async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
-        if query.asks_for_nothing() {
+        if query.matches_nothing() {
             return Ok(Invocations::default());
         }
         self.0.tasks.settle(invocations::conversation(query).as_ref()).await;

@@ -236,13 +236,13 @@ pub(crate) fn content(connection: &mut Connection) -> Result<Content> {
         steps > MAX_STEPS
     };
     connection.progress_handler(1_000, Some(counts))?;
-    let content = look(connection);
+    let content = content_in_transaction(connection);
     connection.progress_handler(0, None::<fn() -> bool>)?;
     content
 }
 
 /// Determines the kind of a file in a transaction of its own.
-fn look(connection: &Connection) -> Result<Content> {
+fn content_in_transaction(connection: &Connection) -> Result<Content> {
     content_at_this_moment(&*connection.unchecked_transaction()?)
 }
 

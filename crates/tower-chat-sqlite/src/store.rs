@@ -423,7 +423,7 @@ impl Directory for SqliteStore {
 #[async_trait]
 impl ToolCallQueries for SqliteStore {
     async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
-        if query.asks_for_nothing() {
+        if query.matches_nothing() {
             return Ok(Invocations::default());
         }
         self.settle(invocations::conversation(query).as_ref()).await?;

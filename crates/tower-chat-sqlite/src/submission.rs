@@ -136,7 +136,7 @@ impl Submission<Append> {
     /// Releases the slot of an append that its caller has executed, and returns a ticket with the
     /// outcome.
     pub(crate) fn done(self) -> Ticket {
-        self.work.tell_refusal();
+        self.work.record_refusal();
         self.queued.end();
         drop((self.slot, self.budget));
         Ticket::done(self.work.outcome)
@@ -170,7 +170,7 @@ impl Submission {
     /// Releases its slot and sends the outcome.
     pub(crate) fn resolve(self) {
         if let Queued::Append(append, _) = &self.work {
-            append.tell_refusal();
+            append.record_refusal();
         }
         self.queued.end();
         drop((self.slot, self.budget));

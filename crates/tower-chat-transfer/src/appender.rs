@@ -66,7 +66,7 @@ pub(crate) struct Appender<'a> {
     /// Whether the next staged write is the first of an attempt.
     begins_attempt: bool,
     /// The open run of the target. While it is set, [`submit`](Self::submit) refuses all writes.
-    owner: Option<RunId>,
+    open_run: Option<RunId>,
     /// Why nothing more is written to the conversation.
     pub(crate) refusal: Option<Refusal>,
     /// The number of appended messages, including staged ones.
@@ -103,7 +103,7 @@ impl<'a> Appender<'a> {
             bytes: 0,
             staged: None,
             begins_attempt: false,
-            owner: None,
+            open_run: None,
             refusal: None,
             added: 0,
             is_changed: false,
@@ -112,13 +112,13 @@ impl<'a> Appender<'a> {
 
     /// Sets the open run of the target. Until it is [discarded](Self::discard) or
     /// [continued](Self::stage), [`submit`](Self::submit) refuses all writes.
-    pub(crate) fn owned_by(&mut self, owner: Option<RunId>) {
-        self.owner = owner;
+    pub(crate) fn set_open_run(&mut self, open_run: Option<RunId>) {
+        self.open_run = open_run;
     }
 
     /// Returns the open run of the target, if it was neither discarded nor continued.
-    pub(crate) fn owner(&self) -> Option<RunId> {
-        self.owner
+    pub(crate) fn open_run(&self) -> Option<RunId> {
+        self.open_run
     }
 
     /// Adds a write that discards the open run of the target, as a new attempt at the run.
@@ -132,7 +132,7 @@ impl<'a> Appender<'a> {
         let staged = Staged { lease, close, service_id: None, partial_text: None };
         let write =
             self.empty_write(open.run).without_activity().staged(staged).beginning_attempt();
-        self.owner = None;
+        self.open_run = None;
         self.revision = write.result();
         self.push(write, 0);
         self.submit_if_full().await
@@ -165,7 +165,7 @@ impl<'a> Appender<'a> {
         {
             self.supplement(creator).await?;
         }
-        if !self.segment.as_ref().is_some_and(|segment| segment.takes(id, bytes)) {
+        if !self.segment.as_ref().is_some_and(|segment| segment.accepts(id, bytes)) {
             self.end_segment().await?;
         }
         self.last_run = Some(id.run);
@@ -285,7 +285,7 @@ impl<'a> Appender<'a> {
     pub(crate) fn stage(&mut self, staged: Staged) {
         self.staged = Some(staged);
         self.begins_attempt = true;
-        self.owner = None;
+        self.open_run = None;
     }
 
     /// Ends the staged part. If no write of it was added, because there were no messages, adds a
@@ -331,7 +331,7 @@ impl<'a> Appender<'a> {
     pub(crate) async fn submit(&mut self) -> Result<(), TransferError> {
         let writes = mem::take(&mut self.writes);
         self.bytes = 0;
-        if let (Some(run), false) = (self.owner, writes.is_empty()) {
+        if let (Some(run), false) = (self.open_run, writes.is_empty()) {
             self.refusal.get_or_insert(Refusal::OpenRun { run });
         }
         if writes.is_empty() || self.refusal.is_some() {
@@ -373,7 +373,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 impl Segment {
-    fn takes(&self, id: MessageId, bytes: usize) -> bool {
+    fn accepts(&self, id: MessageId, bytes: usize) -> bool {
         let next = u32::try_from(self.messages.len())
             .ok()
             .and_then(|count| self.first.index.checked_add(count));

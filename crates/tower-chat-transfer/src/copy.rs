@@ -5,7 +5,7 @@ use tower_chat_core::{ConversationKey, store::HistoryStore};
 use crate::{
     Counts, Event, Operation, Outcome, Progress, Receipt, Refusal, Selection, Step, TransferError,
     export::ATTEMPTS,
-    progress::tell,
+    progress::report,
     reader::{ReadError, Reader},
     selection::Keys,
     writer::Writer,
@@ -56,13 +56,13 @@ pub async fn copy(
 ) -> Result<Receipt, TransferError> {
     let mut receipt = Receipt::begin(Operation::Copy, selection.clone());
     let conversations = Keys::new(from, selection).count().await?;
-    tell(progress, &Event::Total { conversations })?;
+    report(progress, &Event::Total { conversations })?;
     let mut keys = Keys::new(from, selection);
     while let Some(key) = keys.next().await? {
-        tell(progress, &Event::Begins { key: key.clone(), counts: Counts::default() })?;
+        report(progress, &Event::Begins { key: key.clone(), counts: Counts::default() })?;
         let step = copy_conversation(from, to, &key).await?;
         receipt.add(&step);
-        tell(progress, &Event::Done(step))?;
+        report(progress, &Event::Done(step))?;
     }
     Ok(receipt.end())
 }

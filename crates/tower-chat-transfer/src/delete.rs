@@ -10,7 +10,7 @@ use tower_chat_core::{
 
 use crate::{
     Counts, Event, Operation, Outcome, Progress, Receipt, Selection, Step, TransferError,
-    progress::tell,
+    progress::report,
 };
 
 /// The maximum number of conversations on a page of a list or of the directory.
@@ -50,7 +50,7 @@ pub async fn delete_scope(
 ) -> Result<Receipt, TransferError> {
     let mut receipt = Receipt::begin(Operation::Delete, Selection::scope(scope));
     let mut total = count(store, scope).await?;
-    tell(progress, &Event::Total { conversations: total })?;
+    report(progress, &Event::Total { conversations: total })?;
     let mut after = None;
     while let Some(keys) = listed_after(store, scope, &mut after).await? {
         for key in keys {
@@ -72,7 +72,7 @@ pub async fn delete_scope(
             return Ok(receipt.end());
         }
         total += conversations.len() as u64;
-        tell(progress, &Event::Total { conversations: total })?;
+        report(progress, &Event::Total { conversations: total })?;
         for (key, summary) in conversations {
             let step = delete(store, &key, summary.as_ref(), progress).await?;
             receipt.add(&step);
@@ -95,7 +95,7 @@ pub async fn delete_conversation(
         Ok(None) => return Ok(receipt.end()),
         summary => if_readable(summary)?,
     };
-    tell(progress, &Event::Total { conversations: 1 })?;
+    report(progress, &Event::Total { conversations: 1 })?;
     receipt.add(&delete(store, key, summary.as_ref(), progress).await?);
     Ok(receipt.end())
 }
@@ -126,11 +126,11 @@ async fn delete(
         };
         counts.runs = summary.runs;
     }
-    tell(progress, &Event::Begins { key: key.clone(), counts })?;
+    report(progress, &Event::Begins { key: key.clone(), counts })?;
     let was_there = store.delete(key).await?;
     let outcome = if was_there { Outcome::Deleted } else { Outcome::Gone };
     let step = Step::new(key, outcome, counts);
-    tell(progress, &Event::Done(step.clone()))?;
+    report(progress, &Event::Done(step.clone()))?;
     Ok(step)
 }
 

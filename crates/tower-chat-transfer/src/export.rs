@@ -11,7 +11,7 @@ use crate::{
     TransferError,
     digest::Sum,
     line::{AbandonedLine, CompleteLine, ConversationLine, EndLine, FORMAT, Header, Line, VERSION},
-    progress::tell,
+    progress::report,
     reader::{ReadError, Reader},
     record::Record,
     selection::Keys,
@@ -27,7 +27,7 @@ const BUFFER: usize = 64 * 1024;
 /// A file that [`export`] writes.
 ///
 /// If the export stops, the file may end within a conversation or within a line. Another export can
-/// continue it; see [`go_on`](Self::go_on).
+/// continue it; see [`resume`](Self::resume).
 pub struct ExportFile<W> {
     writer: W,
     buffer: Vec<u8>,
@@ -62,7 +62,7 @@ impl<W: AsyncWrite + Unpin> ExportFile<W> {
 
     /// Continues a file. The caller has truncated it to its
     /// [whole bytes](ExportContents::whole_bytes), and positioned the writer at its end.
-    pub fn go_on(writer: W, contents: &ExportContents) -> Self {
+    pub fn resume(writer: W, contents: &ExportContents) -> Self {
         Self {
             sum: contents.sum().clone(),
             conversations: contents.conversations(),
@@ -148,7 +148,7 @@ impl<W: AsyncWrite + Unpin> ExportFile<W> {
 /// refused, and the others are exported. The file is complete when the future has returned `Ok`.
 ///
 /// To continue an export that failed or whose future was dropped, use [`ExportContents::read`],
-/// [`ExportFile::go_on`] and [`Selection::after`].
+/// [`ExportFile::resume`] and [`Selection::after`].
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -180,14 +180,14 @@ pub async fn export<W: AsyncWrite + Unpin + Send>(
 ) -> Result<Receipt, TransferError> {
     let mut receipt = Receipt::begin(Operation::Export, selection.clone());
     let conversations = Keys::new(store, selection).count().await?;
-    tell(progress, &Event::Total { conversations })?;
+    report(progress, &Event::Total { conversations })?;
     file.begin().await?;
     let mut keys = Keys::new(store, selection);
     while let Some(key) = keys.next().await? {
-        tell(progress, &Event::Begins { key: key.clone(), counts: Counts::default() })?;
+        report(progress, &Event::Begins { key: key.clone(), counts: Counts::default() })?;
         let step = export_conversation(store, &key, &mut file).await?;
         receipt.add(&step);
-        tell(progress, &Event::Done(step))?;
+        report(progress, &Event::Done(step))?;
     }
     receipt.sha256 = Some(file.complete().await?);
     Ok(receipt.end())

@@ -9,7 +9,7 @@ use crate::{
     Counts, Event, ExportContents, FileError, Operation, Progress, Receipt, Selection,
     TransferError,
     contents::{Entry, Lines},
-    progress::tell,
+    progress::report,
     writer::Writer,
 };
 
@@ -57,7 +57,7 @@ pub async fn import<R: AsyncBufRead + AsyncSeek + Unpin + Send>(
     if !contents.is_complete() {
         return Err(FileError::Incomplete { line: contents.lines() }.into());
     }
-    tell(progress, &Event::Total { conversations: contents.conversations() })?;
+    report(progress, &Event::Total { conversations: contents.conversations() })?;
     file.seek(SeekFrom::Start(0)).await.map_err(TransferError::reading)?;
     let mut lines = Lines::new(file);
     let mut writer: Option<Writer<'_>> = None;
@@ -66,7 +66,7 @@ pub async fn import<R: AsyncBufRead + AsyncSeek + Unpin + Send>(
             Entry::Begins(key, beginning)
                 if selection.contains(&key) && !contents.is_abandoned(lines.line) =>
             {
-                tell(progress, &Event::Begins { key: key.clone(), counts: Counts::default() })?;
+                report(progress, &Event::Begins { key: key.clone(), counts: Counts::default() })?;
                 writer = Some(Writer::begin(store, &key, *beginning).await?);
             }
             Entry::Record(record) => {
@@ -78,7 +78,7 @@ pub async fn import<R: AsyncBufRead + AsyncSeek + Unpin + Send>(
                 if let Some(writer) = writer.take() {
                     let step = writer.end().await?;
                     receipt.add(&step);
-                    tell(progress, &Event::Done(step))?;
+                    report(progress, &Event::Done(step))?;
                 }
             }
             Entry::Begins(..) | Entry::Header | Entry::Abandoned | Entry::Complete => {}

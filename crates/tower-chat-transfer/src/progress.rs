@@ -32,6 +32,6 @@ pub enum Event {
 /// The callback of a transfer. If it returns an error, the transfer stops.
 pub type Progress<'a> = &'a mut (dyn FnMut(&Event) -> Result<(), BoxError> + Send);
 
-pub(crate) fn tell(progress: Progress<'_>, event: &Event) -> Result<(), TransferError> {
+pub(crate) fn report(progress: Progress<'_>, event: &Event) -> Result<(), TransferError> {
     progress(event).map_err(TransferError::Stopped)
 }

@@ -76,7 +76,7 @@ impl<'a> Writer<'a> {
             }
         };
         let mut appender = Appender::new(store, key, target.revision(), source.created_at);
-        appender.owned_by(target.open_run().map(|open| open.run));
+        appender.set_open_run(target.open_run().map(|open| open.run));
         loop {
             match target.next_run().await {
                 Ok(Some(run)) => appender.runs.add_target(run),
@@ -152,7 +152,7 @@ impl<'a> Writer<'a> {
             }
             self.end_comparison();
         }
-        if self.appender.owner().is_none() {
+        if self.appender.open_run().is_none() {
             return self.appender.message(message, bytes).await;
         }
         self.held_back.push_back(HeldBack::Message(message, bytes));
@@ -269,10 +269,10 @@ impl<'a> Writer<'a> {
         if self.refusal.is_some() {
             return Ok(());
         }
-        if self.open.is_none() && self.appender.owner().is_some() {
+        if self.open.is_none() && self.appender.open_run().is_some() {
             self.take_over().await?;
         }
-        if let (Some(run), false) = (self.appender.owner(), self.held_back.is_empty()) {
+        if let (Some(run), false) = (self.appender.open_run(), self.held_back.is_empty()) {
             self.refusal = Some(Refusal::OpenRun { run });
             return Ok(());
         }
@@ -286,7 +286,7 @@ impl<'a> Writer<'a> {
             Some(summary) => summary.runs,
             None => 0,
         };
-        if self.appender.owner().is_none() && counted < self.source_runs() {
+        if self.appender.open_run().is_none() && counted < self.source_runs() {
             // The number of runs in a file may be wrong. The number of records in the file limits
             // how many writes are made for it.
             let Counts { messages, tool_calls, runs, .. } = self.counts;
@@ -330,7 +330,7 @@ impl<'a> Writer<'a> {
         if self.refusal.is_some() || self.appender.refusal.is_some() {
             return Ok(());
         }
-        let found = self.target.open_run().filter(|_| self.appender.owner().is_some()).cloned();
+        let found = self.target.open_run().filter(|_| self.appender.open_run().is_some()).cloned();
         let Some(staged) = &self.open else {
             // The visible messages are equal, and the target has an open run that the source does
             // not have.

@@ -164,21 +164,21 @@ impl Model<'_> {
         trace: &mut Expected,
     ) -> Result<End, End> {
         let mut under_way = self.taken_up(run, mode);
-        let mut goes_on = true;
+        let mut continues = true;
         if let [] | [Entry::Approvals { .. }] = &under_way.entries[..] {
             under_way.entries.clear();
-            goes_on = self.take_input(&mut under_way, trace)?;
+            continues = self.take_input(&mut under_way, trace)?;
         } else if under_way.entries.len() == 1 && self.inputs[&run].has_text_after_results() {
             under_way.entries.push(Entry::Text(script::input_text(run)));
         }
-        while goes_on {
+        while continues {
             self.show(&under_way, trace);
             if let Some(cut) = cut.filter(|cut| cut.at_call + 1 == trace.shown.len()) {
                 let is_dropped = matches!(cut.how, How::Hangs | How::HangsAfter(_));
                 let end = if is_dropped { End::Dropped } else { End::Failed };
                 return Err(self.cut_short(under_way, end));
             }
-            goes_on = self.answer(&mut under_way, trace);
+            continues = self.answer(&mut under_way, trace);
             if under_way.is_not_kept() {
                 under_way.entries.pop();
                 return Err(self.cut_short(under_way, End::PendingCallNotKept));
@@ -270,11 +270,11 @@ impl Model<'_> {
                 under_way.entries.push(Entry::Approvals { answers, text });
                 let executed = self.execute(calls, self.tools, trace);
                 // Calls that already have results add no results.
-                let goes_on = executed.end.is_none();
+                let continues = executed.end.is_none();
                 if !executed.outcomes.is_empty() {
                     self.add_results(under_way, executed);
                 }
-                return Ok(goes_on);
+                return Ok(continues);
             }
         }
         Ok(true)
@@ -476,9 +476,9 @@ impl Model<'_> {
         under_way.rounds += 1;
         let calls = calls.into_iter().map(|call| (call, true)).collect();
         let executed = self.execute(calls, tools, trace);
-        let goes_on = executed.end.is_none();
+        let continues = executed.end.is_none();
         self.add_results(under_way, executed);
-        goes_on
+        continues
     }
 
     /// Ends an attempt after a service call without an answer.

@@ -19,14 +19,17 @@ pub(super) async fn check(location: &StoreLocation, findings: &mut Findings) {
         Ok(opened) => opened,
         Err(error) => return findings.problem("store", chain(&error), advice),
     };
-    if let Err(error) = look(&opened, findings).await {
+    if let Err(error) = check_conversations(&opened, findings).await {
         findings.problem("conversations", chain(&error), advice);
     }
     // The store was only read, so an error of closing it is ignored.
     drop(opened.close().await);
 }
 
-async fn look(opened: &OpenedStore, findings: &mut Findings) -> Result<(), CliError> {
+async fn check_conversations(
+    opened: &OpenedStore,
+    findings: &mut Findings,
+) -> Result<(), CliError> {
     let are_keys_set = env::var_os(KEYS_VARIABLE).is_some_and(|keys| !keys.is_empty());
     findings.ok("keys of an encrypted store", if are_keys_set { "set" } else { "not set" });
     let store = opened.history();

@@ -65,7 +65,7 @@ pub(super) async fn export(arguments: ExportArguments) -> Result<ExitCode, CliEr
         rest = rest.after(step.key());
     }
     let export_file = match &contents {
-        Some(contents) => ExportFile::go_on(&mut file, contents),
+        Some(contents) => ExportFile::resume(&mut file, contents),
         None => ExportFile::new(&mut file),
     };
     match write(&store, &rest, export_file, &mut report).await {
@@ -85,8 +85,9 @@ async fn write<W: AsyncWrite + Unpin + Send>(
     file: ExportFile<W>,
     report: &mut Report,
 ) -> Option<Result<Receipt, TransferError>> {
-    let mut tell = |event: &Event| report.tell(event);
-    until_interrupted(export_conversations(&**store.history(), selection, file, &mut tell)).await
+    let mut progress = |event: &Event| report.record(event);
+    until_interrupted(export_conversations(&**store.history(), selection, file, &mut progress))
+        .await
 }
 
 /// Creates a new file, or opens that of an interrupted export, and truncates it after its last whole

@@ -35,9 +35,9 @@ pub(super) async fn import(
         None => selection,
     };
     let done = {
-        let mut tell = |event: &Event| report.tell(event);
+        let mut progress = |event: &Event| report.record(event);
         let reader = BufReader::new(opened);
-        until_interrupted(import_file(&**store.history(), reader, &rest, &mut tell)).await
+        until_interrupted(import_file(&**store.history(), reader, &rest, &mut progress)).await
     };
     let closed = store.close().await;
     let failed = |source| match source {

@@ -86,7 +86,7 @@ impl Report {
     }
 
     /// Reports an event of the transfer.
-    pub(crate) fn tell(&mut self, event: &Event) -> Result<(), BoxError> {
+    pub(crate) fn record(&mut self, event: &Event) -> Result<(), BoxError> {
         if let Some((_, log)) = &mut self.log {
             log.record(event)?;
         }
@@ -130,14 +130,14 @@ impl Report {
         });
     }
 
-    /// Reports that the transfer was interrupted, and how to continue it, in `goes_on`. Returns the exit
+    /// Reports that the transfer was interrupted, and how to continue it, in `advice`. Returns the exit
     /// code 130.
-    pub(crate) fn interrupted(self, goes_on: &str) -> ExitCode {
+    pub(crate) fn interrupted(self, advice: &str) -> ExitCode {
         self.bar.finish_and_clear();
         let done = self.done;
         let _ = writeln!(
             io::stderr().lock(),
-            "interrupted: {} completed in this attempt; {goes_on}",
+            "interrupted: {} completed in this attempt; {advice}",
             counted(done, "conversation")
         );
         ExitCode::from(130)

@@ -317,7 +317,7 @@ impl Directory for MemoryStore {
 impl ToolCallQueries for MemoryStore {
     async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
         let mut invocations = Invocations::default();
-        if query.asks_for_nothing() {
+        if query.matches_nothing() {
             return Ok(invocations);
         }
         let state = self.state();

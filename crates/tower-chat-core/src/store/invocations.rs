@@ -104,7 +104,7 @@ impl InvocationQuery {
     }
 
     /// Returns whether no call can match. The store then need not read.
-    pub fn asks_for_nothing(&self) -> bool {
+    pub fn matches_nothing(&self) -> bool {
         self.limit == Some(0) || self.sequences.as_ref().is_some_and(Vec::is_empty)
     }
 }

@@ -59,7 +59,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
             return Ok(summary);
         }
         // A description is bound to its version in every format.
-        let mut opener = self.opener(&summary.key, Expected::Any).taking_former(true);
+        let mut opener = self.opener(&summary.key, Expected::Any).accepting_former(true);
         let found = Found::from(position(summary.description_version));
         let sealed = match (summary.description.title(), summary.description.metadata()) {
             (None, metadata) => metadata.get(SEALED).and_then(Value::as_str),

@@ -64,8 +64,8 @@ async fn values_of_the_former_format_are_refused_where_that_is_chosen() {
     let store = former().await;
     let strict = || EncryptedStore::new(store.inner().clone(), keys()).without_former_values();
     let at = store.head(&key()).await.unwrap().revision;
-    for goes_on in [false, true] {
-        if goes_on {
+    for is_written in [false, true] {
+        if is_written {
             append(&store, write(&key(), at, [Message::user("sealed anew")])).await;
         }
         let error = strict().load(&key()).await.unwrap_err();
@@ -160,8 +160,8 @@ async fn values_of_the_second_format_open_and_the_conversation_goes_on_in_the_th
 async fn values_of_the_second_format_are_refused_where_that_is_chosen() {
     let store = second().await;
     let at = store.head(&key()).await.unwrap().revision;
-    for goes_on in [false, true] {
-        if goes_on {
+    for is_written in [false, true] {
+        if is_written {
             append(&store, write(&key(), at, [Message::user("five")])).await;
         }
         let strict = EncryptedStore::new(store.inner().clone(), keys()).without_former_values();

@@ -60,9 +60,9 @@ impl Stored {
         let failed: Option<bool> = self.take(&["failed", "is_error"])?;
         let denied: Option<bool> = self.take(&["denied"])?;
         let successful: Option<bool> = self.take(&["successful"])?;
-        let is_told = text.is_some() || error.is_some();
+        let has_content = text.is_some() || error.is_some();
         let is_flagged = failed.or(denied).or(successful).is_some();
-        if !is_told && !is_flagged {
+        if !has_content && !is_flagged {
             return Ok(None);
         }
         let error = error.filter(|it| !matches!(it.get(), "null" | "false" | "\"\""));

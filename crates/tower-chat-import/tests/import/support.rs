@@ -148,13 +148,13 @@ async fn check_stored(
 
     let copy = ConversationKey::new("gone on with", expected.id);
     history.fork(&key, &copy).await.unwrap();
-    go_on(history, &copy).await;
+    continue_conversation(history, &copy).await;
     assert_eq!(store(history, &copy, conversation).await.unwrap(), Outcome::Unchanged);
 }
 
 /// Continues the conversation, and checks that the messages for the model are valid for every
 /// provider.
-async fn go_on(history: &MemoryStore, key: &ConversationKey) {
+async fn continue_conversation(history: &MemoryStore, key: &ConversationKey) {
     let model = ScriptedModel::new([Step::text("Gladly.")]);
     let agent = ChatPipeline::builder(model.clone()).history(history.clone()).build().unwrap();
     let request = ChatRequest::user("Let us go on.").in_conversation(key.clone());

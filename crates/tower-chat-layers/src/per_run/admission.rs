@@ -122,8 +122,8 @@ impl OpenRunInTheWay {
         }
         let open = Box::new(open.clone());
         if open.run == *run {
-            let goes_on = mode == PersistenceMode::Journaled;
-            return Ok((!goes_on).then_some(Self::ToResume(open)));
+            let is_journaled = mode == PersistenceMode::Journaled;
+            return Ok((!is_journaled).then_some(Self::ToResume(open)));
         }
         match settings.policy.journal.on_open_run {
             // The caller of the open run has disconnected, so no paid service call is made to finish its

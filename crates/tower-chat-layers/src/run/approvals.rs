@@ -111,7 +111,8 @@ impl RunLog {
     ) -> Vec<PendingBatch> {
         // The replay already contains the staged input of a journaled run.
         let mut replay = self.conversation.replay.clone();
-        own.filter(|message| !self.is_taken(message)).for_each(|message| replay.push(message));
+        own.filter(|message| !self.has_assigned_id(message))
+            .for_each(|message| replay.push(message));
         replay.pending_batches()
     }
 

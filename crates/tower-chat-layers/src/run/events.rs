@@ -190,7 +190,7 @@ fn unanswered(
         PersistenceMode::PerRun => None,
         PersistenceMode::PerServiceCall => {
             let rest = inputs.split_off(log.kept_of(kept, &inputs));
-            log.leave_out_taken(ordinal, &mut inputs);
+            log.leave_out_submitted(ordinal, &mut inputs);
             log.partial_text = text.or_else(|| log.partial_text.take());
             log.calls.keep(ordinal, Attempt::Unanswered { rest });
             let is_unsettled = true;
@@ -336,7 +336,7 @@ fn stopped(
     log.forget_partial_text();
     let mut messages = log.not_stored_of(unsent);
     messages.extend(answer);
-    messages.retain(|message| !log.is_taken(message));
+    messages.retain(|message| !log.has_assigned_id(message));
     log.mark_trailing_results(&mut messages);
     let (ends_run, ended_by) = (true, Some(EndedBy::Stop));
     Some(RunWrite { close, ends_run, ended_by, ..RunWrite::messages(messages) })
@@ -355,7 +355,7 @@ fn completed(
         // The write of the run's answer contains everything.
         PersistenceMode::PerRun => None,
         PersistenceMode::PerServiceCall => {
-            let mut left_out = log.not_taken(answer);
+            let mut left_out = log.unsent_trailing_results(answer);
             let ends_run = log.has_unmarked_end();
             if left_out.is_empty() && !ends_run {
                 return None;
@@ -367,7 +367,7 @@ fn completed(
         // The write of the answer has already committed the run.
         PersistenceMode::Journaled if !log.is_open() => None,
         PersistenceMode::Journaled => {
-            let mut messages = log.not_taken(answer);
+            let mut messages = log.unsent_trailing_results(answer);
             let mut left_out = Vec::new();
             if !policy.keep_trailing_results {
                 let added = &log.conversation.added;

@@ -92,7 +92,7 @@ pub(super) struct LoadedConversation {
     pub(super) added: Vec<Arc<Message>>,
     /// The number of messages to which the run has given an index, whether stored or not. It is also the
     /// index of the next message.
-    pub(super) taken: usize,
+    pub(super) assigned_ids: usize,
 }
 
 /// The stored part of a run that the request sends again.
@@ -116,7 +116,7 @@ pub(super) struct StoredBefore {
 impl LoadedConversation {
     /// Returns the id of the next message that the run adds.
     pub(super) fn next_id(&self, run: RunId) -> MessageId {
-        MessageId { run, index: u32::try_from(self.taken).unwrap_or(u32::MAX) }
+        MessageId { run, index: u32::try_from(self.assigned_ids).unwrap_or(u32::MAX) }
     }
 
     /// Returns whether the run has added an answer of the model.
@@ -154,7 +154,7 @@ impl RunLog {
             stored_service_id: None,
             recording: Recording::History,
             added: Vec::new(),
-            taken: 0,
+            assigned_ids: 0,
         };
         let mode = PersistenceMode::PerServiceCall;
         let log = Self::new(run, mode, conversation, CallRecords::default());
@@ -219,8 +219,8 @@ impl RunLog {
         is_numbered_by_store: bool,
         now: Option<SystemTime>,
     ) -> Vec<Arc<Message>> {
-        let first = self.conversation.taken;
-        self.conversation.taken += messages.len();
+        let first = self.conversation.assigned_ids;
+        self.conversation.assigned_ids += messages.len();
         match is_numbered_by_store {
             true => messages,
             false => self.number(first, messages, now),
@@ -248,16 +248,16 @@ impl RunLog {
     }
 
     /// Returns whether a message has an id that the run has already given to a message.
-    pub(super) fn is_taken(&self, message: &Message) -> bool {
+    pub(super) fn has_assigned_id(&self, message: &Message) -> bool {
         let is_of_run = |id: &MessageId| id.run == self.run;
         let id = message.id.filter(is_of_run);
-        id.is_some_and(|id| (id.index as usize) < self.conversation.taken)
+        id.is_some_and(|id| (id.index as usize) < self.conversation.assigned_ids)
     }
 
     /// If another attempt at the same service call has failed, removes the inputs that it has submitted.
-    pub(super) fn leave_out_taken(&self, ordinal: Option<u32>, inputs: &mut Vec<Arc<Message>>) {
+    pub(super) fn leave_out_submitted(&self, ordinal: Option<u32>, inputs: &mut Vec<Arc<Message>>) {
         if let Some(Attempt::Unanswered { .. }) = self.calls.attempt(ordinal) {
-            inputs.retain(|message| !self.is_taken(message));
+            inputs.retain(|message| !self.has_assigned_id(message));
         }
     }
 
@@ -274,8 +274,8 @@ impl RunLog {
     }
 
     /// Returns the number of messages to which the run has given an index.
-    pub(crate) fn taken(&self) -> usize {
-        self.conversation.taken
+    pub(crate) fn assigned_ids(&self) -> usize {
+        self.conversation.assigned_ids
     }
 
     /// Stores the tools of the next service call, whose hooks the run calls.

@@ -90,7 +90,7 @@ mod tests {
         run.note(begun());
         run.check_persister().unwrap();
         assert!(run.store().is_none());
-        assert_eq!(run.log().taken(), 0);
+        assert_eq!(run.log().assigned_ids(), 0);
     }
 
     #[tokio::test]

@@ -11,7 +11,7 @@ use tower_chat_core::{
 use tower_service::Service;
 
 use super::Run;
-use crate::{PersistenceError, RefusedContent, error::for_good};
+use crate::{PersistenceError, RefusedContent, error::as_permanent};
 
 /// Adds marks, which the next write of the run stores.
 fn note_refused(run: &Run, marks: &[RefusalMark]) {
@@ -108,7 +108,7 @@ where
             key: run.key().clone(),
             mark: mark.clone(),
             is_marked: is_named,
-            source: for_good(error),
+            source: as_permanent(error),
         }
         .into()),
         None => Err(error),

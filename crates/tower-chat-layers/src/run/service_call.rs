@@ -169,7 +169,7 @@ impl OpenCall {
             let (answer, write) = (answer.clone(), write.clone());
             return Ok(submit_again(&run, &log, self.ordinal, answer, write));
         }
-        log.leave_out_taken(self.ordinal, &mut inputs);
+        log.leave_out_submitted(self.ordinal, &mut inputs);
         let adopted = match self.adopted(&mut log, &answer) {
             Ok(adopted) => adopted,
             Err(error) => {
@@ -179,7 +179,7 @@ impl OpenCall {
             }
         };
         let rounds = log.whole_run.take_unseen_rounds(&answer.messages);
-        let first = log.conversation.taken + inputs.len();
+        let first = log.conversation.assigned_ids + inputs.len();
         let rounds = log.number(first, rounds, run.clock().whole_milliseconds());
         // `rounds` ends with the last response of the model. The answer begins with the same messages, as
         // the loop has returned them.

@@ -77,7 +77,7 @@ pub(crate) fn start_call(
             NewOfCall::Nothing => Vec::new(),
         },
     };
-    let inputs = log.number(log.conversation.taken, own, run.clock().whole_milliseconds());
+    let inputs = log.number(log.conversation.assigned_ids, own, run.clock().whole_milliseconds());
     let replay = replay_with(run, &log, &inputs)?;
     let is_first = match ordinal {
         Some(ordinal) => ordinal == 0,
@@ -179,7 +179,7 @@ impl RunLog {
         }
         let added = &self.conversation.added;
         let position = added.partition_point(|added| added.id < message.id);
-        self.is_taken(message)
+        self.has_assigned_id(message)
             && added.get(position).is_some_and(|added| {
                 let is_stored_form = || has_asked_hooks(added) && added.role == message.role;
                 Arc::ptr_eq(added, message) || added == message || is_stored_form()

@@ -45,11 +45,12 @@ fn is_results(message: &Arc<Message>) -> bool {
 impl RunLog {
     /// Returns the results at the end of an answer that the run has not stored, because no service call
     /// has sent them.
-    pub(super) fn not_taken(&self, answer: &[Arc<Message>]) -> Vec<Arc<Message>> {
+    pub(super) fn unsent_trailing_results(&self, answer: &[Arc<Message>]) -> Vec<Arc<Message>> {
         let is_of_run = |message: &Arc<Message>| message.id.is_some_and(|id| id.run == self.run);
         let trailing = answer.iter().rev().take_while(|message| is_results(message));
-        let not_taken = trailing.filter(|it| is_of_run(it) && !self.is_taken(it));
-        let mut results: Vec<_> = not_taken.cloned().collect();
+        let unsent_trailing_results =
+            trailing.filter(|it| is_of_run(it) && !self.has_assigned_id(it));
+        let mut results: Vec<_> = unsent_trailing_results.cloned().collect();
         results.reverse();
         results
     }

@@ -159,17 +159,17 @@ pub(super) fn submit(
 ) -> (Submission, Option<Write>) {
     let service_id = write.adopted.take().and_then(|it| log.conversation.adopt(it));
     let next = log.conversation.next_id(run.id());
-    let taken = log.push(
+    let added = log.push(
         std::mem::take(&mut write.messages),
         write.is_as_stored,
         run.clock().whole_milliseconds(),
     );
     let mut messages = match write.is_as_stored {
-        true => taken.clone(),
-        false => log.conversation.recording.select(taken.clone(), &log.conversation.replay),
+        true => added.clone(),
+        false => log.conversation.recording.select(added.clone(), &log.conversation.replay),
     };
     let contents = contents(run, log, &mut messages, &mut write, service_id);
-    taken.iter().for_each(|message| log.conversation.replay.push(message));
+    added.iter().for_each(|message| log.conversation.replay.push(message));
     if contents.is_empty() && !(contents.close.is_some() && log.is_open()) {
         return (Submission::nothing(), None);
     }

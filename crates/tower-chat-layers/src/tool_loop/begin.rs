@@ -182,7 +182,7 @@ fn transcript(request: &ChatRequest, run: &Run, has_persister: bool, run_id: Run
         let replay = run.log().open_replay().unwrap_or_else(Replay::lenient);
         Transcript::whole(request, run_id, replay).numbered_from(run.log().answer_from())
     } else if run.store().is_some() && has_persister {
-        Transcript::only_unsent(request, run_id, || run.log().taken())
+        Transcript::only_unsent(request, run_id, || run.log().assigned_ids())
     } else {
         Transcript::whole(request, run_id, Replay::lenient())
     }

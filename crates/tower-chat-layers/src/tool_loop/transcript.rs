@@ -62,16 +62,16 @@ impl Transcript {
     }
 
     /// Creates the transcript of a run that sends only new messages, because a layer below stores the
-    /// history and puts it before each call. `taken` returns the number of the run's messages in that
+    /// history and puts it before each call. `assigned_ids` returns the number of the run's messages in that
     /// layer, and the numbering continues from there.
     pub(super) fn only_unsent(
         request: &ChatRequest,
         run: RunId,
-        taken: impl FnOnce() -> usize,
+        assigned_ids: impl FnOnce() -> usize,
     ) -> Self {
         Self {
             run,
-            next_index: next_index(request, run, taken),
+            next_index: next_index(request, run, assigned_ids),
             history: None,
             request: request.messages.clone(),
             own_from: request.new_from,
@@ -171,9 +171,9 @@ impl Transcript {
     }
 
     fn take(&mut self, reach: Reach) -> Vec<Arc<Message>> {
-        let taken = self.own(reach).iter().cloned().collect();
+        let own = self.own(reach).iter().cloned().collect();
         self.advance(reach, Reach::Done);
-        taken
+        own
     }
 
     /// Returns the run's own messages in this state.
@@ -222,13 +222,13 @@ impl Transcript {
 
 /// Returns the index of the run's next message. It follows the run's last numbered message in the
 /// request. If the request ends with another message, the index is the number of the request's own
-/// messages or `taken`, whichever is larger.
-fn next_index(request: &ChatRequest, run: RunId, taken: impl FnOnce() -> usize) -> u32 {
+/// messages or `assigned_ids`, whichever is larger.
+fn next_index(request: &ChatRequest, run: RunId, assigned_ids: impl FnOnce() -> usize) -> u32 {
     match request.messages.last().and_then(|last| last.id) {
         Some(last) if last.run == run => last.index.saturating_add(1),
         Some(_) | None => {
             let own = request.messages.len().saturating_sub(request.new_from);
-            u32::try_from(own.max(taken())).unwrap_or(u32::MAX)
+            u32::try_from(own.max(assigned_ids())).unwrap_or(u32::MAX)
         }
     }
 }

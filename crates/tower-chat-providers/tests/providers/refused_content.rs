@@ -166,7 +166,7 @@ fn key() -> ConversationKey {
 }
 
 /// Checks that the run in which a tool returns the image continues, and all later runs too.
-async fn goes_on<P: Provider>(client: ProviderClient<P, Picky>, service: &Picky) {
+async fn assert_runs_continue<P: Provider>(client: ProviderClient<P, Picky>, service: &Picky) {
     for (mode, streamed) in MODES.into_iter().flat_map(|mode| [(mode, false), (mode, true)]) {
         service.sent.lock().unwrap().clear();
         let store = MemoryStore::new();
@@ -194,15 +194,16 @@ async fn goes_on<P: Provider>(client: ProviderClient<P, Picky>, service: &Picky)
 #[tokio::test]
 async fn an_image_that_a_tool_returned_is_left_out_of_what_its_service_is_sent() {
     let service = Picky::new(chat());
-    goes_on(OpenAiChat::new(service.clone()).with_model("m"), &service).await;
+    assert_runs_continue(OpenAiChat::new(service.clone()).with_model("m"), &service).await;
     let service = Picky::new(responses());
-    goes_on(OpenAiResponses::new(service.clone()).with_model("m"), &service).await;
+    assert_runs_continue(OpenAiResponses::new(service.clone()).with_model("m"), &service).await;
     let service = Picky::new(anthropic());
-    goes_on(Anthropic::new(service.clone()).with_model("m"), &service).await;
+    assert_runs_continue(Anthropic::new(service.clone()).with_model("m"), &service).await;
     let service = Picky::new(gemini());
-    goes_on(Gemini::new(service.clone()).with_model("m"), &service).await;
+    assert_runs_continue(Gemini::new(service.clone()).with_model("m"), &service).await;
     let service = Picky::new(bedrock());
-    goes_on(Bedrock::new("us-east-1", service.clone()).with_model("m"), &service).await;
+    assert_runs_continue(Bedrock::new("us-east-1", service.clone()).with_model("m"), &service)
+        .await;
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use crate::{append::NotStored, failure::Failure, head_cache::HeadCache, telemetr
 
 impl Append {
     /// Reports a conflict to the telemetry.
-    pub(super) fn tell_refusal(&self) {
+    pub(super) fn record_refusal(&self) {
         if let Err(error) = &self.outcome {
             TELEMETRY.refused(&error.source);
         }

@@ -132,7 +132,7 @@ impl RedisServer {
     }
 
     /// Suspends the server's process (`SIGSTOP`), which then does not reply until
-    /// [`go_on`](Self::go_on).
+    /// [`resume`](Self::resume).
     ///
     /// # Panics
     ///
@@ -146,7 +146,7 @@ impl RedisServer {
     /// # Panics
     ///
     /// If it is not running.
-    pub fn go_on(&self) {
+    pub fn resume(&self) {
         self.signal("-CONT");
     }
 

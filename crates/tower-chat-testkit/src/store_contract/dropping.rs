@@ -74,7 +74,7 @@ async fn filled(store: &Store, key: &ConversationKey) -> Seen {
 }
 
 /// Checks that a conversation can be continued after a future was dropped.
-async fn goes_on(store: &Store, key: &ConversationKey) {
+async fn assert_can_continue(store: &Store, key: &ConversationKey) {
     let before = seen(store, key).await;
     stored(store, write(key, before.revision, &["it goes on"])).await;
     assert_eq!(texts(store, key).await.len(), before.texts.len() + 1);
@@ -114,7 +114,7 @@ pub async fn readings_dropped_at_any_await_change_nothing(store: Store) {
         }
         assert_eq!(seen(&store, &key).await, before);
     }
-    goes_on(&store, &key).await;
+    assert_can_continue(&store, &key).await;
 }
 
 /// A ticket may be dropped at any await, and the write is stored.
@@ -125,7 +125,7 @@ pub async fn a_ticket_dropped_at_any_await_cancels_nothing(store: Store) {
         let slot = store.reserve().await.expect("a slot is reserved");
         let done = polled(store.append(slot, vec![write]), times).await;
         assert_eq!(settled(&store, &key).await.texts, ["1", "2"]);
-        goes_on(&store, &key).await;
+        assert_can_continue(&store, &key).await;
         if done.is_some() {
             return;
         }
@@ -168,7 +168,7 @@ pub async fn a_fork_dropped_at_any_await_is_done_or_not(store: Store) {
         }
         let copy = seen(&store, &to).await;
         assert_eq!((copy.texts, copy.calls), (original.texts.clone(), original.calls));
-        goes_on(&store, &to).await;
+        assert_can_continue(&store, &to).await;
         if done.is_some() {
             return;
         }
@@ -190,7 +190,7 @@ pub async fn a_prune_dropped_at_any_await_is_done_or_not(store: Store) {
         }
         let again = store.prune(&key, Keep::Messages(1)).await.expect("the conversation is pruned");
         assert_eq!(again.messages, u64::from(!is_pruned));
-        goes_on(&store, &key).await;
+        assert_can_continue(&store, &key).await;
         if done.is_some() {
             return;
         }
@@ -215,7 +215,7 @@ pub async fn a_rewrite_dropped_at_any_await_is_done_or_not(store: Store) {
         }
         let again = store.rewrite(rewrite).await;
         assert_eq!(again.is_err(), is_rewritten);
-        goes_on(&store, &key).await;
+        assert_can_continue(&store, &key).await;
         if done.is_some() {
             return;
         }

@@ -213,7 +213,7 @@ async fn an_export_that_stops_at_any_await_goes_on_in_the_same_file() {
             bytes.truncate(contents.whole_bytes().try_into().unwrap());
             let rest =
                 contents.last().map_or(alice.clone(), |last| alice.clone().after(last.clone()));
-            let file = ExportFile::go_on(&mut bytes, &contents);
+            let file = ExportFile::resume(&mut bytes, &contents);
             let receipt = export(&source, &rest, file, &mut |_| Ok(())).await.unwrap();
             let done = receipt.total(OutcomeKind::Exported).conversations;
             assert_eq!(done + contents.conversations(), 3);

@@ -121,10 +121,10 @@ async fn a_run_that_is_open_at_the_target_alone_is_left_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_was_copied_while_it_was_open_is_followed_to_its_end_in_the_source() {
     for kind in Kind::all() {
-        for (close, goes_on) in
+        for (close, has_later_run) in
             [(Close::Commit, false), (Close::Commit, true), (Close::Discard { visible: 1 }, true)]
         {
-            eprintln!("to {kind:?}: {close:?}, {goes_on}");
+            eprintln!("to {kind:?}: {close:?}, {has_later_run}");
             let (from, to) = (Kind::Memory.open().await, kind.open().await);
             let key = key("hats");
             add_run(&*from, &key, 1, &["A hat?"]).await;
@@ -140,7 +140,7 @@ async fn a_run_that_was_copied_while_it_was_open_is_followed_to_its_end_in_the_s
                 .with_activity(activity(70, []))
                 .staged(Staged { lease: open.open.lease, ..staged(&*from, 70, Some(close)) });
             append(&*from, end).await;
-            if goes_on {
+            if has_later_run {
                 add_run(&*from, &key, 80, &["And a blue one."]).await;
             }
             let receipt = copy(&*from, &*to, &alice, &mut |_| Ok(())).await.unwrap();

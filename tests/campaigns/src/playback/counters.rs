@@ -50,11 +50,11 @@ impl Counters {
         }
     }
 
-    /// Creates counters with a file. If `goes_on` is set, the counts in the file are included. Otherwise
+    /// Creates counters with a file. If `is_continued` is set, the counts in the file are included. Otherwise
     /// the file is emptied.
-    pub(super) fn in_file(path: &Path, goes_on: bool) -> io::Result<Self> {
+    pub(super) fn in_file(path: &Path, is_continued: bool) -> io::Result<Self> {
         let mut counters = Self::default();
-        if goes_on {
+        if is_continued {
             let counted = match fs::read(path) {
                 Ok(counted) => counted,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),

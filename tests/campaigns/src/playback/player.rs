@@ -189,9 +189,9 @@ impl Player {
         for (number, run) in plan.runs.iter().enumerate() {
             script.begin_run(run.answers.len());
             let request = match resume.take() {
-                Some(Resume { request, goes_on_with_tools }) => {
-                    if goes_on_with_tools {
-                        script.go_on_with_tools();
+                Some(Resume { request, resumes_with_tools }) => {
+                    if resumes_with_tools {
+                        script.resume_with_tools();
                     }
                     request
                 }
@@ -246,10 +246,10 @@ impl Player {
             Covered { messages: alignment.covered, revision: history.head.revision, resume: None };
         if let Some(open) = open {
             // The plan of the run begins with its last answer, whose tools run first.
-            let goes_on_with_tools =
+            let resumes_with_tools =
                 history.messages.last().is_some_and(|message| message.calls().next().is_some());
-            covered.messages -= usize::from(goes_on_with_tools);
-            covered.resume = Some(Resume { request: open.resume(), goes_on_with_tools });
+            covered.messages -= usize::from(resumes_with_tools);
+            covered.resume = Some(Resume { request: open.resume(), resumes_with_tools });
         }
         Ok(Some(covered))
     }
@@ -353,7 +353,7 @@ struct Covered {
 struct Resume {
     request: ChatRequest,
     /// Whether the run was interrupted while the tools of its last answer ran.
-    goes_on_with_tools: bool,
+    resumes_with_tools: bool,
 }
 
 /// Creates the request of one run, which contains only its own input.

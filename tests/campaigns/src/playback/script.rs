@@ -36,7 +36,7 @@ struct State {
     is_overrun: bool,
     /// Whether the tools of the last answer run again, because an earlier attempt was interrupted while
     /// they ran.
-    goes_on_with_tools: bool,
+    resumes_with_tools: bool,
     verification: Verification,
 }
 
@@ -79,10 +79,10 @@ impl Script {
 
     /// Marks the first answer of the run as stored, because an attempt was interrupted while the tools of
     /// this answer ran.
-    pub(super) fn go_on_with_tools(&self) {
+    pub(super) fn resume_with_tools(&self) {
         let mut state = self.state();
         state.given += 1;
-        state.goes_on_with_tools = true;
+        state.resumes_with_tools = true;
     }
 
     /// Returns whether the run has made exactly the recorded service calls. Adds a divergence if a call is
@@ -135,8 +135,8 @@ impl Script {
     pub(super) fn next_calls(&self) -> Option<(Arc<Message>, bool)> {
         let position = {
             let mut state = self.state();
-            let goes_on = std::mem::take(&mut state.goes_on_with_tools);
-            if goes_on { state.given.checked_sub(1)? } else { state.given }
+            let resumes_with_tools = std::mem::take(&mut state.resumes_with_tools);
+            if resumes_with_tools { state.given.checked_sub(1)? } else { state.given }
         };
         let answer = self.0.answers.get(position)?;
         let message = self.recorded().get(answer.message)?.message.clone();

@@ -125,7 +125,7 @@ fn take_over(cluster: &mut RedisCluster, event: Event) {
         Event::Paused | Event::PausedWithMinimum => {
             with_first(cluster, |first| first.pause());
             cluster.until(|| cluster.is_primary(PRIMARIES));
-            with_first(cluster, |first| first.go_on());
+            with_first(cluster, |first| first.resume());
         }
     }
 }

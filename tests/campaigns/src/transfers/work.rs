@@ -120,7 +120,7 @@ async fn finish_export(
     (rest, mut log): (Selection, ReceiptLog),
 ) -> Result<(), BoxError> {
     let export_file = match &contents {
-        Some(contents) => ExportFile::go_on(&mut written, contents),
+        Some(contents) => ExportFile::resume(&mut written, contents),
         None => ExportFile::new(&mut written),
     };
     let mut events = Events::of(arguments);

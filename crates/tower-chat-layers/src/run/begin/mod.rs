@@ -344,8 +344,8 @@ impl Beginning<'_> {
             return Ok(TakenInput { added, is_overtaken, last_answer: None, own, step, digest });
         }
         let stored = Stored { history, added: &added, is_read: *is_read };
-        let taken = take_new(self.settings, self.conversation, request, &stored, self.caller);
-        let last_answer = taken.await?;
+        let last_answer = take_new(self.settings, self.conversation, request, &stored, self.caller);
+        let last_answer = last_answer.await?;
         let own =
             not_stored_before(self.conversation.run, &history.messages, own_messages(request));
         let digest = self.compares_input(request).then(|| input_digest(&own)).flatten();
@@ -412,7 +412,7 @@ impl Beginning<'_> {
             warn_of_dangling(key, &history.messages, &replay, &own);
         }
         let indexes = added.iter().filter_map(|message| message.id);
-        let taken = indexes.map(|id| id.index as usize + 1).max().unwrap_or(0);
+        let assigned_ids = indexes.map(|id| id.index as usize + 1).max().unwrap_or(0);
         let call_records = self.call_records(&history, &added, &own).await?;
         let unsaved = store.handle().unsaved(key);
         let journal = self.journal(opened, &history, &own, visible, prior_rows);
@@ -429,7 +429,7 @@ impl Beginning<'_> {
                 None => Recording::History,
             },
             added,
-            taken,
+            assigned_ids,
         };
         Ok(RunLog {
             is_alone: self.caller == Caller::ServiceCall,

@@ -70,7 +70,7 @@ fn put_history_before(
     request: &mut ChatRequest,
     own: &[Arc<Message>],
 ) -> Result<(), PersistenceError> {
-    let answer_from = log.conversation.taken + own.len();
+    let answer_from = log.conversation.assigned_ids + own.len();
     let prefix = request.messages.take(request.new_from);
     let mut open_replay = None;
     if log.conversation.service_id.is_some() {

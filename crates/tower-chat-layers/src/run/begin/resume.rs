@@ -25,7 +25,7 @@ pub(super) async fn resume_run(
     telemetry::taken_over(store.as_ref(), run.key(), run.id(), &content.open.lease);
     match read_calls_again(store, run, approves).await {
         Ok(()) => {
-            taken.go_on();
+            taken.continue_run();
             Ok(())
         }
         Err(source) => {

@@ -39,7 +39,7 @@ fn log(mode: PersistenceMode) -> RunLog {
         stored_service_id: None,
         recording: Recording::History,
         added: Vec::new(),
-        taken: 0,
+        assigned_ids: 0,
     };
     let mut log = RunLog::new(run(), mode, conversation, CallRecords::default());
     let journal = || Box::new(Journal::new(1, Duration::ZERO, UNIX_EPOCH, 0));
@@ -132,7 +132,7 @@ fn row_by(
 
 /// Numbers messages that follow the run's messages.
 fn next(log: &RunLog, messages: impl IntoIterator<Item = Message>) -> Vec<Arc<Message>> {
-    log.number(log.conversation.taken, messages.into_iter().map(Arc::new).collect(), None)
+    log.number(log.conversation.assigned_ids, messages.into_iter().map(Arc::new).collect(), None)
 }
 
 fn begun(log: &RunLog) -> Event {

@@ -49,7 +49,7 @@ pub(in crate::run) async fn take_over(run: &Run) -> Result<TakenOver, Persistenc
     match run.settled(submission, || None).await {
         Ok(()) => Ok(taken),
         Err(error) => {
-            taken.go_on();
+            taken.continue_run();
             Err(error)
         }
     }
@@ -93,7 +93,7 @@ pub(in crate::run) fn keep_lease(run: &Run, journal: &mut Journal) {
 pub(in crate::run) struct TakenOver(Option<Run>);
 
 impl TakenOver {
-    pub(in crate::run) fn go_on(mut self) {
+    pub(in crate::run) fn continue_run(mut self) {
         self.0 = None;
     }
 

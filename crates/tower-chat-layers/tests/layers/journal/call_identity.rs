@@ -487,7 +487,7 @@ async fn without_a_store_an_approval_runs_the_call_that_it_names() {
         let tool_loop = ToolLoopLayer::new(executed.tools());
         let client = boxed(tower::Layer::layer(&tool_loop, model.clone()));
         let mut transcript: Vec<Message> = Vec::new();
-        let go_on = async |transcript: &mut Vec<Message>, own: Message| {
+        let continue_with = async |transcript: &mut Vec<Message>, own: Message| {
             transcript.push(own);
             let messages: tower_chat::Messages = transcript.iter().cloned().collect();
             let request = ChatRequest::new(messages);
@@ -502,19 +502,19 @@ async fn without_a_store_an_approval_runs_the_call_that_it_names() {
         };
         let mut asked = Vec::new();
         for text in ["buy 1", "buy 2"] {
-            let answer = go_on(&mut transcript, Message::user(text)).await.unwrap();
+            let answer = continue_with(&mut transcript, Message::user(text)).await.unwrap();
             asked.extend(requests(&answer));
         }
         let yes =
             |position: usize| Message::new(Role::User, vec![Part::from(asked[position].approve())]);
         let paid = |position: usize| pair(position + 1, &format!("pay {}", position + 1));
-        go_on(&mut transcript, yes(first)).await.unwrap();
+        continue_with(&mut transcript, yes(first)).await.unwrap();
         assert_eq!(executed.take(), [(first + 1).to_string()], "{case}");
         assert_eq!(shown(&model, 2), [paid(first)], "{case}");
-        let again = go_on(&mut transcript.clone(), yes(first)).await;
+        let again = continue_with(&mut transcript.clone(), yes(first)).await;
         let error = loop_error(again);
         assert!(matches!(error, ToolLoopError::ApprovalAnswered { .. }), "{error:?}");
-        go_on(&mut transcript, yes(second)).await.unwrap();
+        continue_with(&mut transcript, yes(second)).await.unwrap();
         assert_eq!(executed.take(), [(second + 1).to_string()], "{case}");
         assert_eq!(shown(&model, 3), [paid(first), paid(second)], "{case}");
     }

@@ -27,7 +27,7 @@ async fn statuses(store: &Store) -> Vec<(String, ToolStatus)> {
 }
 
 /// Asserts that no run is open, and that the next run sends these messages to its model.
-async fn goes_on(case: Case, store: &Store, shown: &[&str]) {
+async fn assert_can_continue(case: Case, store: &Store, shown: &[&str]) {
     assert!(store.inner().head(&key()).await.unwrap().open_run.is_none());
     let model = ScriptedModel::new([Step::text("on it goes")]);
     send(&case.agent(&model, store), case.ask("and now?")).await.unwrap();
@@ -92,7 +92,7 @@ async fn a_run_that_waits_for_its_model_keeps_what_it_has() {
         let again = send(&case.agent(&model, &store), request).await.unwrap();
         assert_eq!(shorts(&again.messages), all[1..], "sent again it is the same answer");
         assert_eq!(model.requests().len(), 2);
-        goes_on(case, &store, &all).await;
+        assert_can_continue(case, &store, &all).await;
     })
     .await;
 }
@@ -133,7 +133,7 @@ async fn the_text_of_an_answer_that_was_streamed_is_kept() {
             assert_eq!(stored(&store).await, all);
             let again = send(&case.agent(&model, &store), sent).await.unwrap();
             assert_eq!(shorts(&again.messages), answer, "sent again it is the same answer");
-            goes_on(case, &store, &all).await;
+            assert_can_continue(case, &store, &all).await;
         })
         .await;
 }
@@ -167,7 +167,7 @@ async fn tools_that_ran_or_never_began_are_answered_as_such() {
             let statuses_of =
                 [of("c1", ToolStatus::Ok), of("c2", ToolStatus::Interrupted), of("c3", third)];
             assert_eq!(statuses(&store).await, statuses_of);
-            goes_on(case, &store, &all).await;
+            assert_can_continue(case, &store, &all).await;
         })
         .await;
     }
@@ -185,7 +185,7 @@ async fn a_run_that_is_stopped_before_it_begins_keeps_its_input_and_pays_nothing
         assert_eq!(shorts(&answer.messages), [""; 0]);
         assert!(model.requests().is_empty());
         assert_eq!(stored(&store).await, ["user where?"]);
-        goes_on(case, &store, &["user where?"]).await;
+        assert_can_continue(case, &store, &["user where?"]).await;
     })
     .await;
 }
@@ -203,7 +203,7 @@ async fn approved_calls_of_a_run_that_is_stopped_before_it_begins_are_not_run() 
         assert_eq!(ran.names(), [""; 0]);
         assert_eq!(statuses(&store).await, [("c1".to_owned(), ToolStatus::Stopped)]);
         let result = format!("tool c1!{STOPPED}");
-        goes_on(case, &store, &["user buy", "assistant pay#c1", &result]).await;
+        assert_can_continue(case, &store, &["user buy", "assistant pay#c1", &result]).await;
     })
     .await;
 }
@@ -227,7 +227,7 @@ async fn a_tool_may_stop_its_run() {
         assert_eq!(shorts(&answer.messages), answered);
         let all = ["user where?", answered[0], answered[1]];
         assert_eq!(stored(&store).await, all);
-        goes_on(case, &store, &all).await;
+        assert_can_continue(case, &store, &all).await;
     })
     .await;
 }
@@ -242,7 +242,7 @@ async fn a_stop_after_the_last_answer_changes_nothing() {
         let answer = send(&case.agent(&model, &store), request).await.unwrap();
         handle.stop();
         assert_eq!(answer.finish.ended_by, None);
-        goes_on(case, &store, &["user where?", "assistant there"]).await;
+        assert_can_continue(case, &store, &["user where?", "assistant there"]).await;
     })
     .await;
 }
@@ -287,7 +287,7 @@ async fn what_was_queued_for_the_call_under_way_is_kept() {
         let again = send(&client, request).await.unwrap();
         assert_eq!(shorts(&again.messages), answered, "sent again it is the same answer");
         assert_eq!(model.requests().len(), 2);
-        goes_on(case, &store, &all).await;
+        assert_can_continue(case, &store, &all).await;
     })
     .await;
 }
@@ -329,7 +329,7 @@ async fn an_answer_on_its_way_to_the_store_is_not_stopped_any_more() {
                     let answer = result.unwrap();
                     assert_eq!(shorts(&answer.messages), ["assistant there"]);
                     assert_eq!(answer.finish.ended_by, None);
-                    goes_on(case, &store, &["user where?", "assistant there"]).await;
+                    assert_can_continue(case, &store, &["user where?", "assistant there"]).await;
                 } else {
                     assert!(matches!(refused(result), PersistenceError::NotStored(_)));
                 }
@@ -362,7 +362,7 @@ async fn approved_calls_of_a_stopped_run_are_answered_as_those_of_any_other() {
         ];
         assert_eq!(statuses(&store).await, expected);
         assert_eq!(answer.messages.len(), 1, "{answer:?}");
-        goes_on(case, &store, &["user buy", calls, &results]).await;
+        assert_can_continue(case, &store, &["user buy", calls, &results]).await;
     })
     .await;
 }

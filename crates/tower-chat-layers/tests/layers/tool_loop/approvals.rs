@@ -41,7 +41,7 @@ fn responses(responses: impl IntoIterator<Item = ApprovalResponse>) -> Message {
 }
 
 /// Sends the messages again, with a new message of the user.
-async fn go_on(
+async fn next_request(
     log: &Log,
     script: &Script,
     mut messages: Vec<Arc<Message>>,
@@ -125,7 +125,7 @@ async fn approved_calls_run_before_the_next_service_call() {
         let (log, script) = (Log::default(), Script::new(["done"]));
         let mut own = responses(requests.iter().map(ApprovalRequest::approve));
         own.parts.push(Part::text("go"));
-        let answer = go_on(&log, &script, messages, own, streamed).await.unwrap();
+        let answer = next_request(&log, &script, messages, own, streamed).await.unwrap();
         assert_eq!(log.take(), ["1", "2"]);
         assert_eq!(script.texts(0), ["hi", "pay(1) look(2)", "=ran 1 =ran 2", "go"]);
         assert_eq!(texts(&answer.messages), ["=ran 1 =ran 2", "done"]);
@@ -138,7 +138,7 @@ async fn a_rejected_call_is_not_run_and_its_result_says_so_with_the_reason() {
         let (messages, requests) = asked(calls([("pay", "1"), ("look", "2")])).await;
         let (log, script) = (Log::default(), Script::new(["done"]));
         let own = responses([requests[0].reject("too dear"), requests[1].approve()]);
-        let answer = go_on(&log, &script, messages, own, streamed).await.unwrap();
+        let answer = next_request(&log, &script, messages, own, streamed).await.unwrap();
         assert_eq!(log.take(), ["2"]);
         let results = results(&answer);
         assert!(results[0].text().contains("rejected") && results[0].text().contains("too dear"));
@@ -154,7 +154,7 @@ async fn calls_without_ids_are_approved_and_answered_under_the_id_the_model_is_s
     let (messages, requests) = asked(call).await;
     let (log, script) = (Log::default(), Script::new(["done"]));
     let own = responses(requests.iter().map(ApprovalRequest::approve));
-    go_on(&log, &script, messages, own, false).await.unwrap();
+    next_request(&log, &script, messages, own, false).await.unwrap();
     let sent = script.requests()[0].messages.clone();
     let calls: Vec<_> = sent.iter().flat_map(|m| m.calls()).map(|c| c.id.clone()).collect();
     let results: Vec<_> =
@@ -171,7 +171,7 @@ async fn a_late_approval_runs_the_call_of_an_earlier_round() {
     messages.push(Arc::new(Message::assistant("waiting")));
     let (log, script) = (Log::default(), Script::new(["done"]));
     let own = responses([requests[0].approve()]);
-    go_on(&log, &script, messages, own, false).await.unwrap();
+    next_request(&log, &script, messages, own, false).await.unwrap();
     assert_eq!(script.texts(0), ["hi", "wait", "waiting", "pay(1)", "=ran 1"]);
 }
 
@@ -184,7 +184,7 @@ async fn an_answer_to_a_request_that_nobody_made_is_refused() {
         forged.request_id.push('x');
         let id = forged.request_id.clone();
         let own = responses([forged]);
-        let error = go_on(&log, &script, messages, own, streamed).await.unwrap_err();
+        let error = next_request(&log, &script, messages, own, streamed).await.unwrap_err();
         let Some(ToolLoopError::ApprovalUnknown { id: named, .. }) = error.downcast_ref() else {
             panic!("another error: {error}")
         };
@@ -197,7 +197,7 @@ async fn of_two_answers_that_are_the_same_one_counts_and_the_call_runs_once() {
     let (messages, requests) = asked(calls([("pay", "1")])).await;
     let (log, script) = (Log::default(), Script::new(["done"]));
     let own = responses([requests[0].approve(), requests[0].approve()]);
-    go_on(&log, &script, messages, own, false).await.unwrap();
+    next_request(&log, &script, messages, own, false).await.unwrap();
     assert_eq!(log.take(), ["1"]);
     assert_eq!(script.texts(0), ["hi", "pay(1)", "=ran 1"]);
 }
@@ -212,15 +212,17 @@ async fn an_answer_to_a_call_that_has_its_result_is_refused() {
         // accepted.
         let (log, script) = (Log::default(), Script::new(["again"]));
         let own = responses([requests[0].approve()]);
-        go_on(&log, &script, messages.clone(), own.clone(), streamed).await.unwrap();
+        next_request(&log, &script, messages.clone(), own.clone(), streamed).await.unwrap();
         assert_eq!(script.texts(0), ["hi", "pay(1)", "=paid"]);
         messages.push(Arc::new(Message::assistant("done")));
         // A repeated transcript contains decisions that were applied before.
         let script = Script::new(["again"]);
-        go_on(&log, &script, messages.clone(), Message::user("and?"), streamed).await.unwrap();
+        next_request(&log, &script, messages.clone(), Message::user("and?"), streamed)
+            .await
+            .unwrap();
         assert_eq!(script.texts(0), ["hi", "pay(1)", "=paid", "done", "and?"]);
         let script = Script::new(["again"]);
-        let error = go_on(&log, &script, messages, own, streamed).await.unwrap_err();
+        let error = next_request(&log, &script, messages, own, streamed).await.unwrap_err();
         let Some(ToolLoopError::ApprovalAnswered { id, .. }) = error.downcast_ref() else {
             panic!("another error: {error}")
         };
@@ -234,7 +236,7 @@ async fn a_batch_answered_in_part_is_an_error_before_anything_runs() {
         let (messages, requests) = asked(calls([("pay", "1"), ("look", "2")])).await;
         let (log, script) = (Log::default(), Script::new(["done"]));
         let own = responses([requests[0].approve()]);
-        let error = go_on(&log, &script, messages, own, streamed).await.unwrap_err();
+        let error = next_request(&log, &script, messages, own, streamed).await.unwrap_err();
         let Some(ToolLoopError::ApprovalMissing { ids, .. }) = error.downcast_ref() else {
             panic!("another error: {error}")
         };
@@ -247,12 +249,12 @@ async fn a_batch_without_any_answer_goes_on_waiting() {
     let (messages, requests) = asked(calls([("pay", "1")])).await;
     let (log, script) = (Log::default(), Script::new(["later", "done"]));
     let own = Message::user("what else?");
-    let answer = go_on(&log, &script, messages.clone(), own.clone(), false).await.unwrap();
+    let answer = next_request(&log, &script, messages.clone(), own.clone(), false).await.unwrap();
     assert_eq!(script.texts(0), ["hi", "what else?"]);
     let mut messages = messages;
     messages.push(Arc::new(own));
     messages.extend(answer.messages);
-    go_on(&log, &script, messages, responses([requests[0].approve()]), false).await.unwrap();
+    next_request(&log, &script, messages, responses([requests[0].approve()]), false).await.unwrap();
     assert_eq!(log.take(), ["1"]);
 }
 
@@ -262,7 +264,7 @@ async fn an_approved_tool_may_end_the_run_before_any_service_call() {
         let (messages, requests) = asked(calls([("stop", "")])).await;
         let (log, script) = (Log::default(), Script::new(["never"]));
         let own = responses([requests[0].approve()]);
-        let answer = go_on(&log, &script, messages, own, streamed).await.unwrap();
+        let answer = next_request(&log, &script, messages, own, streamed).await.unwrap();
         assert_eq!((texts(&answer.messages), script.calls()), (vec!["=stopped".to_owned()], 0));
     }
 }
@@ -275,7 +277,7 @@ async fn what_runs_is_the_call_that_was_asked_for() {
     let mut changed = requests[0].clone();
     changed.call.arguments = "1000000".to_owned();
     let (log, script) = (Log::default(), Script::new(["done"]));
-    go_on(&log, &script, messages, responses([changed.approve()]), false).await.unwrap();
+    next_request(&log, &script, messages, responses([changed.approve()]), false).await.unwrap();
     assert_eq!(log.take(), ["1"]);
 }
 

@@ -90,11 +90,11 @@ impl ExpectedAnswer {
                 let index = &piece["index"];
                 // If there is no index, or all calls have the same one, a name with another id begins
                 // another call.
-                let goes_on = |(own, call): &(Value, Call)| {
+                let continues_call = |(own, call): &(Value, Call)| {
                     own == index && (id.is_none() || name.is_empty() || id == call.0)
                 };
                 let begins = index.is_null() && id.is_none() && !name.is_empty();
-                let at = calls.iter().rposition(goes_on).filter(|_| !begins);
+                let at = calls.iter().rposition(continues_call).filter(|_| !begins);
                 let at = at.unwrap_or_else(|| {
                     calls.push((index.clone(), Default::default()));
                     calls.len() - 1

@@ -296,9 +296,9 @@ async fn a_background_answer_is_stored_when_it_has_come() {
             assert_eq!((token.as_str(), &sent[0].body["background"]), ("resp_1", &json!(true)));
             assert_eq!(stack.roles().await, [Role::User]);
 
-            let goes_on = ask(&|options| options.continuation = Some(token.clone()));
+            let continuation = ask(&|options| options.continuation = Some(token.clone()));
             let (answer, sent) =
-                stack.play(goes_on, [reply(text_response("resp_1", "done"))]).await;
+                stack.play(continuation, [reply(text_response("resp_1", "done"))]).await;
             assert_eq!(answer.unwrap().text(), "done");
             assert!(sent[0].head.starts_with("get /v1/responses/resp_1 "), "{}", sent[0].head);
             assert_eq!(stack.roles().await, [Role::User, Role::Assistant]);
