@@ -11,7 +11,7 @@ fn output(program: &str, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn the_agent_remembers_what_an_earlier_process_was_told() {
+fn the_agent_remembers_what_an_earlier_process_received() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("agent.db");
     let agent = || output(env!("CARGO_BIN_EXE_agent"), &[database.to_str().unwrap()]);

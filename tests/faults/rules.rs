@@ -17,7 +17,7 @@ pub(crate) fn check(case: &Case, index: &TraceIndex<'_>) -> Result<(), String> {
     check_calls(case, index)?;
     answers_are_paid_once(case, index)?;
     for attempt in index.attempts() {
-        callers_are_told_the_truth(case, &attempt, index)?;
+        callers_receive_the_true_outcome(case, &attempt, index)?;
         nothing_is_lost_at_the_end_of(case, &attempt, index)?;
     }
     Ok(())
@@ -176,7 +176,7 @@ pub(crate) fn one_answer_is_lost_at_most(
 }
 
 /// Checks that acknowledged messages are durable, and that no caller gets an error without a fault.
-fn callers_are_told_the_truth(
+fn callers_receive_the_true_outcome(
     case: &Case,
     attempt: &AttemptAt<'_>,
     index: &TraceIndex<'_>,

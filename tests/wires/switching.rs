@@ -132,7 +132,7 @@ fn assert_no_reasoning_of(source: &str, from: Wire, history: &Messages, body: &V
 }
 
 #[test]
-fn a_history_of_each_wire_goes_on_with_each_other() {
+fn a_history_of_each_wire_continues_with_each_other() {
     let bodies = data::accepted();
     let mut counts = BTreeMap::new();
     let mut with_reasoning = 0;
@@ -161,7 +161,7 @@ fn a_history_of_each_wire_goes_on_with_each_other() {
 
 /// Switches to one provider after another.
 #[test]
-fn a_history_of_two_wires_goes_on_with_each() {
+fn a_history_of_two_wires_continues_with_each() {
     let bodies = data::accepted();
     let of = |wire| bodies.iter().filter(move |accepted| accepted.wire == wire);
     let mut count = 0;

@@ -66,7 +66,7 @@ fn database(folder: &Path) -> std::path::PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_accepted_body_comes_back_exactly_from_the_stores_and_in_another_process() {
+async fn every_accepted_body_is_returned_exactly_from_the_stores_and_in_another_process() {
     let bodies = data::accepted();
     let memory = MemoryStore::new();
     store_all(&memory, &bodies).await;

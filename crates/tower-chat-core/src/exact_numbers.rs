@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_beyond_64_bits_come_back_and_others_are_not_collected() {
+    fn integers_beyond_64_bits_are_returned_and_others_are_not_collected() {
         let text = r#"{"a":[18446744073709551616,{"b":-9223372036854775809}],"c":1e30}"#;
         assert_eq!(restored(text, |_| {}), text.replace("1e30", "1e+30"));
         let none =

@@ -179,7 +179,7 @@ fn what_is_sent_at_another_position_is_moved() {
 }
 
 #[test]
-fn marks_of_the_write_are_told() {
+fn marks_of_the_write_are_reported() {
     let cut = format!("a long text{}", Truncation::MARKER);
     let explained = by_default([
         with_metadata(calls(["c1", "c2"]), "arguments_not_kept", json!([1])),

@@ -42,7 +42,7 @@ pub struct Inspector {
     /// The replay policies, with their names.
     pub(crate) policies: Vec<(String, ReplayPolicy)>,
     pub(crate) followers: Arc<Followers>,
-    /// Limits how many pages read a whole conversation at the same time, and with them the memory.
+    /// Limits how many pages read a whole conversation at the same time, and thereby the used memory.
     pub(crate) whole: Arc<Semaphore>,
 }
 

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_the_response_answers_itself_makes_nobody_wait() {
+    fn a_call_the_response_answers_itself_does_not_wait() {
         let answer = Message::tool_results([ToolResult::new("c1", "paid")]).into();
         let response = vec![calling("c1", "pay"), answer, calling("c2", "look")];
         assert_eq!(request_approvals_of(response.clone(), &tools()), response);

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_are_equal_are_told_apart_and_the_others_stay() {
+    fn names_that_are_equal_are_distinguished_and_the_others_stay() {
         let (one, two) = ("x".repeat(70) + "1", "x".repeat(70) + "2");
         let long = "y".repeat(100);
         let names = unique_names("s_", &[&one, "look", &two, &long, "a.b", "a_b"]);

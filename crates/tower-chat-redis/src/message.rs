@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_comes_back_with_its_id() {
+    fn a_message_is_returned_with_its_id() {
         let id = MessageId { run: RunId::new(), index: 7 };
         let mut message = Message::user("hi \0 \u{e9}");
         message.id = Some(id);

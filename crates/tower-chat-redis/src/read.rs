@@ -88,8 +88,8 @@ pub(crate) struct StoredMessages {
     pub(crate) writes: Option<String>,
 }
 
-/// Reads the messages in pages. During a life of the conversation its visible part only grows, so
-/// that the first page is valid together with the others. If the life changes, the read begins
+/// Reads the messages in pages. While the life of the conversation is the same, its visible messages are
+/// only appended to, so that all pages together are one history. If the life changes, the read begins
 /// again.
 pub(crate) async fn stored_messages(
     settings: &Settings,

@@ -50,13 +50,13 @@ impl Settings {
         self.seal_mark.admit(change, read, set).await
     }
 
-    /// Searches for sealed data of a release before the mark, and stores the result, unless another process
-    /// has stored one meanwhile.
+    /// Searches for sealed data, because releases that wrote no mark may have stored some. Stores the result
+    /// as the mark, unless another process has stored the mark meanwhile.
     async fn search(&self) -> Result<bool, StoreError> {
         let is_found = has_sealed_data(self).await?;
         let mut set = cmd("SET");
         set.arg(self.names.seal_mark()).arg(if is_found { SEALED } else { PLAIN }).arg("NX");
-        // A server without memory stores no mark, and the next process searches again.
+        // If the server has no memory left, the mark is not stored, and the next process searches again.
         drop(self.connections.ask(SEAL_MARK, &set).await);
         Ok(is_found)
     }

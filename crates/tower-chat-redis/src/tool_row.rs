@@ -142,7 +142,7 @@ mod tests {
     const CALL: SequencePosition = SequencePosition { sequence: 3, index: 12 };
 
     #[test]
-    fn a_row_comes_back_whatever_its_name_is() {
+    fn a_row_is_returned_whatever_its_name_is() {
         for name in ["", "weather", "a b:c", "12:x{\"", "\0\n\u{1F600}"] {
             let mut record = ToolRecord::pending(CALL, 2, "id \0", name);
             assert_eq!(read(CALL, &write(&record)), Ok(record.clone()));

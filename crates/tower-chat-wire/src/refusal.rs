@@ -23,7 +23,7 @@ pub(crate) enum CodeFields {
 /// that every answer has, and that no error has.
 ///
 /// The error is usually in `error`. vLLM and Mistral send `{"object": "error", "message": …}`, and services
-/// that use FastAPI send `{"detail": …}`; after a stream has begun, they have the HTTP status 200.
+/// that use FastAPI send `{"detail": …}`. An error after the beginning of a stream has the HTTP status 200.
 pub(crate) fn is_error(fields: &Object, content: &str) -> bool {
     let is_named = |name| text(fields, name).is_some_and(|kind| kind == "error");
     let has_reason = |name| fields.get(name).is_some_and(|it| !is_empty(it.get()));

@@ -413,7 +413,7 @@ async fn an_error_tells_the_model_no_more_than_that_the_tool_failed() {
 }
 
 #[tokio::test]
-async fn errors_of_anyhow_are_told_to_the_model_or_fail_the_run_as_their_tool_error_says() {
+async fn errors_of_anyhow_are_sent_to_the_model_or_fail_the_run_as_their_tool_error_says() {
     for (cents, text, is_error, attempts) in [
         (0, "an amount of 0 cannot be charged", true, 1),
         (1, "one cent is too little", true, 1),

@@ -77,7 +77,7 @@ async fn a_load_waits_for_a_write_that_was_submitted_before_it() {
 }
 
 #[tokio::test]
-async fn a_ticket_that_nobody_waited_for_leaves_nothing_known() {
+async fn a_ticket_without_a_waiting_caller_leaves_nothing_known() {
     for is_stored in [true, false] {
         let store = cache();
         texts(&store).await;

@@ -47,7 +47,7 @@ async fn all_who_waited_learn_of_the_failure_and_the_next_reads_again() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_backend_is_told_whole_to_each() {
+async fn an_error_of_the_backend_is_returned_whole_to_each() {
     let store = cache();
     let gate = Gate::closed();
     store.inner().hold_next_load(&gate);

@@ -20,7 +20,7 @@ macro_rules! promises_of_an_entry {
     ($($open:tt)*) => {
         tower_chat_testkit::store_promises!(
             $($open)*;
-            what_is_appended_comes_back_in_order
+            what_is_appended_is_returned_in_order
             a_write_at_another_revision_is_a_conflict_and_stores_nothing
             a_repeated_write_stores_nothing_twice
             a_service_id_is_set_kept_and_cleared

@@ -46,7 +46,7 @@ async fn a_history_is_read_once_and_then_grows_with_the_writes() {
 /// A value that a reader derived from a history is available to the next reader of a longer
 /// history.
 #[tokio::test]
-async fn the_memo_goes_on_with_its_history() {
+async fn the_memo_continues_with_its_history() {
     let store = cache();
     let at = append(store.inner(), write(Revision::ABSENT, &["1"])).await.unwrap();
     store.load(&key()).await.unwrap().memo().set("derived");

@@ -52,7 +52,7 @@ fn conversations_are_listed_by_their_last_activity() {
 }
 
 #[test]
-fn a_list_goes_on_where_it_ended() {
+fn a_list_continues_where_it_ended() {
     each_store(|store| {
         filled(store);
         let first = store.prints(&["list", "--limit", "1"]);

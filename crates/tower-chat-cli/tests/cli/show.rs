@@ -106,7 +106,7 @@ run 01a207a3-b920-7000-8000-000000000000, journaled, 2026-11-23 09:01:40, 1.000 
 }
 
 #[test]
-fn decisions_and_results_of_the_record_are_told() {
+fn decisions_and_results_of_the_record_are_reported() {
     let expected = r#"conversation carol/decisions
 idle; 5 messages, 1 run; 0 calls, 0 in, 0 out
 created 2026-11-23 10:00:00, last active 2026-11-23 10:00:04
@@ -327,7 +327,7 @@ fn arguments_of_show_that_cannot_be_meant_are_refused() {
 }
 
 #[test]
-fn a_transcript_of_which_the_reader_goes_away_is_no_error() {
+fn a_transcript_of_which_the_reader_disconnects_is_no_error() {
     let store = TestStore::new(Kind::Sqlite);
     fill_observed(&store, vec![long(4_000)]);
     for arguments in [&["--last", "4000"][..], &["--last", "4000", "--json"]] {

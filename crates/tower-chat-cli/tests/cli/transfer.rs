@@ -196,7 +196,7 @@ fn a_receipt_of_another_deletion_is_refused_before_anything_goes() {
 }
 
 #[test]
-fn a_fork_is_a_copy_that_goes_on_by_itself() {
+fn a_fork_is_a_copy_that_continues_by_itself() {
     each_store(|store| {
         add(store, "alice", "coats", "a coat?");
         assert_eq!(
@@ -273,7 +273,7 @@ fn files_that_cannot_be_used_are_refused_with_what_to_do() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn an_interrupted_export_and_an_interrupted_deletion_are_gone_on_with() {
+fn an_interrupted_export_and_an_interrupted_deletion_are_continued() {
     let store = TestStore::new(Kind::Sqlite);
     let word = "a long message ".repeat(2_000);
     store.with(async |history| {

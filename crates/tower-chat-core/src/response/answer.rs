@@ -79,9 +79,9 @@ impl Answer {
     }
 }
 
-/// Stores in the last answer of the model among these messages why it ended, and which of its calls
-/// were cut off. An answer that contains this information already is not changed, because `finish`
-/// may be the end of a whole run.
+/// Marks the last answer of the model among these messages with its finish reason, and marks the calls
+/// that were cut off. An answer that has a finish reason already is not changed, because `finish` may be
+/// the end of a whole run.
 pub(super) fn note_end(messages: &mut [Arc<Message>], finish: &Finish) {
     let Some(reason) = &finish.reason else { return };
     let of_answer = messages.iter().rev().take_while(|it| it.role == Role::Assistant).count();

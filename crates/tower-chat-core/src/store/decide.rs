@@ -69,8 +69,8 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Returns the changes of a write to a conversation with this head. The write must be one that is
-    /// stored: [`decide`] has decided so, or another store has acknowledged it.
+    /// Returns the changes of a write to a conversation with this head. The write must be a valid one: one
+    /// for which [`decide`] returned changes, or one that another store has acknowledged.
     pub fn of(head: &Head, write: &Write) -> Self {
         let revision = write.result();
         let mut changes = Self {

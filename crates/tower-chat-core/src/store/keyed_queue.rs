@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_guard_that_is_dropped_before_its_turn_lets_nobody_pass_those_before_it() {
+    async fn a_guard_that_is_dropped_before_its_turn_lets_no_other_run_pass_those_before_it() {
         let (queue, a) = (KeyedQueue::default(), key("a"));
         let first = queue.enqueue(vec![a.clone()]).unwrap();
         let mut second = queue.enqueue(vec![a.clone()]).unwrap();

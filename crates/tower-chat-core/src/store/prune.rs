@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_was_gone_on_with_later_is_one_run() {
+    fn a_run_that_was_continued_later_is_one_run() {
         assert_eq!(cut(Keep::Messages(1), &[0, 1, 0, 2, 3], &[]).last_sequence, 4);
         assert_eq!(cut(Keep::Messages(3), &[0, 1, 0, 2, 3], &[]).last_sequence, 0);
         assert_eq!(cut(Keep::Messages(0), &[0, 1, 1, 0], &[]).last_sequence, 0);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_on_after_an_earlier_cut() {
+    fn numbers_continue_after_an_earlier_cut() {
         let cut = cut_from(11, Keep::Messages(2), &[0, 0, 1, 1], &[]);
         assert_eq!((cut.last_sequence, cut.pruned.messages), (12, 2));
         assert_eq!(cut_from(11, Keep::Messages(2), &[1, 1], &[]).last_sequence, 0);

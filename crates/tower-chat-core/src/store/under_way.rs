@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_on_a_conversation_have_their_turns_in_the_order_in_which_they_came() {
+    fn runs_on_a_conversation_have_their_turns_in_the_order_in_which_they_arrived() {
         let (store, key) = (StoreHandle::new(), key("c"));
         let runs = [(); 4].map(|()| RunId::new());
         assert_eq!(store.run_under_way(&key), None);

@@ -88,7 +88,7 @@ fn keys_are_equal_only_if_both_halves_are() {
 }
 
 #[test]
-fn run_and_message_ids_come_back_from_text_and_bytes() {
+fn run_and_message_ids_are_returned_from_text_and_bytes() {
     let run = RunId::new();
     assert_ne!(run, RunId::new());
     assert_eq!(RunId::from_bytes(run.to_bytes()), run);

@@ -199,7 +199,7 @@ macro_rules! update_log_contract {
             the_updates_of_a_run_are_bounded
             the_number_of_runs_is_bounded
             runs_do_not_share_updates
-            texts_come_back_as_they_were
+            texts_are_returned_as_they_were
             an_unknown_run_has_no_updates
             a_waiting_reader_sees_an_append
             a_waiting_reader_sees_the_end

@@ -52,7 +52,7 @@ pub async fn runs_do_not_share_updates(subject: Subject) {
 /// # Panics
 ///
 /// If the log breaks the rule.
-pub async fn texts_come_back_as_they_were(subject: Subject) {
+pub async fn texts_are_returned_as_they_were(subject: Subject) {
     let run = run_in("sc'ope\u{0}", "\u{1F980}");
     subject.begin(&run, 1).await;
     let texts = ["", "\u{0}", "'); DROP TABLE", "\u{1F980}\n", "{\"text\":1}"];

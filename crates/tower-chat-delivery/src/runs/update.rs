@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_of_a_response_come_back_as_they_were() {
+    fn updates_of_a_response_are_returned_as_they_were() {
         let mut message = Message::assistant("\"Take\"\n a coat.");
         message.id = Some(MessageId { run: RunId::new(), index: 3 });
         let mut finish = Finish::new(FinishReason::Other("pause".to_owned()));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_of_attempts_come_back_as_they_were() {
+    fn marks_of_attempts_are_returned_as_they_were() {
         assert!(matches!(round_trip(&LoggedUpdate::Restarted), LoggedUpdate::Restarted));
         let message = Arc::new(Message::assistant("Take a coat."));
         match round_trip(&LoggedUpdate::Repeated(message.clone())) {

@@ -42,7 +42,7 @@ async fn parts(store: &Store) -> Vec<Message> {
 }
 
 #[tokio::test]
-async fn values_of_the_former_format_open_and_the_conversation_goes_on_in_the_new_one() {
+async fn values_of_the_former_format_open_and_the_conversation_continues_in_the_new_one() {
     let store = former().await;
     let known = messages();
     assert_eq!(parts(&store).await, known);
@@ -130,7 +130,7 @@ async fn second_texts(store: &Store) -> Vec<String> {
 const SECOND: [&str; 4] = ["secret question", "", "", "secret answer"];
 
 #[tokio::test]
-async fn values_of_the_second_format_open_and_the_conversation_goes_on_in_the_third() {
+async fn values_of_the_second_format_open_and_the_conversation_continues_in_the_third() {
     let store = second().await;
     assert_eq!(second_texts(&store).await, SECOND);
     let recorded = store.invocations(&InvocationQuery::of(&key())).await.unwrap();

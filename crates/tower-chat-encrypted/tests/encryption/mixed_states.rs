@@ -124,7 +124,7 @@ async fn a_conversation_that_one_process_deletes_and_makes_again_has_another_lif
 
 /// The knowledge of this process about the deleted conversation must not be continued.
 #[tokio::test]
-async fn a_conversation_that_another_process_makes_again_by_the_same_run_can_be_gone_on_with() {
+async fn a_conversation_that_another_process_makes_again_by_the_same_run_can_be_continued() {
     let (run, store) = (RunId::new(), empty_store());
     append(&store, of_run(run, 0, Revision::ABSENT, "mine")).await;
     let other = EncryptedStore::new(store.inner().clone(), keys()).without_former_values();
@@ -200,7 +200,7 @@ async fn what_a_discarded_run_has_staged_cannot_be_put_in_the_place_of_what_is_s
 }
 
 #[tokio::test]
-async fn a_run_that_is_committed_can_be_read_and_gone_on_with() {
+async fn a_run_that_is_committed_can_be_read_and_continued() {
     for (with_message, by_another_process) in
         [(true, false), (true, true), (false, false), (false, true)]
     {

@@ -47,7 +47,7 @@ async fn no_text_argument_or_result_stands_in_the_file_or_its_log() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_of_it_comes_back() {
+async fn all_of_it_is_returned() {
     let folder = tempfile::tempdir().unwrap();
     let sqlite = SqliteStore::open(folder.path().join("chat.db")).await.unwrap();
     let plain = tower_chat_core::MemoryStore::new();

@@ -169,7 +169,7 @@ async fn calls_that_wait_for_approval_are_listed_and_are_no_calls_of_the_client(
 }
 
 #[tokio::test]
-async fn a_request_that_names_no_conversation_begins_one_and_is_told_its_id() {
+async fn a_request_that_names_no_conversation_begins_one_and_receives_its_id() {
     let fixture = Fixture::new([Step::text("1"), Step::text("2")]);
     let mut body = ask("one");
     body.as_object_mut().unwrap().remove("conversation");
@@ -182,7 +182,7 @@ async fn a_request_that_names_no_conversation_begins_one_and_is_told_its_id() {
 }
 
 #[tokio::test]
-async fn nobody_gets_a_conversation_without_a_scope() {
+async fn no_request_gets_a_conversation_without_a_scope() {
     let store = MemoryStore::new();
     let model = ScriptedModel::new([]);
     let endpoint = ChatEndpoint::new(
@@ -195,7 +195,7 @@ async fn nobody_gets_a_conversation_without_a_scope() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_a_bad_request_and_asks_nobody() {
+async fn what_cannot_be_read_is_a_bad_request_and_calls_no_service() {
     let fixture = Fixture::new([]);
     let message = json!([{"role": "user", "content": "hi"}]);
     for body in [
@@ -356,7 +356,7 @@ async fn two_requests_at_once_in_one_conversation_are_a_conflict_that_may_be_tri
 }
 
 #[tokio::test]
-async fn a_request_that_failed_in_the_middle_goes_on_where_it_was() {
+async fn a_request_that_failed_in_the_middle_continues_where_it_was() {
     let order = Message::tool_calls([ToolCall::new("s1", "order_status", "{}")]);
     let fixture = Fixture::new([Step::message(order), Step::error(Limited), Step::text("Here.")]);
     assert_eq!(fixture.post(ask("Order?")).await.status(), StatusCode::BAD_GATEWAY);

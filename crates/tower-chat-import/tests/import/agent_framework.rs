@@ -12,7 +12,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn files_of_agent_framework_are_read_stored_and_gone_on_with() {
+async fn files_of_agent_framework_are_read_stored_and_continued() {
     let Some(made) = made_by("agent_framework_files.py") else { return };
     let file = |name: &str| made.path().join(name);
     let bob_file = file("short/~session-orswc3jpmjxwe.jsonl");

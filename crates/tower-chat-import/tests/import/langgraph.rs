@@ -12,7 +12,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn threads_of_langgraph_are_read_stored_and_gone_on_with() {
+async fn threads_of_langgraph_are_read_stored_and_continued() {
     let Some(made) = made_by("langgraph_threads.py") else { return };
     for kind in ["", "delta-"] {
         let file = |name: &str| made.path().join(format!("{kind}{name}.db"));

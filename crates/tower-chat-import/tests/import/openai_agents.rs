@@ -9,7 +9,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn sessions_of_the_openai_agents_sdk_are_read_stored_and_gone_on_with() {
+async fn sessions_of_the_openai_agents_sdk_are_read_stored_and_continued() {
     let Some(made) = made_by("openai_agents_sessions.py") else { return };
     let file = |name: &str| made.path().join(name);
     let files = Files {

@@ -142,7 +142,7 @@ fn cases() -> Vec<Case> {
 }
 
 #[tokio::test]
-async fn conversations_of_each_provider_are_read_stored_and_gone_on_with() {
+async fn conversations_of_each_provider_are_read_stored_and_continued() {
     for case in cases() {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str| folder.path().join(name);

@@ -12,7 +12,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn messages_of_pydantic_ai_are_read_stored_and_gone_on_with() {
+async fn messages_of_pydantic_ai_are_read_stored_and_continued() {
     let Some(made) = made_by("pydantic_ai_messages.py") else { return };
     let file = |name: &str| made.path().join(name);
     let files = Files {

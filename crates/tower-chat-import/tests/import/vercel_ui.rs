@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn messages_of_vercels_ai_sdk_are_read_stored_and_gone_on_with() {
+async fn messages_of_vercels_ai_sdk_are_read_stored_and_continued() {
     let Some(made) = made_by("vercel_ui_messages.mjs") else { return };
     let file = |name: &str| made.path().join(name);
     let files = Files {

@@ -206,7 +206,7 @@ async fn an_open_run_is_shown_and_ended_only_where_writes_are_allowed() {
 }
 
 #[tokio::test]
-async fn a_batch_is_decided_about_where_an_agent_can_go_on() {
+async fn a_batch_is_decided_about_where_an_agent_can_continue() {
     let store = filled().await;
     let calls = [
         ToolCall::new("p1", "pay", r#"{"cents": 990}"#),

@@ -64,8 +64,8 @@ pub(super) fn last_occurrence<T: Eq + Hash>(known: &[&T], sent: &[&T]) -> Option
     None
 }
 
-/// Returns, for each beginning of a list, the length of the longest shorter beginning that it also ends
-/// with.
+/// Returns the failure function of Knuth, Morris and Pratt: for each prefix of a list, the length of its
+/// longest proper prefix that is also its suffix.
 fn borders(list: &[usize]) -> Vec<usize> {
     let mut borders: Vec<usize> = Vec::with_capacity(list.len());
     for (position, item) in list.iter().enumerate() {
@@ -78,8 +78,8 @@ fn borders(list: &[usize]) -> Vec<usize> {
     borders
 }
 
-/// Returns the length of the longest beginning of `list` that the text ends with, after `item` was
-/// read. `matched` is that length before `item`.
+/// Returns the length of the longest prefix of `list` that is a suffix of the items read so far, including
+/// `item`. `matched` is this length before `item` was read.
 fn longer(list: &[usize], borders: &[usize], mut matched: usize, item: usize) -> usize {
     while list.get(matched) != Some(&item) {
         let Some(last) = matched.checked_sub(1) else { return 0 };

@@ -74,7 +74,7 @@ fn every_mode() -> impl Iterator<Item = (PersistenceMode, bool)> {
 }
 
 #[tokio::test]
-async fn each_service_call_is_told_with_its_model_tokens_tools_and_cost() {
+async fn each_service_call_is_reported_with_its_model_tokens_tools_and_cost() {
     for (mode, streamed) in every_mode() {
         for priced in [false, true] {
             let (store, model) = (store(), ScriptedModel::new(script()));
@@ -145,7 +145,7 @@ async fn a_request_that_is_sent_again_adds_nothing() {
 /// The mode decides which usage of a failed run is recorded: none (per run), that of stored calls,
 /// or that of staged calls. The usage of the attempt that resumes the run is added.
 #[tokio::test]
-async fn a_run_that_fails_and_goes_on_tells_what_its_mode_keeps() {
+async fn a_run_that_fails_and_continues_tells_what_its_mode_keeps() {
     for (mode, streamed) in every_mode() {
         let [first, second, third] = script();
         let script = [first, Step::error("overloaded"), second, third];
@@ -198,7 +198,7 @@ async fn a_journaled_run_that_is_discarded_leaves_its_usage() {
 
 /// A failed write that is submitted again records its usage once.
 #[tokio::test]
-async fn what_waits_in_the_outbox_is_told_once_it_is_stored() {
+async fn what_waits_in_the_outbox_is_reported_once_it_is_stored() {
     for streamed in BOTH_WAYS {
         for stores_first in [false, true] {
             let (store, model) = (store(), ScriptedModel::new(script()));
@@ -217,7 +217,7 @@ async fn what_waits_in_the_outbox_is_told_once_it_is_stored() {
 /// Without the layer below the loop, the loop records the usage of the answers. Without a loop and
 /// that layer, the run records the usage of its last answer.
 #[tokio::test]
-async fn runs_are_told_whatever_layers_there_are() {
+async fn runs_are_reported_whatever_layers_there_are() {
     for streamed in BOTH_WAYS {
         let (store, model) = (store(), ScriptedModel::new(script()));
         let above = PerRunPersistence::new(store.clone());

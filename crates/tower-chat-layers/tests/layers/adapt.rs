@@ -131,7 +131,7 @@ async fn the_sentinel_never_reaches_an_adapted_client() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_said_in_their_types_is_an_error_and_calls_nobody() {
+async fn what_cannot_be_said_in_their_types_is_an_error_and_calls_no_service() {
     let asked: Arc<Mutex<Vec<Prompt>>> = Arc::default();
     let mut model = ServiceBuilder::new().layer(AdaptLayer::new(Lines)).service(client(&asked));
     let request = ChatRequest::user("unsayable");

@@ -68,7 +68,7 @@ async fn arguments_that_are_no_object_do_not_reach_the_server() {
 }
 
 #[tokio::test]
-async fn a_tool_that_nobody_has_is_not_asked_for() {
+async fn a_tool_that_is_not_registered_is_not_asked_for() {
     let client = connect(&[]).await;
     let script = vec![calls([("nobody", "{}"), ("weather", "{}")]), Step::text("ok")];
     let agent = Agent::new(&McpTools::new(&client), BOTH_MODES[0], script).await;

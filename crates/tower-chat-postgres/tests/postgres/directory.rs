@@ -28,7 +28,7 @@ fn with_activity(write: Write, milliseconds: u64, usage: &[ModelUsage]) -> Write
 
 /// Names that exceed the size of an index are shortened in the keys and returned in full.
 #[tokio::test]
-async fn long_names_of_models_scopes_and_conversations_are_told_whole() {
+async fn long_names_of_models_scopes_and_conversations_are_returned_whole() {
     let store = open(options()).await;
     let [one, other] = ["1", "2"].map(|end| "m".repeat(4000) + end);
     let keys =
@@ -91,7 +91,7 @@ async fn damage_of_one_conversation_leaves_the_list_of_the_others() {
 /// If few conversations match, a page is read in several batches. No conversation is missed between
 /// two batches.
 #[tokio::test]
-async fn a_page_goes_on_where_a_batch_ends() {
+async fn a_page_continues_where_a_batch_ends() {
     let schema = schema();
     let store = open(PostgresStore::options().with_schema(&schema)).await;
     let client = raw(&server().address("postgres")).await;
@@ -128,7 +128,7 @@ async fn a_page_goes_on_where_a_batch_ends() {
 /// Only a query over all scopes crosses scopes: without a setting no row of the directory is
 /// visible.
 #[tokio::test]
-async fn with_row_level_security_nobody_sees_the_directory_without_saying_so() {
+async fn with_row_level_security_no_role_sees_the_directory_without_saying_so() {
     let schema = schema();
     let options = PostgresStore::options()
         .with_schema(&schema)

@@ -66,7 +66,7 @@ async fn rows_that_cannot_be_read_stand_among_the_others() {
 }
 
 #[tokio::test]
-async fn a_number_that_cannot_be_is_told_of_its_row_or_its_conversation() {
+async fn an_impossible_number_is_reported_with_its_row_or_its_conversation() {
     let schema = schema();
     let store = open(options().with_schema(&schema)).await;
     fill(&store).await;

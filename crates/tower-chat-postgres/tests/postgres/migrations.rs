@@ -83,7 +83,7 @@ async fn version_1_is_brought_up_to_date() {
 }
 
 #[tokio::test]
-async fn version_1_with_row_level_security_is_brought_up_to_date_by_a_store_that_is_not_told() {
+async fn version_1_with_row_level_security_is_brought_up_to_date_by_a_store_without_the_setting() {
     let schema = version_1(DIVIDED_TABLES, NAME_SCOPE).await;
     assert_is_usable(&open(&schema).await, REVISION).await;
     let client = raw(&ordinary_user().await).await;

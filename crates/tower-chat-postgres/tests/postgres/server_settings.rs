@@ -9,7 +9,7 @@ use tower_chat_core::store::Revision;
 use tower_chat_postgres::{OpenError, PostgresStore};
 
 #[tokio::test]
-async fn the_settings_of_a_server_are_told_with_and_without_tables() {
+async fn the_settings_of_a_server_are_reported_with_and_without_tables() {
     let options = options().with_statement_timeout(Duration::from_millis(4321));
     let address = server().address("postgres");
     let before = options.clone().server_settings(&address).await.unwrap();

@@ -107,7 +107,7 @@ async fn a_certificate_of_another_name_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_wants_tls_lets_nobody_in_without() {
+async fn a_server_that_requires_tls_refuses_others() {
     let error = open(&address(NAME, "disable"), &AUTHORITY).await.unwrap_err();
     assert!(matches!(error, OpenError::Connect { .. }), "{error:?}");
     assert!(!error.is_retryable(), "the server has answered");

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_told_from_tokens() {
+    fn requests_are_distinguished_from_tokens() {
         for (name, expected) in [
             ("requests", true),
             ("req-minute", true),

@@ -35,7 +35,7 @@ async fn a_request_is_posted_as_json_and_its_answer_read() {
 }
 
 #[tokio::test]
-async fn a_refusal_says_status_request_id_and_when_to_come_back() {
+async fn a_refusal_says_status_request_id_and_when_to_retry() {
     let reply = Reply::json(429, r#"{"error":{"message":"slow down"}}"#)
         .header("x-request-id", "req-7")
         .header("retry-after", "3");

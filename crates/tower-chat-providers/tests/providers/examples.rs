@@ -25,7 +25,7 @@ fn printed(name: &str, database: &Path) -> String {
 }
 
 #[test]
-fn the_agent_remembers_what_an_earlier_process_was_told() {
+fn the_agent_remembers_what_an_earlier_process_received() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("agent.db");
     assert_eq!(
@@ -40,7 +40,7 @@ fn the_agent_remembers_what_an_earlier_process_was_told() {
 }
 
 #[test]
-fn the_service_remembers_and_the_store_knows_how_to_go_on() {
+fn the_service_remembers_and_the_store_knows_how_to_continue() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("responses.db");
     assert_eq!(
@@ -78,7 +78,7 @@ fn the_agent_on_anthropic_keeps_its_thoughts() {
 }
 
 #[test]
-fn the_chat_with_ollama_goes_on() {
+fn the_chat_with_ollama_continues() {
     let [first, second] = twice("ollama");
     assert_eq!(first, "remembered 0 messages\nYou have asked 1 times.\n");
     assert_eq!(second, "remembered 2 messages\nYou have asked 2 times.\n");

@@ -111,7 +111,7 @@ async fn reasoning_of_one_service_goes_back_to_it_and_to_no_other() {
 }
 
 #[tokio::test]
-async fn a_name_that_a_service_does_not_take_comes_back_as_it_was() {
+async fn a_name_that_a_service_does_not_take_is_returned_as_it_was() {
     let original = "get weather";
     let tool = ToolDefinition::new(original, "Looks.", json!({"type": "object"}));
     let request =

@@ -282,7 +282,7 @@ fn an_answer_that_was_cut_off_is_an_error_even_if_it_is_json() {
 }
 
 #[test]
-fn refusals_are_told_from_answers() {
+fn refusals_are_distinguished_from_answers() {
     let chat = json!({"choices": [{"index": 0, "finish_reason": "stop", "message": {
         "role": "assistant", "content": null, "refusal": "I will not book that."}}]});
     let part = json!({"type": "refusal", "refusal": "I must not book that."});

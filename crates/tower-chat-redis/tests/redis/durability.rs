@@ -177,7 +177,7 @@ async fn a_write_that_came_to_a_replica_goes_where_a_new_connection_leads() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_memory_stores_nothing_by_halves_and_goes_on_when_it_has_some() {
+async fn a_server_without_memory_stores_nothing_by_halves_and_continues_when_it_has_some() {
     let server = start(&["--maxmemory-policy", "noeviction"]);
     let prefix = prefix();
     let store = options().with_prefix(&prefix).connect(&server.address(0)).await.unwrap();

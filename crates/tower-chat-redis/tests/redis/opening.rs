@@ -73,7 +73,7 @@ async fn a_user_needs_no_more_than_the_store_does() {
 }
 
 #[tokio::test]
-async fn an_address_where_nobody_is_can_be_tried_again() {
+async fn an_address_without_a_server_can_be_tried_again() {
     let nobody = format!("redis://127.0.0.1:{}/", free_port());
     let error = options().connect(&nobody).await.unwrap_err();
     assert!(matches!(error, OpenError::Connect { .. }), "{error:?}");

@@ -3,7 +3,7 @@
 use crate::common::{ask, options, raw, start};
 
 #[tokio::test]
-async fn the_settings_of_a_server_are_told_of_one_that_a_store_would_refuse_too() {
+async fn the_settings_of_a_server_are_reported_of_one_that_a_store_would_refuse_too() {
     let server = start(&[
         "--maxmemory",
         "50mb",

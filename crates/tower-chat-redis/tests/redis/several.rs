@@ -284,7 +284,7 @@ async fn a_fork_is_never_made_of_two_conversations() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_of_64_megabytes_comes_back_whole() {
+async fn a_message_of_64_megabytes_is_returned_whole() {
     let store = open(options()).await;
     let key = key("large");
     let text = "0123456789abcdef".repeat(4 * 1024 * 1024);

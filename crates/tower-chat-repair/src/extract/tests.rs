@@ -74,7 +74,7 @@ fn no_messages_have_no_calls() {
 }
 
 #[test]
-fn a_call_is_told_with_its_result_and_its_place() {
+fn a_call_is_reported_with_its_result_and_its_place() {
     let call = ToolCall::new("c1", "look", r#"{ "a" : 1 }"#);
     let messages =
         of_run([Message::user("u"), Message::tool_calls([call]), results([("c1", "r")])]);
@@ -91,7 +91,7 @@ fn a_call_is_told_with_its_result_and_its_place() {
 }
 
 #[test]
-fn numbers_go_on_from_those_given() {
+fn numbers_continue_from_those_given() {
     let messages = of_run([calls(["1"]), results([("1", "a")]), calls(["2"])]);
     let records = extract(&messages, 41, 7);
     let positions: Vec<(u64, u32)> =
@@ -163,7 +163,7 @@ fn results_come_in_any_order() {
 }
 
 #[test]
-fn an_id_that_comes_back_keeps_its_own_result() {
+fn an_id_that_is_used_again_keeps_its_own_result() {
     let records_of = sketch([
         calls(["x", "x"]),
         results([("x", "a"), ("x", "b")]),
@@ -195,7 +195,7 @@ fn orphan_and_repeated_results_are_ignored() {
 }
 
 #[test]
-fn hundreds_of_calls_of_a_turn_are_all_told() {
+fn hundreds_of_calls_of_a_turn_are_all_recorded() {
     let ids: Vec<String> = (0..300).map(|id| id.to_string()).collect();
     let asked = Message::tool_calls(ids.iter().map(|id| ToolCall::new(id, "look", "{}")));
     let answers = Message::tool_results(ids.iter().rev().map(|id| ToolResult::new(id, id)));
@@ -211,7 +211,7 @@ fn a_later_result_answers_the_call_it_names() {
 }
 
 #[test]
-fn a_failed_result_is_told_apart() {
+fn a_failed_result_is_distinguished() {
     let answers =
         Message::tool_results([ToolResult::error("1", "boom"), ToolResult::new("2", "b")]);
     let records_of = records_of(&of_run([calls(["1", "2"]), answers]));
@@ -282,7 +282,7 @@ fn a_call_that_waits_for_approval_says_so_until_it_is_answered() {
 }
 
 #[test]
-fn a_refused_call_stays_refused_whatever_the_model_is_told() {
+fn a_refused_call_stays_refused_whatever_the_model_receives() {
     let (asking, request) = waiting();
     let rejecting = Message::new(Role::User, vec![Part::ApprovalResponse(request.reject("no"))]);
     let messages = of_run([asking, rejecting, results([("1", "was refused")])]);

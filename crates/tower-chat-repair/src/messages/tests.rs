@@ -64,7 +64,7 @@ fn a_call_without_a_round_behind_it_is_answered_in_its_own_message() {
 }
 
 #[test]
-fn results_out_of_the_way_are_kept_to_the_byte_and_shown_to_nobody() {
+fn results_out_of_the_way_are_kept_to_the_byte_and_not_shown() {
     let orphan = ToolResult::new("gone", "é \"lost\"");
     let again = ToolResult::new("c1", "two");
     let mut lost_again = ToolResult::new("", "three");

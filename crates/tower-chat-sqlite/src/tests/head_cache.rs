@@ -27,7 +27,7 @@ async fn steps(fixture: &Fixture, write: Write) -> usize {
 }
 
 #[tokio::test]
-async fn an_append_looks_for_its_conversation_only_after_somebody_else_has_written() {
+async fn an_append_looks_for_its_conversation_only_after_another_process_has_written() {
     let fixture = Fixture::new().await;
     let one = first("c", &["one"]);
     let two = write("c", run(1), one.result(), &["two"]);

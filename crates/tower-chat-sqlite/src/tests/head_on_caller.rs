@@ -50,7 +50,7 @@ async fn on_a_current_thread_runtime_another_thread_reads() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_told_so_has_another_thread_read() {
+async fn a_store_configured_so_has_another_thread_read() {
     let fixture = Fixture::with(SqliteStore::options().with_work_on_caller(false)).await;
     assert!(!is_read_by_caller(&fixture.store).await);
 }

@@ -66,7 +66,7 @@ async fn on_a_current_thread_runtime_the_thread_writes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_told_so_leaves_every_write_to_the_thread() {
+async fn a_store_configured_so_leaves_every_write_to_the_thread() {
     let fixture = Fixture::with(SqliteStore::options().with_work_on_caller(false)).await;
     assert!(!is_done_by_caller(&fixture.store, Slot::unbounded()).await);
 }
@@ -90,7 +90,7 @@ fn inside_a_local_set_the_thread_writes() {
 /// Without `block_in_place`, a task that is queued behind the caller would wait for the whole
 /// write, in this test for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn other_tasks_go_on_while_a_caller_does_its_write() {
+async fn other_tasks_continue_while_a_caller_does_its_write() {
     let fixture = Fixture::new().await;
     let store = fixture.store.clone();
     let caller = tokio::spawn(async move {

@@ -96,7 +96,7 @@ async fn a_staged_write_touches_the_row_of_its_run_only_when_that_changes() {
 
 /// An older release that had the file open before the migration deletes a conversation.
 #[tokio::test]
-async fn open_runs_go_with_their_conversation_whoever_deletes_it() {
+async fn open_runs_go_with_their_conversation_whichever_process_deletes_it() {
     let fixture = Fixture::new().await;
     let staged = ["a", "b"].map(|id| first(id, &["one"]).staged(staging(1)));
     fixture.submit(staged.into()).await.await.unwrap();

@@ -12,7 +12,7 @@ fn assert_panicked(error: &StoreError) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_panic_in_a_group_fails_one_write_and_the_thread_goes_on() {
+async fn a_panic_in_a_group_fails_one_write_and_the_thread_continues() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     store.queue().writer().panics_at(key("boom"));

@@ -244,7 +244,7 @@ fn a_question_for_nothing_neither_waits_nor_reads() {
 
 /// An older release that had the file open before the migration deletes a conversation.
 #[tokio::test]
-async fn rows_go_with_their_conversation_whoever_deletes_it() {
+async fn rows_go_with_their_conversation_whichever_process_deletes_it() {
     let fixture = Fixture::new().await;
     fixture.submit(vec![rounds("c", 2), rounds("d", 2)]).await.await.unwrap();
     let delete =

@@ -209,7 +209,7 @@ impl Wake for PanicsWhenWoken {
 }
 
 #[tokio::test]
-async fn a_writer_thread_that_panicked_keeps_nobody_waiting() {
+async fn a_writer_thread_that_panicked_leaves_no_caller_waiting() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     let held = hold_the_lead(store).await;

@@ -64,7 +64,7 @@ async fn open_intact(path: &Path) -> SqliteStore {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_copy_made_while_others_write_holds_of_each_conversation_how_it_began_and_goes_on() {
+async fn a_copy_made_while_others_write_holds_of_each_conversation_how_it_began_and_continues() {
     const WRITERS: usize = 4;
     let fixture = Fixture::new().await;
     // The file is large enough for several steps of the backup.
@@ -234,7 +234,7 @@ async fn a_failed_backup_is_reported_and_leaves_no_file() {
 }
 
 #[tokio::test]
-async fn a_copy_that_nobody_waits_for_is_made_whole_or_not_at_all() {
+async fn a_copy_without_a_waiting_caller_is_made_whole_or_not_at_all() {
     let fixture = Fixture::new().await;
     fixture.append("large", &["x".repeat(100_000).as_str(); 30]).await;
     let path = fixture.path("copy.db");

@@ -38,7 +38,7 @@ fn change(path: &Path, sql: &str) {
 }
 
 #[tokio::test]
-async fn a_message_that_was_changed_in_the_file_is_told_by_conversation_and_number() {
+async fn a_message_that_was_changed_in_the_file_is_reported_by_conversation_and_number() {
     let second = "place & 0xffffffff = 2";
     for changed in [
         "body = replace(body, '100', '900')",

@@ -29,7 +29,7 @@ async fn a_conversation_that_was_never_written_is_empty() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_part_of_a_message_comes_back_as_it_went_in() {
+async fn every_part_of_a_message_is_returned_as_it_went_in() {
     let (folder, store) = open().await;
     let item = r#"{"z" : 1, "id":"x","a":[2.50]}"#.parse::<RawJson>().unwrap();
     let mut text = Text::new("text with \0, \u{2028}, 😀 and 'quotes'");
@@ -90,7 +90,7 @@ async fn keys_are_opaque() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn listing_goes_on_after_an_id_and_stops_at_the_limit() {
+async fn listing_continues_after_an_id_and_stops_at_the_limit() {
     let (_folder, store) = open().await;
     for id in ["b", "a", "", "c"] {
         let write = write(&key(id), RunId::new(), Revision::ABSENT, &["text"]);
@@ -128,7 +128,7 @@ async fn a_submission_stops_at_its_first_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_conversation_is_gone_and_comes_back_as_another() {
+async fn a_deleted_conversation_is_gone_and_begins_again_as_another() {
     let (_folder, store) = open().await;
     let old = write(&key("c"), RunId::new(), Revision::ABSENT, &["old"]);
     let kept = write(&key("d"), RunId::new(), Revision::ABSENT, &["kept"]);

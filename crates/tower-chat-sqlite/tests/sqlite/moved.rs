@@ -48,7 +48,7 @@ async fn assert_refuses(store: &SqliteStore, at: Revision) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_comes_back_is_gone_on_with() {
+async fn a_file_that_is_restored_is_continued() {
     let (folder, path, store, at) = store("chat.db").await;
     assert_eq!(texts(&store, &key("c")).await, ["one"]);
     let away = folder.path().join("away.db");
@@ -208,7 +208,7 @@ async fn no_connection_is_opened_beside_an_index_that_was_taken_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_comes_back_is_gone_on_with() {
+async fn a_log_that_is_restored_is_continued() {
     let (_folder, path, store, at) = store("chat.db").await;
     let (log, away) = (beside(&path, "-wal"), beside(&path, "-away"));
     fs::rename(&log, &away).unwrap();

@@ -141,7 +141,7 @@ async fn a_file_that_is_no_database_is_unchanged_whatever_lies_beside_it() {
 }
 
 #[tokio::test]
-async fn a_database_of_somebody_else_is_left_alone() {
+async fn a_database_of_another_program_is_left_alone() {
     for made in [
         "CREATE TABLE theirs (a)",
         "PRAGMA application_id = 7",
@@ -157,7 +157,7 @@ async fn a_database_of_somebody_else_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_database_that_somebody_else_is_just_making_is_left_alone() {
+async fn a_database_that_another_process_is_creating_is_left_alone() {
     let (_folder, path) = folder();
     let theirs = Connection::open(&path).unwrap();
     // The file itself is still empty: only the write-ahead log contains the table.

@@ -7,7 +7,7 @@ use tower_chat_sqlite::{OpenError, SqliteStore};
 use crate::older_files::copy;
 
 #[tokio::test]
-async fn the_settings_of_files_of_every_version_are_told_and_nothing_is_changed() {
+async fn the_settings_of_files_of_every_version_are_reported_and_nothing_is_changed() {
     for version in 1..=6 {
         let name = format!("v{version}.db");
         let (_folder, path) = copy(&name);
@@ -21,7 +21,7 @@ async fn the_settings_of_files_of_every_version_are_told_and_nothing_is_changed(
 }
 
 #[tokio::test]
-async fn damage_and_a_missing_file_are_told_by_the_settings() {
+async fn damage_and_a_missing_file_are_reported_by_the_settings() {
     let (folder, path) = copy("v5.db");
     let mut bytes = fs::read(&path).unwrap();
     // This overwrites the header of the last page.

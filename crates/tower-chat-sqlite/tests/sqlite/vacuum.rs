@@ -131,7 +131,7 @@ async fn a_copy_that_sqlite_left_of_deleted_text_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn conversations_and_open_runs_go_on_after_it() {
+async fn conversations_and_open_runs_continue_after_it() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     let mut whole = Writing::new("whole", false);

@@ -27,7 +27,7 @@ pub async fn an_unknown_conversation_is_absent_and_empty(store: Store) {
 }
 
 /// Messages are returned in the order in which they were appended, over several writes and runs.
-pub async fn what_is_appended_comes_back_in_order(store: Store) {
+pub async fn what_is_appended_is_returned_in_order(store: Store) {
     let key = key("order");
     let first = stored(&store, write(&key, Revision::ABSENT, &["1", "2"])).await;
     assert_eq!(revision(&store, &key).await, first);
@@ -62,7 +62,7 @@ pub async fn loaded_messages_carry_their_ids(store: Store) {
 }
 
 /// Every kind of part is returned unchanged, native items and arguments byte for byte.
-pub async fn messages_come_back_as_they_were(store: Store) {
+pub async fn messages_are_returned_as_they_were(store: Store) {
     let item = RawJson::from_str(r#"{ "z":1.50, "a":1E+2, "a":[ ], "e":"\u00e9\/" }"#);
     let native = Native::new("some-wire", item.expect("the JSON is valid"));
     let mut text = Text::new("\"quotes\" 'single' \0 \u{1F600} \r\n\t \\ %s ?1 $1");

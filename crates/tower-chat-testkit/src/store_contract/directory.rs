@@ -396,7 +396,7 @@ pub async fn a_deleted_conversation_leaves_the_directory(store: Store) {
 }
 
 /// The directory contains the states of conversations, and queries can select by them.
-pub async fn the_directory_tells_what_goes_on(store: Store) {
+pub async fn the_directory_tells_what_continues(store: Store) {
     if lacks(&store, &[Capability::Journal]) {
         return;
     }

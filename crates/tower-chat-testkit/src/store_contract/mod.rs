@@ -332,7 +332,7 @@ macro_rules! __directory_promises {
             a_prune_leaves_counts_and_usage
             a_fork_has_the_description_and_has_used_nothing
             a_deleted_conversation_leaves_the_directory
-            the_directory_tells_what_goes_on
+            the_directory_tells_what_continues
             a_description_is_set_by_who_knows_its_version
             changes_of_a_description_are_merged
             messages_are_paged_from_the_end
@@ -364,7 +364,7 @@ macro_rules! __maintenance_promises {
             the_oldest_runs_are_pruned_whole
             the_last_run_is_never_pruned
             runs_are_pruned_by_the_time_at_which_they_were_made
-            a_run_that_was_gone_on_with_is_pruned_whole
+            a_run_that_was_continued_is_pruned_whole
             a_revision_from_before_a_prune_conflicts
             a_run_that_is_open_or_under_way_is_in_the_way
             a_pruned_conversation_can_be_staged_to
@@ -496,9 +496,9 @@ macro_rules! __every_promise {
     (@list [$($options:tt)*] $($macro:tt)*) => {
         $($macro)*! { $($options)*
             an_unknown_conversation_is_absent_and_empty
-            what_is_appended_comes_back_in_order
+            what_is_appended_is_returned_in_order
             loaded_messages_carry_their_ids
-            messages_come_back_as_they_were
+            messages_are_returned_as_they_were
             a_write_at_another_revision_is_a_conflict_and_stores_nothing
             a_repeated_write_stores_nothing_twice
             equal_messages_of_different_writes_are_all_stored
@@ -524,7 +524,7 @@ macro_rules! __every_promise {
             a_write_that_is_refused_records_nothing
             a_later_row_replaces_what_was_known_of_a_call
             a_repeated_write_does_not_bring_older_rows_back
-            results_come_back_from_messages_and_from_the_record
+            results_are_returned_from_messages_and_from_the_record
             rows_can_be_written_without_messages
             rows_of_messages_that_are_not_there_are_no_rows
             calls_that_wait_for_approval_have_their_position_in_the_batch

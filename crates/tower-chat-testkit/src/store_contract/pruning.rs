@@ -118,7 +118,7 @@ pub async fn runs_are_pruned_by_the_time_at_which_they_were_made(store: Store) {
 }
 
 /// If another run is between two writes of a run, the two runs are deleted or kept together.
-pub async fn a_run_that_was_gone_on_with_is_pruned_whole(store: Store) {
+pub async fn a_run_that_was_continued_is_pruned_whole(store: Store) {
     let key = key("gone on with");
     let run = RunId::new();
     let at = stored(&store, of_run(run, 0, Revision::ABSENT, &key, &["a1"])).await;

@@ -173,7 +173,7 @@ pub async fn a_repeated_write_does_not_bring_older_rows_back(store: Store) {
 
 /// A result is returned from its message or from the row. An empty result is a result, and all
 /// parts are preserved.
-pub async fn results_come_back_from_messages_and_from_the_record(store: Store) {
+pub async fn results_are_returned_from_messages_and_from_the_record(store: Store) {
     let key = key("results");
     let item = RawJson::from_str(r#"{ "z":1.50, "a":[ ] }"#).expect("the JSON is valid");
     let mut text = Text::new("one \0 \u{1F600}");

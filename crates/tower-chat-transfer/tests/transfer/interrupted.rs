@@ -66,7 +66,7 @@ async fn assert_beginnings(source: &MemoryStore, target: &MemoryStore) {
 }
 
 #[tokio::test]
-async fn an_import_that_stops_at_any_await_goes_on() {
+async fn an_import_that_stops_at_any_await_continues() {
     let source = source().await;
     let (file, alice) = (export_alice(&source).await, Selection::scope("alice"));
     let mut stopped = 0;
@@ -92,7 +92,7 @@ async fn an_import_that_stops_at_any_await_goes_on() {
 }
 
 #[tokio::test]
-async fn a_copy_that_stops_at_any_await_goes_on_after_the_last_conversation_that_was_done() {
+async fn a_copy_that_stops_at_any_await_continues_after_the_last_conversation_that_was_done() {
     let source = source().await;
     let alice = Selection::scope("alice");
     let mut stopped = 0;
@@ -191,7 +191,7 @@ impl AsyncWrite for SlowFile {
 }
 
 #[tokio::test]
-async fn an_export_that_stops_at_any_await_goes_on_in_the_same_file() {
+async fn an_export_that_stops_at_any_await_continues_in_the_same_file() {
     let source = source().await;
     let whole = export_alice(&source).await;
     let alice = Selection::scope("alice");
@@ -225,7 +225,7 @@ async fn an_export_that_stops_at_any_await_goes_on_in_the_same_file() {
 }
 
 #[tokio::test]
-async fn a_deletion_that_stops_at_any_await_goes_on() {
+async fn a_deletion_that_stops_at_any_await_continues() {
     let mut stopped = 0;
     loop {
         let target = source().await;

@@ -71,7 +71,7 @@ async fn the_receipt_of_a_deletion_adds_up_wherever_its_attempts_end() {
 }
 
 #[tokio::test]
-async fn a_copy_goes_on_after_the_last_conversation_of_its_receipt() {
+async fn a_copy_continues_after_the_last_conversation_of_its_receipt() {
     let (from, to) = (source().await, MemoryStore::new());
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("receipt.jsonl");

@@ -72,7 +72,7 @@ async fn a_message_of_the_same_id_with_other_content_is_another_message() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_target_that_was_gone_on_with_is_left_as_it_is() {
+async fn a_target_that_was_continued_is_left_as_it_is() {
     for kind in Kind::all() {
         eprintln!("to {kind:?}");
         let (from, to) = (Kind::Memory.open().await, kind.open().await);

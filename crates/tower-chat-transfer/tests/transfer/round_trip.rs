@@ -116,7 +116,7 @@ async fn a_fork_keeps_its_times_and_gets_a_row_of_each_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_scopes_are_taken_in_order_and_gone_on_with_after_any_conversation() {
+async fn all_scopes_are_taken_in_order_and_continued_after_any_conversation() {
     for kind in Kind::all() {
         eprintln!("from {kind:?}");
         let from = kind.open().await;

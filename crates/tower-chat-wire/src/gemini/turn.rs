@@ -72,8 +72,8 @@ impl Content {
     }
 }
 
-/// In the contents of the user at the end of the list, moves all parts that are not results, and that are
-/// before the final result, to the position after it.
+/// Moves results to the beginning of the user's contents at the end of the list: every other part before the
+/// final result is moved after it.
 pub(super) fn put_results_first(contents: &mut [Content]) {
     let length = contents.iter().rev().take_while(|content| content.is_user).count();
     let begin = contents.len() - length;

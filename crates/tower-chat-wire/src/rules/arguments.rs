@@ -19,8 +19,8 @@ pub(super) fn as_object(arguments: &str) -> Option<String> {
 }
 
 /// Returns whether the text is JSON that every parser accepts. A text that may have an escape sequence or an
-/// exponent is parsed as a `Value`, because serde_json refuses an unpaired surrogate or a number out of range
-/// only there.
+/// exponent is parsed as a `Value`, because serde_json refuses unpaired surrogates and numbers out of range
+/// only when it parses a `Value`.
 fn is_value(text: &str) -> bool {
     if text.contains(['\\', 'e', 'E']) {
         serde_json::from_str::<Value>(text).is_ok()

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_equal_where_they_fit_are_told_apart() {
+    fn names_that_are_equal_where_they_fit_are_distinguished() {
         let mut names = NameMap::default();
         let sent = |names: &mut NameMap, name: &str| names.sent(name, &RULE).expect("another name");
         assert_ne!(sent(&mut names, "get weather"), sent(&mut names, "get.weather"));

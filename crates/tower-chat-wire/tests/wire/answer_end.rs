@@ -108,7 +108,7 @@ fn blocks(messages: Vec<Message>) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn a_hosted_call_without_its_result_goes_back_only_where_the_service_goes_on_with_it() {
+fn a_hosted_call_without_its_result_goes_back_only_where_the_service_continues_it() {
     let [begun, rest] = paused();
     let user = || Message::user("hi");
     let open = ["text", "server_tool_use"];

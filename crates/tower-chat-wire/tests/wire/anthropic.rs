@@ -398,7 +398,7 @@ fn an_empty_message_is_written_only_as_the_assistants_last() {
 }
 
 #[test]
-fn an_answer_goes_back_as_it_came() {
+fn an_answer_goes_back_as_it_was_received() {
     let answer = json!({
         "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
         "content": [

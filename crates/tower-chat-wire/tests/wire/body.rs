@@ -84,7 +84,7 @@ fn request() -> ChatRequest {
 }
 
 #[test]
-fn options_reach_every_wire_and_come_back() {
+fn options_reach_every_wire_and_are_returned() {
     for (name, wire) in WIRES {
         let written = wire.render_request(&request()).unwrap();
         let read = wire.parse_request(written.clone()).unwrap();
@@ -102,7 +102,7 @@ fn options_reach_every_wire_and_come_back() {
 }
 
 #[test]
-fn an_answer_comes_back_from_every_wire() {
+fn an_answer_is_returned_from_every_wire() {
     let mut message = Message::assistant("Let me look.");
     message.parts.push(ToolCall::new("call_1", "look", r#"{"at": "Paris"}"#).into());
     let mut usage = Usage::new(30, 12);
@@ -141,7 +141,7 @@ fn what_a_tool_has_beside_name_and_schema_goes_back_to_its_own_wire_alone() {
 const INTEGERS: &str = r#"[123456789012345678901234567890,-98765432109876543210,18446744073709551616,18446744073709551615,-9223372036854775808]"#;
 
 #[test]
-fn integers_of_any_size_in_options_and_schemas_come_back_on_every_wire() {
+fn integers_of_any_size_in_options_and_schemas_are_returned_on_every_wire() {
     let schema = format!(r#"{{"properties":{{"n":{{"enum":{INTEGERS}}}}},"type":"object"}}"#);
     let function = format!(r#"{{"description":"d","name":"f","parameters":{schema}}}"#);
     let nested = format!(r#"{{"function":{function},"type":"function"}}"#);
@@ -208,7 +208,7 @@ fn a_number_that_was_changed_after_it_was_read_is_not_put_back() {
 }
 
 #[test]
-fn integers_of_any_size_in_the_metadata_of_an_answer_come_back() {
+fn integers_of_any_size_in_the_metadata_of_an_answer_are_returned() {
     let message = r#"{"content":"done","refusal":null,"role":"assistant"}"#;
     let chat = format!(
         r#"{{"choices":[{{"finish_reason":"stop","index":0,"message":{message},"odd":{INTEGERS}}}],"created":99999999999999999999,"object":"chat.completion"}}"#

@@ -239,7 +239,7 @@ fn a_message_that_has_changed_is_written_as_it_is_now() {
 }
 
 #[test]
-fn integers_of_any_size_and_every_digit_come_back() {
+fn integers_of_any_size_and_every_digit_are_returned() {
     let big = r#"{"n":123456789012345678901234567890,"x":1.10,"y":-0.0,"z":1e300}"#;
     for (wire, call) in [
         (

@@ -96,7 +96,7 @@ fn whole_answers_on_cassettes_are_written_as_they_were_read() {
 }
 
 #[test]
-fn streamed_answers_on_cassettes_come_back_from_their_whole_form() {
+fn streamed_answers_on_cassettes_are_returned_from_their_whole_form() {
     let recordings = Recordings::all();
     for (name, api, wire, _) in WIRES {
         let mut count = 0;

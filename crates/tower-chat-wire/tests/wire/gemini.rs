@@ -354,7 +354,7 @@ fn the_first_call_of_a_content_is_signed_if_asked_for() {
 }
 
 #[test]
-fn addresses_of_files_are_told_from_uploaded_ones() {
+fn addresses_of_files_are_distinguished_from_uploaded_ones() {
     let uploaded = "https://generativelanguage.googleapis.com/v1beta/files/a";
     let uri = |uri: &str| json!({"fileData": {"fileUri": uri, "mimeType": "audio/mpeg"}});
     let Part::Media(media) = part("user", &uri(uploaded)) else { panic!("no media") };

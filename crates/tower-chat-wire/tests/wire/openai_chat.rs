@@ -56,7 +56,7 @@ fn plain_messages_are_plain_parts() {
 }
 
 #[test]
-fn every_form_of_content_comes_back() {
+fn every_form_of_content_is_returned() {
     for role in ["system", "developer", "user", "assistant", "tool", "function"] {
         comes_back(json!({"role": role}));
         for content in [
@@ -78,7 +78,7 @@ fn every_form_of_content_comes_back() {
 }
 
 #[test]
-fn fields_nobody_knows_come_back_byte_for_byte() {
+fn unknown_fields_are_returned_byte_for_byte() {
     let json = r#"{"role":"assistant","content":"hi","logit": 1.500e+3,"audio":{"b":1, "a":2}}"#;
     let message = parse_message(json).unwrap();
     let written = render_message(&message, Audience::Transcript);
@@ -87,7 +87,7 @@ fn fields_nobody_knows_come_back_byte_for_byte() {
 }
 
 #[test]
-fn a_response_message_with_nulls_comes_back() {
+fn a_response_message_with_nulls_is_returned() {
     let message = comes_back(json!({
         "role": "assistant", "content": null, "refusal": null, "annotations": [],
         "function_call": null, "tool_calls": null, "name": null, "reasoning_content": null,
@@ -97,7 +97,7 @@ fn a_response_message_with_nulls_comes_back() {
 }
 
 #[test]
-fn calls_of_every_form_come_back() {
+fn calls_of_every_form_are_returned() {
     for call in [
         json!({"type": "function", "function": {"name": "f", "arguments": "{'python': 1}"}}),
         json!({"id": "", "type": "function", "function": {"name": "f", "arguments": ""}}),
@@ -131,7 +131,7 @@ fn arguments_that_are_an_object_keep_their_bytes() {
 }
 
 #[test]
-fn the_legacy_format_comes_back() {
+fn the_legacy_format_is_returned() {
     let message = comes_back(json!({"role": "assistant", "content": null,
         "function_call": {"name": "f", "arguments": "{}"}}));
     let call = message.calls().next().unwrap();
@@ -160,7 +160,7 @@ fn reasoning_that_is_readable_is_a_reasoning_part() {
 }
 
 #[test]
-fn media_come_back_and_are_media_parts() {
+fn media_are_returned_and_are_media_parts() {
     for part in [
         json!({"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}),
         json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}}),

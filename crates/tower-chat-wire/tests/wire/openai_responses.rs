@@ -114,7 +114,7 @@ fn messages_of_the_model_that_follow_each_other_stay_apart() {
 }
 
 #[test]
-fn items_that_only_the_provider_knows_come_back_whole() {
+fn items_that_only_the_provider_knows_are_returned_whole() {
     let messages = comes_back(json!([
         {"type": "additional_tools", "role": "developer", "tools": [{"type": "function"}]},
         {"type": "item_reference", "id": "msg_9"},
@@ -189,7 +189,7 @@ fn the_providers_tools_that_the_caller_runs_are_calls_that_are_owed_results() {
 }
 
 #[test]
-fn media_are_media_parts_and_come_back() {
+fn media_are_media_parts_and_are_returned() {
     for part in [
         json!({"type": "input_image", "image_url": "data:image/png;base64,AAAA"}),
         json!({"type": "input_image", "image_url": "https://example.org/a.png", "detail": "low"}),

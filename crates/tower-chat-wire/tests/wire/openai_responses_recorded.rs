@@ -188,7 +188,7 @@ fn assert_same_words(messages: &[Message], input: &Value, source: &str) {
 }
 
 #[test]
-fn a_recorded_answer_is_one_message_that_goes_back_as_it_came() {
+fn a_recorded_answer_is_one_message_that_goes_back_as_it_was_received() {
     let recordings = Recordings::all();
     let cassettes = recordings.cassettes().unwrap();
     let exchanges = cassettes.iter().flat_map(|cassette| &cassette.exchanges);

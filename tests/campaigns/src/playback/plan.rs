@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn results_before_an_answer_go_on_with_the_run() {
+    fn results_before_an_answer_continue_with_the_run() {
         let messages = [user(), answer(&["1", "2"]), result("1"), result("2"), answer(&[]), user()];
         let planned = plan(&messages, 0);
         assert_eq!(planned.runs, [run(0..1, &[(1, runs(2..4)), (4, runs(5..5))])]);

@@ -65,7 +65,7 @@ fn recorded_data_that_are_killed_at_any_moment_end_as_undisturbed() {
 }
 
 #[test]
-fn an_interrupted_play_says_what_it_did_and_is_gone_on_with() {
+fn an_interrupted_play_says_what_it_did_and_is_continued() {
     for mode in MODES {
         for stream in [&[][..], &["--stream"]] {
             let store = Store::new();
@@ -114,7 +114,7 @@ fn a_finished_play_has_nothing_left_to_resume() {
 
 /// Plays the beginnings of all conversations, each one message longer than the one before.
 #[test]
-fn every_beginning_of_a_recording_is_gone_on_with() {
+fn every_beginning_of_a_recording_is_continued() {
     let lines = recorded(&shapes());
     let longest = lines.iter().map(|(_, line)| line["messages"].as_array().unwrap().len()).max();
     for mode in MODES {
@@ -184,7 +184,7 @@ fn an_altered_recorded_text_is_found() {
 }
 
 #[test]
-fn a_conversation_of_another_shape_fails_and_the_others_go_on() {
+fn a_conversation_of_another_shape_fails_and_the_others_continue() {
     let store = Store::new();
     let first = store.file("first.jsonl", &greeting().to_string());
     play_well(&[&first, "--store", &store.argument()]);

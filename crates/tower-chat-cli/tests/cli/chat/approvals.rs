@@ -49,7 +49,7 @@ fn a_call_is_asked_about_and_runs_when_it_is_approved() {
 }
 
 #[test]
-fn a_refused_call_does_not_run_and_the_model_is_told() {
+fn a_refused_call_does_not_run_and_the_model_receives_the_refusal() {
     let store = TestStore::new(Kind::Sqlite);
     let server = booking_server();
     let mut terminal = OnTerminal::start(chat(&store, &server, &["no", "--mcp", &harbour(&store)]));
@@ -156,7 +156,7 @@ fn arguments_are_shown_whole_before_they_are_approved() {
 }
 
 #[test]
-fn a_paste_that_goes_on_while_the_model_answers_approves_nothing() {
+fn a_paste_that_continues_while_the_model_answers_approves_nothing() {
     // More lines than the chat reads ahead, and more than the terminal buffers.
     let long = "y".repeat(60);
     let lines =

@@ -104,7 +104,7 @@ fn a_journaled_message_of_an_overloaded_provider_is_asked_again_by_the_next_proc
 }
 
 #[test]
-fn an_answer_that_breaks_off_is_an_error_and_the_conversation_goes_on() {
+fn an_answer_that_breaks_off_is_an_error_and_the_conversation_continues() {
     let store = TestStore::new(Kind::Sqlite);
     let cut = "data: {\"id\":\"x\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\
                \"choices\":[{\"index\":0,\"delta\":{\"content\":\"Half an\"},\"finish_reason\":null}]}\n\n";

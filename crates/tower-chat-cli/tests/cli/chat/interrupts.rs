@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_interrupted_answer_is_kept_as_far_as_it_is_and_the_conversation_goes_on() {
+fn an_interrupted_answer_is_kept_as_far_as_it_is_and_the_conversation_continues() {
     each_store(|store| {
         for mode in MODES {
             let server = ModelServer::start([
@@ -40,7 +40,7 @@ fn an_interrupted_answer_is_kept_as_far_as_it_is_and_the_conversation_goes_on() 
 }
 
 #[test]
-fn an_interrupted_tool_is_cancelled_and_the_model_is_told_so() {
+fn an_interrupted_tool_is_cancelled_and_the_model_receives_an_error() {
     each_store(|store| {
         for (index, mode) in MODES.into_iter().enumerate() {
             let server = ModelServer::start([

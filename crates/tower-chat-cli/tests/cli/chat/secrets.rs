@@ -137,7 +137,7 @@ fn answer(mut connection: &TcpStream) -> bool {
 }
 
 #[test]
-fn the_address_of_a_server_that_leaves_is_shown_to_nobody_whole() {
+fn the_address_of_a_server_that_leaves_is_not_shown_whole() {
     let store = TestStore::new(Kind::Sqlite);
     let server = ModelServer::start([
         Reply::calls(&[("c1", "leave", "{}")]),

@@ -4,7 +4,7 @@ use super::*;
 use tower_chat_core::store::Directory;
 
 #[test]
-fn lines_are_answered_and_a_name_goes_on_in_another_process() {
+fn lines_are_answered_and_a_name_continues_in_another_process() {
     each_store(|store| {
         let server = ModelServer::start([
             Reply::text(&["Wood ", "floats", ".\nSo does cork."]),
@@ -61,7 +61,7 @@ fn every_mode_stores_the_same_of_answers_that_come() {
 }
 
 #[test]
-fn a_chat_without_a_name_says_how_to_go_on_with_it() {
+fn a_chat_without_a_name_says_how_to_continue_with_it() {
     let store = TestStore::new(Kind::Sqlite);
     let server = ModelServer::start([Reply::text(&["At noon."]), Reply::text(&["At six."])]);
     let ended = run_with_input(chat(&store, &server, &[]), "When is high water?\n");

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_comes_back_from_its_millisecond() {
+    fn a_time_is_returned_from_its_millisecond() {
         for milliseconds in [-62_135_596_800_000, -1, 0, 1, 253_402_300_799_999] {
             assert_eq!(time(milliseconds).map(of), Some(milliseconds));
         }

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_comes_back_from_its_text_whatever_the_key() {
+    fn a_cursor_is_returned_from_its_text_whatever_the_key() {
         for (last_active, scope, id) in
             [(0, "", ""), (-1, "a.b", "c d"), (i64::MAX, "\0\n", "ä/😀"), (i64::MIN, "%", "é.")]
         {

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn usage_of_one_model_is_added_up_and_nothing_is_told_of_no_usage() {
+    fn usage_of_one_model_is_added_up_and_nothing_is_reported_of_no_usage() {
         let usage = |model: Option<&str>, calls| {
             ModelUsage::new(model.map(Into::into), UsageSum::of_calls(calls, 0))
         };

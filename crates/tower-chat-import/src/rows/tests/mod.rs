@@ -87,7 +87,7 @@ fn the_calls_of_a_row_are_one_batch() {
 }
 
 #[test]
-fn unanswered_calls_are_shown_to_nobody_and_kept() {
+fn unanswered_calls_are_not_shown_and_kept() {
     let asking = || row().with_call(call("1"));
     assert_eq!(
         valid([user("q"), asking().with_text("done"), user("r")]),
@@ -159,7 +159,7 @@ fn a_result_on_a_later_row_stands_next_to_its_call() {
 }
 
 #[test]
-fn an_id_that_comes_back_in_a_later_row_keeps_its_own_result() {
+fn an_id_that_is_used_again_in_a_later_row_keeps_its_own_result() {
     let turn = |text: &str| {
         row()
             .with_text(text)

@@ -250,7 +250,7 @@ fn the_highest_number_is_that_of_the_whole_conversation() {
 }
 
 #[test]
-fn the_next_turn_goes_on_counting_over_gaps() {
+fn the_next_turn_continues_counting_over_gaps() {
     let citations = Citations::default();
     assert_eq!(citations.next_number(&Messages::new()), 0);
     let mut messages = turn(&[&sources([0, 1, 7])], "[source7]");

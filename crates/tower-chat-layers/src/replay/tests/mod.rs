@@ -146,7 +146,7 @@ fn orphan_and_duplicate_results_are_left_out() {
 }
 
 #[test]
-fn an_id_that_comes_back_in_a_later_round_keeps_its_own_result() {
+fn an_id_that_is_used_again_in_a_later_round_keeps_its_own_result() {
     let messages = [
         calls(["x"]),
         Message::tool_results([ToolResult::new("x", "first")]),

@@ -125,7 +125,7 @@ fn a_turn_begins_where_a_message_of_the_user_comes_after_an_answer() {
 }
 
 #[test]
-fn equal_texts_are_told_apart_by_what_is_between_them() {
+fn equal_texts_are_distinguished_by_what_is_between_them() {
     let twice = stored(&[(r1(), &[user("yes"), says("ok")]), (r2(), &[user("yes"), says("ok")])]);
     let round = [user("yes"), says("ok"), user("yes"), says("ok"), user("yes")];
     let observed = compare(&twice, StoredRun::Unknown, &round).unwrap();
@@ -136,7 +136,7 @@ fn equal_texts_are_told_apart_by_what_is_between_them() {
 }
 
 #[test]
-fn equal_ids_of_calls_are_told_apart_by_their_rounds() {
+fn equal_ids_of_calls_are_distinguished_by_their_rounds() {
     let stored = stored(&[(r1(), &[user("q"), asks(["c"]), answers(["c"]), asks(["c"])])]);
     let all = [user("q"), asks(["c"]), answers(["c"]), asks(["c"]), answers(["c"])];
     for first in [0, 1, 3, 4] {

@@ -224,7 +224,7 @@ async fn a_run_that_was_cut_off_before_the_payment_makes_it_when_it_is_resumed()
 }
 
 #[tokio::test]
-async fn a_payment_of_which_nobody_knows_follows_the_policy_for_unknown_calls() {
+async fn a_payment_of_unknown_outcome_follows_the_policy_for_unknown_calls() {
     for (streamed, mode, safe) in cases!(BOTH_WAYS, ALL_MODES, [false, true]) {
         let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
         let setup = Setup::new(&store).mode(mode);
@@ -395,7 +395,7 @@ async fn cut_off_after_the_payment(
 }
 
 #[tokio::test]
-async fn a_payment_whose_result_is_staged_is_settled_by_whoever_commits_it() {
+async fn a_payment_whose_result_is_staged_is_settled_by_the_process_that_commits_it() {
     for (no, end) in cases!([false, true], ["same", "elsewhere", "commit"]) {
         let (store, ran) = (store(), Ran::default());
         let setup = Setup::new(&store);
@@ -418,7 +418,7 @@ async fn a_payment_whose_result_is_staged_is_settled_by_whoever_commits_it() {
 }
 
 #[tokio::test]
-async fn a_payment_of_which_nobody_knows_is_interrupted_where_its_run_is_committed() {
+async fn a_payment_of_unknown_outcome_is_interrupted_where_its_run_is_committed() {
     for streamed in BOTH_WAYS {
         let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
         let setup = Setup::new(&store);

@@ -521,7 +521,7 @@ async fn without_a_store_an_approval_runs_the_call_that_it_names() {
 }
 
 #[tokio::test]
-async fn a_run_that_goes_on_after_a_lost_round_keeps_its_new_results() {
+async fn a_run_that_continues_after_a_lost_round_keeps_its_new_results() {
     for (streamed, ids) in cases!(BOTH_WAYS, IDS) {
         let (store, executed) = (store(), Executed::default());
         let setup = Setup::new(&store).mode(PersistenceMode::PerServiceCall);
@@ -583,7 +583,7 @@ async fn an_approval_of_a_call_whose_result_only_the_record_holds_is_refused() {
 }
 
 #[tokio::test]
-async fn an_approving_run_that_is_sent_again_goes_on_where_the_service_keeps_the_history() {
+async fn an_approving_run_that_is_sent_again_continues_where_the_service_keeps_the_history() {
     let kept = |message: Message| Step::answer([message], Finish::stop().with_service_id("s1"));
     for (streamed, mode, clear) in cases!(BOTH_WAYS, [PerRun, PerServiceCall], [true, false]) {
         let case = format!("{mode:?} {clear} {streamed}");

@@ -183,7 +183,7 @@ async fn a_dropped_run_is_resumed_by_the_same_request_and_by_recover() {
 }
 
 #[tokio::test]
-async fn a_run_whose_recovery_is_dropped_is_paid_for_by_nobody_else() {
+async fn a_run_whose_recovery_is_dropped_is_paid_for_only_once() {
     for streamed in BOTH_WAYS {
         let store = store();
         let setup = Setup::new(&store);

@@ -92,7 +92,7 @@ async fn a_run_that_is_discarded_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_recovered_run_goes_on_with_the_options_of_the_recovery() {
+async fn a_recovered_run_continues_with_the_options_of_the_recovery() {
     let store = store();
     let setup = Setup::new(&store);
     left_open(&setup, 3).await;
@@ -109,7 +109,7 @@ async fn a_recovered_run_goes_on_with_the_options_of_the_recovery() {
 }
 
 #[tokio::test]
-async fn a_recovery_that_ends_the_run_does_not_go_on_with_it() {
+async fn a_recovery_that_ends_the_run_does_not_continue_with_it() {
     for (end, kept) in [(RunEnd::Commit, 3), (RunEnd::Discard, 0)] {
         let store = store();
         let setup = Setup::new(&store);
@@ -196,7 +196,7 @@ async fn a_run_that_was_committed_meanwhile_is_answered_from_the_store() {
 }
 
 #[tokio::test]
-async fn a_run_that_was_committed_before_it_was_answered_goes_on_when_it_is_sent_again() {
+async fn a_run_that_was_committed_before_it_was_answered_continues_when_it_is_sent_again() {
     for (streamed, mode, by_report) in cases!(BOTH_WAYS, ALL_MODES, [false, true]) {
         let store = store();
         let setup = Setup::new(&store);

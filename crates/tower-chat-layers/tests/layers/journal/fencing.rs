@@ -137,7 +137,7 @@ async fn an_outcome_of_a_run_that_was_taken_over_is_refused() {
 }
 
 #[tokio::test]
-async fn one_of_two_who_begin_the_same_run_at_once_goes_on() {
+async fn one_of_two_who_begin_the_same_run_at_once_continues() {
     for streamed in BOTH_WAYS {
         let (store, gate) = (store(), Gate::closed());
         let setup = Setup::new(&store);
@@ -162,7 +162,7 @@ async fn one_of_two_who_begin_the_same_run_at_once_goes_on() {
 }
 
 #[tokio::test]
-async fn one_of_two_who_take_a_run_up_at_once_goes_on() {
+async fn one_of_two_who_take_a_run_up_at_once_continues() {
     for streamed in BOTH_WAYS {
         let (store, gate) = (store(), Gate::closed());
         let setup = Setup::new(&store);
@@ -196,7 +196,7 @@ async fn one_of_two_who_take_a_run_up_at_once_goes_on() {
 }
 
 #[tokio::test]
-async fn a_run_that_somebody_takes_up_before_it_is_read_is_left_alone() {
+async fn a_run_that_another_process_resumes_before_it_is_read_is_left_alone() {
     for streamed in BOTH_WAYS {
         let (store, gate, hold) = (store(), Gate::closed(), Gate::closed());
         let setup = Setup::new(&store);
@@ -230,7 +230,7 @@ async fn a_run_that_somebody_takes_up_before_it_is_read_is_left_alone() {
 }
 
 #[tokio::test]
-async fn an_open_run_that_somebody_ends_before_it_is_resumed_is_in_nobodys_way() {
+async fn an_open_run_that_another_process_ends_before_it_is_resumed_blocks_no_other_run() {
     let ends = [RunEnd::Commit, RunEnd::Discard];
     for (streamed, mode, end) in cases!(BOTH_WAYS, ALL_MODES, ends) {
         let (store, gate) = (store(), Gate::closed());
@@ -262,7 +262,7 @@ async fn an_open_run_that_somebody_ends_before_it_is_resumed_is_in_nobodys_way()
 }
 
 #[tokio::test]
-async fn a_run_that_was_ended_by_somebody_can_write_no_more() {
+async fn a_run_that_was_ended_by_another_process_can_write_no_more() {
     for (end, (waiting, shown)) in
         cases!([RunEnd::Commit, RunEnd::Discard], SHOWN.into_iter().enumerate())
     {
@@ -366,7 +366,7 @@ async fn a_run_that_was_dropped_renews_nothing() {
 }
 
 #[tokio::test]
-async fn a_run_whose_taker_goes_away_meanwhile_is_held_by_nobody() {
+async fn a_run_whose_taker_disconnects_meanwhile_is_not_claimed() {
     let store = store();
     let setup = Setup::new(&store);
     let model = booking_model_with(1, [Step::error("overloaded")]);
@@ -401,7 +401,7 @@ async fn without_a_lease_a_run_can_be_taken_over_at_once() {
 }
 
 #[tokio::test]
-async fn old_runs_that_nobody_works_on_are_swept() {
+async fn old_runs_without_a_process_are_swept() {
     for end in [RunEnd::Commit, RunEnd::Discard] {
         let (store, clock) = (store(), TestClock::default());
         let setup = Setup::new(&store).clock(&clock);

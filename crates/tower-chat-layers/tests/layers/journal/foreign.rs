@@ -50,7 +50,7 @@ async fn without_a_tool_loop_the_calls_go_to_the_caller_who_answers_them() {
 }
 
 #[tokio::test]
-async fn a_loop_of_somebody_elses_is_staged_and_committed_at_its_end() {
+async fn a_loop_of_another_crate_is_staged_and_committed_at_its_end() {
     for streamed in BOTH_WAYS {
         let store = store();
         let model = ScriptedModel::new([calls([("look", "c1")]), Step::text("there")]);
@@ -90,7 +90,7 @@ async fn a_loop_of_somebody_elses_is_staged_and_committed_at_its_end() {
 }
 
 #[tokio::test]
-async fn numbered_results_with_which_a_loop_of_somebody_elses_ends_are_in_the_record() {
+async fn numbered_results_with_which_a_loop_of_another_crate_ends_are_in_the_record() {
     for streamed in BOTH_WAYS {
         let store = store();
         let model = ScriptedModel::new([calls([("look", "c1")])]);

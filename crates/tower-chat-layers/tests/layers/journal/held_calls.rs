@@ -104,7 +104,7 @@ async fn a_call_is_held_no_longer_once_its_caller_has_gone_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_is_held_for_as_long_as_its_tool_runs_whoever_else_writes() {
+async fn a_call_is_held_for_as_long_as_its_tool_runs_whatever_other_writers_do() {
     for (streamed, mode, other_writes) in cases!(BOTH_WAYS, MODES, [false, true]) {
         let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
         let clock = TestClock::default();

@@ -120,7 +120,7 @@ async fn a_queued_run_waits_for_the_lease_of_a_dead_process_and_takes_the_run_ov
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queued_run_goes_on_as_soon_as_the_other_process_has_ended_its_run() {
+async fn a_queued_run_continues_as_soon_as_the_other_process_has_ended_its_run() {
     for streamed in BOTH_WAYS {
         let (store, gate) = (store(), Gate::closed());
         let setup = Setup::new(&store).policy(queueing());
@@ -202,7 +202,7 @@ async fn of_several_processes_that_queue_one_recovers_the_run_and_all_are_answer
 }
 
 #[tokio::test(start_paused = true)]
-async fn recover_waits_where_it_is_told_to_and_names_the_holder_otherwise() {
+async fn recover_waits_where_it_is_configured_and_names_the_holder_otherwise() {
     let (store, clock) = (store(), TestClock::default());
     clock.follow_tokio();
     let setup = Setup::new(&store).clock(&clock);
@@ -224,7 +224,7 @@ async fn recover_waits_where_it_is_told_to_and_names_the_holder_otherwise() {
 }
 
 #[tokio::test]
-async fn a_process_that_could_not_give_its_lease_back_goes_on_with_its_own_run_at_once() {
+async fn a_process_that_could_not_give_its_lease_back_continues_with_its_own_run_at_once() {
     for streamed in BOTH_WAYS {
         let (store, clock) = (store(), TestClock::default());
         let setup = Setup::new(&store).clock(&clock);
@@ -246,7 +246,7 @@ async fn a_process_that_could_not_give_its_lease_back_goes_on_with_its_own_run_a
 }
 
 #[tokio::test]
-async fn a_store_that_one_process_uses_has_no_leases_and_nobody_waits() {
+async fn a_store_that_one_process_uses_has_no_leases_and_no_process_waits() {
     for streamed in BOTH_WAYS {
         let store = FaultyStore::new(memory());
         assert!(store.handle().is_exclusive() && !StoreHandle::new().is_exclusive());

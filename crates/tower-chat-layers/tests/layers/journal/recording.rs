@@ -53,7 +53,7 @@ fn given(store: &Store) -> String {
 }
 
 #[tokio::test]
-async fn nothing_that_a_hook_hides_is_ever_staged_and_the_run_goes_on_with_what_is_left() {
+async fn nothing_that_a_hook_hides_is_ever_staged_and_the_run_continues_with_what_is_left() {
     for concurrent in [false, true] {
         let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
         let setup = Setup::new(&store).concurrent(concurrent);

@@ -162,7 +162,7 @@ async fn an_explicit_recovery_that_is_refused_says_so_and_leaves_the_run_to_its_
 }
 
 #[tokio::test]
-async fn what_a_recovered_run_cost_is_told_with_the_answer_that_came_after_it() {
+async fn what_a_recovered_run_cost_is_reported_with_the_answer_that_came_after_it() {
     for streamed in BOTH_WAYS {
         let store = store();
         let setup = Setup::new(&store);
@@ -187,7 +187,7 @@ async fn what_a_recovered_run_cost_is_told_with_the_answer_that_came_after_it() 
 }
 
 #[tokio::test]
-async fn a_recovery_that_fails_is_told_to_the_request_before_which_it_runs() {
+async fn a_recovery_that_fails_is_reported_to_the_request_before_which_it_runs() {
     use tower_chat::ConcurrentRuns;
     for (streamed, queues) in cases!(BOTH_WAYS, BOTH_WAYS) {
         let store = store();

@@ -90,7 +90,7 @@ async fn an_approved_call_of_no_tool_stays_unknown_when_its_run_is_recovered() {
 }
 
 #[tokio::test]
-async fn a_call_of_no_tool_is_not_run_by_the_attempt_that_goes_on() {
+async fn a_call_of_no_tool_is_not_run_by_the_attempt_that_continues() {
     for ((streamed, mode), needs_approval) in cases!(both_ways_in(STORED_BIT_BY_BIT), [false, true])
     {
         let case = format!("{mode:?} {streamed} {needs_approval}");
@@ -144,7 +144,7 @@ async fn rounds_of_an_earlier_attempt_count_in_every_mode() {
 }
 
 #[tokio::test]
-async fn a_payment_of_a_dropped_run_is_told_when_the_run_is_committed_as_it_is() {
+async fn a_payment_of_a_dropped_run_is_reported_when_the_run_is_committed_as_it_is() {
     for streamed in BOTH_WAYS {
         let (store, executed) = (store(), Executed::default());
         let setup = Setup::new(&store);

@@ -34,7 +34,7 @@ async fn a_second_run_is_rejected_before_the_model_is_paid_and_so_is_a_retry_of_
 }
 
 #[tokio::test]
-async fn queued_runs_go_in_the_order_in_which_they_came_and_no_more_than_the_bound_wait() {
+async fn queued_runs_go_in_the_order_in_which_they_arrived_and_no_more_than_the_bound_wait() {
     for mode in ALL_MODES {
         let (store, gate) = (store(), Gate::closed());
         let policy = policy().with_concurrent_runs(ConcurrentRuns::Queue { max_waiting: 3 });
@@ -93,7 +93,7 @@ async fn a_run_that_waits_for_its_turn_holds_no_place_in_a_bounded_service() {
 }
 
 #[tokio::test]
-async fn a_branch_goes_on_in_a_copy_and_stays_there_when_it_is_sent_again() {
+async fn a_branch_continues_in_a_copy_and_stays_there_when_it_is_sent_again() {
     for (mode, streamed) in cases!(ALL_MODES, BOTH_WAYS) {
         let (store, gate) = (store(), Gate::closed());
         let policy = policy().with_concurrent_runs(ConcurrentRuns::Branch);

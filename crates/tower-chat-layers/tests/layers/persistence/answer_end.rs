@@ -32,7 +32,7 @@ async fn reasons(store: &Store) -> Vec<Option<FinishReason>> {
 }
 
 #[tokio::test]
-async fn a_call_that_the_token_limit_has_cut_off_never_runs_and_the_model_is_told_why() {
+async fn a_call_that_the_token_limit_has_cut_off_never_runs_and_the_model_receives_the_reason() {
     every_case(async |case| {
         // A tool of the loop, a tool that needs approval, a tool of the caller, and an unknown
         // tool.
@@ -91,7 +91,7 @@ async fn whole_calls_beside_one_that_was_cut_off_still_wait_for_approval() {
 }
 
 #[tokio::test]
-async fn a_paused_answer_goes_on_in_the_same_run_without_a_message_of_the_user() {
+async fn a_paused_answer_continues_in_the_same_run_without_a_message_of_the_user() {
     every_case(async |case| {
         let compacted = Finish::new(FinishReason::Other("compaction".to_owned()));
         let steps = [
@@ -144,7 +144,7 @@ async fn a_run_whose_answer_is_paused_for_ever_ends() {
 }
 
 #[tokio::test]
-async fn a_run_that_was_interrupted_in_a_pause_goes_on_from_there() {
+async fn a_run_that_was_interrupted_in_a_pause_continues_from_there() {
     every_case(async |case| {
         let steps = [paused("first"), Step::error("down"), Step::text("last")];
         let (store, model, client) = case.begin(steps).await;
@@ -188,7 +188,7 @@ async fn a_request_that_is_sent_again_gets_the_reason_of_its_answer() {
 }
 
 #[tokio::test]
-async fn a_loop_without_a_store_goes_on_with_a_paused_answer_too() {
+async fn a_loop_without_a_store_continues_with_a_paused_answer_too() {
     for streamed in BOTH_WAYS {
         let model = ScriptedModel::new([paused("first"), Step::text("last")]);
         let tool_loop = tower_chat::ToolLoopLayer::new(tools(&Ran::default()));

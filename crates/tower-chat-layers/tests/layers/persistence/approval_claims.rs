@@ -153,7 +153,7 @@ async fn the_outcome_stays_in_the_record_where_the_other_process_is_the_first_to
 }
 
 #[tokio::test]
-async fn a_claim_is_withdrawn_when_the_caller_goes_away_before_the_tool_begins() {
+async fn a_claim_is_withdrawn_when_the_caller_disconnects_before_the_tool_begins() {
     for is_same_run in [true, false] {
         let cases = Cases::all().with_all_ids();
         let scenario = async |case: Case| {

@@ -233,7 +233,7 @@ async fn a_service_that_keeps_the_history_gets_the_results_of_approved_calls() {
 }
 
 #[tokio::test]
-async fn a_service_is_told_what_waits_for_approval() {
+async fn a_service_receives_what_waits_for_approval() {
     every_case(async |case| {
         let observed = Arc::new(Mutex::new(Vec::new()));
         let noting = Step::respond({

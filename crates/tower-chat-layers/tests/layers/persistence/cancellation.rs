@@ -223,7 +223,7 @@ async fn a_stream_dropped_after_any_update_has_stored_what_it_has_shown() {
 }
 
 #[tokio::test]
-async fn calls_that_come_back_unexecuted_are_stored_once_they_are_shown() {
+async fn calls_that_are_returned_unexecuted_are_stored_once_they_are_shown() {
     Cases::all()
         .streamed("a stream is dropped between its updates")
         .check(async |case| {
@@ -371,7 +371,7 @@ async fn a_run_dropped_while_its_history_loads_stores_nothing() {
 }
 
 #[tokio::test]
-async fn an_answer_whose_end_has_come_is_stored_although_its_caller_goes_away() {
+async fn an_answer_whose_end_has_come_is_stored_although_its_caller_disconnects() {
     Cases::all()
         .modes(
             [PerRun, PerServiceCall],
@@ -555,7 +555,7 @@ async fn a_queued_message_is_stored_or_queued_again_and_never_both() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_conversation_goes_on_after_a_cancellation() {
+async fn the_conversation_continues_after_a_cancellation() {
     Cases::all()
         .with_a_stopped_clock()
         .check(async |case| {

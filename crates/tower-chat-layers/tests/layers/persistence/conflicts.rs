@@ -298,7 +298,7 @@ async fn background_answers_are_stored_once_at_the_end_of_the_run_in_every_mode(
 }
 
 #[tokio::test]
-async fn an_answer_that_goes_on_by_token_is_stored_once() {
+async fn an_answer_that_continues_by_token_is_stored_once() {
     every_case(async |case| {
         let store = case.store().await;
         let mut finish = Finish::default();

@@ -323,7 +323,7 @@ async fn an_approved_call_whose_service_call_is_refused_does_not_run_again() {
 }
 
 #[tokio::test]
-async fn a_journaled_run_goes_on_with_its_results_once_the_conflict_is_put_right() {
+async fn a_journaled_run_continues_with_its_results_once_the_conflict_is_put_right() {
     for (streamed, fixed) in cases!(BOTH_WAYS, lenient()) {
         let (store, ran) = (store(), Ran::default());
         let model = ScriptedModel::new([

@@ -38,7 +38,7 @@ async fn a_message_of_another_conversation_is_new() {
 }
 
 #[tokio::test]
-async fn a_run_goes_on_whose_request_repeats_messages_of_the_history() {
+async fn a_run_continues_whose_request_repeats_messages_of_the_history() {
     Cases::all()
         .modes([PerServiceCall, Journaled], "per run nothing is left to resume")
         .check(async |case| {

@@ -149,7 +149,7 @@ async fn the_words_of_a_whole_message_stand_before_those_of_the_one_that_is_cut_
 }
 
 #[tokio::test]
-async fn the_same_run_goes_on_without_it_and_later_runs_see_it_as_history() {
+async fn the_same_run_continues_without_it_and_later_runs_see_it_as_history() {
     for (streamed, cuts) in cases!(BOTH_WAYS, [1, 2]) {
         let store = store();
         let steps = (0..cuts).map(|_| long_answer().cut_off_after(1));

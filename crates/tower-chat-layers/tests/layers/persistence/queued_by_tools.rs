@@ -85,7 +85,7 @@ async fn a_run_that_begins_again_has_them_once() {
 }
 
 #[tokio::test]
-async fn they_outlive_a_caller_who_goes_away_and_the_end_of_the_process() {
+async fn they_outlive_a_caller_who_disconnects_and_the_end_of_the_process() {
     let cases = Cases::all()
         .modes([PerServiceCall, Journaled], "per run nothing is stored, and the tool runs again");
     for keeps_inputs in [UnansweredInputs::All, UnansweredInputs::Results] {

@@ -74,7 +74,7 @@ async fn marks(store: &Store, key: &ConversationKey) -> Vec<RefusalMark> {
 }
 
 #[tokio::test]
-async fn a_result_that_is_refused_is_left_out_of_later_requests_and_the_run_goes_on() {
+async fn a_result_that_is_refused_is_left_out_of_later_requests_and_the_run_continues() {
     every_case(async |case| {
         for named in [None, Some(ContentKind::Image)] {
             let store = case.store().await;

@@ -132,7 +132,7 @@ async fn a_run_in_the_background_that_is_sent_again_is_stored_once_whatever_the_
 }
 
 #[tokio::test]
-async fn a_run_that_was_stored_in_part_goes_on_in_the_background_or_is_refused() {
+async fn a_run_that_was_stored_in_part_continues_in_the_background_or_is_refused() {
     Cases::all()
         .modes([PerServiceCall], "it is stored in part in this mode alone")
         .check(async |case| {

@@ -62,7 +62,7 @@ async fn in_mode(
 }
 
 #[tokio::test]
-async fn a_run_whose_service_failed_goes_on_in_every_mode() {
+async fn a_run_whose_service_failed_continues_in_every_mode() {
     for ((first, second, streamed), is_restarted) in cases!(pairs(), [false, true]) {
         let about = format!("{first:?}, then {second:?}, streamed: {streamed}");
         let (mut store, ran) = (store(), Ran::default());
@@ -457,7 +457,7 @@ async fn a_call_that_was_interrupted_is_shown_so_before_and_after_a_run_that_end
 }
 
 #[tokio::test]
-async fn a_run_that_failed_with_recorded_results_is_shown_them_and_goes_on_with_them() {
+async fn a_run_that_failed_with_recorded_results_is_shown_them_and_continues_with_them() {
     for (mode, streamed) in ALL_MODES.into_iter().flat_map(|m| BOTH_WAYS.map(|s| (m, s))) {
         let refused_with_results = async || {
             let (store, ran) = (store(), Ran::default());

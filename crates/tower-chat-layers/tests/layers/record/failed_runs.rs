@@ -58,7 +58,7 @@ async fn a_tool_that_fails_its_run_is_named_and_no_later_call_is_started() {
 }
 
 #[tokio::test]
-async fn the_conversation_goes_on_after_a_run_that_a_tool_has_failed() {
+async fn the_conversation_continues_after_a_run_that_a_tool_has_failed() {
     every_case(async |case| {
         let agent = Agent::of(case, ToolLoopLayer::new(tools()), script()).await;
         agent.ask("send the first parcel").await.unwrap_err();
@@ -94,7 +94,7 @@ async fn calls_that_run_at_the_same_time_end_before_the_run_fails() {
 }
 
 #[tokio::test]
-async fn the_model_is_told_what_an_error_says_for_it_and_nothing_else() {
+async fn the_model_receives_what_an_error_says_for_it_and_nothing_else() {
     every_case(async |case| {
         let tools = Tools::new()
             .with(tool_fn(definition("look"), |_| async {

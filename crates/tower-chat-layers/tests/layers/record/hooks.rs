@@ -26,7 +26,7 @@ async fn everything(agent: &Agent) -> String {
 }
 
 #[tokio::test]
-async fn what_is_redacted_is_nowhere_in_the_store_and_the_run_goes_on_with_the_raw_values() {
+async fn what_is_redacted_is_nowhere_in_the_store_and_the_run_continues_with_the_raw_values() {
     every_case(async |case| {
         let agent = agent(case, |call| {
             call.redact_arguments("{}");

@@ -30,7 +30,7 @@ fn numbers(answer: &Answer) -> Vec<(String, Vec<u64>)> {
 }
 
 #[tokio::test]
-async fn numbers_go_on_through_rounds_runs_and_processes_and_no_two_calls_share_one() {
+async fn numbers_continue_through_rounds_runs_and_processes_and_no_two_calls_share_one() {
     for (mode, streamed, concurrent) in cases!(ALL_MODES, [false, true], [false, true]) {
         let store = MemoryStore::new();
         let mut found = Vec::new();

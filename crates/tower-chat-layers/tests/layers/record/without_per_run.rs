@@ -261,7 +261,7 @@ async fn a_service_call_that_fails_is_retried_below_the_loop_and_stored_once() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_sent_again_goes_on_after_what_is_stored() {
+async fn a_run_that_is_sent_again_continues_after_what_is_stored() {
     let modes = [None, Some(PersistenceMode::PerServiceCall), Some(PersistenceMode::Journaled)];
     for (mode, streamed) in cases!(modes, BOTH_WAYS) {
         let script = vec![
@@ -289,7 +289,7 @@ async fn a_run_that_is_sent_again_goes_on_after_what_is_stored() {
 /// The calls without a result are not executed: those beside a tool that ended the run, and those
 /// that were returned.
 #[tokio::test]
-async fn a_run_that_ended_on_purpose_runs_no_tool_and_asks_nobody_when_it_is_sent_again() {
+async fn a_run_that_ended_on_purpose_runs_no_tool_and_calls_no_service_when_it_is_sent_again() {
     let forgotten = || {
         let tool = tool_fn(definition("forget"), |_| async { Ok("forgotten") });
         persist_with(tool, |_| Ok(Retention::Forget))

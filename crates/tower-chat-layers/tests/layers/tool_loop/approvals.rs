@@ -109,7 +109,7 @@ async fn a_call_answered_inside_the_response_is_not_asked_for() {
 }
 
 #[tokio::test]
-async fn calls_of_the_last_service_call_come_back_as_calls_and_not_as_requests() {
+async fn calls_of_the_last_service_call_are_returned_as_calls_and_not_as_requests() {
     for request in both(&ChatRequest::user("hi")) {
         let script = Script::new([calls([("look", "1")]), calls([("pay", "2")])]);
         let tool_loop = tools(&Log::default()).max_rounds(1).unwrap();
@@ -176,7 +176,7 @@ async fn a_late_approval_runs_the_call_of_an_earlier_round() {
 }
 
 #[tokio::test]
-async fn an_answer_to_a_request_that_nobody_made_is_refused() {
+async fn an_answer_to_a_request_that_does_not_exist_is_refused() {
     for streamed in [false, true] {
         let (messages, requests) = asked(calls([("pay", "1")])).await;
         let (log, script) = (Log::default(), Script::new(["done"]));
@@ -245,7 +245,7 @@ async fn a_batch_answered_in_part_is_an_error_before_anything_runs() {
 }
 
 #[tokio::test]
-async fn a_batch_without_any_answer_goes_on_waiting() {
+async fn a_batch_without_any_answer_continues_waiting() {
     let (messages, requests) = asked(calls([("pay", "1")])).await;
     let (log, script) = (Log::default(), Script::new(["later", "done"]));
     let own = Message::user("what else?");

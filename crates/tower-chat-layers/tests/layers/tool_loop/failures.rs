@@ -86,7 +86,7 @@ async fn a_tool_can_choose_the_words_of_its_error() {
 }
 
 #[tokio::test]
-async fn arguments_that_do_not_parse_are_told_to_the_model() {
+async fn arguments_that_do_not_parse_are_sent_to_the_model() {
     let double =
         TypedTool::new("double", "Doubles.", |n: u8, _| async move { Ok((n * 2).to_string()) });
     let script = then_done(calls([("double", r#"{"value": 21}"#), ("double", "{\"cut")]));

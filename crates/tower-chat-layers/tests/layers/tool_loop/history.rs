@@ -126,7 +126,7 @@ async fn the_history_before_the_requests_own_messages_is_shared_and_not_copied()
 }
 
 #[tokio::test]
-async fn calls_without_ids_get_the_same_id_on_call_and_result_and_come_back_as_they_were() {
+async fn calls_without_ids_get_the_same_id_on_call_and_result_and_are_returned_as_they_were() {
     for request in both(&ChatRequest::user("hi")) {
         let call = [ToolCall::without_id("echo", "1"), ToolCall::new("", "echo", "2")];
         let script = Script::new([Message::tool_calls(call), Message::assistant("done")]);
@@ -170,7 +170,7 @@ async fn every_message_of_a_run_is_numbered_after_the_requests_own() {
 }
 
 #[tokio::test]
-async fn a_run_that_goes_on_counts_on_from_its_messages_in_the_request() {
+async fn a_run_that_continues_counts_on_from_its_messages_in_the_request() {
     let mut request =
         ChatRequest::new(Messages::new()).in_conversation(ConversationKey::new("s", "c"));
     let run = request.conversation().unwrap().run;

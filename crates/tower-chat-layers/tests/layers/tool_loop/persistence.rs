@@ -326,7 +326,7 @@ async fn a_continued_answer_that_is_dropped_stores_nothing() {
 }
 
 #[tokio::test]
-async fn a_message_queued_while_consent_is_asked_for_does_not_make_the_loop_go_on() {
+async fn a_message_queued_while_consent_is_asked_for_does_not_make_the_loop_continue() {
     for mode in MODES {
         let mut request = user("hi");
         let handle = request.run_handle();

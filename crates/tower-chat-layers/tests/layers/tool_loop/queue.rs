@@ -99,7 +99,7 @@ async fn queued_messages_go_back_to_the_handle_when_their_service_call_fails() {
 }
 
 #[tokio::test]
-async fn queued_messages_go_back_to_the_handle_when_the_caller_goes_away() {
+async fn queued_messages_go_back_to_the_handle_when_the_caller_disconnects() {
     for mut request in both(&ChatRequest::user("hi")) {
         let handle = request.run_handle();
         handle.queue(Message::user("first"));

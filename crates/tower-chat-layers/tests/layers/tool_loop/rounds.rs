@@ -25,7 +25,7 @@ async fn a_call_is_run_and_its_result_sent_with_everything_before_it() {
 }
 
 #[tokio::test]
-async fn an_answer_without_calls_comes_back_as_it_is() {
+async fn an_answer_without_calls_is_returned_as_it_is() {
     for request in both(&ChatRequest::user("hi")) {
         let script = Script::new(["hello"]);
         let answer = ask(&over(echo()), &script, request).await.unwrap();
@@ -109,7 +109,7 @@ async fn concurrent_results_keep_call_order_when_the_first_finishes_last() {
 }
 
 #[tokio::test]
-async fn after_the_last_round_the_tools_are_withheld_and_further_calls_come_back_unrun() {
+async fn after_the_last_round_the_tools_are_withheld_and_further_calls_are_returned_unrun() {
     let mut options = ChatOptions::default();
     options.tools = vec![definition("callers")];
     options.tool_choice = Some(ToolChoice::Auto);

@@ -20,7 +20,7 @@ fn script() -> Script {
 }
 
 #[tokio::test]
-async fn a_serial_batch_ends_with_the_tool_that_terminates_and_its_results_come_back() {
+async fn a_serial_batch_ends_with_the_tool_that_terminates_and_its_results_are_returned() {
     for request in both(&ChatRequest::user("hi")) {
         let (log, script) = (Log::default(), script());
         let answer = ask(&ToolLoopLayer::new(tools(&log)), &script, request).await.unwrap();

@@ -40,7 +40,7 @@ async fn a_call_may_come_whole_and_repeat_its_id_and_name() {
 }
 
 #[tokio::test]
-async fn calls_without_an_index_are_told_apart_by_id_and_name() {
+async fn calls_without_an_index_are_distinguished_by_id_and_name() {
     let found = answer(&[
         r#"{"tool_calls":[{"id":"a","function":{"name":"f","arguments":"1"}}]}"#,
         r#"{"tool_calls":[{"function":{"arguments":"2"}}]}"#,
@@ -55,7 +55,7 @@ async fn calls_without_an_index_are_told_apart_by_id_and_name() {
 }
 
 #[tokio::test]
-async fn calls_that_all_have_index_0_are_told_apart_by_id() {
+async fn calls_that_all_have_index_0_are_distinguished_by_id() {
     let found = answer(&[
         r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"1"}}]}"#,
         r#"{"tool_calls":[{"index":0,"id":"b","function":{"name":"f","arguments":"2"}}]}"#,
@@ -76,7 +76,7 @@ async fn arguments_cut_off_or_sent_as_an_object_are_kept() {
 }
 
 #[tokio::test]
-async fn fields_that_nobody_knows_are_kept_as_native_items() {
+async fn fields_that_are_unknown_are_kept_as_native_items() {
     let found = answer(&[
         r#"{"role":"assistant","content":"","reasoning_details":[{"type":"t","text":"a"}]}"#,
         r#"{"content":"hi","reasoning_details":[{"type":"t","text":"b"}],"odd":{"n":1}}"#,

@@ -51,7 +51,7 @@ async fn an_answer_is_begun_asked_for_and_read_when_it_has_come() {
 }
 
 #[tokio::test]
-async fn a_conversation_goes_on_from_the_answer_once_it_has_come() {
+async fn a_conversation_continues_from_the_answer_once_it_has_come() {
     let id = |answer: &tower_chat_core::Answer| {
         let id = answer.finish.history_owner.as_ref().unwrap();
         id.service_id().unwrap().to_string()

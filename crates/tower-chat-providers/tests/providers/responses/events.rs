@@ -52,7 +52,7 @@ async fn an_end_that_has_the_items_counts_more() {
 }
 
 #[tokio::test]
-async fn a_call_cut_off_at_the_token_limit_is_kept_as_it_came() {
+async fn a_call_cut_off_at_the_token_limit_is_kept_as_it_was_received() {
     let begun = [
         json!({"type": "response.output_item.added", "output_index": 0,
             "item": {"id": "rs_1", "type": "reasoning", "summary": []}}),
@@ -104,7 +104,7 @@ async fn text_cut_off_at_the_token_limit_is_kept() {
 }
 
 #[tokio::test]
-async fn a_filter_and_other_reasons_are_told_apart() {
+async fn a_filter_and_other_reasons_are_distinguished() {
     for (reason, expected) in [
         ("content_filter", FinishReason::ContentFilter),
         ("max_output_tokens", FinishReason::Length),
@@ -120,7 +120,7 @@ async fn a_filter_and_other_reasons_are_told_apart() {
 }
 
 #[tokio::test]
-async fn events_and_items_that_nobody_knows_are_no_error_and_items_are_kept() {
+async fn events_and_items_that_are_unknown_are_no_error_and_items_are_kept() {
     let odd = json!({"id": "x_1", "type": "odd_item", "n": 1});
     let found = answer(&[
         json!({"type": "response.odd.delta", "delta": "?"}),

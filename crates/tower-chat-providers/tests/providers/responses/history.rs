@@ -92,7 +92,7 @@ async fn a_conversation_is_created_once_and_keeps_its_id() {
 }
 
 #[tokio::test]
-async fn a_request_goes_on_where_its_history_is_whatever_the_setting() {
+async fn a_request_continues_where_its_history_is_whatever_the_setting() {
     for storage in [HistoryStorage::Caller, HistoryStorage::Response, HistoryStorage::Conversation]
     {
         let request = ChatRequest::user("hi").with_service_id("resp_1");
@@ -109,7 +109,7 @@ async fn a_request_goes_on_where_its_history_is_whatever_the_setting() {
 }
 
 #[tokio::test]
-async fn an_answer_that_the_service_did_not_store_has_no_id_to_go_on_from() {
+async fn an_answer_that_the_service_did_not_store_has_no_id_to_continue_from() {
     for request in both() {
         let mut forgotten = text_response("resp_1", "hello");
         forgotten["store"] = json!(false);

@@ -204,7 +204,7 @@ async fn by_default_a_service_that_keeps_the_history_too_is_a_conflict() {
 }
 
 #[tokio::test]
-async fn a_conversation_that_the_service_keeps_goes_on_there_after_the_setting_has_changed() {
+async fn a_conversation_that_the_service_keeps_continues_there_after_the_setting_has_changed() {
     for mut stack in every(HistoryStorage::Response, CLEAR) {
         stack.run("go", [text_response("resp_1", "hello")]).await.0.unwrap();
         stack.storage = HistoryStorage::Caller;
@@ -237,7 +237,7 @@ async fn a_service_call_that_fails_leaves_the_id_of_the_last_one_that_was_persis
 }
 
 #[tokio::test]
-async fn a_fault_leaves_the_history_of_the_contract_and_the_run_goes_on() {
+async fn a_fault_leaves_the_history_of_the_contract_and_the_run_continues() {
     let (call, text) = (called("resp_1", "call_1"), text_response("resp_2", "done"));
     let whole = streamed(&text);
     let half = whole.len() / 2;

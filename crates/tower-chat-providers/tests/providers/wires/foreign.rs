@@ -98,7 +98,7 @@ async fn reasoning_goes_back_to_its_provider_and_to_no_other() {
 }
 
 #[tokio::test]
-async fn a_call_cut_off_at_the_token_limit_is_kept_as_it_came() {
+async fn a_call_cut_off_at_the_token_limit_is_kept_as_it_was_received() {
     let events = [
         json!({"type": "message_start", "message": {"role": "assistant"}}),
         json!({"type": "content_block_start", "index": 0, "content_block":

@@ -30,7 +30,7 @@ pub(crate) const STREAM: &str = concat!(
 );
 
 #[tokio::test]
-async fn a_stream_is_one_message_and_goes_back_as_it_came() {
+async fn a_stream_is_one_message_and_goes_back_as_it_was_received() {
     let answer = r#"{"message":{"role":"assistant","content":"ok"},"done":true}"#;
     let server = Server::start([Reply::stream(STREAM), Reply::json(200, answer)]).await;
     let mut model = server.client(Provider::Ollama).build();

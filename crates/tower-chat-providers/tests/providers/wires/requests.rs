@@ -170,7 +170,7 @@ async fn claude_is_given_a_number_of_tokens_where_the_request_names_none() {
 }
 
 #[tokio::test]
-async fn plain_texts_of_geminis_stream_are_joined_and_signed_parts_stay_as_they_came() {
+async fn plain_texts_of_geminis_stream_are_joined_and_signed_parts_stay_as_they_were_received() {
     let part =
         |part: Value| json!({"candidates": [{"content": {"role": "model", "parts": [part]}}]});
     let call = json!({"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "s2"});
@@ -223,7 +223,7 @@ fn thinking(messages: impl IntoIterator<Item = Message>) -> ChatRequest {
 }
 
 #[tokio::test]
-async fn anthropic_goes_on_with_its_own_round_thinking() {
+async fn anthropic_continues_with_its_own_round_thinking() {
     let received = sent(Provider::Anthropic, ANTHROPIC, thinking(round("anthropic"))).await;
     assert_eq!(received.body["thinking"]["type"], "enabled");
     let blocks = &received.body["messages"][1]["content"];
@@ -233,7 +233,7 @@ async fn anthropic_goes_on_with_its_own_round_thinking() {
 }
 
 #[tokio::test]
-async fn anthropic_goes_on_with_a_foreign_round_without_thinking() {
+async fn anthropic_continues_with_a_foreign_round_without_thinking() {
     let foreign = round("gemini");
     let received = sent(Provider::Anthropic, ANTHROPIC, thinking(foreign.clone())).await;
     assert_eq!(received.body.get("thinking"), None::<&Value>);

@@ -669,14 +669,14 @@ noticed! {
     list_start: ListsAfterInclusively
         breaks conversations_are_listed_in_the_byte_order_of_their_ids;
     split_writes: SplitsWrites breaks readers_never_see_part_of_a_write;
-    order: ReturnsMessagesBackwards breaks what_is_appended_comes_back_in_order;
+    order: ReturnsMessagesBackwards breaks what_is_appended_is_returned_in_order;
     no_record: ForgetsRows breaks a_tool_call_is_recorded_with_the_write_of_its_message;
     split_rows: SplitsWrites breaks readers_see_messages_and_rows_of_a_write_together;
     refused_rows: RecordsRefusedWrites breaks a_write_that_is_refused_records_nothing;
     first_rows: KeepsTheFirstRow breaks a_later_row_replaces_what_was_known_of_a_call;
     repeated_rows: RecordsRepeats breaks a_repeated_write_does_not_bring_older_rows_back;
     results_apart: LosesResultsApart
-        breaks results_come_back_from_messages_and_from_the_record;
+        breaks results_are_returned_from_messages_and_from_the_record;
     rows_alone: LosesRowsWithoutMessages breaks rows_can_be_written_without_messages;
     late_rows: WritesWhenTheTicketIsAwaited breaks a_question_sees_what_was_submitted_before_it;
     rows_left: DeletesNothing breaks a_deleted_conversation_takes_its_record_along;
@@ -731,7 +731,7 @@ noticed! {
     dropped_deletions: DeletesInSteps breaks a_deletion_dropped_at_any_await_is_done_or_not;
     no_pruning: PrunesNothing breaks the_oldest_runs_are_pruned_whole;
     all_pruned: PrunesAll breaks the_last_run_is_never_pruned;
-    too_much_pruned: PrunesOneMessageMore breaks a_run_that_was_gone_on_with_is_pruned_whole;
+    too_much_pruned: PrunesOneMessageMore breaks a_run_that_was_continued_is_pruned_whole;
     other_numbers: PrunesOverOtherNumbers breaks the_oldest_runs_are_pruned_whole;
     other_rows: PrunesOverOtherNumbers breaks rows_are_pruned_with_their_messages;
     pruned_approvals: PrunesForApprovals breaks calls_that_wait_are_not_pruned;
@@ -747,7 +747,7 @@ noticed! {
     every_scope: ListsEveryScope breaks conversations_are_listed_by_their_last_activity;
     metadata: IgnoresMetadata breaks conversations_are_found_by_times_and_metadata;
     activity: IgnoresActivity breaks conversations_are_found_by_times_and_metadata;
-    states: IgnoresStates breaks the_directory_tells_what_goes_on;
+    states: IgnoresStates breaks the_directory_tells_what_continues;
     directory_order: ListsByKey breaks conversations_are_listed_by_their_last_activity;
     one_page: EndsAfterAPage breaks conversations_are_listed_by_their_last_activity;
     groups: GroupsByScope breaks usage_is_grouped_as_a_query_asks;

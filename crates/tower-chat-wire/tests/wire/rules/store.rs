@@ -99,7 +99,7 @@ fn answer_in(body: &Value) -> &Value {
 }
 
 #[test]
-fn an_answer_goes_back_as_it_came() {
+fn an_answer_goes_back_as_it_was_received() {
     for (wire, name, answer, expected) in answers() {
         let rules = rules(wire, name);
         let messages = read(wire, &rules.issuer, &answer);
