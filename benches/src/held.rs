@@ -44,7 +44,7 @@ pub trait Allocated {
     /// Returns the number of currently allocated bytes.
     fn now(&self) -> usize;
     /// Returns the maximum number of allocated bytes since the last [`reset`](Self::reset).
-    fn most(&self) -> usize;
+    fn peak(&self) -> usize;
     /// Resets the maximum.
     fn reset(&self);
 }
@@ -74,14 +74,14 @@ pub fn measure(allocated: &impl Allocated) -> Result<(), BoxError> {
             let before = allocated.now();
             allocated.reset();
             read(&input)?;
-            let most = allocated.most().saturating_sub(before);
-            let for_each = f64::from(u32::try_from(most)?) / f64::from(u32::try_from(input.len())?);
+            let peak = allocated.peak().saturating_sub(before);
+            let for_each = f64::from(u32::try_from(peak)?) / f64::from(u32::try_from(input.len())?);
             if items == SIZES[0] {
                 floor = for_each;
             }
             let line = json!({
                 "case": "held", "mode": name, "items": items, "input_bytes": input.len(),
-                "peak_bytes": most, "bytes_per_byte": rounded(for_each), "bound": bound,
+                "peak_bytes": peak, "bytes_per_byte": rounded(for_each), "bound": bound,
                 "ratio": rounded(for_each / floor),
             });
             println!("{line}");

@@ -167,8 +167,8 @@ fn replace_value(root: &mut Value, rng: &mut Rng) {
                     1 => items.insert(rng.below(items.len()), item),
                     2 => items.extend(std::iter::repeat_n(item, 20)),
                     _ => {
-                        let most = if rng.one_in(16) { MANY_BYTES } else { MANY_BYTES / 64 };
-                        let many = most / item.to_string().len();
+                        let max_bytes = if rng.one_in(16) { MANY_BYTES } else { MANY_BYTES / 64 };
+                        let many = max_bytes / item.to_string().len();
                         items.extend(std::iter::repeat_n(item, many));
                     }
                 }

@@ -101,12 +101,12 @@ impl Search<'_> {
                 return Err(Rule::Memory { bytes, length });
             }
         }
-        let most = FIXED_TIME + TIME_PER_BYTE * u32::try_from(length).unwrap_or(u32::MAX);
-        if execution.time > most * SLOWDOWN {
+        let max_time = FIXED_TIME + TIME_PER_BYTE * u32::try_from(length).unwrap_or(u32::MAX);
+        if execution.time > max_time * SLOWDOWN {
             let mut least = execution.time;
             for _ in 0..REPETITIONS {
                 least = least.min(self.execute(input, rng)?.time);
-                if least <= most * SLOWDOWN {
+                if least <= max_time * SLOWDOWN {
                     return Ok(execution);
                 }
             }

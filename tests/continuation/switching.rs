@@ -44,8 +44,9 @@ async fn a_conversation_goes_to_another_provider_and_back() {
                 })
             };
             // All compatible services use the same model client.
-            let most = if [home, away].iter().any(|it| is_compatible(it)) { 2 } else { usize::MAX };
-            for (one, other) in of(home.name).zip(of(away.name)).take(most) {
+            let pairs =
+                if [home, away].iter().any(|it| is_compatible(it)) { 2 } else { usize::MAX };
+            for (one, other) in of(home.name).zip(of(away.name)).take(pairs) {
                 let source = format!("{}, {}", one.source, other.source);
                 switches_there_and_back(&source, one, other, &services).await;
                 count += 1;

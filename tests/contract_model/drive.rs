@@ -79,7 +79,7 @@ fn client(case: &Case, world: &World, store: &MemoryStore) -> Client {
         .unlimited_failing_rounds()
         .include_error_details(true);
     let tool_loop = match case.max_rounds {
-        Some(most) => tool_loop.max_rounds(most).expect("it is not 0"),
+        Some(max) => tool_loop.max_rounds(max).expect("it is not 0"),
         None => tool_loop,
     };
     let stack = tool_loop.layer(PerServiceCallPersistence::new(store.clone()).layer(world.model()));

@@ -130,14 +130,14 @@ impl<S: HistoryStore + Clone> Process<S> {
 
 /// Waits for the answer, until the caller disconnects or the process dies.
 async fn waits(client: Client, request: ChatRequest, world: World, caller: Caller) -> Outcome {
-    let most = match caller {
+    let max_polls = match caller {
         Caller::Drops(polls) => polls,
         Caller::Patient | Caller::Aborts(_) => u32::MAX,
     };
     let mut answer = pin!(timeout(FOR_EVER, answer(client, request)));
     let mut polls = 0;
     let outcome = poll_fn(|cx| {
-        if polls >= most {
+        if polls >= max_polls {
             return Poll::Ready(None);
         }
         polls += 1;
@@ -145,7 +145,7 @@ async fn waits(client: Client, request: ChatRequest, world: World, caller: Calle
         if world.is_dead() {
             return Poll::Ready(None);
         }
-        if polled.is_pending() && polls >= most {
+        if polled.is_pending() && polls >= max_polls {
             return Poll::Ready(None);
         }
         polled.map(Some)

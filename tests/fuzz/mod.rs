@@ -57,11 +57,11 @@ fn a_million_damaged_inputs_make_no_parser_panic_and_take_time_in_proportion_to_
         );
         run.check(&target);
         if !cfg!(debug_assertions) {
-            let most = US_PER_INPUT + US_PER_BYTE * u32::try_from(*length).map_or(0.0, f64::from);
+            let max = US_PER_INPUT + US_PER_BYTE * u32::try_from(*length).map_or(0.0, f64::from);
             // On a busy machine a single execution of any input may be slow.
             let again = (0..5).map(|_| time_of(&target, *case));
             let us = again.fold(*slowest_us, f64::min);
-            assert!(us < most, "{}: case {case} took {us} us", target.name);
+            assert!(us < max, "{}: case {case} took {us} us", target.name);
         }
     }
 }

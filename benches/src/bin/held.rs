@@ -14,7 +14,7 @@ impl Allocated for Counted {
         ALLOCATOR.current_usage()
     }
 
-    fn most(&self) -> usize {
+    fn peak(&self) -> usize {
         ALLOCATOR.peak_usage()
     }
 

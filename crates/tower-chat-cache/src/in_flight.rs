@@ -28,7 +28,7 @@ pub(crate) struct InFlightTable {
     /// the previous cleanup.
     of: HashMap<ConversationKey, InFlight, RandomState>,
     /// The size above which the idle conversations are removed.
-    most: usize,
+    sweep_above: usize,
 }
 
 /// The number of idle conversations that may stay.
@@ -37,9 +37,9 @@ pub(crate) const IDLE: usize = 64;
 impl InFlightTable {
     /// Returns the operations of a conversation, to begin one.
     pub(crate) fn of(&mut self, key: &ConversationKey) -> &mut InFlight {
-        if self.of.len() >= self.most {
+        if self.of.len() >= self.sweep_above {
             self.of.retain(|_, in_flight| !in_flight.is_over());
-            self.most = IDLE + 2 * self.of.len();
+            self.sweep_above = IDLE + 2 * self.of.len();
         }
         self.of.entry(key.clone()).or_default()
     }

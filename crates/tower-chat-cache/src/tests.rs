@@ -169,8 +169,8 @@ fn the_number_of_idle_conversations_is_bounded() {
             change.submitted();
             change.settled(true);
         }
-        let most = IDLE + 2 * under_way.len();
-        assert!((under_way.len()..=most).contains(&conversations.in_flight().len()));
+        let max = IDLE + 2 * under_way.len();
+        assert!((under_way.len()..=max).contains(&conversations.in_flight().len()));
     }
     drop(under_way);
     assert!(conversations.in_flight().is_over());

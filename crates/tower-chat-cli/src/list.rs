@@ -102,14 +102,14 @@ impl FromStr for Member {
 /// Lists the conversations of a store, the most recently active first.
 pub(crate) async fn list(arguments: ListArguments) -> Result<ExitCode, CliError> {
     let store = arguments.store.open_to_read("list").await?;
-    let most = match (arguments.limit, arguments.json) {
+    let limit = match (arguments.limit, arguments.json) {
         (Some(limit), _) => limit.get(),
         (None, true) => usize::MAX,
         (None, false) => FOR_PEOPLE,
     };
     let mut query = query_of(&arguments);
     let mut output = Output::new(arguments.json);
-    let (mut left, mut all_readable) = (most, true);
+    let (mut left, mut all_readable) = (limit, true);
     let mut next = None;
     while left > 0 && output.lines.are_open() {
         query.limit = left.min(PAGE);

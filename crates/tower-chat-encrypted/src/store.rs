@@ -133,15 +133,15 @@ impl<S: HistoryStore> EncryptedStore<S> {
                 false => Err(EncryptionError::FormerValues { key: key.clone() }),
             };
         };
-        let HeadContent { unchained, pruned: (least, most), .. } = sealed.content;
+        let HeadContent { unchained, pruned: (min, max), .. } = sealed.content;
         let has_former = unchained.is_none_or(|last| last > head.pruned);
         if has_former && !self.accepts_former {
             return Err(EncryptionError::FormerValues { key: key.clone() });
         }
-        if (least..=most).contains(&head.pruned) {
+        if (min..=max).contains(&head.pruned) {
             return Ok(());
         }
-        let (missing, pruned) = (head.pruned, most);
+        let (missing, pruned) = (head.pruned, max);
         Err(EncryptionError::CutOff { key: key.clone(), missing, pruned })
     }
 

@@ -197,9 +197,9 @@ impl<L: UpdateLog> UpdateLog for EncryptedUpdateLog<L> {
         &self,
         run: &RunKey,
         after: UpdatePosition,
-        most: Duration,
+        timeout: Duration,
     ) -> Result<(), UpdateLogError> {
-        self.inner.wait(run, after, most).await
+        self.inner.wait(run, after, timeout).await
     }
 
     async fn interrupt(&self, run: &RunKey) -> Result<RunState, UpdateLogError> {

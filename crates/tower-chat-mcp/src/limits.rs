@@ -106,7 +106,7 @@ impl Counted {
     ///
     /// [`OverLimit`], if the sum exceeds the limit.
     pub(crate) fn add_json(&mut self, value: &impl Serialize) -> Result<(), OverLimit> {
-        let mut bytes = ByteCount { bytes: 0, most: self.left };
+        let mut bytes = ByteCount { bytes: 0, max: self.left };
         match serde_json::to_writer(&mut bytes, value) {
             Ok(()) => self.add(bytes.bytes),
             Err(_) => self.add(usize::MAX),
@@ -114,16 +114,16 @@ impl Counted {
     }
 }
 
-/// A writer that counts bytes, and fails after more than `most` bytes.
+/// A writer that counts bytes, and fails after more than `max` bytes.
 struct ByteCount {
     bytes: usize,
-    most: usize,
+    max: usize,
 }
 
 impl io::Write for ByteCount {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.bytes = self.bytes.saturating_add(bytes.len());
-        if self.bytes > self.most {
+        if self.bytes > self.max {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         Ok(bytes.len())

@@ -96,9 +96,9 @@ impl McpTools {
     }
 
     async fn read_pages(&self) -> Result<Vec<McpTool>, McpError> {
-        let McpLimits { pages, tools: most, list_bytes, .. } = self.limits;
+        let McpLimits { pages, tools: max, list_bytes, .. } = self.limits;
         let mut pages = Counted::new(pages, "pages of tools", "max_pages");
-        let mut count = Counted::new(most, "tools", "max_tools");
+        let mut count = Counted::new(max, "tools", "max_tools");
         let mut bytes = Counted::new(list_bytes, "bytes of tools", "max_list_bytes");
         let mut tools = Vec::new();
         let mut seen = HashSet::new();

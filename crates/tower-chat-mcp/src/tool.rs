@@ -76,8 +76,8 @@ impl McpTool {
         };
         match answer {
             Ok(CallToolResponse::Complete(result)) => {
-                let most = self.limits.answer_bytes;
-                Counted::new(most, "bytes of an answer", "max_answer_bytes").add_json(&result)?;
+                let max = self.limits.answer_bytes;
+                Counted::new(max, "bytes of an answer", "max_answer_bytes").add_json(&result)?;
                 Ok(content::output(result))
             }
             Ok(CallToolResponse::InputRequired(_)) => {

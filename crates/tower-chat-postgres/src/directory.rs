@@ -226,8 +226,8 @@ pub(crate) async fn messages_before(
     let stored = StoredKey::new(key);
     let statements = &connections.statements;
     let end = before.map(|before| i64::try_from(before).unwrap_or(i64::MAX));
-    let most = i64::try_from(limit).unwrap_or(i64::MAX);
-    let values: [&dyn Parameter; 4] = [&stored.scope, &stored.conversation, &end, &most];
+    let max_rows = i64::try_from(limit).unwrap_or(i64::MAX);
+    let values: [&dyn Parameter; 4] = [&stored.scope, &stored.conversation, &end, &max_rows];
     let (of_conversation, _) = values.split_at(2);
     let questions = [
         Question { sql: &statements.conversation, values: of_conversation },

@@ -106,14 +106,14 @@ pub(crate) async fn conversations(
 /// Returns whether a scope has a conversation, even one whose messages are all staged.
 pub(crate) async fn has_conversation(settings: &Settings, scope: &str) -> Result<bool, StoreError> {
     let mut listed = Listed::new(settings, scope, None);
-    let mut most = 1;
-    while let Some(keys) = listed.next(most).await? {
+    let mut page_size = 1;
+    while let Some(keys) = listed.next(page_size).await? {
         let states = try_join_all(keys.iter().map(|key| state(settings, key))).await?;
         if states.iter().any(|state| !matches!(state, State::Gone)) {
             return Ok(true);
         }
         join_all(keys.iter().map(|key| strike(settings, key, ""))).await;
-        most = PAGE;
+        page_size = PAGE;
     }
     Ok(false)
 }
@@ -153,22 +153,22 @@ impl<'a> Listed<'a> {
         Self { settings, scope: scope.into(), from, is_at_end: false }
     }
 
-    /// Returns the next conversations, at most `most` and at most [`PAGE`]; `None` at the end.
+    /// Returns the next conversations, at most `page_size` and at most [`PAGE`]; `None` at the end.
     pub(crate) async fn next(
         &mut self,
-        most: usize,
+        page_size: usize,
     ) -> Result<Option<Vec<ConversationKey>>, StoreError> {
         if self.is_at_end {
             return Ok(None);
         }
-        let most = most.clamp(1, PAGE);
+        let page_size = page_size.clamp(1, PAGE);
         let mut command = cmd("ZRANGEBYLEX");
         command.arg(self.settings.names.list(&self.scope)).arg(&self.from).arg("+");
-        command.arg("LIMIT").arg(0).arg(most);
+        command.arg("LIMIT").arg(0).arg(page_size);
         let answer = self.settings.connections.ask("list conversations", &command).await?;
         let ids = answer::list(answer)?.into_iter().map(answer::text);
         let ids = ids.collect::<Result<Vec<_>, _>>()?;
-        self.is_at_end = ids.len() < most;
+        self.is_at_end = ids.len() < page_size;
         let Some(last) = ids.last() else { return Ok(None) };
         self.from = behind(last);
         let scope = &self.scope;

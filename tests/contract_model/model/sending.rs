@@ -437,7 +437,7 @@ impl Model<'_> {
         let run = under_way.run;
         let index = *self.answered.entry(run).or_default();
         self.answered.insert(run, index + 1);
-        let is_last_call = self.case.max_rounds.is_some_and(|most| under_way.rounds >= most);
+        let is_last_call = self.case.max_rounds.is_some_and(|max| under_way.rounds >= max);
         let tools = self.tools;
         under_way.had = under_way.had.or(tools);
         let had = under_way.had;

@@ -88,12 +88,12 @@ fn read_during_writes(store: &CachingStore<SlowStore>) {
                 for _ in 0..3 {
                     let least = acknowledged.load(Ordering::SeqCst);
                     let history = store.load(&key("a")).await.expect("the load succeeds");
-                    let most = submitted.load(Ordering::SeqCst);
+                    let max = submitted.load(Ordering::SeqCst);
                     let seen = texts(&history);
                     let expected: Vec<_> = (0..seen.len()).map(|it| format!("{it}")).collect();
                     assert_eq!(seen, expected);
                     let count = seen.len();
-                    assert!((least..=most).contains(&count), "{count} of {least} to {most}");
+                    assert!((least..=max).contains(&count), "{count} of {least} to {max}");
                 }
             })
         })

@@ -21,11 +21,11 @@ pub(super) fn title_of(text: &str) -> Option<String> {
     (!title.is_empty()).then_some(title)
 }
 
-fn cut_at(text: &str, most: usize) -> String {
+fn cut_at(text: &str, max_characters: usize) -> String {
     let words = text.split(|it: char| it.is_whitespace() || it.is_control());
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     let line = words.join(" ");
-    match line.char_indices().nth(most) {
+    match line.char_indices().nth(max_characters) {
         None => line,
         Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default().trim_end()),
     }

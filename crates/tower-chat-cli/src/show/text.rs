@@ -18,8 +18,8 @@ impl<'a> CutText<'a> {
         let end = text.char_indices().nth(CHARACTERS).map_or(text.len(), |(end, _)| end);
         let end = if is_full { text.len() } else { end };
         let begin = text.get(..end).unwrap_or(text);
-        let most = if is_full { usize::MAX } else { LINES };
-        let lines: Vec<&str> = begin.split('\n').take(most).collect();
+        let max_lines = if is_full { usize::MAX } else { LINES };
+        let lines: Vec<&str> = begin.split('\n').take(max_lines).collect();
         let is_cut = end < text.len() || begin.split('\n').count() > lines.len();
         let bytes = counted(count_of(text.len()), "byte");
         let note = is_cut.then(|| format!("… {bytes} in total; --full prints them"));

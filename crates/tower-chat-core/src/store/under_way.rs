@@ -209,7 +209,7 @@ mod tests {
         let (store, key) = (StoreHandle::new(), key("c"));
         let run = RunId::new();
         let under_way = at_once(&store, &key, run);
-        let busy = |most| store.begin_run(&key, RunId::new(), most).now_or_never();
+        let busy = |max_queued| store.begin_run(&key, RunId::new(), max_queued).now_or_never();
         let error = busy(0).unwrap().unwrap_err();
         assert_eq!(error, ConversationBusy { key: key.clone(), run, waiting: 0 });
         let mut first = queued(&store, &key, RunId::new());

@@ -190,7 +190,7 @@ impl UpdateLog for MemoryUpdateLog {
         &self,
         run: &RunKey,
         after: UpdatePosition,
-        most: Duration,
+        max_wait: Duration,
     ) -> Result<(), UpdateLogError> {
         let until_changed = async {
             loop {
@@ -205,7 +205,7 @@ impl UpdateLog for MemoryUpdateLog {
             }
         };
         // After this time, the reader reads again, as after a change.
-        let _ = timeout(most, until_changed).await;
+        let _ = timeout(max_wait, until_changed).await;
         Ok(())
     }
 

@@ -91,7 +91,7 @@ pub trait UpdateLog: Send + Sync + 'static {
     ) -> Result<UpdatePage, UpdateLogError>;
 
     /// Waits until there may be an update after a position or the run may have another state, or
-    /// until `most` has passed. The reader then calls [`read`](Self::read) again.
+    /// until `timeout` has passed. The reader then calls [`read`](Self::read) again.
     ///
     /// The default implementation waits for 250 ms.
     ///
@@ -102,10 +102,10 @@ pub trait UpdateLog: Send + Sync + 'static {
         &self,
         run: &RunKey,
         after: UpdatePosition,
-        most: Duration,
+        timeout: Duration,
     ) -> Result<(), UpdateLogError> {
         let _ = (run, after);
-        tokio::time::sleep(most.min(Duration::from_millis(250))).await;
+        tokio::time::sleep(timeout.min(Duration::from_millis(250))).await;
         Ok(())
     }
 

@@ -39,22 +39,22 @@ impl UpdateLogOptions {
 
     /// Sets the largest number of runs that the log contains, 100,000 by default.
     #[must_use]
-    pub fn with_max_runs(mut self, most: u64) -> Self {
-        self.max_runs = most;
+    pub fn with_max_runs(mut self, max: u64) -> Self {
+        self.max_runs = max;
         self
     }
 
     /// Sets the largest number of updates of one run, 1,000,000 by default.
     #[must_use]
-    pub fn with_max_updates_per_run(mut self, most: u64) -> Self {
-        self.max_updates_per_run = most;
+    pub fn with_max_updates_per_run(mut self, max: u64) -> Self {
+        self.max_updates_per_run = max;
         self
     }
 
     /// Sets the largest sum of the sizes of all updates of one run, 64 MiB by default.
     #[must_use]
-    pub fn with_max_bytes_per_run(mut self, most: u64) -> Self {
-        self.max_bytes_per_run = most;
+    pub fn with_max_bytes_per_run(mut self, max: u64) -> Self {
+        self.max_bytes_per_run = max;
         self
     }
 

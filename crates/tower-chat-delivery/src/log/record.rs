@@ -118,8 +118,7 @@ impl RunRecord {
             return Err(UpdateLogError::Gap { run: run.clone(), expected, first });
         };
         let new = updates.get(stored as usize..).unwrap_or_default();
-        let exceeded =
-            |limit, most| UpdateLogError::LimitExceeded { run: run.clone(), limit, max: most };
+        let exceeded = |limit, max| UpdateLogError::LimitExceeded { run: run.clone(), limit, max };
         let count = self.updates.saturating_add(new.len() as u64);
         if count > options.max_updates_per_run {
             return Err(exceeded("number of updates of a run", options.max_updates_per_run));

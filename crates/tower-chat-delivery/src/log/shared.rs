@@ -52,9 +52,9 @@ impl<L: UpdateLog + ?Sized> UpdateLog for Arc<L> {
         &self,
         run: &RunKey,
         after: UpdatePosition,
-        most: Duration,
+        timeout: Duration,
     ) -> Result<(), UpdateLogError> {
-        (**self).wait(run, after, most).await
+        (**self).wait(run, after, timeout).await
     }
 
     async fn interrupt(&self, run: &RunKey) -> Result<RunState, UpdateLogError> {

@@ -173,24 +173,24 @@ impl DetachedRunsLayer {
     /// Sets the largest number of runs in progress in this process, 10,000 by default. A request above
     /// the limit fails with [`DeliveryError::TooManyRuns`].
     #[must_use]
-    pub fn with_max_runs(mut self, most: usize) -> Self {
-        self.settings.max_runs = most;
+    pub fn with_max_runs(mut self, max: usize) -> Self {
+        self.settings.max_runs = max;
         self
     }
 
     /// Sets the largest size of the updates of a run, 16 MiB by default. A run that exceeds it is
     /// stopped. If its response continues to twice this size, the response is dropped, and the run fails.
     #[must_use]
-    pub fn with_max_bytes_per_run(mut self, most: u64) -> Self {
-        self.settings.max_bytes = most;
+    pub fn with_max_bytes_per_run(mut self, max: u64) -> Self {
+        self.settings.max_bytes = max;
         self
     }
 
     /// Sets how long a run continues without a reader in its process, 1 hour by default. The run is
     /// then stopped. `None` removes the limit.
     #[must_use]
-    pub fn with_max_time_without_reader(mut self, most: Option<Duration>) -> Self {
-        self.settings.max_time_without_reader = most;
+    pub fn with_max_time_without_reader(mut self, max: Option<Duration>) -> Self {
+        self.settings.max_time_without_reader = max;
         self
     }
 

@@ -315,8 +315,8 @@ impl<'t> Progress<'t> {
                             self.end_with(RunEnd::Completed, None);
                         }
                         let is_too_large = || {
-                            let most = self.task.shared.settings.max_bytes;
-                            self.task.hub.total_bytes() / 2 > most
+                            let max = self.task.shared.settings.max_bytes;
+                            self.task.hub.total_bytes() / 2 > max
                         };
                         // After a stop, a tool loop sends only the message with the text so far.
                         if was_stopped && is_delta && is_too_large() {
@@ -480,11 +480,11 @@ impl<'t> Progress<'t> {
 
     fn readers_changed(&mut self) {
         let is_unread = *self.readers.borrow_and_update() == 0;
-        let most = self.task.shared.settings.max_time_without_reader;
+        let max = self.task.shared.settings.max_time_without_reader;
         self.unread_until = match (is_unread, self.unread_until) {
             (false, _) => None,
             (true, Some(until)) => Some(until),
-            (true, None) => most.and_then(|most| Instant::now().checked_add(most)),
+            (true, None) => max.and_then(|max| Instant::now().checked_add(max)),
         };
     }
 }

@@ -97,21 +97,21 @@ async fn a_run_with_too_many_bytes_is_stopped() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_without_a_reader_is_stopped_after_some_time() {
-    let most = Duration::from_secs(100);
+    let max_time = Duration::from_secs(100);
     let runs =
-        DetachedRunsLayer::new(MemoryUpdateLog::new()).with_max_time_without_reader(Some(most));
+        DetachedRunsLayer::new(MemoryUpdateLog::new()).with_max_time_without_reader(Some(max_time));
     let step = Step::updates(deltas(&["Take ", "a coat."])).hangs_after(1);
     let server = server(runs, [step]);
     let (request, run) = request();
     let response = server.call(request).await.unwrap();
-    tokio::time::sleep(most * 2).await;
+    tokio::time::sleep(max_time * 2).await;
     drop(response);
-    tokio::time::sleep(most - Duration::from_secs(1)).await;
+    tokio::time::sleep(max_time - Duration::from_secs(1)).await;
     // A reader ends the time without a reader.
     let reader = server.attach(&run, UpdatePosition::START).await;
-    tokio::time::sleep(most * 2).await;
+    tokio::time::sleep(max_time * 2).await;
     drop(reader);
-    tokio::time::sleep(most - Duration::from_secs(1)).await;
+    tokio::time::sleep(max_time - Duration::from_secs(1)).await;
     assert_eq!(server.runs.in_progress(), 1);
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(server.runs.in_progress(), 0);

@@ -76,7 +76,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
     pub(super) async fn seal_pruned(
         &self,
         key: &ConversationKey,
-        most: Option<u64>,
+        max: Option<u64>,
     ) -> Result<(), StoreError> {
         const ATTEMPTS: usize = 5;
         let mut conflict = None;
@@ -87,7 +87,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
                 opener.head(head.service_id.as_deref()).await.map_err(unopened(key, OPEN))?;
             let Some(mut sealed) = sealed else { return Ok(()) };
             self.check_head(key, &head, Some(&sealed)).map_err(unopened(key, OPEN))?;
-            let pruned = (head.pruned, most.unwrap_or(head.pruned));
+            let pruned = (head.pruned, max.unwrap_or(head.pruned));
             if sealed.content.pruned == pruned {
                 return Ok(());
             }

@@ -132,8 +132,8 @@ fn days(totals: &[ToolTotals], first: i64) -> Vec<Column> {
     };
     let days = (0..DAYS as i64).map(|index| UtcDay::from_days(first.saturating_add(index)));
     let counted: Vec<_> = days.map(|day| (day, of_day(day))).collect();
-    let most = counted.iter().map(|(_, of_day)| of_day.calls).max().unwrap_or(0).max(1);
-    let height = |calls: u64| (u128::from(calls) * 100 / u128::from(most)) as u64;
+    let max = counted.iter().map(|(_, of_day)| of_day.calls).max().unwrap_or(0).max(1);
+    let height = |calls: u64| (u128::from(calls) * 100 / u128::from(max)) as u64;
     let column = |(index, (day, of_day)): (usize, &(UtcDay, DayTotals))| {
         let bad = height(of_day.errors);
         Column {

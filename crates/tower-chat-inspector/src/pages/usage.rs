@@ -64,9 +64,9 @@ pub(crate) async fn usage(inspector: State, Query(wanted): Query<Wanted>) -> Ans
         let models = used.iter().take(OF_DAY).map(Totals::of).collect();
         days.push(Day { day: day.to_string(), tokens, width: 0, models });
     }
-    let most = days.iter().map(|day| day.tokens).max().unwrap_or(0).max(1);
+    let max = days.iter().map(|day| day.tokens).max().unwrap_or(0).max(1);
     for day in &mut days {
-        day.width = (u128::from(day.tokens) * 1000 / u128::from(most)) as u64;
+        day.width = (u128::from(day.tokens) * 1000 / u128::from(max)) as u64;
     }
     let more = models.len().saturating_sub(MODELS);
     html(&UsagePage {

@@ -61,10 +61,10 @@ impl Excerpt {
         Self::within(text, text.len())
     }
 
-    /// Returns the beginning of a text, at most `most` bytes.
-    pub(crate) fn within(text: &str, most: usize) -> Self {
-        let most = most.min(text.len());
-        let shown = (0..=most).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    /// Returns the beginning of a text, at most `max_bytes` bytes.
+    pub(crate) fn within(text: &str, max_bytes: usize) -> Self {
+        let max_bytes = max_bytes.min(text.len());
+        let shown = (0..=max_bytes).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
         let whole = (shown < text.len()).then_some(text.len());
         Self { text: visible(text.get(..shown).unwrap_or_default()), whole }
     }

@@ -57,8 +57,8 @@ impl JournalPolicy {
     /// The wait is measured with tokio's clock, and the end of the lease with the layer's
     /// [`Clock`](crate::Clock).
     #[must_use]
-    pub fn with_max_lease_wait(mut self, most: Duration) -> Self {
-        self.lease_wait = most;
+    pub fn with_max_lease_wait(mut self, max: Duration) -> Self {
+        self.lease_wait = max;
         self
     }
 

@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(price.cost_nanos(&usage), 11 + 40 + 60);
         usage.cached_input_tokens = 99;
         assert_eq!(Price::per_million(0, 0).cost_nanos(&usage), 0);
-        let most = Usage::new(u64::MAX, u64::MAX);
-        assert_eq!(Price::per_million(u64::MAX, u64::MAX).cost_nanos(&most), u64::MAX);
+        let largest = Usage::new(u64::MAX, u64::MAX);
+        assert_eq!(Price::per_million(u64::MAX, u64::MAX).cost_nanos(&largest), u64::MAX);
     }
 }

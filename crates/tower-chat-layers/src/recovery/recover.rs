@@ -63,8 +63,8 @@ impl RecoveryPolicy {
     /// does not end in this time, [`PersistenceError::RunHeld`](crate::PersistenceError::RunHeld)
     /// contains the process and the end of its lease.
     #[must_use]
-    pub fn with_max_wait(mut self, most: Duration) -> Self {
-        self.wait = most;
+    pub fn with_max_wait(mut self, max: Duration) -> Self {
+        self.wait = max;
         self
     }
 

@@ -24,11 +24,11 @@ pub(super) fn input_digest(input: &[Arc<Message>]) -> Option<String> {
     digest_of_first(usize::MAX, input)
 }
 
-/// Returns the digest of at most `most` user messages.
-fn digest_of_first(most: usize, input: &[Arc<Message>]) -> Option<String> {
+/// Returns the digest of the first `max_messages` user messages.
+fn digest_of_first(max_messages: usize, input: &[Arc<Message>]) -> Option<String> {
     let mut hash = Sha256::new();
     let mut count = 0_usize;
-    for message in input.iter().filter(|message| message.role == Role::User).take(most) {
+    for message in input.iter().filter(|message| message.role == Role::User).take(max_messages) {
         count += 1;
         add(&mut hash, "message");
         for part in &message.parts {
@@ -92,8 +92,8 @@ pub(super) fn differs(stored: Option<&str>, input: &[Arc<Message>], may_be_longe
     let of_stored = stored.and_then(|stored| stored.strip_prefix(VERSION)?.split_once(':'));
     let count = of_stored.and_then(|(count, _)| count.parse().ok());
     let Some(count) = count else { return false };
-    let most = if may_be_longer { count } else { usize::MAX };
-    digest_of_first(most, input).as_deref() != stored
+    let max_messages = if may_be_longer { count } else { usize::MAX };
+    digest_of_first(max_messages, input).as_deref() != stored
 }
 
 #[cfg(test)]

@@ -73,14 +73,14 @@ impl RunCounters {
     pub(super) fn failed(
         &mut self,
         mut failures: Vec<ToolFailure>,
-        most: Option<usize>,
+        max: Option<usize>,
         conversation: Option<&ConversationKey>,
     ) -> Result<(), ToolLoopError> {
         if let Some(index) = failures.iter().position(ToolFailure::fails_run) {
             let (failure, conversation) = (failures.swap_remove(index), conversation.cloned());
             return Err(ToolLoopError::ToolFailedRun { failure, conversation });
         }
-        let Some(most) = most else { return Ok(()) };
+        let Some(max) = max else { return Ok(()) };
         if failures.is_empty() {
             self.failing_rounds = 0;
             self.failures.clear();
@@ -88,7 +88,7 @@ impl RunCounters {
         }
         self.failing_rounds += 1;
         self.failures.extend(failures);
-        if self.failing_rounds <= most {
+        if self.failing_rounds <= max {
             return Ok(());
         }
         Err(ToolLoopError::ConsecutiveFailures {

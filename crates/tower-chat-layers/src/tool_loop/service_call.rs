@@ -166,7 +166,7 @@ impl<S> Rounds<S> {
 
     /// Returns whether the run has no round left and the model must answer without tools.
     pub(super) fn is_last_call(&self) -> bool {
-        self.settings.max_rounds.is_some_and(|most| self.counters.rounds >= most.get())
+        self.settings.max_rounds.is_some_and(|max| self.counters.rounds >= max.get())
     }
 
     /// Decides the next step after a complete response.

@@ -29,8 +29,8 @@ async fn an_append_is_one_round_trip() {
     // conversation, and when the cached mark is a second old.
     let asked_for = |appends: usize, of_new_conversations: usize| {
         let checks = proxy.asked() - before - appends;
-        let most = of_new_conversations + usize::try_from(begun.elapsed().as_secs()).unwrap();
-        let wanted = of_new_conversations..=most;
+        let max = of_new_conversations + usize::try_from(begun.elapsed().as_secs()).unwrap();
+        let wanted = of_new_conversations..=max;
         assert!(wanted.contains(&checks), "{checks} checks beside {appends} appends");
     };
     let mut revision = Revision::ABSENT;

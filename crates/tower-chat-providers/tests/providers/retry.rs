@@ -77,7 +77,7 @@ async fn waits_grow_up_to_a_limit_and_are_drawn_at_random() {
     let policy = RetryPolicy::new()
         .with_max_attempts(6)
         .with_backoff(Duration::from_secs(1), Duration::from_secs(4));
-    let most = [1, 2, 4, 4, 4].map(Duration::from_secs);
+    let max = [1, 2, 4, 4, 4].map(Duration::from_secs);
     let mut sums = [Duration::ZERO; 5];
     for _ in 0..40 {
         let attempts = Attempts::default();
@@ -85,15 +85,15 @@ async fn waits_grow_up_to_a_limit_and_are_drawn_at_random() {
         assert_eq!(ask(service.layer(client(&attempts, overloaded(5)))).await.unwrap(), "at last");
         let waits = attempts.waits();
         assert_eq!(waits.len(), 5);
-        for ((wait, most), sum) in waits.into_iter().zip(most).zip(&mut sums) {
+        for ((wait, max), sum) in waits.into_iter().zip(max).zip(&mut sums) {
             // Tokio's clock has a resolution of a millisecond.
-            assert!(wait <= most + Duration::from_millis(1), "{wait:?} of {most:?}");
+            assert!(wait <= max + Duration::from_millis(1), "{wait:?} of {max:?}");
             *sum += wait;
         }
     }
-    for (sum, most) in sums.into_iter().zip(most) {
+    for (sum, max) in sums.into_iter().zip(max) {
         let mean = sum / 40;
-        assert!(mean > most / 4 && mean < most * 3 / 4, "{mean:?} of {most:?}");
+        assert!(mean > max / 4 && mean < max * 3 / 4, "{mean:?} of {max:?}");
     }
 }
 

@@ -33,8 +33,8 @@ async fn an_append_is_one_command() {
     // creates a conversation, and when the cached mark is a second old.
     let asked_for = |commands: usize, of_new_conversations: usize| {
         let checks = proxy.asked() - before - commands;
-        let most = of_new_conversations + usize::try_from(begun.elapsed().as_secs()).unwrap();
-        let wanted = of_new_conversations..=most;
+        let max = of_new_conversations + usize::try_from(begun.elapsed().as_secs()).unwrap();
+        let wanted = of_new_conversations..=max;
         assert!(wanted.contains(&checks), "{checks} checks beside {commands} commands");
     };
     for texts in [&["b"][..], &["c", "d", "e"]] {

@@ -99,12 +99,12 @@ async fn usage_that_no_store_can_add_up_is_counted_up_to_a_bound() {
     let name = "\"input_tokens\":";
     let (_, after) = file.split_once(name).unwrap();
     let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
-    let most = format!("{name}{}", u64::MAX);
+    let largest = format!("{name}{}", u64::MAX);
     let (store, imported) =
-        import_to_memory(&changed(&file, &format!("{name}{digits}"), &most)).await;
+        import_to_memory(&changed(&file, &format!("{name}{digits}"), &largest)).await;
     imported.unwrap();
     let total = UsageQuery::in_all_scopes(UsageGrouping::Model);
     let used = store.usage(&total).await.unwrap();
-    let most = used.iter().map(|used| used.sum.tokens.input_tokens).max();
-    assert_eq!(most, Some(UsageSum::LARGEST));
+    let largest = used.iter().map(|used| used.sum.tokens.input_tokens).max();
+    assert_eq!(largest, Some(UsageSum::LARGEST));
 }

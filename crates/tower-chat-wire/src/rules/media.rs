@@ -33,12 +33,12 @@ impl Count {
     /// Counts the media and returns `true`, or returns `false` if the message has the maximum number
     /// already.
     pub(super) fn admit(&mut self, media: &Media, rule: &MediaRule) -> bool {
-        let (count, most) = if is_image(media) {
+        let (count, max) = if is_image(media) {
             (&mut self.images, rule.max_images)
         } else {
             (&mut self.documents, rule.max_documents)
         };
-        let has_room = most.is_none_or(|most| *count < most);
+        let has_room = max.is_none_or(|max| *count < max);
         *count += usize::from(has_room);
         has_room
     }

@@ -169,11 +169,11 @@ fn media(rule: &MediaRule, is_of_tool: bool) -> String {
     let kinds: Vec<String> =
         rule.kinds.iter().map(|kind| format!("`{}`", kind.media_type)).collect();
     let mut text = if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") };
-    if let Some(most) = rule.max_images {
-        let _ = write!(text, "; at most {most} images");
+    if let Some(max) = rule.max_images {
+        let _ = write!(text, "; at most {max} images");
     }
-    if let Some(most) = rule.max_documents {
-        let _ = write!(text, "; at most {most} documents");
+    if let Some(max) = rule.max_documents {
+        let _ = write!(text, "; at most {max} documents");
     }
     if rule.named_documents {
         text.push_str("; documents have different names, and a text beside them");

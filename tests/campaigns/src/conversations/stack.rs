@@ -259,11 +259,11 @@ impl Stack {
 }
 
 /// Returns the output of a future, or `None` if it is not ready after this many polls.
-async fn poll_at_most<F: Future>(future: F, most: usize) -> Option<F::Output> {
+async fn poll_at_most<F: Future>(future: F, max_polls: usize) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut polls = 0;
     poll_fn(move |cx| {
-        if polls >= most {
+        if polls >= max_polls {
             return Poll::Ready(None);
         }
         polls += 1;

@@ -260,8 +260,8 @@ fn pruned_messages(messages: &[MessageSeen], keep: u64) -> Vec<MessageSeen> {
         let (before, after) = messages.split_at(cut);
         before.iter().any(|one| after.iter().any(|other| one.run == other.run))
     };
-    let most = messages.len().saturating_sub(keep);
-    let cut = (0..=most).rev().find(|cut| {
+    let max = messages.len().saturating_sub(keep);
+    let cut = (0..=max).rev().find(|cut| {
         !divides(*cut) && messages.split_at(*cut).0.iter().all(|message| message.run != last.run)
     });
     messages.iter().take(cut.unwrap_or(0)).cloned().collect()

@@ -83,8 +83,8 @@ fn deltas(message: &Arc<Message>) -> Vec<ChatUpdate> {
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let step = text.len().div_ceil(4).max(1);
     let split = move |rest: &str| {
-        let most = step.min(rest.len());
-        (most..=rest.len()).find(|&at| rest.is_char_boundary(at)).unwrap_or(rest.len())
+        let max = step.min(rest.len());
+        (max..=rest.len()).find(|&at| rest.is_char_boundary(at)).unwrap_or(rest.len())
     };
     successors(Some(("", text)), move |(_, rest)| {
         (!rest.is_empty()).then(|| rest.split_at(split(rest)))

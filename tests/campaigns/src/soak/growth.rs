@@ -33,10 +33,10 @@ impl Bound {
         let third = series.len() / 3;
         let first = median(series.get(..third)?)?;
         let last = median(series.get(series.len() - third..)?)?;
-        let most = first + first * self.percent / 100 + self.and;
+        let max = first + first * self.percent / 100 + self.and;
         let Self { what, .. } = self;
-        (last > most).then(|| {
-            format!("{what} grow: {first} in the first third, {last} in the last, more than {most}")
+        (last > max).then(|| {
+            format!("{what} grow: {first} in the first third, {last} in the last, more than {max}")
         })
     }
 }

@@ -114,11 +114,11 @@ impl Samples {
         for (number, part) in self.parts.iter().enumerate() {
             let of_part: Vec<&Sample> =
                 self.samples.iter().filter(|sample| sample.part == number).collect();
-            let most = |value: &dyn Fn(&Sample) -> u64| {
+            let max = |value: &dyn Fn(&Sample) -> u64| {
                 of_part.iter().map(|sample| value(sample)).max().unwrap_or_default()
             };
-            let memory = [0, 1].map(|child| most(&|it| memory_of(it, child)) >> 20);
-            let files = [0, 1].map(|child| most(&|it| files_of(it, child)));
+            let memory = [0, 1].map(|child| max(&|it| memory_of(it, child)) >> 20);
+            let files = [0, 1].map(|child| max(&|it| files_of(it, child)));
             let percentile = |of| part.appends.percentile(of);
             figures.add(
                 format!("{}", number + 1),
@@ -129,8 +129,8 @@ impl Samples {
                     memory[1],
                     files[0],
                     files[1],
-                    most(&|sample| sample.log) >> 10,
-                    most(&|sample| sample.file) >> 10,
+                    max(&|sample| sample.log) >> 10,
+                    max(&|sample| sample.file) >> 10,
                     part.queue,
                     part.appends.len(),
                     percentile(0.5),

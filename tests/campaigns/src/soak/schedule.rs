@@ -20,10 +20,10 @@ pub(super) struct Chores {
 }
 
 impl Chore {
-    /// Creates a chore that is due `times` times in the whole time, with a period between `least`
-    /// and `most` seconds.
-    fn new(whole: Duration, times: f64, least: f64, most: f64) -> Self {
-        let every = Duration::from_secs_f64((whole.as_secs_f64() / times).clamp(least, most));
+    /// Creates a chore that is due `times` times in the whole time, with a period between `min`
+    /// and `max` seconds.
+    fn new(whole: Duration, times: f64, min: f64, max: f64) -> Self {
+        let every = Duration::from_secs_f64((whole.as_secs_f64() / times).clamp(min, max));
         Self { every, next: Instant::now() + every }
     }
 

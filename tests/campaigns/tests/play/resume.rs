@@ -238,8 +238,8 @@ fn journaled_plays_that_are_killed_pay_no_staged_answer_again_and_end_as_undistu
         assert_eq!(store.export(), undisturbed.export());
         for count in ["service_calls", "tool_executions"] {
             let [expected, found] = [&expected, &summary].map(|it| it[count].as_u64().unwrap());
-            let most = expected + kills * CONCURRENCY;
-            assert!((expected..=most).contains(&found), "{count}: {found} of {expected}..={most}");
+            let max = expected + kills * CONCURRENCY;
+            assert!((expected..=max).contains(&found), "{count}: {found} of {expected}..={max}");
         }
         assert_eq!(store.open_runs(), 0);
     }

@@ -201,8 +201,9 @@ mod tests {
 
     #[test]
     fn counts_and_sums_stop_at_the_largest() {
-        let most = Usage::new(u64::MAX, 1);
-        let mut sum = UsageSum::of_calls(u64::MAX, 0).with_tokens(most).with_cost_nanos(u64::MAX);
+        let largest = Usage::new(u64::MAX, 1);
+        let mut sum =
+            UsageSum::of_calls(u64::MAX, 0).with_tokens(largest).with_cost_nanos(u64::MAX);
         assert_eq!(sum.tokens.input_tokens, UsageSum::LARGEST);
         sum += &sum.clone();
         assert_eq!((sum.service_calls, sum.tool_calls), (UsageSum::LARGEST, 0));

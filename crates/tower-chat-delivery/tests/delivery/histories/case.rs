@@ -106,8 +106,8 @@ impl Case {
         let Process { server, runtime, .. } = &self.processes[process];
         let call = server.call(self.request.clone());
         // If there is no response in this time, the client disconnects before the response.
-        let most = Duration::from_millis(50);
-        runtime.block_on(async { drop(timeout(most, call).await) });
+        let timeout_of_call = Duration::from_millis(50);
+        runtime.block_on(async { drop(timeout(timeout_of_call, call).await) });
     }
 
     fn connect(&mut self, process: usize) {

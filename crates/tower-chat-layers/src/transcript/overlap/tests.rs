@@ -4,12 +4,12 @@ use super::*;
 
 /// Computes the overlap by its definition, item by item.
 fn naive(known: &[&u8], sent: &[&u8]) -> Overlap {
-    let most = known.len().min(sent.len());
-    let at_end = (0..=most).rev().find(|count| known.ends_with(&sent[..*count])).unwrap();
+    let max = known.len().min(sent.len());
+    let at_end = (0..=max).rev().find(|count| known.ends_with(&sent[..*count])).unwrap();
     let stands = |count: &usize| {
         *count == 0 || known.windows(*count).any(|stretch| stretch == &sent[..*count])
     };
-    Overlap { at_end, anywhere: (0..=most).rev().find(stands).unwrap() }
+    Overlap { at_end, anywhere: (0..=max).rev().find(stands).unwrap() }
 }
 
 /// Returns all lists of up to `longest` items of `kinds` kinds.

@@ -108,8 +108,8 @@ async fn an_endless_answer_is_refused_at_the_first_call_over_the_limit() {
         assert!(matches!(error, ToolLoopError::TooManyCalls { calls: 3, .. }), "{mode:?} {error}");
         assert!(ran.names().is_empty(), "{mode:?}");
         // Each layer below the one that refuses the answer has read one message more.
-        let most = if mode == PerRun { LIMIT + 3 } else { LIMIT + 2 };
+        let max = if mode == PerRun { LIMIT + 3 } else { LIMIT + 2 };
         let sent = SENT.load(Ordering::Relaxed);
-        assert!(sent <= most, "{mode:?} {sent}");
+        assert!(sent <= max, "{mode:?} {sent}");
     }
 }
