@@ -8,7 +8,7 @@ use crate::OpenError;
 
 /// A store could not be copied. No file was created at the path, and an existing file there is
 /// unchanged. There is one exception: if the folder of the complete copy could not be synced, the
-/// copy is at the path, and a power loss may undo its name.
+/// copy is at the path, but after a power loss it may no longer be there.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackupError {

@@ -44,8 +44,8 @@ pub(crate) fn open_request(
     Ok((request, own))
 }
 
-/// Puts the history before the input of a run for which no layer below adds the history to each service
-/// call. Adds no history if the service stores it.
+/// Puts the history before the input of a run, for a stack in which no lower layer adds the history to each
+/// service call. Adds no history if the service stores it.
 ///
 /// # Errors
 ///

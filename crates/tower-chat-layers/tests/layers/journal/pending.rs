@@ -1,5 +1,5 @@
-//! Calls that wait for approval, and the `persist` hooks of their tools. A waiting call can run
-//! later as it was approved, or its approval is not requested and it does not run.
+//! Calls that wait for approval, and the `persist` hooks of their tools. A hook may store other arguments, or
+//! drop the call. The call then runs only if its tool accepts the stored arguments.
 
 use tower_chat::{
     ApprovalRequest, BoxError, ChatRequest, ChatUpdate, Message, Part, PersistenceError,
