@@ -163,9 +163,9 @@ impl<L: ServerLog> UpdateLog for L {
         &self,
         run: &RunKey,
         after: UpdatePosition,
-        most: Duration,
+        max_wait: Duration,
     ) -> Result<(), UpdateLogError> {
-        self.wakeups().wait(self, run, after, most).await
+        self.wakeups().wait(self, run, after, max_wait).await
     }
 
     async fn interrupt(&self, run: &RunKey) -> Result<RunState, UpdateLogError> {

@@ -89,12 +89,12 @@ impl Wakeups {
         log: &impl UpdateLog,
         run: &RunKey,
         after: UpdatePosition,
-        most: Duration,
+        max_wait: Duration,
     ) -> Result<(), UpdateLogError> {
         // The reader subscribes before it reads, so that it also receives a change after the read.
         let mut changed = self.shared.changed.subscribe();
         if !self.listen() {
-            sleep(most.min(POLL_INTERVAL)).await;
+            sleep(max_wait.min(POLL_INTERVAL)).await;
             return Ok(());
         }
         let page = log.read(run, after, 1).await?;
@@ -106,7 +106,7 @@ impl Wakeups {
             while changed.recv().await.is_ok_and(|other| !other.is_empty() && other != run) {}
         };
         // After this time, the reader reads again, as after a change.
-        let _ = timeout(most, until_changed).await;
+        let _ = timeout(max_wait, until_changed).await;
         Ok(())
     }
 
