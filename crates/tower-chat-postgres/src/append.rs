@@ -51,7 +51,7 @@ pub(crate) async fn append(
             return Ok(write.result());
         }
     }
-    let tools: ToolRows<'_> = tools.into_iter().collect();
+    let tools: ToolRows = tools.into_iter().collect();
     let claims = Claims::new(write);
     let staged = write.as_staged();
     let change = match staged {

@@ -202,7 +202,7 @@ impl Copy<'_> {
             execute(&statements.copy_messages, &values).await?;
         }
         for records in self.tools.chunks(MAX_ROWS) {
-            let rows: ToolRows<'_> = records.iter().map(ToolRow::new).collect();
+            let rows: ToolRows = records.iter().map(ToolRow::new).collect();
             execute(&statements.copy_tools, &rows.values(scope, conversation)).await?;
         }
         Ok(true)

@@ -147,7 +147,7 @@ impl Work<'_> {
             let (sequence, index) = (number(call.sequence), i64::from(call.index));
             execute(&statements.maintenance.remove_tool, &[scope, id, &sequence, &index]).await?;
         }
-        let tools: ToolRows<'_> = tool_row::rows(&rows).into_iter().collect();
+        let tools: ToolRows = tool_row::rows(&rows).into_iter().collect();
         execute(&statements.copy_tools, &tools.values(scope, id)).await?;
         if let Some(counts) = &rewrite.counts {
             let recount = &statements.maintenance;

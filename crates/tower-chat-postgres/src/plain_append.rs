@@ -98,7 +98,7 @@ impl PlainAppends {
     /// Also returns `None` for a write that is not plain. A plain write appends to an existing
     /// conversation, has an activity with at most one model, and has neither claims nor a change of
     /// the service id or of an open run.
-    pub(crate) fn find(&self, write: &Write, tools: &[ToolRow<'_>]) -> Option<&PlainAppend> {
+    pub(crate) fn find(&self, write: &Write, tools: &[ToolRow]) -> Option<&PlainAppend> {
         let (expected, result) = (write.expected(), write.result());
         let is_plain = write.as_staged().is_none()
             && write.claims().is_empty()
@@ -171,7 +171,7 @@ impl PlainAppend {
         position: &'a WritePosition,
         usage: &'a UsageRow,
         bodies: &'a [String],
-        tools: &'a [ToolRow<'_>],
+        tools: &'a [ToolRow],
     ) -> Vec<&'a dyn Parameter> {
         let mut values: Vec<&dyn Parameter> = vec![
             &key.scope,

@@ -1,78 +1,70 @@
 //! Writing and reading rows of the record of tool calls.
 
-use std::{collections::BTreeMap, time::SystemTime};
+use std::collections::BTreeMap;
 
 use tokio_postgres::{Row, types::FromSqlOwned};
-use tower_chat_core::{
-    ParseToolStatusError, ToolResult,
-    store::{
-        SequencePosition,
-        author::{RecordedResult, ToolRecord, milliseconds},
-    },
-};
+use tower_chat_core::store::author::{ToolColumns, ToolRecord};
 
 use crate::parameter::Parameter;
 
-/// The values of a row, by column.
+/// The values of a row, with the types of the columns. PostgreSQL's `text` cannot contain all
+/// characters, so text is stored as bytes.
 #[derive(Debug)]
-pub(crate) struct ToolRow<'a> {
+pub(crate) struct ToolRow {
     pub(crate) sequence: i64,
     call_index: i64,
     round_index: i64,
-    call_id: &'a [u8],
-    name: &'a [u8],
-    status: &'a str,
+    call_id: Vec<u8>,
+    name: Vec<u8>,
+    status: String,
     result_sequence: Option<i64>,
     result_index: Option<i64>,
     result: Option<String>,
-    error: Option<&'a [u8]>,
+    error: Option<Vec<u8>>,
     started: Option<i64>,
     finished: Option<i64>,
 }
 
 /// The rows as parameters of a statement: one list per column.
 #[derive(Debug, Default)]
-pub(crate) struct ToolRows<'a> {
+pub(crate) struct ToolRows {
     pub(crate) sequences: Vec<i64>,
     pub(crate) call_indexes: Vec<i64>,
     pub(crate) round_indexes: Vec<i64>,
-    pub(crate) call_ids: Vec<&'a [u8]>,
-    pub(crate) names: Vec<&'a [u8]>,
-    pub(crate) statuses: Vec<&'a str>,
+    pub(crate) call_ids: Vec<Vec<u8>>,
+    pub(crate) names: Vec<Vec<u8>>,
+    pub(crate) statuses: Vec<String>,
     pub(crate) result_sequences: Vec<Option<i64>>,
     pub(crate) result_indexes: Vec<Option<i64>>,
     pub(crate) results: Vec<Option<String>>,
-    pub(crate) errors: Vec<Option<&'a [u8]>>,
+    pub(crate) errors: Vec<Option<Vec<u8>>>,
     pub(crate) started: Vec<Option<i64>>,
     pub(crate) finished: Vec<Option<i64>>,
 }
 
 /// Returns the rows of a write. Of several rows for one call only the last is used, because a
 /// statement cannot write a row twice.
-pub(crate) fn rows(records: &[ToolRecord]) -> Vec<ToolRow<'_>> {
+pub(crate) fn rows(records: &[ToolRecord]) -> Vec<ToolRow> {
     let last: BTreeMap<_, _> = records.iter().map(|record| (record.call, record)).collect();
     last.into_values().map(ToolRow::new).collect()
 }
 
-impl<'a> ToolRow<'a> {
-    pub(crate) fn new(record: &'a ToolRecord) -> Self {
-        let in_message = match record.result {
-            RecordedResult::InMessage(position) => Some(position),
-            RecordedResult::None | RecordedResult::Apart(_) => None,
-        };
+impl ToolRow {
+    pub(crate) fn new(record: &ToolRecord) -> Self {
+        let columns = record.columns();
         Self {
-            sequence: number(record.call.sequence),
-            call_index: record.call.index.into(),
-            round_index: record.round_index.into(),
-            call_id: record.call_id.as_bytes(),
-            name: record.name.as_bytes(),
-            status: record.status.as_str(),
-            result_sequence: in_message.map(|position| number(position.sequence)),
-            result_index: in_message.map(|position| position.index.into()),
-            result: result_apart(record),
-            error: record.error.as_deref().map(str::as_bytes),
-            started: record.started_at.map(milliseconds::of),
-            finished: record.end().map(milliseconds::of),
+            sequence: number(columns.sequence),
+            call_index: columns.call_index.into(),
+            round_index: columns.round_index.into(),
+            call_id: columns.call_id.into_bytes(),
+            name: columns.name.into_bytes(),
+            status: columns.status,
+            result_sequence: columns.result_sequence.map(number),
+            result_index: columns.result_index.map(i64::from),
+            result: columns.result,
+            error: columns.error.map(String::into_bytes),
+            started: columns.started,
+            finished: columns.finished,
         }
     }
 
@@ -95,7 +87,7 @@ impl<'a> ToolRow<'a> {
     }
 }
 
-impl ToolRows<'_> {
+impl ToolRows {
     /// Returns the lists after the conversation's key.
     pub(crate) fn values<'v>(
         &'v self,
@@ -121,8 +113,8 @@ impl ToolRows<'_> {
     }
 }
 
-impl<'a> FromIterator<ToolRow<'a>> for ToolRows<'a> {
-    fn from_iter<Rows: IntoIterator<Item = ToolRow<'a>>>(rows: Rows) -> Self {
+impl FromIterator<ToolRow> for ToolRows {
+    fn from_iter<Rows: IntoIterator<Item = ToolRow>>(rows: Rows) -> Self {
         let mut lists = Self::default();
         for row in rows {
             lists.sequences.push(row.sequence);
@@ -142,22 +134,6 @@ impl<'a> FromIterator<ToolRow<'a>> for ToolRows<'a> {
     }
 }
 
-/// Returns the stored form of a result that is in no message.
-///
-/// # Panics
-///
-/// Never: every result has a JSON form, because all map keys in it are strings.
-fn result_apart(record: &ToolRecord) -> Option<String> {
-    match &record.result {
-        RecordedResult::None | RecordedResult::InMessage(_) => None,
-        RecordedResult::Apart(result) =>
-        {
-            #[allow(clippy::expect_used, reason = "all map keys are strings")]
-            Some(serde_json::to_string(result).expect("a result has a JSON form"))
-        }
-    }
-}
-
 /// Converts a sequence number into the type of a column. No sequence number exceeds the range of
 /// the column.
 pub(crate) fn number(sequence: u64) -> i64 {
@@ -171,53 +147,26 @@ pub(crate) fn number(sequence: u64) -> i64 {
 ///
 /// A description of the damage in the row.
 pub(crate) fn read(row: &Row, first: usize, sequence: u64) -> Result<ToolRecord, String> {
-    let call = SequencePosition { sequence, index: small(row, first)? };
-    let round_index = small(row, first + 1)?;
-    let (call_id, name) = (text(row, first + 2)?, text(row, first + 3)?);
-    let mut record = ToolRecord::pending(
-        call,
-        round_index,
-        call_id.unwrap_or_default(),
-        name.unwrap_or_default(),
-    );
-    let status: String = column(row, first + 4)?;
-    record.status = status.parse().map_err(|error: ParseToolStatusError| error.to_string())?;
-    record.result = result(row, first + 5)?;
-    record.error = text(row, first + 8)?;
-    record.started_at = time(row, first + 9)?;
-    record.set_end(time(row, first + 10)?);
-    Ok(record)
-}
-
-fn result(row: &Row, first: usize) -> Result<RecordedResult, String> {
-    let sequence: Option<i64> = column(row, first)?;
-    let index: Option<i64> = column(row, first + 1)?;
-    let apart: Option<String> = column(row, first + 2)?;
-    match (sequence, index, apart) {
-        (None, None, None) => Ok(RecordedResult::None),
-        (Some(sequence), Some(_), None) => {
-            let sequence = u64::try_from(sequence)
-                .map_err(|_| format!("its result cannot be in message {sequence}"))?;
-            Ok(RecordedResult::InMessage(SequencePosition {
-                sequence,
-                index: small(row, first + 1)?,
-            }))
-        }
-        (None, None, Some(json)) => {
-            let result: ToolResult = serde_json::from_str(&json)
-                .map_err(|error| format!("its result cannot be decoded: {error}"))?;
-            Ok(RecordedResult::Apart(Box::new(result)))
-        }
-        (Some(_), _, _) | (_, Some(_), _) => {
-            Err("the fields of its result contradict each other".to_owned())
-        }
-    }
-}
-
-fn time(row: &Row, index: usize) -> Result<Option<SystemTime>, String> {
-    let Some(stored) = column(row, index)? else { return Ok(None) };
-    let time = milliseconds::time(stored).ok_or_else(|| format!("there is no time {stored}"))?;
-    Ok(Some(time))
+    let result_sequence: Option<i64> = column(row, first + 5)?;
+    let unsigned = |sequence| {
+        u64::try_from(sequence).map_err(|_| format!("its result cannot be in message {sequence}"))
+    };
+    let result_index: Option<i64> = column(row, first + 6)?;
+    let columns = ToolColumns {
+        sequence,
+        call_index: small(row, first)?,
+        round_index: small(row, first + 1)?,
+        call_id: text(row, first + 2)?.unwrap_or_default(),
+        name: text(row, first + 3)?.unwrap_or_default(),
+        status: column(row, first + 4)?,
+        result_sequence: result_sequence.map(unsigned).transpose()?,
+        result_index: result_index.map(|_| small(row, first + 6)).transpose()?,
+        result: column(row, first + 7)?,
+        error: text(row, first + 8)?,
+        started: column(row, first + 9)?,
+        finished: column(row, first + 10)?,
+    };
+    columns.into_record().map_err(|error| error.to_string())
 }
 
 fn small(row: &Row, index: usize) -> Result<u32, String> {

@@ -4,15 +4,13 @@
 //! of the result's message (`-` if there is none), then the length of the tool's name in bytes, a
 //! colon, and the name. The rest is JSON.
 
-use std::{collections::BTreeMap, time::SystemTime};
+use std::{collections::BTreeMap, str::FromStr};
 
 use serde::{Deserialize, Serialize};
-use tower_chat_core::{
-    ParseToolStatusError, ToolResult,
-    store::{
-        SequencePosition,
-        author::{RecordedResult, ToolRecord, milliseconds},
-    },
+use serde_json::value::RawValue;
+use tower_chat_core::store::{
+    SequencePosition,
+    author::{ToolColumns, ToolRecord},
 };
 
 use crate::script::Call;
@@ -25,7 +23,7 @@ struct Rest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     result_index: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    result: Option<ToolResult>,
+    result: Option<Box<RawValue>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,25 +65,23 @@ pub(crate) fn position(member: &str) -> Result<SequencePosition, String> {
 ///
 /// Never: every result has a JSON form, because all map keys in it are strings.
 pub(crate) fn write(record: &ToolRecord) -> Vec<u8> {
-    let (position, result) = match &record.result {
-        RecordedResult::None => (None, None),
-        RecordedResult::InMessage(position) => (Some(*position), None),
-        RecordedResult::Apart(result) => (None, Some((**result).clone())),
-    };
-    let rest = Rest {
-        round: record.round_index,
-        call_id: record.call_id.clone(),
-        result_index: position.map(|position| position.index),
-        result,
-        error: record.error.clone(),
-        finished: record.end().map(milliseconds::of),
-    };
+    let columns = record.columns();
+    let rest = columns.result.map(RawValue::from_string).transpose().and_then(|result| {
+        serde_json::to_string(&Rest {
+            round: columns.round_index,
+            call_id: columns.call_id,
+            result_index: columns.result_index,
+            result,
+            error: columns.error,
+            finished: columns.finished,
+        })
+    });
     #[allow(clippy::expect_used, reason = "all map keys are strings")]
-    let rest = serde_json::to_string(&rest).expect("a row has a JSON form");
+    let rest = rest.expect("a row has a JSON form");
     let or_dash = |number: Option<String>| number.unwrap_or_else(|| "-".to_owned());
-    let started = or_dash(record.started_at.map(|time| milliseconds::of(time).to_string()));
-    let in_message = or_dash(position.map(|position| position.sequence.to_string()));
-    let (status, name) = (record.status.as_str(), &record.name);
+    let started = or_dash(columns.started.map(|time| time.to_string()));
+    let in_message = or_dash(columns.result_sequence.map(|sequence| sequence.to_string()));
+    let (status, name) = (columns.status, columns.name);
     format!("{status} {started} {in_message} {}:{name}{rest}", name.len()).into_bytes()
 }
 
@@ -105,37 +101,31 @@ pub(crate) fn read(call: SequencePosition, stored: &[u8]) -> Result<ToolRecord, 
     let (name, rest) = rest.split_at_checked(length).ok_or_else(damaged)?;
     let rest: Rest =
         serde_json::from_str(rest).map_err(|error| format!("it is damaged: {error}"))?;
-    let mut record = ToolRecord::pending(call, rest.round, rest.call_id, name);
-    record.status = status.parse().map_err(|error: ParseToolStatusError| error.to_string())?;
-    record.started_at = match started {
-        "-" => None,
-        started => Some(time(started.parse().map_err(|_| damaged())?)?),
+    fn number<T: FromStr>(word: &str) -> Result<Option<T>, T::Err> {
+        if word == "-" { Ok(None) } else { word.parse().map(Some) }
+    }
+    let columns = ToolColumns {
+        sequence: call.sequence,
+        call_index: call.index,
+        round_index: rest.round,
+        call_id: rest.call_id,
+        name: name.to_owned(),
+        status: status.to_owned(),
+        result_sequence: number(in_message).map_err(|_| damaged())?,
+        result_index: rest.result_index,
+        result: rest.result.map(|json| json.get().to_owned()),
+        error: rest.error,
+        started: number(started).map_err(|_| damaged())?,
+        finished: rest.finished,
     };
-    record.error = rest.error;
-    record.result = match (in_message, rest.result_index, rest.result) {
-        ("-", None, None) => RecordedResult::None,
-        ("-", None, Some(result)) => RecordedResult::Apart(Box::new(result)),
-        (sequence, Some(index), None) => {
-            let sequence = sequence.parse().map_err(|_| damaged())?;
-            RecordedResult::InMessage(SequencePosition { sequence, index })
-        }
-        (_, None | Some(_), None | Some(_)) => {
-            return Err("the fields of its result contradict each other".to_owned());
-        }
-    };
-    record.set_end(rest.finished.map(time).transpose()?);
-    Ok(record)
-}
-
-fn time(stored: i64) -> Result<SystemTime, String> {
-    milliseconds::time(stored).ok_or_else(|| format!("there is no time {stored}"))
+    columns.into_record().map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
-    use tower_chat_core::ToolStatus;
+    use tower_chat_core::{ToolResult, ToolStatus, store::author::RecordedResult};
 
     use super::*;
 

@@ -8,7 +8,7 @@ use tower_chat_core::{
     store::{
         Head, OpenRun, Revision, SequencePosition, ServiceIdChange, StoreError,
         author::{
-            CallState, Changes, Close, Decision, Lookup, RecordedResult, Write, decide,
+            CallState, Changes, Close, Decision, Lookup, ToolColumns, ToolRecord, Write, decide,
             milliseconds,
         },
     },
@@ -24,15 +24,13 @@ use crate::{
     removal, row_key, tool_row,
 };
 
-/// A write with its messages in stored form, and with those results in stored form that are in no
-/// message.
+/// A write with its messages and rows in stored form.
 #[derive(Debug)]
 pub(crate) struct EncodedWrite {
     write: Write,
     /// The stored form of the messages, in order.
     bodies: Vec<String>,
-    /// The stored form of the results that are in no message, in the order of their rows.
-    results: Vec<String>,
+    tools: Vec<ToolColumns>,
 }
 
 /// The reason why a write was not stored.
@@ -65,14 +63,15 @@ impl From<NotRead> for NotStored {
 impl EncodedWrite {
     pub(crate) fn new(write: Write) -> Self {
         let bodies = write.messages().iter().map(|message| format::encode(message)).collect();
-        let results = write.tools().iter().filter_map(tool_row::result_apart).collect();
-        Self { write, bodies, results }
+        let tools = write.tools().iter().map(ToolRecord::columns).collect();
+        Self { write, bodies, tools }
     }
 
     /// Returns the number of bytes of its messages and results in stored form. The other parts of a
     /// write are small and not counted.
     pub(crate) fn bytes(&self) -> usize {
-        self.bodies.iter().chain(&self.results).map(String::len).sum()
+        let results = self.tools.iter().filter_map(|row| row.result.as_ref());
+        self.bodies.iter().chain(results).map(String::len).sum()
     }
 
     pub(crate) fn key(&self) -> &ConversationKey {
@@ -185,12 +184,7 @@ impl EncodedWrite {
         number: i64,
         messages: &RangeInclusive<u64>,
     ) -> rusqlite::Result<()> {
-        let mut results = self.results.iter();
-        let rows = self.write.tools().iter().map(|record| {
-            let is_apart = matches!(record.result, RecordedResult::Apart(_));
-            (record, if is_apart { results.next().map(String::as_str) } else { None })
-        });
-        let rows = rows.filter(|(record, _)| messages.contains(&record.call.sequence));
+        let rows = self.tools.iter().filter(|row| messages.contains(&row.sequence));
         tool_row::put(connection, number, rows)
     }
 }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use rusqlite::{Connection, params};
 use tower_chat_core::{
     ConversationKey, format,
-    store::{ConversationRows, DirectoryCounts, Revision, Rewrite, SequencePosition, UsageSum},
+    store::{
+        ConversationRows, DirectoryCounts, Revision, Rewrite, SequencePosition, UsageSum,
+        author::ToolRecord,
+    },
 };
 
 use crate::{
@@ -107,9 +110,8 @@ pub(crate) fn rewrite(connection: &Connection, rewrite: &Rewrite) -> Result<Revi
             checksum::replace_body(connection, row_key, &format::encode(message))?;
         }
     }
-    let rows: Vec<_> = rewrite.tools_of(&head).collect();
-    let apart: Vec<_> = rows.iter().map(|row| tool_row::result_apart(row)).collect();
-    tool_row::put(connection, number, rows.into_iter().zip(apart.iter().map(Option::as_deref)))?;
+    let rows: Vec<_> = rewrite.tools_of(&head).map(ToolRecord::columns).collect();
+    tool_row::put(connection, number, &rows)?;
     let mut remove = connection
         .prepare_cached("DELETE FROM tool_invocations WHERE place = ?1 AND call_index = ?2")?;
     for call in &rewrite.removed_tools {

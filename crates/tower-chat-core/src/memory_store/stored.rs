@@ -244,10 +244,7 @@ impl Lookup for &Stored {
     }
 
     fn call(&mut self, call: SequencePosition) -> Result<Option<CallState>, Infallible> {
-        Ok(self.tools.get(&call).map(|row| CallState {
-            waits_for_approval: row.status == ToolStatus::PendingApproval,
-            started_at: row.started_at,
-        }))
+        Ok(self.tools.get(&call).map(CallState::of))
     }
 }
 

@@ -5,7 +5,8 @@
 //! |---|---|
 //! | admits a bounded number of writers, and reports the outcome of their writes | [`Slot`], [`Ticket`], [`TicketSender`], [`AppendError`] |
 //! | stores a write once, if the conversation is in the state that the write expects | [`Write`], [`WriteId`], [`Claim`], [`decide`], [`Changes`] |
-//! | stores the record of tool calls | [`ToolRecord`], [`RecordedResult`], [`PendingBatches`], [`milliseconds`] |
+//! | reads and writes whole conversations | [`StoredConversation`] |
+//! | stores the record of tool calls | [`ToolRecord`], [`ToolColumns`], [`RecordedResult`], [`PendingBatches`], [`milliseconds`] |
 //! | stages the writes of open runs, and commits or discards them | [`Staged`], [`Close`], [`OpenRunContent`] |
 //! | answers queries from the directory | [`DirectoryEntry`], [`UsageReport`], [`ConversationPage::of_all`](super::ConversationPage::of_all), [`MessagePage::of`](super::MessagePage::of) |
 //! | prunes old runs | [`Pruning`], [`Cut`] |
@@ -19,7 +20,9 @@
 //! `store_contract!` of `tower-chat-testkit` tests everything that the trait requires of a store.
 
 pub mod milliseconds;
+mod stored_conversation;
 
+pub use self::stored_conversation::StoredConversation;
 pub use super::{
     decide::{CallState, Changes, Decision, Lookup, decide},
     directory::{DirectoryEntry, UsageReport},
@@ -33,6 +36,7 @@ pub use super::{
     slot::Slot,
     task_queue::TaskQueue,
     ticket::{Ticket, TicketSender},
+    tool_columns::{ToolColumns, ToolColumnsError},
     tool_record::{RecordedResult, ToolRecord, UnresolvedRecord},
     wrapper::StoreWrapper,
     write::{Write, WriteId},

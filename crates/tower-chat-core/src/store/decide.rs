@@ -4,9 +4,9 @@ use std::{ops::RangeInclusive, time::SystemTime};
 
 use super::{
     Conflict, Head, OpenRun, Revision, SequencePosition, ServiceIdChange, StoreError,
-    author::{Claim, Close, Write, milliseconds},
+    author::{Claim, Close, ToolRecord, Write, milliseconds},
 };
-use crate::MessageId;
+use crate::{MessageId, ToolStatus};
 
 /// What a store looks up in a conversation for the decision about a write.
 pub trait Lookup {
@@ -36,6 +36,14 @@ pub struct CallState {
     pub waits_for_approval: bool,
     /// When the call was started.
     pub started_at: Option<SystemTime>,
+}
+
+impl CallState {
+    /// Returns the state of the call in a row.
+    pub fn of(row: &ToolRecord) -> Self {
+        let waits_for_approval = row.status == ToolStatus::PendingApproval;
+        Self { waits_for_approval, started_at: row.started_at }
+    }
 }
 
 /// What a store does with a write.

@@ -21,6 +21,7 @@ mod sealed;
 mod slot;
 mod task_queue;
 mod ticket;
+mod tool_columns;
 mod tool_record;
 mod under_way;
 mod wrapper;
