@@ -186,7 +186,7 @@ impl<'a> OpenRunValues<'a> {
             attempt: Some(attempt.into()),
             holder: Some(holder.cast_signed()),
             renewed: Some(milliseconds::of(renewed_at)),
-            until: until.map(milliseconds::of),
+            until: until.to_stored().map(milliseconds::of),
             close,
             visible,
             partial_text: staged.partial_text.as_deref().map(str::as_bytes),

@@ -6,7 +6,7 @@ use tokio_postgres::Row;
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{
-        Head, Lease, OpenRun, Revision, ServiceIdChange, StoreError,
+        Head, Lease, LeaseEnd, OpenRun, Revision, ServiceIdChange, StoreError,
         author::{LAST_SEQUENCE, milliseconds},
     },
 };
@@ -43,7 +43,7 @@ pub(crate) fn open_run(row: &Row, first: usize) -> Result<OpenRun, String> {
         attempt: u32::try_from(attempt).map_err(|_| format!("there is no attempt {attempt}"))?,
         holder: column::<i64>(row, first + 2)?.cast_unsigned(),
         renewed_at: time(column(row, first + 4)?)?,
-        until: column::<Option<i64>>(row, first + 5)?.map(time).transpose()?,
+        until: LeaseEnd::from_stored(column::<Option<i64>>(row, first + 5)?.map(time).transpose()?),
     };
     let mut open = OpenRun::new(RunId::from_bytes(run), lease, unsigned(row, first + 6)?);
     open.opened_at = time(column(row, first + 3)?)?;

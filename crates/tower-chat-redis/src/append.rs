@@ -144,7 +144,7 @@ fn push_lease(call: &mut Call, staged: Option<&Staged>) {
     call.push(lease.attempt);
     call.push(lease.holder);
     call.push(milliseconds::of(lease.renewed_at));
-    let until = lease.until.map(|time| milliseconds::of(time).to_string());
+    let until = lease.until.to_stored().map(|time| milliseconds::of(time).to_string());
     call.push(until.unwrap_or_default());
     let text = partial_text.as_ref().map(|text| format!("={text}"));
     call.push(text.unwrap_or_default());

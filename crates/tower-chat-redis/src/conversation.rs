@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc, time::SystemTime};
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{
-        Head, Lease, OpenRun, Revision, ServiceIdChange, StoreError,
+        Head, Lease, LeaseEnd, OpenRun, Revision, ServiceIdChange, StoreError,
         author::{LAST_SEQUENCE, milliseconds},
     },
 };
@@ -90,7 +90,7 @@ impl Fields {
             attempt: self.number("attempt")?,
             holder: self.number("holder")?,
             renewed_at: self.time("renewed")?.ok_or("it has no time of renewal")?,
-            until: self.time("until")?,
+            until: LeaseEnd::from_stored(self.time("until")?),
         };
         let mut open = OpenRun::new(run, lease, self.number("visible")?);
         open.opened_at = self.time("opened")?.ok_or("it has no time of opening")?;

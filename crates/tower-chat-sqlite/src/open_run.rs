@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{
-        Lease, OpenRun, ServiceIdChange, StoreError,
+        Lease, LeaseEnd, OpenRun, ServiceIdChange, StoreError,
         author::{OpenRunContent, milliseconds},
     },
 };
@@ -34,7 +34,9 @@ fn read(row: &Row<'_>, first: usize) -> rusqlite::Result<OpenRun> {
         attempt: row.get(first + 2)?,
         holder: row.get::<_, i64>(first + 3)?.cast_unsigned(),
         renewed_at: time(row, first + 5)?,
-        until: row.get::<_, Option<i64>>(first + 6)?.map(|_| time(row, first + 6)).transpose()?,
+        until: LeaseEnd::from_stored(
+            row.get::<_, Option<i64>>(first + 6)?.map(|_| time(row, first + 6)).transpose()?,
+        ),
     };
     let visible = conversation::unsigned(row, first + 7)?;
     let run = RunId::from_bytes(row.get(first + 1)?);
@@ -81,7 +83,7 @@ pub(crate) fn put(
             ":holder": open.lease.holder.cast_signed(),
             ":opened": milliseconds::of(open.opened_at),
             ":renewed": milliseconds::of(open.lease.renewed_at),
-            ":until": open.lease.until.map(milliseconds::of),
+            ":until": open.lease.until.to_stored().map(milliseconds::of),
             ":visible": open.visible.cast_signed(),
             ":changes_service_id": open.service_id.is_some(),
             ":service_id": service_id,
@@ -95,7 +97,7 @@ fn stored_times(mut open: OpenRun) -> OpenRun {
     let stored = |time| milliseconds::time(milliseconds::of(time)).unwrap_or(time);
     open.opened_at = stored(open.opened_at);
     open.lease.renewed_at = stored(open.lease.renewed_at);
-    open.lease.until = open.lease.until.map(stored);
+    open.lease.until = LeaseEnd::from_stored(open.lease.until.to_stored().map(stored));
     open
 }
 

@@ -16,7 +16,7 @@ use std::{collections::HashSet, mem, sync::Arc, time::SystemTime};
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,
     store::{
-        HistoryStore, Lease, OpenRun, Revision, RunActivity, ServiceIdChange, StoreError,
+        HistoryStore, Lease, LeaseEnd, OpenRun, Revision, RunActivity, ServiceIdChange, StoreError,
         author::{Close, Staged, ToolRecord, Write},
     },
 };
@@ -239,7 +239,7 @@ impl<'a> Appender<'a> {
             attempt: 1,
             holder: self.store.handle().holder(),
             renewed_at: self.created_at,
-            until: None,
+            until: LeaseEnd::NotHeld,
         };
         let staged = |close| Staged { lease, close, service_id: None, partial_text: None };
         let visible = self.revision.sequence;

@@ -7,8 +7,8 @@ use serde_json::value::RawValue;
 use tower_chat_core::{
     ConversationKey, MessageId, PersistenceMode, RunId, ToolResult, format,
     store::{
-        Description, Lease, ModelUsage, OpenRun, RunSummary, SequencePosition, ServiceIdChange,
-        UsageSum,
+        Description, Lease, LeaseEnd, ModelUsage, OpenRun, RunSummary, SequencePosition,
+        ServiceIdChange, UsageSum,
         author::{RecordedResult, ToolRecord, milliseconds},
     },
 };
@@ -359,7 +359,12 @@ impl OpenRunLine {
             return Err(format!("a run cannot have {} attempts", self.attempt));
         }
         let opened_at = time(self.opened_at)?;
-        let lease = Lease { attempt: self.attempt, holder: 0, renewed_at: opened_at, until: None };
+        let lease = Lease {
+            attempt: self.attempt,
+            holder: 0,
+            renewed_at: opened_at,
+            until: LeaseEnd::NotHeld,
+        };
         let mut open = OpenRun::new(self.run, lease, visible);
         open.service_id = self.service_id.map(|change| match change {
             ServiceIdLine::Set(id) => ServiceIdChange::Set(id),

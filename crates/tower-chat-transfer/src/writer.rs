@@ -5,7 +5,7 @@ use std::{collections::VecDeque, mem, sync::Arc};
 use tower_chat_core::{
     ConversationKey, Message,
     store::{
-        Directory, HistoryStore, Lease, OpenRun, ServiceIdChange, StoreError,
+        Directory, HistoryStore, Lease, LeaseEnd, OpenRun, ServiceIdChange, StoreError,
         author::{RecordedResult, Staged, ToolRecord},
     },
 };
@@ -350,7 +350,7 @@ impl<'a> Writer<'a> {
             attempt,
             holder: self.store.handle().holder(),
             renewed_at: staged.open.opened_at,
-            until: None,
+            until: LeaseEnd::NotHeld,
         };
         self.appender.stage(Staged {
             lease,

@@ -6,7 +6,7 @@ use tower_chat::{
     ApprovalRequest, ConversationKey, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult,
     ToolStatus,
     store::{
-        HistoryStore, Lease, Revision, SequencePosition, ServiceIdChange,
+        HistoryStore, Lease, LeaseEnd, Revision, SequencePosition, ServiceIdChange,
         author::{RecordedResult, Staged, ToolRecord, Write},
     },
 };
@@ -47,7 +47,12 @@ pub(crate) async fn fill(store: &dyn HistoryStore) {
         .with_tools(records)
         .with_service_id(ServiceIdChange::Set("kept-elsewhere".into()));
     let at = whole.result();
-    let lease = Lease { attempt: 1, holder: 1, renewed_at: std::time::UNIX_EPOCH, until: None };
+    let lease = Lease {
+        attempt: 1,
+        holder: 1,
+        renewed_at: std::time::UNIX_EPOCH,
+        until: LeaseEnd::NotHeld,
+    };
     let text = Some("It is".into());
     let staged = Staged { lease, close: None, service_id: None, partial_text: text };
     let id = MessageId { run: RunId::from_bytes([2; 16]), index: 0 };

@@ -6,7 +6,7 @@ use tower_chat_cache::{CacheOptions, CachingStore, Revalidation};
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, MessageId, RunId,
     store::{
-        HistoryStore, Lease, Revision, StoreError,
+        HistoryStore, Lease, LeaseEnd, Revision, StoreError,
         author::{AppendError, Close, Staged, Write},
     },
 };
@@ -61,6 +61,6 @@ pub(crate) fn reads(inner: &Inner) -> (usize, usize) {
 
 pub(crate) fn staged(attempt: u32, close: Option<Close>) -> Staged {
     let renewed_at = std::time::SystemTime::UNIX_EPOCH;
-    let lease = Lease { attempt, holder: 7, renewed_at, until: None };
+    let lease = Lease { attempt, holder: 7, renewed_at, until: LeaseEnd::NotHeld };
     Staged { lease, close, service_id: None, partial_text: None }
 }

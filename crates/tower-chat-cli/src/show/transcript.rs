@@ -263,7 +263,7 @@ fn named(call: &ToolCall) -> String {
 
 fn open_text(open: &OpenRun) -> String {
     let attempt = open.lease.attempt;
-    let held = match open.lease.until {
+    let held = match open.lease.until.time() {
         Some(until) if open.is_held_at(SystemTime::now()) => {
             format!("its lease ends at {}", readable(until))
         }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tower_chat::{
     ConversationKey, Message, MessageId, RunId,
     store::{
-        HistoryStore, Lease, Revision,
+        HistoryStore, Lease, LeaseEnd, Revision,
         author::{Staged, Write},
     },
 };
@@ -52,7 +52,7 @@ fn fill(store: &TestStore) {
             let mut write = Write::new(key, first, Revision::ABSENT, [message.into()]);
             if is_open {
                 let renewed_at = SystemTime::now();
-                let lease = Lease { attempt: 1, holder: 7, renewed_at, until: None };
+                let lease = Lease { attempt: 1, holder: 7, renewed_at, until: LeaseEnd::NotHeld };
                 let staged = Staged { lease, close: None, service_id: None, partial_text: None };
                 write = write.staged(staged);
             }

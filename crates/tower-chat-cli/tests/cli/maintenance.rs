@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tower_chat::{
     ConversationKey, Message, MessageId, RunId, ToolResult,
     store::{
-        Lease, Revision,
+        Lease, LeaseEnd, Revision,
         author::{Staged, Write},
     },
 };
@@ -231,7 +231,11 @@ fn runs_are_ended_on_every_store() {
         let minute = std::time::Duration::from_secs(60);
         let mut runs = Vec::new();
         store.with(async |history| {
-            for (id, until) in [("held", Some(now + minute)), ("left", None), ("other", None)] {
+            for (id, until) in [
+                ("held", LeaseEnd::At(now + minute)),
+                ("left", LeaseEnd::NotHeld),
+                ("other", LeaseEnd::NotHeld),
+            ] {
                 let key = ConversationKey::new("play", id);
                 let run = RunId::new();
                 runs.push(run.to_string());

@@ -4,7 +4,7 @@ use serde_json::Value;
 use tower_chat::{
     ConversationKey, Message, MessageId, PersistenceMode, RunId,
     store::{
-        HistoryStore, Lease, Revision,
+        HistoryStore, Lease, LeaseEnd, Revision,
         author::{Staged, Write},
     },
 };
@@ -102,7 +102,7 @@ fn fill_open(store: &TestStore, ids: &[&str]) {
             };
             let at = append(write(Revision::ABSENT, "seen")).await;
             let renewed_at = std::time::SystemTime::now();
-            let lease = Lease { attempt: 1, holder: 1, renewed_at, until: None };
+            let lease = Lease { attempt: 1, holder: 1, renewed_at, until: LeaseEnd::NotHeld };
             let staged = Staged { lease, close: None, service_id: None, partial_text: None };
             append(write(at, "staged").staged(staged).beginning_attempt()).await;
         }

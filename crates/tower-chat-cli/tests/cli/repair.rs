@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tower_chat::{
     ConversationKey, Message, MessageId, RunId, ToolResult,
     store::{
-        Directory, DirectoryCounts, HistoryStore, Lease, Maintenance, Rewrite,
+        Directory, DirectoryCounts, HistoryStore, Lease, LeaseEnd, Maintenance, Rewrite,
         author::{Staged, Write},
     },
 };
@@ -276,7 +276,12 @@ fn counts_of_a_conversation_with_an_open_run_are_reported_and_left() {
     let key = ConversationKey::new("play", "talk");
     store.with(async |history| {
         let expected = history.head(&key).await.unwrap().revision;
-        let lease = Lease { attempt: 1, holder: 7, renewed_at: SystemTime::now(), until: None };
+        let lease = Lease {
+            attempt: 1,
+            holder: 7,
+            renewed_at: SystemTime::now(),
+            until: LeaseEnd::NotHeld,
+        };
         let staged = Staged { lease, close: None, service_id: None, partial_text: None };
         let id = MessageId { run: RunId::new(), index: 0 };
         let write = Write::new(key.clone(), id, expected, [Message::user("three").into()]);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tower_chat::{
     ConversationKey, Message, MessageId, RunId, ToolCall, ToolResult,
     store::{
-        Lease, Revision,
+        Lease, LeaseEnd, Revision,
         author::{Staged, Write},
     },
 };
@@ -39,7 +39,7 @@ fn fill(store: &TestStore) {
         let open = MessageId { run: RunId::new(), index: 0 };
         let now = std::time::SystemTime::now();
         // The attempt has ended, so there is no lease.
-        let lease = Lease { attempt: 1, holder: 7, renewed_at: now, until: None };
+        let lease = Lease { attempt: 1, holder: 7, renewed_at: now, until: LeaseEnd::NotHeld };
         let staged = Staged { lease, close: None, service_id: None, partial_text: None };
         let staged =
             Write::new(one, open, second.result(), [Message::user("staged").into()]).staged(staged);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tower_chat::{
     ConversationKey, Message, MessageId, RunId, ToolCall,
     store::{
-        HistoryStore, Lease,
+        HistoryStore, Lease, LeaseEnd,
         author::{Staged, Write},
     },
 };
@@ -42,7 +42,12 @@ fn append_a_run(store: &Store) {
 }
 
 fn open_a_run(store: &Store) {
-    let lease = Lease { attempt: 1, holder: 7, renewed_at: SystemTime::UNIX_EPOCH, until: None };
+    let lease = Lease {
+        attempt: 1,
+        holder: 7,
+        renewed_at: SystemTime::UNIX_EPOCH,
+        until: LeaseEnd::NotHeld,
+    };
     let staged = Staged { lease, close: None, service_id: None, partial_text: None };
     let key = ConversationKey::new(SCOPE, format!("{HOSTILE} open"));
     append(store, &key, |write| write.staged(staged), "an open question");

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use tower_chat::{
     ConversationKey, Message, MessageId, RunId,
     store::{
-        Description, Directory, HistoryStore, Lease, Revision,
+        Description, Directory, HistoryStore, Lease, LeaseEnd, Revision,
         author::{Staged, Write},
     },
 };
@@ -81,7 +81,12 @@ fn fill(store: &TestStore) {
         let description = Description::new().with_title("A talk").unwrap();
         history.set_description(&key("talk"), &description, 0).await.unwrap();
         let at = append(write(&key("open"), RunId::new(), Revision::ABSENT, "seen")).await;
-        let lease = Lease { attempt: 1, holder: 1, renewed_at: SystemTime::now(), until: None };
+        let lease = Lease {
+            attempt: 1,
+            holder: 1,
+            renewed_at: SystemTime::now(),
+            until: LeaseEnd::NotHeld,
+        };
         let staged = Staged { lease, close: None, service_id: None, partial_text: None };
         let opens = write(&key("open"), RunId::new(), at, "staged");
         append(opens.staged(staged).beginning_attempt()).await;

@@ -250,7 +250,7 @@ mod tests {
     use crate::{
         ConversationKey, Message, RunId,
         store::{
-            Lease,
+            Lease, LeaseEnd,
             author::{LAST_SEQUENCE, Staged},
         },
     };
@@ -291,7 +291,8 @@ mod tests {
     }
 
     fn staged(attempt: u32, holder: u64, close: Option<Close>) -> Staged {
-        let lease = Lease { attempt, holder, renewed_at: SystemTime::UNIX_EPOCH, until: None };
+        let lease =
+            Lease { attempt, holder, renewed_at: SystemTime::UNIX_EPOCH, until: LeaseEnd::NotHeld };
         let service_id = Some(ServiceIdChange::Set("service".into()));
         Staged { lease, close, service_id, partial_text: None }
     }

@@ -18,22 +18,61 @@ pub struct Lease {
     pub holder: u64,
     /// When the lease was acquired or renewed, by the writer's clock, to the millisecond.
     pub renewed_at: SystemTime,
-    /// When the lease expires, by the writer's clock, to the millisecond. Until then other
-    /// processes should not resume the run. It is `None` after the end of the attempt, and
-    /// [`Lease::ABANDONED`] after the run's caller has disconnected.
-    pub until: Option<SystemTime>,
+    /// The end of the lease.
+    pub until: LeaseEnd,
 }
 
-impl Lease {
-    /// The value of [`until`](Self::until) of a run whose caller disconnected before its end: the
-    /// response was dropped, its task was aborted, or a timeout above the run fired. The value is a
-    /// time in the past. Code that does not know this value therefore treats the lease as expired.
-    pub const ABANDONED: SystemTime = SystemTime::UNIX_EPOCH;
+/// The end of a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaseEnd {
+    /// No process holds the run: the attempt has ended, or attempts take no lease.
+    NotHeld,
+    /// The caller of the run disconnected before its end: the response was dropped, its task was
+    /// aborted, or a timeout above the run fired. The process that executes the run writes this mark.
+    /// If the process dies, the run is not marked.
+    Abandoned,
+    /// When the lease expires, by the writer's clock, to the millisecond. Until then other processes
+    /// should not resume the run.
+    At(SystemTime),
+}
 
-    /// Returns whether the caller of the run disconnected before its end. The process that executes
-    /// the run writes this mark. If the process dies, the run is not marked.
-    pub fn is_abandoned(&self) -> bool {
-        self.until == Some(Self::ABANDONED)
+impl LeaseEnd {
+    /// The stored form of [`Abandoned`](Self::Abandoned): a time in the past.
+    const ABANDONED: SystemTime = SystemTime::UNIX_EPOCH;
+
+    /// Returns the time at which the lease expires, if a process holds the run.
+    pub fn time(self) -> Option<SystemTime> {
+        match self {
+            Self::NotHeld | Self::Abandoned => None,
+            Self::At(time) => Some(time),
+        }
+    }
+
+    /// Returns the time that stores write: none if no process holds the run, and the Unix epoch if the
+    /// run is abandoned.
+    ///
+    /// ```
+    /// use std::time::SystemTime;
+    /// use tower_chat_core::store::LeaseEnd;
+    /// for end in [LeaseEnd::NotHeld, LeaseEnd::Abandoned, LeaseEnd::At(SystemTime::now())] {
+    ///     assert_eq!(LeaseEnd::from_stored(end.to_stored()), end);
+    /// }
+    /// ```
+    pub fn to_stored(self) -> Option<SystemTime> {
+        match self {
+            Self::NotHeld => None,
+            Self::Abandoned => Some(Self::ABANDONED),
+            Self::At(time) => Some(time),
+        }
+    }
+
+    /// Returns the end of a lease from the time that a store contains.
+    pub fn from_stored(time: Option<SystemTime>) -> Self {
+        match time {
+            None => Self::NotHeld,
+            Some(Self::ABANDONED) => Self::Abandoned,
+            Some(time) => Self::At(time),
+        }
     }
 }
 
@@ -99,7 +138,7 @@ impl OpenRun {
 
     /// Returns whether the lease is valid at this time. A process may then be executing the run.
     pub fn is_held_at(&self, now: SystemTime) -> bool {
-        self.lease.until.is_some_and(|until| now < until)
+        self.lease.until.time().is_some_and(|until| now < until)
     }
 }
 
@@ -112,12 +151,12 @@ impl OpenRun {
 /// use std::time::{Duration, SystemTime};
 /// use tower_chat_core::{
 ///     ConversationKey, MemoryStore, Message, MessageId, RunId,
-///     store::{HistoryStore, Lease, Revision, author::{Close, Staged, Write}},
+///     store::{HistoryStore, Lease, LeaseEnd, Revision, author::{Close, Staged, Write}},
 /// };
 ///
 /// let store = MemoryStore::new();
 /// let (key, run, now) = (ConversationKey::new("alice", "travel"), RunId::new(), SystemTime::now());
-/// let until = Some(now + Duration::from_secs(15));
+/// let until = LeaseEnd::At(now + Duration::from_secs(15));
 /// let lease = Lease { attempt: 1, holder: store.handle().holder(), renewed_at: now, until };
 /// let staged = |close| Staged { lease, close, service_id: None, partial_text: None };
 ///

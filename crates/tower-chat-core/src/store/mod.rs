@@ -45,7 +45,7 @@ pub use self::{
         CallSelection, CallTimes, DayTotals, InvocationQuery, Invocations, ToolTotals,
         UnreadableInvocation,
     },
-    journal::{Lease, OpenRun},
+    journal::{Lease, LeaseEnd, OpenRun},
     prune::{Keep, Pruned},
     range::NumbersUsedUp,
     revision::Revision,

@@ -6,8 +6,8 @@ use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId, ToolStatus,
     store::{
         ConversationQuery, ConversationState, ConversationSummary, Description, DirectoryCursor,
-        Head, InvocationQuery, Keep, Lease, OpenRun, Revision, SequencePosition, StoreError,
-        StoreHandle, UsageSum,
+        Head, InvocationQuery, Keep, Lease, LeaseEnd, OpenRun, Revision, SequencePosition,
+        StoreError, StoreHandle, UsageSum,
         author::{Close, Pruning, Staged, Write},
     },
 };
@@ -17,7 +17,7 @@ fn run(number: u8) -> RunId {
 }
 
 fn lease(attempt: u32, holder: u64) -> Lease {
-    Lease { attempt, holder, renewed_at: UNIX_EPOCH, until: None }
+    Lease { attempt, holder, renewed_at: UNIX_EPOCH, until: LeaseEnd::NotHeld }
 }
 
 fn staged(lease: Lease, close: Option<Close>) -> Staged {

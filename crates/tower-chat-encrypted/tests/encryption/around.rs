@@ -11,7 +11,7 @@ use tower_chat_cache::{CacheOptions, CachingStore, Revalidation};
 use tower_chat_core::{
     MemoryStore, Message, MessageId, RunId,
     store::{
-        self, HistoryStore, Journal, Lease, Maintenance, Revision,
+        self, HistoryStore, Journal, Lease, LeaseEnd, Maintenance, Revision,
         author::{Close, Slot, Staged, Ticket, Write},
     },
 };
@@ -101,7 +101,12 @@ async fn what_is_read_while_a_write_is_submitted_changes_nothing_for_the_next_on
         at = append(&*store, write(&key(), at, [Message::user(text)])).await;
     }
     let run = RunId::new();
-    let lease = Lease { attempt: 1, holder: 1, renewed_at: SystemTime::UNIX_EPOCH, until: None };
+    let lease = Lease {
+        attempt: 1,
+        holder: 1,
+        renewed_at: SystemTime::UNIX_EPOCH,
+        until: LeaseEnd::NotHeld,
+    };
     for (index, text) in ["third", "fourth", "fifth"].into_iter().enumerate() {
         let close = (index == 2).then_some(Close::Commit);
         let staged = Staged { lease, close, service_id: None, partial_text: None };

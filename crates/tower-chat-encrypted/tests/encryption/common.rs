@@ -9,7 +9,7 @@ use tower_chat_core::{
     ApprovalRequest, ConversationKey, MemoryStore, Message, MessageId, Part, Role, RunId, ToolCall,
     ToolResult, ToolStatus,
     store::{
-        HistoryStore, Lease, Revision, SequencePosition, ServiceIdChange, StoreError,
+        HistoryStore, Lease, LeaseEnd, Revision, SequencePosition, ServiceIdChange, StoreError,
         author::{RecordedResult, Staged, ToolRecord, Write},
     },
 };
@@ -77,7 +77,7 @@ pub(crate) fn rows() -> Vec<ToolRecord> {
 /// Returns the properties of a write that leaves a run open, with the text of an unfinished answer.
 pub(crate) fn staged(text: &str) -> Staged {
     let renewed_at = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
-    let lease = Lease { attempt: 1, holder: 1, renewed_at, until: None };
+    let lease = Lease { attempt: 1, holder: 1, renewed_at, until: LeaseEnd::NotHeld };
     Staged { lease, close: None, service_id: None, partial_text: Some(text.into()) }
 }
 

@@ -6,7 +6,8 @@ use std::{sync::Arc, time::SystemTime};
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, MessageId, RunId, ToolCall,
     store::{
-        Directory, HistoryStore, Journal, Lease, Maintenance, Revision, Rewrite, SequencePosition,
+        Directory, HistoryStore, Journal, Lease, LeaseEnd, Maintenance, Revision, Rewrite,
+        SequencePosition,
         author::{Claim, Close, Staged, Write},
     },
 };
@@ -24,7 +25,8 @@ fn of_run(run: RunId, index: u32, expected: Revision, text: &str) -> Write {
 }
 
 fn staged(attempt: u32, close: Option<Close>) -> Staged {
-    let lease = Lease { attempt, holder: 7, renewed_at: SystemTime::UNIX_EPOCH, until: None };
+    let lease =
+        Lease { attempt, holder: 7, renewed_at: SystemTime::UNIX_EPOCH, until: LeaseEnd::NotHeld };
     Staged { lease, close, service_id: None, partial_text: None }
 }
 

@@ -19,7 +19,7 @@ use tower_chat::{
     replay::{ReplayPolicy, Window},
     store::{
         self, CallSelection, DescriptionPatch, Directory, Head, History, HistoryStore as _,
-        InvocationQuery, Invocations, Journal, Lease, Revision, StoreError, ToolTotals,
+        InvocationQuery, Invocations, Journal, Lease, LeaseEnd, Revision, StoreError, ToolTotals,
         author::{OpenRunContent, Staged, Write},
     },
 };
@@ -444,7 +444,12 @@ async fn a_long_open_run_comes_in_pages() {
             pipeline(&store, vec![Step::text("Yes.")], PersistenceMode::PerRun).oneshot(request);
         run.await.unwrap().collect().await.unwrap();
     }
-    let lease = Lease { attempt: 1, holder: 7, renewed_at: SystemTime::UNIX_EPOCH, until: None };
+    let lease = Lease {
+        attempt: 1,
+        holder: 7,
+        renewed_at: SystemTime::UNIX_EPOCH,
+        until: LeaseEnd::NotHeld,
+    };
     let staged = Staged { lease, close: None, service_id: None, partial_text: None };
     let id = MessageId { run: RunId::new(), index: 0 };
     let messages = (0..40_000).map(|number| Message::user(format!("Staged {number}.")).into());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     ChatRequest, Conversation, ConversationKey, Messages, RecoveredRun, RunHandle, RunId,
-    store::{Head, Maintenance, OpenRun, Revision, RunUnderWay, StoreError},
+    store::{Head, LeaseEnd, Maintenance, OpenRun, Revision, RunUnderWay, StoreError},
 };
 
 use crate::{
@@ -128,7 +128,7 @@ impl OpenRunInTheWay {
         match settings.policy.journal.on_open_run {
             // The caller of the open run has disconnected, so no paid service call is made to finish its
             // answer.
-            OnOpenRun::Recover if open.lease.is_abandoned() => {
+            OnOpenRun::Recover if open.lease.until == LeaseEnd::Abandoned => {
                 Ok(Some(Self::Closed(open, RunEnd::Commit)))
             }
             OnOpenRun::Recover => Ok(Some(Self::ToResume(open))),

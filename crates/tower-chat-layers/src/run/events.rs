@@ -10,7 +10,7 @@ use std::{sync::Arc, time::SystemTime};
 
 use tower_chat_core::{
     EndedBy, Message, PersistenceMode, Role, ToolStatus,
-    store::{Lease, author::Close},
+    store::{LeaseEnd, author::Close},
 };
 
 use super::{
@@ -438,14 +438,14 @@ fn left(log: &mut RunLog, policy: &PersistencePolicy, cause: LeaveCause) -> Effe
         }),
         PersistenceMode::Journaled => {
             let end = match (cause, policy.journal.on_disconnect) {
-                (LeaveCause::Failed, _) => return Effect::Leave(None),
+                (LeaveCause::Failed, _) => return Effect::Leave(LeaseEnd::NotHeld),
                 // The results of approved calls are in the record, which this function cannot read. The
                 // next run commits this run.
                 (LeaveCause::Disconnected, OnDisconnect::Commit) if log.has_open_decisions() => {
-                    return Effect::Leave(Some(Lease::ABANDONED));
+                    return Effect::Leave(LeaseEnd::Abandoned);
                 }
                 (LeaveCause::Disconnected, OnDisconnect::LeaveOpen) => {
-                    return Effect::Leave(Some(Lease::ABANDONED));
+                    return Effect::Leave(LeaseEnd::Abandoned);
                 }
                 (LeaveCause::Disconnected, OnDisconnect::Commit) => RunEnd::Commit,
                 (LeaveCause::Disconnected, OnDisconnect::Discard) => RunEnd::Discard,

@@ -11,8 +11,8 @@ use tokio_postgres::types::ToSql;
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId, ToolCall, ToolResult, ToolStatus,
     store::{
-        Conflict, HistoryStore, InvocationQuery, Lease, Revision, SequencePosition, StoreError,
-        ToolCallQueries,
+        Conflict, HistoryStore, InvocationQuery, Lease, LeaseEnd, Revision, SequencePosition,
+        StoreError, ToolCallQueries,
         author::{RecordedResult, Staged, ToolRecord, Write},
     },
 };
@@ -135,7 +135,7 @@ async fn an_open_run_keeps_them_out() {
         attempt: 1,
         holder: 7,
         renewed_at: SystemTime::UNIX_EPOCH,
-        until: Some(SystemTime::UNIX_EPOCH),
+        until: LeaseEnd::Abandoned,
     };
     let opening = write(&key, begun, &["staged"]).staged(Staged {
         lease,

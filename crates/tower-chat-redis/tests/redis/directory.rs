@@ -8,8 +8,8 @@ use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,
     store::{
         ConversationQuery, ConversationState, ConversationSummary, Description, Directory,
-        HistoryStore, Keep, Lease, Maintenance, ModelUsage, Revision, RunActivity, StoreError,
-        UsageGrouping, UsageQuery, UsageSum,
+        HistoryStore, Keep, Lease, LeaseEnd, Maintenance, ModelUsage, Revision, RunActivity,
+        StoreError, UsageGrouping, UsageQuery, UsageSum,
         author::{Close, Staged, Write},
     },
 };
@@ -36,7 +36,7 @@ fn write_of(key: &ConversationKey, run: RunId, index: u32, at: Revision, text: &
 
 fn staged(store: &RedisStore, close: Option<Close>) -> Staged {
     let holder = store.handle().holder();
-    let lease = Lease { attempt: 1, holder, renewed_at: UNIX_EPOCH, until: None };
+    let lease = Lease { attempt: 1, holder, renewed_at: UNIX_EPOCH, until: LeaseEnd::NotHeld };
     Staged { lease, close, service_id: None, partial_text: None }
 }
 

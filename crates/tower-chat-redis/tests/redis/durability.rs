@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use tower_chat_core::{
     MessageId,
     store::{
-        Directory, HistoryStore, Keep, Lease, Maintenance, Revision, StoreError,
+        Directory, HistoryStore, Keep, Lease, LeaseEnd, Maintenance, Revision, StoreError,
         author::{Close, Staged, Ticket, Write},
     },
 };
@@ -211,7 +211,12 @@ async fn room_can_be_made_on_a_server_without_memory() {
     let at = append(&store, write(&key("pruned"), Revision::ABSENT, &["a"])).await.unwrap();
     append(&store, write(&key("pruned"), at, &["b"])).await.unwrap();
     let at = append(&store, write(&key("open"), Revision::ABSENT, &["a"])).await.unwrap();
-    let lease = Lease { attempt: 1, holder: 1, renewed_at: std::time::UNIX_EPOCH, until: None };
+    let lease = Lease {
+        attempt: 1,
+        holder: 1,
+        renewed_at: std::time::UNIX_EPOCH,
+        until: LeaseEnd::NotHeld,
+    };
     let staged = Staged { lease, close: None, service_id: None, partial_text: None };
     let opening = write(&key("open"), at, &["staged"]).staged(staged.clone());
     let id = MessageId { run: opening.run(), index: 1 };

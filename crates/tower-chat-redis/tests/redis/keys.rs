@@ -7,8 +7,8 @@ use redis::aio::MultiplexedConnection;
 use tower_chat_core::{
     Message, MessageId, RunId, ToolCall,
     store::{
-        Directory, HistoryStore, InvocationQuery, Journal, Keep, Lease, Maintenance, Revision,
-        SequencePosition, StoreError, ToolCallQueries,
+        Directory, HistoryStore, InvocationQuery, Journal, Keep, Lease, LeaseEnd, Maintenance,
+        Revision, SequencePosition, StoreError, ToolCallQueries,
         author::{Staged, ToolRecord, Write},
     },
 };
@@ -29,7 +29,12 @@ async fn whole(store: &RedisStore, id: &str, text: &str) -> Revision {
     let run = MessageId { run: RunId::new(), index: 0 };
     let first = Write::new(key.clone(), run, Revision::ABSENT, [Arc::new(message)]);
     let revision = append(store, first.with_tools(vec![record])).await.unwrap();
-    let lease = Lease { attempt: 1, holder: 1, renewed_at: std::time::UNIX_EPOCH, until: None };
+    let lease = Lease {
+        attempt: 1,
+        holder: 1,
+        renewed_at: std::time::UNIX_EPOCH,
+        until: LeaseEnd::NotHeld,
+    };
     let staged = Staged { lease, close: None, service_id: None, partial_text: Some(text.into()) };
     append(store, write(&key, revision, &[text]).staged(staged)).await.unwrap()
 }
@@ -163,7 +168,12 @@ async fn a_store_without_a_time_to_live_lets_a_conversation_live() {
     let mut connection = raw(&address()).await;
     let mut revision = whole(&mortal, "a", "text").await;
     assert!(store_is_mortal(&mut connection, &prefix).await);
-    let lease = Lease { attempt: 2, holder: 1, renewed_at: std::time::UNIX_EPOCH, until: None };
+    let lease = Lease {
+        attempt: 2,
+        holder: 1,
+        renewed_at: std::time::UNIX_EPOCH,
+        until: LeaseEnd::NotHeld,
+    };
     let taken = Staged { lease, close: None, service_id: None, partial_text: None };
     let open_run = mortal.head(&key("a")).await.unwrap().open_run.unwrap().run;
     for (store, mortality) in [(&immortal, false), (&mortal, true), (&immortal, false)] {

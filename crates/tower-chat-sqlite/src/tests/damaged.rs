@@ -4,8 +4,8 @@
 use tower_chat_core::{
     RunId, ToolStatus,
     store::{
-        Directory, HistoryStore, InvocationQuery, Journal, Keep, Lease, Maintenance, Revision,
-        SequencePosition, StoreError, ToolCallQueries,
+        Directory, HistoryStore, InvocationQuery, Journal, Keep, Lease, LeaseEnd, Maintenance,
+        Revision, SequencePosition, StoreError, ToolCallQueries,
         author::{Close, Slot, Staged, ToolRecord, Write},
     },
 };
@@ -129,7 +129,7 @@ async fn fixture(is_open: bool) -> (Fixture, Revision) {
 fn staged(store: &SqliteStore, close: Option<Close>) -> Staged {
     let renewed_at = std::time::UNIX_EPOCH;
     let holder = store.handle().holder();
-    let lease = Lease { attempt: 1, holder, renewed_at, until: None };
+    let lease = Lease { attempt: 1, holder, renewed_at, until: LeaseEnd::NotHeld };
     Staged { lease, close, service_id: None, partial_text: None }
 }
 

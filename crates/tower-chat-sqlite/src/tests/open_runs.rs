@@ -7,7 +7,7 @@ use std::{
 };
 
 use tower_chat_core::store::{
-    Journal, Lease, Maintenance, SequencePosition, ServiceIdChange, StoreError,
+    Journal, Lease, LeaseEnd, Maintenance, SequencePosition, ServiceIdChange, StoreError,
     author::{Close, Staged, ToolRecord},
 };
 
@@ -15,7 +15,8 @@ use super::*;
 use tower_chat_core::store::Rewrite;
 
 fn staging(attempt: u32) -> Staged {
-    let lease = Lease { attempt, holder: 7, renewed_at: SystemTime::UNIX_EPOCH, until: None };
+    let lease =
+        Lease { attempt, holder: 7, renewed_at: SystemTime::UNIX_EPOCH, until: LeaseEnd::NotHeld };
     Staged { lease, close: None, service_id: None, partial_text: None }
 }
 
@@ -79,7 +80,7 @@ async fn a_staged_write_touches_the_row_of_its_run_only_when_that_changes() {
     let one = first("c", &["one"]).staged(staging(1));
     let two = write("c", run(1), one.result(), &["two"]).staged(staging(1));
     let mut renewed = staging(1);
-    renewed.lease.until = Some(SystemTime::now());
+    renewed.lease.until = LeaseEnd::At(SystemTime::now());
     let three = write("c", run(1), two.result(), &["three"]).staged(renewed);
     let end = write("c", run(1), three.result(), &[]).staged(closing(Close::Commit));
     assert_eq!(rows_written(&fixture, one).await, 3, "conversation, message and run");

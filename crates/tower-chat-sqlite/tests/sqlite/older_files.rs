@@ -13,8 +13,8 @@ use tower_chat_core::{
     ToolCall, ToolResult, ToolStatus, Usage,
     store::{
         ConversationQuery, ConversationState, Description, Directory, HistoryStore,
-        InvocationQuery, Journal, Keep, Lease, Maintenance, ModelUsage, Revision, RunActivity,
-        SequencePosition, ServiceIdChange, ToolCallQueries, UsageSum,
+        InvocationQuery, Journal, Keep, Lease, LeaseEnd, Maintenance, ModelUsage, Revision,
+        RunActivity, SequencePosition, ServiceIdChange, ToolCallQueries, UsageSum,
         author::{RecordedResult, Staged, ToolRecord, Write},
     },
 };
@@ -312,7 +312,7 @@ async fn assert_has_a_pruned_conversation(store: &SqliteStore) {
 fn staged(at: Revision) -> Write {
     let id = MessageId { run: RunId::from_bytes([7; 16]), index: 0 };
     let renewed_at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_760_000_000_456);
-    let until = Some(renewed_at + Duration::from_secs(30));
+    let until = LeaseEnd::At(renewed_at + Duration::from_secs(30));
     let lease = Lease { attempt: 2, holder: u64::MAX - 1, renewed_at, until };
     let call = ToolCall::new("call_2", "orders", "{}");
     let messages = [Message::user("And now?"), Message::tool_calls([call])];

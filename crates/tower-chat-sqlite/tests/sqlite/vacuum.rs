@@ -7,7 +7,7 @@ use rusqlite::{Connection, types::Value};
 use tower_chat_core::{
     Message, MessageId, RunId, ToolCall, ToolResult,
     store::{
-        HistoryStore, Journal, Lease, Revision, SequencePosition, StoreError,
+        HistoryStore, Journal, Lease, LeaseEnd, Revision, SequencePosition, StoreError,
         author::{Close, RecordedResult, Staged, ToolRecord, Write},
     },
 };
@@ -138,7 +138,12 @@ async fn conversations_and_open_runs_continue_after_it() {
     let mut open = Writing::new("open", true);
     fixture.write(&mut whole, "one", 100).await;
     fixture.write(&mut open, "one", 100).await;
-    let lease = Lease { attempt: 1, holder: 7, renewed_at: SystemTime::UNIX_EPOCH, until: None };
+    let lease = Lease {
+        attempt: 1,
+        holder: 7,
+        renewed_at: SystemTime::UNIX_EPOCH,
+        until: LeaseEnd::NotHeld,
+    };
     let staged = |close| Staged { lease, close, service_id: None, partial_text: None };
     let two = open.next("two", 100).staged(staged(None));
     open.at = append(store, vec![two]).await.unwrap();

@@ -8,8 +8,8 @@ use std::{
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId, ToolCall, ToolInvocation, ToolStatus,
     store::{
-        CallSelection, Capability, Conflict, InvocationQuery, Journal, Lease, OpenRun, Revision,
-        SequencePosition, ServiceIdChange, StoreError, ToolCallQueries,
+        CallSelection, Capability, Conflict, InvocationQuery, Journal, Lease, LeaseEnd, OpenRun,
+        Revision, SequencePosition, ServiceIdChange, StoreError, ToolCallQueries,
         author::{AppendError, Close, OpenRunContent, RecordedResult, Staged, ToolRecord, Write},
     },
 };
@@ -220,7 +220,7 @@ impl StagedRun {
 /// Returns the lease of an attempt, with its own holder.
 pub(super) fn lease(attempt: u32) -> Lease {
     let renewed_at = at(1_750_000_000_123 + u64::from(attempt));
-    let until = Some(renewed_at + Duration::from_secs(30));
+    let until = LeaseEnd::At(renewed_at + Duration::from_secs(30));
     Lease { attempt, holder: u64::MAX - u64::from(attempt), renewed_at, until }
 }
 

@@ -10,9 +10,9 @@ use tower_chat::{
     ConversationKey, Message, MessageId, PersistenceMode, RunId, ToolCall, ToolResult, ToolStatus,
     Usage,
     store::{
-        DescriptionPatch, Directory, HistoryStore, InvocationQuery, Keep, Lease, Maintenance,
-        ModelUsage, Revision, RunActivity, RunSummary, SequencePosition, ServiceIdChange,
-        ToolCallQueries, UsageSum,
+        DescriptionPatch, Directory, HistoryStore, InvocationQuery, Keep, Lease, LeaseEnd,
+        Maintenance, ModelUsage, Revision, RunActivity, RunSummary, SequencePosition,
+        ServiceIdChange, ToolCallQueries, UsageSum,
         author::{Close, RecordedResult, Staged, ToolRecord, Write},
     },
     transfer::{ExportFile, Receipt, Selection, export, import},
@@ -155,7 +155,7 @@ pub(crate) async fn discard_run(store: &dyn HistoryStore, key: &ConversationKey,
 
 pub(crate) fn staged(store: &dyn HistoryStore, second: u64, close: Option<Close>) -> Staged {
     let holder = store.handle().holder();
-    let lease = Lease { attempt: 1, holder, renewed_at: at(second), until: None };
+    let lease = Lease { attempt: 1, holder, renewed_at: at(second), until: LeaseEnd::NotHeld };
     Staged { lease, close, service_id: None, partial_text: None }
 }
 

@@ -3,7 +3,7 @@
 use tower_chat::{
     Message, ToolCall,
     store::{
-        HistoryStore, Journal, SequencePosition, ServiceIdChange,
+        HistoryStore, Journal, LeaseEnd, SequencePosition, ServiceIdChange,
         author::{Close, Staged, ToolRecord, Write},
     },
     transfer::{OutcomeKind, Refusal, Selection, copy},
@@ -74,7 +74,7 @@ async fn an_open_run_is_open_at_the_target_with_all_that_it_has_staged() {
             assert_eq!((&is.messages, &is.tools), (&was.messages, &was.tools));
             assert_eq!(is.open.service_id, was.open.service_id);
             assert_eq!(is.open.partial_text.as_deref(), Some("I am bo"));
-            assert_eq!(is.open.lease.until, None);
+            assert_eq!(is.open.lease.until, LeaseEnd::NotHeld);
         }
         assert_eq!(String::from_utf8(export_alice(&*to).await), String::from_utf8(file.clone()));
         let again = import_file(&*to, &file).await;

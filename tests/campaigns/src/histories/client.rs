@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use tower_chat_core::{
     Message, MessageId, RunId,
     store::{
-        Head, Lease, Revision,
+        Head, Lease, LeaseEnd, Revision,
         author::{Close, OpenRunContent, Staged, Write},
     },
 };
@@ -225,9 +225,9 @@ impl Client {
     fn staged(&mut self, attempt: u32, close: Option<Close>) -> Staged {
         let now = self.now();
         let until = match self.rng.below(8) {
-            0 => None,
-            1 => Some(Lease::ABANDONED),
-            milliseconds => Some(now + Duration::from_millis(milliseconds as u64 * 2)),
+            0 => LeaseEnd::NotHeld,
+            1 => LeaseEnd::Abandoned,
+            milliseconds => LeaseEnd::At(now + Duration::from_millis(milliseconds as u64 * 2)),
         };
         let lease = Lease { attempt, holder: self.holder, renewed_at: now, until };
         Staged { lease, close, service_id: None, partial_text: None }

@@ -195,7 +195,7 @@ impl From<Revision> for RevisionSeen {
 impl From<Lease> for LeaseSeen {
     fn from(lease: Lease) -> Self {
         let Lease { attempt, holder, renewed_at, until } = lease;
-        let (renewed_at, until) = (milliseconds(renewed_at), until.map(milliseconds));
+        let (renewed_at, until) = (milliseconds(renewed_at), until.to_stored().map(milliseconds));
         Self { attempt, holder, renewed_at, until }
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use tower_chat::{
     ConversationKey, Message, MessageId, RunId,
     store::{
-        HistoryStore, Lease, Revision,
+        HistoryStore, Lease, LeaseEnd, Revision,
         author::{Staged, Write},
     },
 };
@@ -126,7 +126,7 @@ fn a_run_of_a_dead_process_whose_clock_was_ahead_is_ended_by_force() {
         let key = ConversationKey::new("harbour", "masts");
         store.with(async |history| {
             let ahead = SystemTime::now() + Duration::from_secs(24 * 60 * 60);
-            let until = Some(ahead + Duration::from_secs(15));
+            let until = LeaseEnd::At(ahead + Duration::from_secs(15));
             let lease = Lease { attempt: 1, holder: 7, renewed_at: ahead, until };
             let staged = Staged { lease, close: None, service_id: None, partial_text: None };
             let id = MessageId { run: RunId::new(), index: 0 };

@@ -10,8 +10,8 @@ use tower_chat::{
     ApprovalRequest, ConversationKey, ErrorPart, Media, MediaSource, Message, MessageId, Native,
     Part, PersistenceMode, Reasoning, Role, RunId, ToolCall, ToolResult, Usage,
     store::{
-        DescriptionPatch, Directory, HistoryStore, Lease, ModelUsage, Revision, RunActivity,
-        UsageSum,
+        DescriptionPatch, Directory, HistoryStore, Lease, LeaseEnd, ModelUsage, Revision,
+        RunActivity, UsageSum,
         author::{RecordedResult, Staged, ToolRecord, Write},
     },
 };
@@ -271,7 +271,8 @@ pub(crate) fn odd() -> Writes {
         activity(3_603_000, PersistenceMode::PerRun, [(None, used(1, 2, [9, 0, 1, 0], None))]);
     writes.add(run, 0, messages, tools, reported);
     let staged_run = run_id(3_700_000);
-    let lease = Lease { attempt: 2, holder: 7, renewed_at: at(3_700_000), until: None };
+    let lease =
+        Lease { attempt: 2, holder: 7, renewed_at: at(3_700_000), until: LeaseEnd::NotHeld };
     let partial_text = Some("I have".into());
     let staged = Staged { lease, close: None, service_id: None, partial_text };
     let messages = vec![

@@ -38,7 +38,7 @@ impl Settings {
     ) -> Option<PersistenceError> {
         let handle = self.store.handle();
         let Lease { holder, until, .. } = open.lease;
-        let until = until.filter(|until| self.clock.now() < *until)?;
+        let until = until.time().filter(|until| self.clock.now() < *until)?;
         let is_elsewhere = holder != handle.holder() && !handle.is_exclusive();
         is_elsewhere.then(|| PersistenceError::RunHeld {
             key: key.clone(),

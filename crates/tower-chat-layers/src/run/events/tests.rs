@@ -77,9 +77,9 @@ fn take(log: &mut RunLog, effect: Effect) -> String {
 fn summary(effect: &Effect) -> String {
     let write = match effect {
         Effect::Nothing => return "-".to_owned(),
-        Effect::Leave(None) => return "leaves".to_owned(),
-        Effect::Leave(Some(until)) if *until == Lease::ABANDONED => return "abandons".to_owned(),
-        Effect::Leave(Some(_)) => return "leaves until".to_owned(),
+        Effect::Leave(LeaseEnd::NotHeld) => return "leaves".to_owned(),
+        Effect::Leave(LeaseEnd::Abandoned) => return "abandons".to_owned(),
+        Effect::Leave(LeaseEnd::At(_)) => return "leaves until".to_owned(),
         Effect::Write(write) => write,
     };
     let texts = |messages: &[Arc<Message>]| -> Vec<String> {

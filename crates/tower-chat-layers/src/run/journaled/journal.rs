@@ -9,7 +9,7 @@ use std::{
 use tower_chat_core::{
     Message,
     store::{
-        Lease, ServiceIdChange,
+        Lease, LeaseEnd, ServiceIdChange,
         author::{Close, OpenRunContent, RecordedResult, Staged, ToolRecord, Write},
     },
 };
@@ -177,7 +177,7 @@ impl Journal {
     }
 
     /// Leaves the run open for a later attempt, with `until` as the end of the lease.
-    pub(in crate::run) fn leave_until(&mut self, until: Option<SystemTime>) {
+    pub(in crate::run) fn leave_until(&mut self, until: LeaseEnd) {
         self.lease.until = until;
         self.stage = Stage::Left;
     }
@@ -267,6 +267,6 @@ impl Journal {
     }
 }
 
-fn until(now: SystemTime, length: Duration) -> Option<SystemTime> {
-    (!length.is_zero()).then(|| now + length)
+fn until(now: SystemTime, length: Duration) -> LeaseEnd {
+    if length.is_zero() { LeaseEnd::NotHeld } else { LeaseEnd::At(now + length) }
 }

@@ -8,7 +8,7 @@ use std::sync::{
 use tower_chat::{
     CallPosition, PersistenceError, PersistencePolicy,
     recovery::{JournalPolicy, OnDisconnect, OnOpenRun, Recovered, RecoveryPolicy, recover},
-    store::{HistoryStore, ToolCallQueries},
+    store::{HistoryStore, LeaseEnd, ToolCallQueries},
     validate::validate_messages,
 };
 use tower_chat_testkit::{Fault, FaultyStore, Gate, Injection, Operation, Step, cases};
@@ -191,9 +191,13 @@ async fn a_run_whose_recovery_is_dropped_is_paid_for_only_once() {
         let booking_tools = BookingTools::default();
         let client = setup.stack(&failing, booking_tools.tools());
         send(&client, ask("trip", streamed)).await.unwrap_err();
-        assert!(!open(&store).await.unwrap().open.lease.is_abandoned(), "it failed by itself");
+        assert_ne!(
+            open(&store).await.unwrap().open.lease.until,
+            LeaseEnd::Abandoned,
+            "it failed by itself"
+        );
         drop_when(&client, ask("one", streamed), failing.called(3)).await;
-        assert!(open(&store).await.unwrap().open.lease.is_abandoned());
+        assert_eq!(open(&store).await.unwrap().open.lease.until, LeaseEnd::Abandoned);
         let model = booking_model();
         let client = setup.stack(&model, booking_tools.tools());
         send(&client, ask("two", streamed)).await.unwrap();

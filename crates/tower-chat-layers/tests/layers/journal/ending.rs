@@ -6,7 +6,7 @@ use tower_chat::{
     recovery::{
         JournalPolicy, OnOpenRun, Recovered, RecoveryPolicy, RunEnd, close, open_run, recover,
     },
-    store::{HistoryStore, InvocationQuery, Journal, StoreError, ToolCallQueries},
+    store::{HistoryStore, InvocationQuery, Journal, LeaseEnd, StoreError, ToolCallQueries},
     tool::{ToolOutput, tool_fn},
     validate::validate_messages,
 };
@@ -411,7 +411,7 @@ async fn closing_the_store_after_a_drop_loses_nothing() {
         closing.await.unwrap().unwrap();
         let after = FaultyStore::new(store.inner().clone());
         let content = after.inner().open_run(&key()).await.unwrap().unwrap();
-        assert!(content.open.lease.is_abandoned());
+        assert_eq!(content.open.lease.until, LeaseEnd::Abandoned);
         assert_eq!(shorts(&content.messages), WHOLE_RUN[..2]);
         assert_eq!(calls_known(&after).await, ["c1 Done", "c2 Done"]);
     }

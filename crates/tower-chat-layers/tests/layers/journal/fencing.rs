@@ -6,7 +6,7 @@ use std::time::Duration;
 use tower_chat::{
     BoxError, Message, PersistenceError,
     recovery::{JournalPolicy, OnOpenRun, RunEnd, close, sweep},
-    store::{Journal, Lease},
+    store::{Journal, LeaseEnd},
 };
 use tower_chat_testkit::{Gate, Step, cases};
 
@@ -300,7 +300,7 @@ async fn a_run_under_way_renews_its_lease() {
     for _ in 0..12 {
         clock.advance(5);
         tokio::time::sleep(Duration::from_millis(5001)).await;
-        let until = open(&store).await.unwrap().open.lease.until.unwrap();
+        let until = open(&store).await.unwrap().open.lease.until.time().unwrap();
         assert!(until > clock.now() + Duration::from_secs(9), "{:?}", until);
         assert!(is_held(&refused(send(&other, ask("hi", false)).await)));
     }
@@ -325,7 +325,7 @@ async fn a_run_without_new_input_renews_its_lease_from_its_first_answer_on() {
     for _ in 0..6 {
         clock.advance(5);
         tokio::time::sleep(Duration::from_millis(5001)).await;
-        let until = open(&store).await.unwrap().open.lease.until.unwrap();
+        let until = open(&store).await.unwrap().open.lease.until.time().unwrap();
         assert!(until > clock.now() + Duration::from_secs(9), "{until:?}");
     }
     gate.open();
@@ -362,7 +362,7 @@ async fn a_run_that_was_dropped_renews_nothing() {
     let appends = store.appends();
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(store.appends(), appends);
-    assert!(open(&store).await.unwrap().open.lease.is_abandoned());
+    assert_eq!(open(&store).await.unwrap().open.lease.until, LeaseEnd::Abandoned);
 }
 
 #[tokio::test]
@@ -377,7 +377,7 @@ async fn a_run_whose_taker_disconnects_meanwhile_is_not_claimed() {
     drop_when(&client, request, store.holding(1)).await;
     store.release_appends();
     let lease = open(&store).await.unwrap().open.lease;
-    assert_eq!((lease.attempt, lease.until), (2, Some(Lease::ABANDONED)));
+    assert_eq!((lease.attempt, lease.until), (2, LeaseEnd::Abandoned));
 }
 
 #[tokio::test]
@@ -391,7 +391,7 @@ async fn without_a_lease_a_run_can_be_taken_over_at_once() {
     let again = request.clone();
     let late = tokio::spawn(async move { send(&client, request).await });
     gate.reached(1).await;
-    assert_eq!(open(&store).await.unwrap().open.lease.until, None);
+    assert_eq!(open(&store).await.unwrap().open.lease.until, LeaseEnd::NotHeld);
     send(&setup.elsewhere().stack(&booking_model(), booking_tools.reopened().tools()), again)
         .await
         .unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tower_chat::{
     BoxError, ConcurrentRuns, PersistenceError, PersistencePolicy,
     recovery::{JournalPolicy, OnOpenRun, Recovered, RecoveryPolicy, UnknownCalls, recover},
-    store::{HistoryStore, StoreHandle},
+    store::{HistoryStore, LeaseEnd, StoreHandle},
 };
 use tower_chat_testkit::{FaultyStore, Gate, RecordedMetrics, Step, cases};
 
@@ -67,7 +67,7 @@ async fn the_error_names_the_holder_and_the_time_until_which_the_run_is_held() {
         assert!(text.contains("until 1970-01-12T13:46:55Z"), "{text}");
         assert!(text.contains("another process"), "{text}");
         let held = held(Err(error.into()));
-        assert_eq!(held, (lease.holder, lease.until.unwrap()));
+        assert_eq!(held, (lease.holder, lease.until.time().unwrap()));
         assert_eq!(model.requests().len(), 0, "the model is not paid");
     }
 }
@@ -237,7 +237,7 @@ async fn a_process_that_could_not_give_its_lease_back_continues_with_its_own_run
         let request = ask("trip", streamed);
         send(&client, request.clone()).await.unwrap_err();
         let lease = open(&store).await.unwrap().open.lease;
-        assert!(lease.until.is_some_and(|until| clock.now() < until), "{lease:?}");
+        assert!(lease.until.time().is_some_and(|until| clock.now() < until), "{lease:?}");
         let elsewhere = setup.elsewhere().stack(&model, booking_tools.tools());
         assert_eq!(held(send(&elsewhere, request.clone()).await).0, lease.holder);
         send(&client, request).await.unwrap();
@@ -259,7 +259,7 @@ async fn a_store_that_one_process_uses_has_no_leases_and_no_process_waits() {
             answer = &mut run => panic!("not interrupted: {answer:?}"),
             () = gate.reached(1) => {}
         }
-        assert_eq!(open(&store).await.unwrap().open.lease.until, None);
+        assert_eq!(open(&store).await.unwrap().open.lease.until, LeaseEnd::NotHeld);
         // The store as the process sees it after a restart.
         let after = FaultyStore::new(store.inner().clone());
         let model = booking_model();

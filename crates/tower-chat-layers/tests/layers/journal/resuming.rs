@@ -10,6 +10,7 @@ use tower_chat::{
         CallState, JournalPolicy, OnOpenRun, RecoveryPolicy, UnknownAnswer, UnknownCall,
         UnknownCalls, open_run, recover,
     },
+    store::LeaseEnd,
     tool::{ToolOutput, tool_fn},
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
@@ -46,7 +47,9 @@ async fn take_up(
     let done = calls_known(store).await.iter().filter(|it| it.ends_with("Done")).count();
     let left = open(store).await;
     let is_open = left.is_some();
-    if left.as_ref().is_some_and(|left| left.open.lease.is_abandoned()) && way == NewMessage {
+    if left.as_ref().is_some_and(|left| left.open.lease.until == LeaseEnd::Abandoned)
+        && way == NewMessage
+    {
         return committed_first(&setup, model, booking_tools, request, &case_name).await;
     }
     let (ran, asked) = (booking_tools.ran().len(), model.requests().len());
@@ -153,7 +156,7 @@ async fn after_a_service_call_that_failed() {
             let client = setup.stack(&model, booking_tools.tools());
             send(&client, request.clone()).await.unwrap_err();
             let held = open(&store).await.unwrap().open.lease.until;
-            assert_eq!(held, None, "a run that failed is nobody's");
+            assert_eq!(held, LeaseEnd::NotHeld, "a run that failed is nobody's");
             assert_eq!(
                 staged(&store).await,
                 WHOLE_RUN[..SHOWN[failing] - usize::from(failing > 0)]
@@ -197,7 +200,11 @@ async fn after_a_service_call_that_was_dropped_aborted_or_timed_out() {
                 }
             }
             let case_name = format!("call {hanging} {cause}");
-            assert!(open(&store).await.unwrap().open.lease.is_abandoned(), "{case_name}");
+            assert_eq!(
+                open(&store).await.unwrap().open.lease.until,
+                LeaseEnd::Abandoned,
+                "{case_name}"
+            );
             take_up(way, &setup, &model, &booking_tools, &request, &case_name).await;
         }
     }

@@ -4,8 +4,8 @@
 use tower_chat_core::{
     Message, MessageId, RunId, ToolStatus,
     store::{
-        Directory, HistoryStore, InvocationQuery, Journal, Keep, Lease, Maintenance, Revision,
-        SequencePosition, StoreError, ToolCallQueries,
+        Directory, HistoryStore, InvocationQuery, Journal, Keep, Lease, LeaseEnd, Maintenance,
+        Revision, SequencePosition, StoreError, ToolCallQueries,
         author::{Close, Staged, ToolRecord, Write},
     },
 };
@@ -51,7 +51,8 @@ const DAMAGES: &[(&str, &str)] = &[
 
 fn staged(store: &PostgresStore, close: Option<Close>) -> Staged {
     let holder = store.handle().holder();
-    let lease = Lease { attempt: 1, holder, renewed_at: std::time::UNIX_EPOCH, until: None };
+    let lease =
+        Lease { attempt: 1, holder, renewed_at: std::time::UNIX_EPOCH, until: LeaseEnd::NotHeld };
     Staged { lease, close, service_id: None, partial_text: None }
 }
 

@@ -8,8 +8,8 @@ use tower_chat_core::{
     MessageId, RunId, ToolStatus,
     store::{
         ConversationQuery, Directory, HistoryStore, InvocationQuery, Journal, Keep, Lease,
-        Maintenance, Revision, SequencePosition, StoreError, ToolCallQueries, UsageGrouping,
-        UsageQuery,
+        LeaseEnd, Maintenance, Revision, SequencePosition, StoreError, ToolCallQueries,
+        UsageGrouping, UsageQuery,
         author::{Close, Staged, ToolRecord, Write},
     },
 };
@@ -120,7 +120,8 @@ impl Fixture {
 
 fn staged(store: &RedisStore, close: Option<Close>) -> Staged {
     let holder = store.handle().holder();
-    let lease = Lease { attempt: 1, holder, renewed_at: std::time::UNIX_EPOCH, until: None };
+    let lease =
+        Lease { attempt: 1, holder, renewed_at: std::time::UNIX_EPOCH, until: LeaseEnd::NotHeld };
     Staged { lease, close, service_id: None, partial_text: None }
 }
 

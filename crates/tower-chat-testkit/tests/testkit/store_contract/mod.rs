@@ -10,7 +10,7 @@ use tower_chat_core::{
     store::{
         CallSelection, ConversationPage, ConversationQuery, ConversationRows, ConversationSummary,
         Description, Directory, Head, History, HistoryStore, InvocationQuery, Invocations, Journal,
-        Keep, Maintenance, MessagePage, OpenRun, Pruned, Revision, Rewrite, RunSummary,
+        Keep, LeaseEnd, Maintenance, MessagePage, OpenRun, Pruned, Revision, Rewrite, RunSummary,
         SequencePosition, StoreError, StoreHandle, ToolCallQueries, ToolTotals, UsageQuery,
         UsageTotals,
         author::{
@@ -234,7 +234,7 @@ impl Broken {
             }
             (Fault::ForgetsStagedServiceIds, _) => staged.service_id = None,
             (Fault::ForgetsPartialText, _) => staged.partial_text = None,
-            (Fault::ForgetsUntilWhen, _) => staged.lease.until = None,
+            (Fault::ForgetsUntilWhen, _) => staged.lease.until = LeaseEnd::NotHeld,
             (Fault::IgnoresAttempts | Fault::WritesForAnyRun, _)
             | (Fault::CommitsInPlace, Some(Close::Commit)) => {
                 if let Some(open) = open {
