@@ -13,7 +13,7 @@ use tower_chat::{
     Clock, RunId,
     store::{StoreError, author::Write},
 };
-use tower_chat_testkit::{Fault, FaultInjector, Injection, Operation, Rng};
+use tower_chat_testkit::{FaultInjector, Injection, Operation, Rng, StoreFault};
 
 use crate::faults::trace::{Event, closed, says};
 
@@ -236,11 +236,11 @@ impl FaultInjector for World {
         let broken = || StoreError::backend("be of use", true, "chaos");
         match self.step(&format!("{operation:?}")) {
             Step::Fine => injection,
-            Step::Dead => injection.with(Fault::Never),
+            Step::Dead => injection.with(StoreFault::Never),
             Step::Wrong(mut rng) => injection.with(match rng.below(4) {
-                0 | 1 => Fault::Before(broken()),
-                2 => Fault::Midway(1, broken()),
-                _ => Fault::After(broken()),
+                0 | 1 => StoreFault::Before(broken()),
+                2 => StoreFault::Midway(1, broken()),
+                _ => StoreFault::After(broken()),
             }),
         }
     }

@@ -16,7 +16,7 @@ use tower_chat_layers::{
 use tower_chat_wire::{body::BodyWire, codec::Completion};
 
 use crate::{
-    ChatEndpoint, Refusal,
+    ChatEndpoint, ErrorResponse,
     conversation::{Asked, CONVERSATION_HEADER, id_in_body, single_header},
     models::{self, as_json},
     new_messages::{before_run, new_messages},
@@ -27,7 +27,7 @@ use crate::{
 pub(crate) async fn complete(
     State(endpoint): State<ChatEndpoint>,
     request: Request,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ErrorResponse> {
     let (parts, body) = request.into_parts();
     let bytes = endpoint.limits.read(body).await?;
     endpoint.limits.check_depth(&bytes)?;
@@ -49,12 +49,13 @@ pub(crate) async fn complete(
     refuse_choices(&body)?;
     let mut request = BodyWire::OpenAiChat
         .parse_request(Value::Object(body))
-        .map_err(|error| Refusal::of_body(&error))?;
+        .map_err(|error| ErrorResponse::of_body(&error))?;
     endpoint.limits.check(&request.messages)?;
     yield_if(is_large).await;
     models::check(&endpoint.models, request.options.model.as_deref())?;
 
-    let history = endpoint.store.load(&key).await.map_err(|error| Refusal::of_store(&error))?;
+    let history =
+        endpoint.store.load(&key).await.map_err(|error| ErrorResponse::of_store(&error))?;
     let history = match named {
         Some(run) => before_run(history, run),
         None => history,
@@ -63,7 +64,7 @@ pub(crate) async fn complete(
     yield_if(is_large).await;
     let is_streamed = request.options.stream;
     let upstream = endpoint.upstream;
-    let failed = |error| Refusal::of_error(&error, |error| upstream(error));
+    let failed = |error| ErrorResponse::of_error(&error, |error| upstream(error));
     let (response, completion, run) = match recognised {
         Recognised::New(new) => {
             request.messages = new;
@@ -105,13 +106,13 @@ async fn yield_if(is_large: bool) {
 
 /// Returns whether the client marks the request as a retry, as OpenAI's SDKs do. Fails if the value of
 /// the header is not a number.
-fn tries_again(headers: &HeaderMap) -> Result<bool, Refusal> {
+fn tries_again(headers: &HeaderMap) -> Result<bool, ErrorResponse> {
     const RETRIES: &str = "x-stainless-retry-count";
     let Some(count) = single_header(headers, RETRIES)? else { return Ok(false) };
     count.parse::<u32>().map(|count| count > 0).map_err(|_| {
         let message =
             format!("the header {RETRIES} is not a number: send a number, or leave the header out");
-        Refusal::bad_request(message).with_code("invalid_header")
+        ErrorResponse::bad_request(message).with_code("invalid_header")
     })
 }
 
@@ -128,12 +129,12 @@ fn last_answer(stored: &Messages, run: Option<RunId>) -> ChatResponse {
 
 /// Parses the fields of a body. Refuses an object that has a key twice, at any level, because a map
 /// would silently keep only the final value.
-fn as_object(bytes: &[u8]) -> Result<Map<String, Value>, Refusal> {
+fn as_object(bytes: &[u8]) -> Result<Map<String, Value>, ErrorResponse> {
     let text = str::from_utf8(bytes)
-        .map_err(|error| Refusal::bad_request(format!("the body is not UTF-8: {error}")))?;
-    check_unique_keys(text)
-        .and_then(|()| serde_json::from_str(text))
-        .map_err(|error| Refusal::bad_request(format!("the body is not a JSON object: {error}")))
+        .map_err(|error| ErrorResponse::bad_request(format!("the body is not UTF-8: {error}")))?;
+    check_unique_keys(text).and_then(|()| serde_json::from_str(text)).map_err(|error| {
+        ErrorResponse::bad_request(format!("the body is not a JSON object: {error}"))
+    })
 }
 
 /// Removes `stream_options`, and returns whether the stream must end with the usage. The model client
@@ -146,13 +147,13 @@ fn take_include_usage(body: &mut Map<String, Value>) -> bool {
 }
 
 /// Fails if the request asks for a number of choices other than 1.
-fn refuse_choices(body: &Map<String, Value>) -> Result<(), Refusal> {
+fn refuse_choices(body: &Map<String, Value>) -> Result<(), ErrorResponse> {
     match body.get("n") {
         None | Some(Value::Null) => Ok(()),
         Some(count) if count.as_u64() == Some(1) => Ok(()),
         Some(_) => {
             let message = "a conversation continues with one answer: request one choice";
-            Err(Refusal::bad_request(message).with_param("n"))
+            Err(ErrorResponse::bad_request(message).with_param("n"))
         }
     }
 }

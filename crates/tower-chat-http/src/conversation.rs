@@ -7,7 +7,7 @@ use serde_json::Value;
 use tower_chat_layers::ConversationKey;
 use uuid::Uuid;
 
-use crate::Refusal;
+use crate::ErrorResponse;
 
 /// The header with the conversation id, in requests and responses.
 pub const CONVERSATION_HEADER: &str = "x-conversation-id";
@@ -46,14 +46,14 @@ pub struct Scope(pub Arc<str>);
 /// ```
 /// use http::StatusCode;
 /// use tower_chat::ConversationKey;
-/// use tower_chat_http::{ChatEndpoint, Refusal};
+/// use tower_chat_http::{ChatEndpoint, ErrorResponse};
 /// # fn with(endpoint: ChatEndpoint) -> ChatEndpoint {
 /// // Every tenant is a host name of its own; a proxy in front has checked who may use it.
 /// endpoint.keyed_by(|asked| {
 ///     let tenant = asked.headers.get("host").and_then(|value| value.to_str().ok());
-///     let tenant = tenant.ok_or_else(|| Refusal::new(StatusCode::BAD_REQUEST, "no host"))?;
+///     let tenant = tenant.ok_or_else(|| ErrorResponse::new(StatusCode::BAD_REQUEST, "no host"))?;
 ///     let id = asked.conversation_id()?;
-///     let id = id.ok_or_else(|| Refusal::new(StatusCode::BAD_REQUEST, "name a conversation"))?;
+///     let id = id.ok_or_else(|| ErrorResponse::new(StatusCode::BAD_REQUEST, "name a conversation"))?;
 ///     Ok(ConversationKey::new(tenant, id))
 /// })
 /// # }
@@ -77,13 +77,15 @@ impl<'a> Asked<'a> {
     ///
     /// A refusal, if the header and the field have different ids, or if the header is not text or occurs
     /// twice.
-    pub fn conversation_id(&self) -> Result<Option<&'a str>, Refusal> {
+    pub fn conversation_id(&self) -> Result<Option<&'a str>, ErrorResponse> {
         let header = single_header(self.headers, CONVERSATION_HEADER)?;
         match (header.filter(|id| !id.is_empty()), self.conversation) {
-            (Some(header), Some(field)) if header != field => Err(Refusal::bad_request(format!(
-                "the header {CONVERSATION_HEADER} and the field conversation name different \
+            (Some(header), Some(field)) if header != field => {
+                Err(ErrorResponse::bad_request(format!(
+                    "the header {CONVERSATION_HEADER} and the field conversation name different \
                  conversations: send one of them"
-            ))),
+                )))
+            }
             (header, field) => Ok(header.or(field)),
         }
     }
@@ -98,22 +100,25 @@ impl<'a> Asked<'a> {
 pub(crate) fn single_header<'a>(
     headers: &'a HeaderMap,
     name: &'static str,
-) -> Result<Option<&'a str>, Refusal> {
+) -> Result<Option<&'a str>, ErrorResponse> {
     let mut values = headers.get_all(name).iter();
     let value = values.next();
     if values.next().is_some() {
         let message = format!("the request has the header {name} twice: send it once");
-        return Err(Refusal::bad_request(message).with_code("repeated_header"));
+        return Err(ErrorResponse::bad_request(message).with_code("repeated_header"));
     }
     value.map(|value| value.to_str()).transpose().map_err(|_| {
         let message = format!("the header {name} is not plain text");
-        Refusal::bad_request(message).with_code("invalid_header")
+        ErrorResponse::bad_request(message).with_code("invalid_header")
     })
 }
 
 /// Returns the key of the conversation that the client named. If the client named none, returns the key
 /// of a new conversation with a random id.
-pub(crate) fn key_in_scope(asked: &Asked<'_>, scope: Arc<str>) -> Result<ConversationKey, Refusal> {
+pub(crate) fn key_in_scope(
+    asked: &Asked<'_>,
+    scope: Arc<str>,
+) -> Result<ConversationKey, ErrorResponse> {
     let id = asked.conversation_id()?;
     let id = id.map_or_else(|| Uuid::now_v7().to_string(), str::to_owned);
     Ok(ConversationKey::new(scope, id))
@@ -121,11 +126,11 @@ pub(crate) fn key_in_scope(asked: &Asked<'_>, scope: Arc<str>) -> Result<Convers
 
 /// Returns the id in the value of a `conversation` field; `None` if the field is missing or `null`.
 /// Fails for a value without an id.
-pub(crate) fn id_in_body(field: Option<&Value>) -> Result<Option<&str>, Refusal> {
+pub(crate) fn id_in_body(field: Option<&Value>) -> Result<Option<&str>, ErrorResponse> {
     let Some(field) = field.filter(|field| !field.is_null()) else { return Ok(None) };
     let id = field.as_str().or_else(|| field.get("id")?.as_str());
     id.filter(|id| !id.is_empty()).map(Some).ok_or_else(|| {
         let message = "the field conversation is neither a string nor an object with an id: send the id as a string";
-        Refusal::new(StatusCode::BAD_REQUEST, message).with_param("conversation")
+        ErrorResponse::new(StatusCode::BAD_REQUEST, message).with_param("conversation")
     })
 }

@@ -15,10 +15,9 @@ use tower_chat_layers::{
 use crate::{
     chat,
     conversation::{Asked, Scope, key_in_scope},
+    error_response::ErrorResponse,
     limits::RequestLimits,
-    models,
-    refusal::Refusal,
-    runs,
+    models, runs,
 };
 
 /// A stack as an HTTP endpoint. The documentation of the [crate](crate) describes the requests.
@@ -33,8 +32,8 @@ pub struct ChatEndpoint {
     pub(crate) runs: Option<DetachedRunsLayer>,
 }
 
-type KeyRule = dyn Fn(&Asked<'_>) -> Result<ConversationKey, Refusal> + Send + Sync;
-type UpstreamRule = dyn Fn(&(dyn Error + 'static)) -> Option<Refusal> + Send + Sync;
+type KeyRule = dyn Fn(&Asked<'_>) -> Result<ConversationKey, ErrorResponse> + Send + Sync;
+type UpstreamRule = dyn Fn(&(dyn Error + 'static)) -> Option<ErrorResponse> + Send + Sync;
 
 impl ChatEndpoint {
     /// Creates an endpoint for a stack and the store of the stack's histories. The endpoint only reads
@@ -50,7 +49,7 @@ impl ChatEndpoint {
             stack: BoxCloneSyncService::new(ServiceExt::map_err(stack, into_box)),
             store: Arc::new(store),
             key: Arc::new(|asked| {
-                let scope = asked.extensions.get::<Scope>().ok_or_else(Refusal::no_scope)?;
+                let scope = asked.extensions.get::<Scope>().ok_or_else(ErrorResponse::no_scope)?;
                 key_in_scope(asked, scope.0.clone())
             }),
             upstream: Arc::new(|_| None),
@@ -74,7 +73,7 @@ impl ChatEndpoint {
     #[must_use]
     pub fn keyed_by(
         mut self,
-        rule: impl Fn(&Asked<'_>) -> Result<ConversationKey, Refusal> + Send + Sync + 'static,
+        rule: impl Fn(&Asked<'_>) -> Result<ConversationKey, ErrorResponse> + Send + Sync + 'static,
     ) -> Self {
         self.key = Arc::new(rule);
         self
@@ -85,12 +84,12 @@ impl ChatEndpoint {
     /// status is 502 if neither the function nor the endpoint knows the error or one of its sources.
     ///
     /// ```
-    /// use tower_chat_http::{ChatEndpoint, Refusal};
+    /// use tower_chat_http::{ChatEndpoint, ErrorResponse};
     /// use tower_chat_providers::ProviderError;
     /// # fn with(endpoint: ChatEndpoint) -> ChatEndpoint {
     /// endpoint.with_upstream(|error| {
     ///     let error = error.downcast_ref::<ProviderError>()?;
-    ///     let refusal = Refusal::upstream(error.status()?, error.to_string());
+    ///     let refusal = ErrorResponse::upstream(error.status()?, error.to_string());
     ///     Some(match error.retry_after() {
     ///         Some(wait) => refusal.with_retry_after(wait),
     ///         None => refusal,
@@ -101,7 +100,7 @@ impl ChatEndpoint {
     #[must_use]
     pub fn with_upstream(
         mut self,
-        rule: impl Fn(&(dyn Error + 'static)) -> Option<Refusal> + Send + Sync + 'static,
+        rule: impl Fn(&(dyn Error + 'static)) -> Option<ErrorResponse> + Send + Sync + 'static,
     ) -> Self {
         self.upstream = Arc::new(rule);
         self

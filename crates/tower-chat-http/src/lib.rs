@@ -124,17 +124,17 @@
 mod chat;
 mod conversation;
 mod endpoint;
+mod error_response;
 mod limits;
 mod models;
 mod new_messages;
-mod refusal;
 mod runs;
 mod streamed;
 
 pub use self::{
     conversation::{Asked, CONVERSATION_HEADER, Scope},
     endpoint::ChatEndpoint,
+    error_response::ErrorResponse,
     limits::{RequestLimits, RequestOverLimit},
-    refusal::Refusal,
     runs::RUN_HEADER,
 };

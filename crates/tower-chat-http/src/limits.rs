@@ -5,7 +5,7 @@ use futures_util::StreamExt;
 use tower_chat_layers::Messages;
 use tower_chat_wire::stream::{Limits, check_depth};
 
-use crate::Refusal;
+use crate::ErrorResponse;
 
 /// Limits on the bytes, levels of nesting, messages, calls and results in a request. Repeated messages
 /// count too.
@@ -88,18 +88,18 @@ impl RequestLimits {
     }
 
     /// Reads the body of a request. Fails if it is larger than the limit.
-    pub(crate) async fn read(&self, body: Body) -> Result<Vec<u8>, Refusal> {
+    pub(crate) async fn read(&self, body: Body) -> Result<Vec<u8>, ErrorResponse> {
         let mut chunks = body.into_data_stream();
         let mut bytes = Vec::new();
         while let Some(chunk) = chunks.next().await {
             let chunk = chunk.map_err(|error| {
-                Refusal::bad_request(format!("the body could not be read: {error}"))
+                ErrorResponse::bad_request(format!("the body could not be read: {error}"))
             })?;
             let (found, limit) = (bytes.len().saturating_add(chunk.len()), self.max_body_bytes);
             if found > limit {
                 let what = "bytes or more";
                 let over = RequestOverLimit { what, found, limit, setting: "max_body_bytes" };
-                return Err(Refusal { param: None, ..over.into() });
+                return Err(ErrorResponse { param: None, ..over.into() });
             }
             bytes.extend_from_slice(&chunk);
         }
@@ -107,14 +107,15 @@ impl RequestLimits {
     }
 
     /// Fails if the JSON of a body is nested more deeply than the limit.
-    pub(crate) fn check_depth(&self, body: &[u8]) -> Result<(), Refusal> {
-        let text = std::str::from_utf8(body)
-            .map_err(|error| Refusal::bad_request(format!("the body is not UTF-8: {error}")))?;
+    pub(crate) fn check_depth(&self, body: &[u8]) -> Result<(), ErrorResponse> {
+        let text = std::str::from_utf8(body).map_err(|error| {
+            ErrorResponse::bad_request(format!("the body is not UTF-8: {error}"))
+        })?;
         let limits = Limits::default().with_max_depth(self.max_depth);
         check_depth(text, &limits).map_err(|over| {
             let (what, found) = ("levels of nesting or more", over.max.saturating_add(1));
             let over = RequestOverLimit { what, found, limit: over.max, setting: "max_depth" };
-            Refusal { param: None, ..over.into() }
+            ErrorResponse { param: None, ..over.into() }
         })
     }
 
@@ -162,7 +163,7 @@ pub struct RequestOverLimit {
     pub setting: &'static str,
 }
 
-impl From<RequestOverLimit> for Refusal {
+impl From<RequestOverLimit> for ErrorResponse {
     fn from(error: RequestOverLimit) -> Self {
         Self::new(http::StatusCode::PAYLOAD_TOO_LARGE, error.to_string())
             .with_code("limit_exceeded")

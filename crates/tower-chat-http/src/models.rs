@@ -7,7 +7,7 @@ use axum::{
 use http::{StatusCode, header::CONTENT_TYPE};
 use serde_json::{Value, json};
 
-use crate::{ChatEndpoint, Refusal};
+use crate::{ChatEndpoint, ErrorResponse};
 
 pub(crate) async fn list(State(endpoint): State<ChatEndpoint>) -> Response {
     let models: Vec<Value> = endpoint.models.iter().map(|model| entry(model)).collect();
@@ -17,7 +17,7 @@ pub(crate) async fn list(State(endpoint): State<ChatEndpoint>) -> Response {
 pub(crate) async fn one(
     State(endpoint): State<ChatEndpoint>,
     Path(model): Path<String>,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ErrorResponse> {
     if !endpoint.models.contains(&model) {
         return Err(unknown(&model));
     }
@@ -25,7 +25,7 @@ pub(crate) async fn one(
 }
 
 /// Fails if the request names a model that is not in the list. An empty list allows every model.
-pub(crate) fn check(models: &[String], model: Option<&str>) -> Result<(), Refusal> {
+pub(crate) fn check(models: &[String], model: Option<&str>) -> Result<(), ErrorResponse> {
     match model {
         Some(model) if !models.is_empty() && !models.iter().any(|known| known == model) => {
             Err(unknown(model))
@@ -43,8 +43,10 @@ fn entry(model: &str) -> Value {
     json!({"id": model, "object": "model", "created": 0, "owned_by": "tower-chat"})
 }
 
-fn unknown(model: &str) -> Refusal {
+fn unknown(model: &str) -> ErrorResponse {
     let message =
         format!("this server has no model {model:?}: request a model that /v1/models lists");
-    Refusal::new(StatusCode::NOT_FOUND, message).with_code("model_not_found").with_param("model")
+    ErrorResponse::new(StatusCode::NOT_FOUND, message)
+        .with_code("model_not_found")
+        .with_param("model")
 }

@@ -6,7 +6,7 @@ use tower_chat_layers::{
     transcript::{Recognised, TranscriptError, recognise_in},
 };
 
-use crate::Refusal;
+use crate::ErrorResponse;
 
 /// Compares a request with the stored conversation, and returns the new messages or the stored answer.
 ///
@@ -17,12 +17,12 @@ pub(crate) fn new_messages(
     stored: &History,
     sent: &Messages,
     tries_again: bool,
-) -> Result<Recognised, Refusal> {
+) -> Result<Recognised, ErrorResponse> {
     recognise_in(stored, sent, tries_again).map_err(|error| match error {
-        TranscriptError::Diverged { .. } => Refusal::diverged(),
+        TranscriptError::Diverged { .. } => ErrorResponse::diverged(),
         _ => {
             let message = "the request has no new message: add one";
-            Refusal::bad_request(message).with_param("messages")
+            ErrorResponse::bad_request(message).with_param("messages")
         }
     })
 }

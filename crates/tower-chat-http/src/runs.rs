@@ -18,7 +18,7 @@ use tower_chat_delivery::{
 use tower_chat_layers::{ChatUpdate, Role, RunId};
 
 use crate::{
-    ChatEndpoint, Refusal,
+    ChatEndpoint, ErrorResponse,
     conversation::{Asked, single_header},
     models::as_json,
 };
@@ -38,7 +38,7 @@ pub(crate) async fn events(
     State(endpoint): State<ChatEndpoint>,
     Path(names): Names,
     request: Request,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ErrorResponse> {
     let (runs, run) = run_of(&endpoint, &names, &request)?;
     let reader = runs.attach(&run, after(&request)?).await.map_err(|error| refused(&error))?;
     let events =
@@ -50,7 +50,7 @@ pub(crate) async fn state(
     State(endpoint): State<ChatEndpoint>,
     Path(names): Names,
     request: Request,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ErrorResponse> {
     let (runs, run) = run_of(&endpoint, &names, &request)?;
     let state = runs.state(&run).await.map_err(|error| refused(&error))?;
     state_response(&run, &state)
@@ -60,18 +60,18 @@ pub(crate) async fn stop(
     State(endpoint): State<ChatEndpoint>,
     Path(names): Names,
     request: Request,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ErrorResponse> {
     let (runs, run) = run_of(&endpoint, &names, &request)?;
     let state = runs.stop(&run).await.map_err(|error| refused(&error))?;
     state_response(&run, &state)
 }
 
 /// Returns the id that the client has chosen for its run.
-pub(crate) fn named_run(headers: &HeaderMap) -> Result<Option<RunId>, Refusal> {
+pub(crate) fn named_run(headers: &HeaderMap) -> Result<Option<RunId>, ErrorResponse> {
     let id = single_header(headers, RUN_HEADER)?.filter(|id| !id.is_empty());
     id.map(str::parse).transpose().map_err(|_| {
         let message = format!("the header {RUN_HEADER} is not the id of a run: send a UUID");
-        Refusal::bad_request(message).with_code("invalid_header")
+        ErrorResponse::bad_request(message).with_code("invalid_header")
     })
 }
 
@@ -89,7 +89,7 @@ fn run_of<'e>(
     endpoint: &'e ChatEndpoint,
     (conversation, run): &(String, String),
     request: &Request,
-) -> Result<(&'e DetachedRunsLayer, RunKey), Refusal> {
+) -> Result<(&'e DetachedRunsLayer, RunKey), ErrorResponse> {
     let asked = Asked {
         headers: request.headers(),
         extensions: request.extensions(),
@@ -104,14 +104,14 @@ fn run_of<'e>(
 /// Returns the position of the most recent event that the client has received: from the header that
 /// browsers send when they reconnect, or else from the query. If there is neither, returns the
 /// beginning.
-fn after(request: &Request) -> Result<UpdatePosition, Refusal> {
+fn after(request: &Request) -> Result<UpdatePosition, ErrorResponse> {
     let header = single_header(request.headers(), "last-event-id")?;
     let mut query = request.uri().query().unwrap_or_default().split('&');
     let queried = query.find_map(|field| field.strip_prefix("after="));
     match header.or(queried).filter(|position| !position.is_empty()) {
         None => Ok(UpdatePosition::START),
         Some(position) => position.parse().map_err(|error| {
-            Refusal::bad_request(format!("{error}")).with_code("invalid_position")
+            ErrorResponse::bad_request(format!("{error}")).with_code("invalid_position")
         }),
     }
 }
@@ -165,7 +165,7 @@ fn name_of(end: &RunEnd) -> &'static str {
     }
 }
 
-fn state_response(run: &RunKey, state: &RunState) -> Result<Response, Refusal> {
+fn state_response(run: &RunKey, state: &RunState) -> Result<Response, ErrorResponse> {
     let name = match state {
         RunState::Unknown => return Err(unknown_run()),
         RunState::Open { stop_requested: true, .. } => "stopping",
@@ -176,11 +176,11 @@ fn state_response(run: &RunKey, state: &RunState) -> Result<Response, Refusal> {
     Ok(as_json(StatusCode::OK, &json!({"run": run.run.to_string(), "state": name})))
 }
 
-fn unknown_run() -> Refusal {
+fn unknown_run() -> ErrorResponse {
     let message = "there are no events of this run: load the conversation";
-    Refusal::new(StatusCode::NOT_FOUND, message).with_code("run_not_found")
+    ErrorResponse::new(StatusCode::NOT_FOUND, message).with_code("run_not_found")
 }
 
-fn refused(error: &DeliveryError) -> Refusal {
-    Refusal::of_delivery(error).unwrap_or_else(unknown_run)
+fn refused(error: &DeliveryError) -> ErrorResponse {
+    ErrorResponse::of_delivery(error).unwrap_or_else(unknown_run)
 }

@@ -10,9 +10,9 @@ use futures_util::{StreamExt, stream};
 use tower_chat_layers::ChatResponse;
 use tower_chat_wire::codec::{Completion, UsageChunk};
 
-use crate::Refusal;
+use crate::ErrorResponse;
 
-type UpstreamRule = dyn Fn(&(dyn Error + 'static)) -> Option<Refusal> + Send + Sync;
+type UpstreamRule = dyn Fn(&(dyn Error + 'static)) -> Option<ErrorResponse> + Send + Sync;
 
 /// Returns the response with the stream of an answer, which ends with `[DONE]` or with an error event.
 pub(crate) fn respond(
@@ -30,7 +30,7 @@ pub(crate) fn respond(
             let (data, chunks) = match chunks.next().await {
                 Some(Ok(chunk)) => (chunk.to_string(), Some(chunks)),
                 Some(Err(error)) => {
-                    let refusal = Refusal::of_error(&error, |error| upstream(error));
+                    let refusal = ErrorResponse::of_error(&error, |error| upstream(error));
                     (refusal.body().to_string(), None)
                 }
                 None => ("[DONE]".to_owned(), None),

@@ -3,7 +3,7 @@
 //! ```
 //! use tower_chat::{
 //!     ConversationKey, MemoryStore,
-//!     import::{Format, Outcome, read, store},
+//!     import::{Format, ImportOutcome, read, store},
 //!     store::HistoryStore,
 //! };
 //! # use std::fs;
@@ -22,9 +22,9 @@
 //!         eprintln!("{}: {loss}", conversation.id);
 //!     }
 //!     let key = ConversationKey::new("alice", &*conversation.id);
-//!     assert_eq!(store(&history, &key, &conversation).await?, Outcome::Written);
+//!     assert_eq!(store(&history, &key, &conversation).await?, ImportOutcome::Written);
 //!     // Importing again has no effect.
-//!     assert_eq!(store(&history, &key, &conversation).await?, Outcome::Unchanged);
+//!     assert_eq!(store(&history, &key, &conversation).await?, ImportOutcome::Unchanged);
 //! }
 //! let coats = history.load(&ConversationKey::new("alice", "coats")).await?;
 //! assert_eq!(coats.messages.len(), 1);
@@ -65,5 +65,5 @@ pub use self::{
     error::ReadError,
     format::{Format, ParseFormatError},
     read::read,
-    store::{ImportError, Outcome, compare, store},
+    store::{ImportError, ImportOutcome, compare, store},
 };

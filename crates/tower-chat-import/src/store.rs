@@ -20,7 +20,7 @@ const RUNS_OF_A_SUBMISSION: usize = 64;
 /// The result of [`store`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum ImportOutcome {
     /// The conversation did not exist and was written.
     Written,
     /// The first `from` messages were stored already, and the others were appended.
@@ -85,13 +85,13 @@ pub async fn store(
     history: &dyn HistoryStore,
     key: &ConversationKey,
     conversation: &ImportedConversation,
-) -> Result<Outcome, ImportError> {
+) -> Result<ImportOutcome, ImportError> {
     let failed = |source| ImportError::Store { key: key.clone(), source };
     let (outcome, revision) = compared(history, key, conversation).await?;
     let from = match outcome {
-        Outcome::Unchanged => return Ok(outcome),
-        Outcome::Written => 0,
-        Outcome::Extended { from } => from,
+        ImportOutcome::Unchanged => return Ok(outcome),
+        ImportOutcome::Written => 0,
+        ImportOutcome::Extended { from } => from,
     };
     let writes = writes(key, conversation, from, revision);
     for batch in writes.chunks(RUNS_OF_A_SUBMISSION) {
@@ -99,7 +99,7 @@ pub async fn store(
         let appended = history.append(slot, batch.to_vec()).await;
         appended.map_err(|error| failed(error.source))?;
     }
-    if let (Outcome::Written, Some(title)) = (outcome, &conversation.title) {
+    if let (ImportOutcome::Written, Some(title)) = (outcome, &conversation.title) {
         describe(history, key, title).await.map_err(failed)?;
     }
     Ok(outcome)
@@ -109,7 +109,7 @@ pub async fn store(
 ///
 /// ```
 /// use std::path::Path;
-/// use tower_chat::{ConversationKey, import::{Format, ImportError, Outcome, compare, read}, store::HistoryStore};
+/// use tower_chat::{ConversationKey, import::{Format, ImportError, ImportOutcome, compare, read}, store::HistoryStore};
 ///
 /// /// Returns how many conversations of a file are not stored or incomplete.
 /// async fn missing(history: &dyn HistoryStore, file: &Path) -> Result<usize, tower_chat::BoxError> {
@@ -117,7 +117,7 @@ pub async fn store(
 ///     for conversation in read(Format::LangGraph, file)? {
 ///         let key = ConversationKey::new("alice", &*conversation.id);
 ///         missing += match compare(history, &key, &conversation).await? {
-///             Outcome::Unchanged => 0,
+///             ImportOutcome::Unchanged => 0,
 ///             _ => 1,
 ///         };
 ///     }
@@ -132,7 +132,7 @@ pub async fn compare(
     history: &dyn HistoryStore,
     key: &ConversationKey,
     conversation: &ImportedConversation,
-) -> Result<Outcome, ImportError> {
+) -> Result<ImportOutcome, ImportError> {
     compared(history, key, conversation).await.map(|(outcome, _)| outcome)
 }
 
@@ -142,7 +142,7 @@ async fn compared(
     history: &dyn HistoryStore,
     key: &ConversationKey,
     conversation: &ImportedConversation,
-) -> Result<(Outcome, Revision), ImportError> {
+) -> Result<(ImportOutcome, Revision), ImportError> {
     let stored = history.load(key).await;
     let stored = stored.map_err(|source| ImportError::Store { key: key.clone(), source })?;
     if let Some(message) = first_difference(&stored, &conversation.messages) {
@@ -150,9 +150,9 @@ async fn compared(
     }
     let from = stored.head.pruned.saturating_add(stored.messages.len() as u64);
     let outcome = match from {
-        from if from >= conversation.messages.len() as u64 => Outcome::Unchanged,
-        0 if stored.head.revision == Revision::ABSENT => Outcome::Written,
-        from => Outcome::Extended { from },
+        from if from >= conversation.messages.len() as u64 => ImportOutcome::Unchanged,
+        0 if stored.head.revision == Revision::ABSENT => ImportOutcome::Written,
+        from => ImportOutcome::Extended { from },
     };
     Ok((outcome, stored.head.revision))
 }

@@ -24,7 +24,7 @@ use tower_chat_core::{
 };
 
 use crate::{
-    Durability, RedisOptions,
+    RedisOptions, WriteConcern,
     failure::{Failure, Meaning},
     script::Call,
     telemetry::TELEMETRY,
@@ -41,7 +41,7 @@ pub(crate) struct Connections {
     response_timeout: Duration,
     /// The retry of requests while the server is unreachable.
     retry: Retry,
-    durability: Durability,
+    write_concern: WriteConcern,
 }
 
 /// The server or the cluster to connect to.
@@ -120,13 +120,13 @@ impl Connections {
             next: AtomicUsize::new(0),
             response_timeout: options.response_timeout,
             retry: Retry::new(options.retry_timeout).with_telemetry(TELEMETRY),
-            durability: options.durability,
+            write_concern: options.write_concern,
         }
     }
 
     /// Returns whether writes wait for replicas or disks before they are acknowledged.
     pub(crate) fn waits(&self) -> bool {
-        self.durability != Durability::Server
+        self.write_concern != WriteConcern::Server
     }
 
     /// Calls a script, and returns its reply without waiting for replicas or disks.
@@ -295,7 +295,7 @@ impl Connections {
             Either::Left((outcome, _)) => outcome,
             Either::Right((mut line, outcome)) => {
                 let (mut commands, replies) = line.take();
-                commands.add_command(self.durability.wait(self.response_timeout));
+                commands.add_command(self.write_concern.wait(self.response_timeout));
                 replies.send(self.all(&mut line.connection, &commands).await);
                 drop(line);
                 outcome.await
@@ -313,7 +313,7 @@ impl Connections {
     ) -> Result<Vec<Result<Value, Failure>>, Failure> {
         let (mut link, number) = connection.link(self).await?;
         let answers = self.in_time(link.ask_all(commands)).await;
-        let outcomes = answers.map(|answers| self.durability.check(answers));
+        let outcomes = answers.map(|answers| self.write_concern.check(answers));
         let is_lost = match &outcomes {
             Ok(outcomes) => outcomes
                 .iter()

@@ -34,7 +34,7 @@
 //!
 //! An acknowledged write is as durable as the server's settings make it. With Redis's default
 //! settings, a crash loses everything since the last snapshot. Set `appendonly yes`, and
-//! `appendfsync always` unless the loss of a second is acceptable. [`Durability`] has a table of
+//! `appendfsync always` unless the loss of a second is acceptable. [`WriteConcern`] has a table of
 //! the settings, and can make writes wait for replicas and their disks.
 //!
 //! A server that evicts keys when its memory is full (`maxmemory-policy` other than `noeviction`)
@@ -125,7 +125,6 @@ mod append;
 mod connections;
 mod conversation;
 mod directory;
-mod durability;
 mod failure;
 mod fork;
 mod invocations;
@@ -150,10 +149,11 @@ mod tool_row;
 #[cfg(feature = "delivery")]
 mod update_log;
 mod waiting;
+mod write_concern;
 
 #[cfg(feature = "delivery")]
 pub use self::update_log::RedisUpdateLog;
 pub use self::{
-    durability::Durability, open_error::OpenError, options::RedisOptions,
-    server_settings::ServerSettings, store::RedisStore,
+    open_error::OpenError, options::RedisOptions, server_settings::ServerSettings,
+    store::RedisStore, write_concern::WriteConcern,
 };

@@ -57,7 +57,7 @@ pub enum OpenError {
     },
     /// Writes should wait for the disk, but the server has no append-only file.
     #[error(
-        "the Redis server has no append-only file, which `Durability::Synced` needs: set `appendonly yes`"
+        "the Redis server has no append-only file, which `WriteConcern::Synced` needs: set `appendonly yes`"
     )]
     NotAppendOnly,
     /// The server belongs to a cluster.
@@ -67,7 +67,7 @@ pub enum OpenError {
     )]
     Cluster,
     /// In a cluster, writes cannot wait for replicas or disks.
-    #[error("a store in a cluster cannot wait for replicas or disks: use `Durability::Server`")]
+    #[error("a store in a cluster cannot wait for replicas or disks: use `WriteConcern::Server`")]
     DurabilityInCluster,
     /// A prefix with braces would determine the slots of the keys in a cluster.
     #[error("the prefix `{prefix}` contains a brace: choose a prefix without braces")]

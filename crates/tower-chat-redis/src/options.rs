@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use crate::{
-    Durability, OpenError, RedisStore,
+    OpenError, RedisStore, WriteConcern,
     server_settings::{self, ServerSettings},
 };
 
@@ -31,7 +31,7 @@ pub struct RedisOptions {
     pub(crate) response_timeout: Duration,
     pub(crate) retry_timeout: Duration,
     pub(crate) time_to_live: Option<Duration>,
-    pub(crate) durability: Durability,
+    pub(crate) write_concern: WriteConcern,
     pub(crate) allow_eviction: bool,
 }
 
@@ -54,7 +54,7 @@ impl RedisOptions {
             response_timeout: Duration::from_secs(30),
             retry_timeout: Duration::from_secs(30),
             time_to_live: None,
-            durability: Durability::Server,
+            write_concern: WriteConcern::Server,
             allow_eviction: false,
         }
     }
@@ -116,8 +116,8 @@ impl RedisOptions {
 
     /// Sets the durability of acknowledged writes.
     #[must_use]
-    pub fn with_durability(mut self, durability: Durability) -> Self {
-        self.durability = durability;
+    pub fn with_write_concern(mut self, write_concern: WriteConcern) -> Self {
+        self.write_concern = write_concern;
         self
     }
 
@@ -187,7 +187,7 @@ impl RedisOptions {
     #[cfg(feature = "cluster")]
     pub async fn connect_cluster(self, addresses: &[&str]) -> Result<RedisStore, OpenError> {
         self.check()?;
-        if self.durability != Durability::Server {
+        if self.write_concern != WriteConcern::Server {
             return Err(OpenError::DurabilityInCluster);
         }
         RedisStore::connect_cluster_with(addresses, self).await

@@ -1,6 +1,6 @@
 //! The reply of the server to `INFO`.
 
-use crate::{Durability, OpenError, RedisOptions};
+use crate::{OpenError, RedisOptions, WriteConcern};
 
 /// The oldest version that executes the scripts: flags of scripts were added in Redis 7.0.
 const OLDEST: (u32, u32) = (7, 0);
@@ -46,9 +46,9 @@ impl ServerInfo {
         {
             return Err(OpenError::Evicts { policy: policy.clone() });
         }
-        match options.durability {
-            Durability::Server | Durability::Replicas(_) => Ok(()),
-            Durability::Synced { .. } => {
+        match options.write_concern {
+            WriteConcern::Server | WriteConcern::Replicas(_) => Ok(()),
+            WriteConcern::Synced { .. } => {
                 self.is_at_least(OLDEST_THAT_SYNCS, "7.2", "waiting for disks")?;
                 if self.is_append_only { Ok(()) } else { Err(OpenError::NotAppendOnly) }
             }
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn waiting_for_disks_needs_a_newer_server_with_an_append_only_file() {
-        let options = RedisOptions::new().with_durability(Durability::Synced { replicas: 0 });
+        let options = RedisOptions::new().with_write_concern(WriteConcern::Synced { replicas: 0 });
         let error = check(REDIS, &options).unwrap_err();
         assert!(matches!(error, OpenError::TooOld { needed: "7.2", .. }), "{error:?}");
         let newer = REDIS.replace("7.0.15", "7.2.4");

@@ -10,7 +10,7 @@ use std::time::Duration;
 use redis::{Cmd, Pipeline, Value, cmd};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-use crate::{Durability, connections::Connection, failure::Failure, script::is_refusal};
+use crate::{WriteConcern, connections::Connection, failure::Failure, script::is_refusal};
 
 /// The writes that share a connection.
 pub(crate) struct Group {
@@ -76,7 +76,7 @@ impl Replies {
     }
 }
 
-impl Durability {
+impl WriteConcern {
     /// Returns the command that waits until the earlier writes of the connection are confirmed.
     pub(crate) fn wait(self, longest: Duration) -> Cmd {
         let milliseconds = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
@@ -133,13 +133,13 @@ mod tests {
 
     #[test]
     fn one_wait_speaks_of_all_the_writes_before_it_that_changed_something() {
-        let disk = Durability::Synced { replicas: 0 };
-        let both = Durability::Synced { replicas: 1 };
+        let disk = WriteConcern::Synced { replicas: 0 };
+        let both = WriteConcern::Synced { replicas: 1 };
         let counts = |disks, replicas| Value::Array(vec![Value::Int(disks), Value::Int(replicas)]);
         let error = redis::parse_redis_value(b"-UNBLOCKED the state has changed\r\n").unwrap();
-        for (durability, waited, is_safe) in [
-            (Durability::Replicas(2), Value::Int(2), true),
-            (Durability::Replicas(2), Value::Int(1), false),
+        for (write_concern, waited, is_safe) in [
+            (WriteConcern::Replicas(2), Value::Int(2), true),
+            (WriteConcern::Replicas(2), Value::Int(1), false),
             (disk, counts(1, 0), true),
             (disk, counts(0, 3), false),
             (both, counts(1, 1), true),
@@ -148,14 +148,14 @@ mod tests {
         ] {
             let foreign = redis::parse_redis_value(b"-WRONGTYPE no hash\r\n").unwrap();
             let writes = vec![answer("stored"), answer("conflict"), foreign, Value::Nil, waited];
-            let outcomes = durability.check(writes);
+            let outcomes = write_concern.check(writes);
             let meanings = outcomes.iter().map(|outcome| match outcome {
                 Ok(_) => None,
                 Err(failure) => Some(failure.meaning),
             });
             let written = (!is_safe).then_some(Meaning::NotSafe);
             let expected = [written, None, Some(Meaning::Foreign), written];
-            assert_eq!(meanings.collect::<Vec<_>>(), expected, "{durability:?}");
+            assert_eq!(meanings.collect::<Vec<_>>(), expected, "{write_concern:?}");
         }
     }
 }

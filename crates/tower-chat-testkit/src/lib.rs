@@ -69,7 +69,7 @@ pub mod validate;
 pub use self::{
     cases::Cases,
     damaged_history::{assert_valid_replay, damaged_history},
-    faulty_store::{Fault, FaultInjector, FaultyStore, Injection, Operation},
+    faulty_store::{FaultInjector, FaultyStore, Injection, Operation, StoreFault},
     gate::Gate,
     recorded_metrics::RecordedMetrics,
     rng::Rng,

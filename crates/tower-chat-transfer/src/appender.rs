@@ -21,7 +21,7 @@ use tower_chat_core::{
     },
 };
 
-use crate::{Refusal, TransferError, runs::Runs};
+use crate::{TransferError, TransferRefusal, runs::Runs};
 
 /// The maximum number of messages in one write.
 const WRITE_MESSAGES: usize = 100;
@@ -68,7 +68,7 @@ pub(crate) struct Appender<'a> {
     /// The open run of the target. While it is set, [`submit`](Self::submit) refuses all writes.
     open_run: Option<RunId>,
     /// Why nothing more is written to the conversation.
-    pub(crate) refusal: Option<Refusal>,
+    pub(crate) refusal: Option<TransferRefusal>,
     /// The number of appended messages, including staged ones.
     pub(crate) added: u64,
     /// Whether the target has stored a submission.
@@ -332,7 +332,7 @@ impl<'a> Appender<'a> {
         let writes = mem::take(&mut self.writes);
         self.bytes = 0;
         if let (Some(run), false) = (self.open_run, writes.is_empty()) {
-            self.refusal.get_or_insert(Refusal::OpenRun { run });
+            self.refusal.get_or_insert(TransferRefusal::OpenRun { run });
         }
         if writes.is_empty() || self.refusal.is_some() {
             return Ok(());
@@ -345,14 +345,15 @@ impl<'a> Appender<'a> {
             }
             Err(error) => match error.source {
                 StoreError::Conflict(_) => {
-                    self.refusal = Some(Refusal::Conflict);
+                    self.refusal = Some(TransferRefusal::Conflict);
                     Ok(())
                 }
                 // The error concerns this conversation only.
                 error @ (StoreError::Backend { retryable: false, .. }
                 | StoreError::Corrupt { .. }
                 | StoreError::Undecodable { .. }) => {
-                    self.refusal = Some(Refusal::RejectedByTarget { reason: chain(&error) });
+                    self.refusal =
+                        Some(TransferRefusal::RejectedByTarget { reason: chain(&error) });
                     Ok(())
                 }
                 other => Err(other.into()),

@@ -7,7 +7,7 @@ use tower_chat_core::{
 };
 
 use crate::{
-    Counts, FileError, Outcome, Step, TransferError,
+    Counts, FileError, TransferError, TransferOutcome, TransferStep,
     digest::Sum,
     line::{CompleteLine, ConversationLine, EndLine, FORMAT, Header, Line, VERSION},
     record::{Beginning, Record},
@@ -101,8 +101,10 @@ impl ExportContents {
 
     /// Returns the step that the export has reported, or would have reported, for the
     /// [final complete conversation](Self::last), without its open run.
-    pub fn last_step(&self) -> Option<Step> {
-        self.last.as_ref().map(|(key, counts)| Step::new(key, Outcome::Exported, *counts))
+    pub fn last_step(&self) -> Option<TransferStep> {
+        self.last
+            .as_ref()
+            .map(|(key, counts)| TransferStep::new(key, TransferOutcome::Exported, *counts))
     }
 
     /// Returns the number of bytes up to the end of the final conversation that is complete or

@@ -3,7 +3,8 @@
 use tower_chat_core::{ConversationKey, store::HistoryStore};
 
 use crate::{
-    Counts, Event, Operation, Outcome, Progress, Receipt, Refusal, Selection, Step, TransferError,
+    Counts, Event, Operation, Progress, Receipt, Selection, TransferError, TransferOutcome,
+    TransferRefusal, TransferStep,
     export::ATTEMPTS,
     progress::report,
     reader::{ReadError, Reader},
@@ -71,7 +72,7 @@ async fn copy_conversation(
     from: &dyn HistoryStore,
     to: &dyn HistoryStore,
     key: &ConversationKey,
-) -> Result<Step, TransferError> {
+) -> Result<TransferStep, TransferError> {
     let mut attempt = 1;
     loop {
         let error = match Reader::begin(from, key).await {
@@ -79,15 +80,15 @@ async fn copy_conversation(
                 Ok(step) => return Ok(step),
                 Err(error) => error,
             },
-            Ok(None) => return Ok(Step::new(key, Outcome::Gone, Counts::one())),
+            Ok(None) => return Ok(TransferStep::new(key, TransferOutcome::Gone, Counts::one())),
             Err(error) => error,
         };
         if matches!(error, ReadError::Changed) && attempt < ATTEMPTS {
             attempt += 1;
             continue;
         }
-        let refusal: Refusal = error.into_refusal(attempt)?;
-        return Ok(Step::new(key, Outcome::Refused(refusal), Counts::one()));
+        let refusal: TransferRefusal = error.into_refusal(attempt)?;
+        return Ok(TransferStep::new(key, TransferOutcome::Refused(refusal), Counts::one()));
     }
 }
 
@@ -95,7 +96,7 @@ async fn copy_records(
     mut reader: Reader<'_>,
     to: &dyn HistoryStore,
     key: &ConversationKey,
-) -> Result<Step, ReadError> {
+) -> Result<TransferStep, ReadError> {
     let mut writer = Writer::begin(to, key, reader.beginning()).await?;
     while let Some(record) = reader.next().await? {
         writer.take(record).await?;

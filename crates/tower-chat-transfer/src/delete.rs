@@ -9,8 +9,8 @@ use tower_chat_core::{
 };
 
 use crate::{
-    Counts, Event, Operation, Outcome, Progress, Receipt, Selection, Step, TransferError,
-    progress::report,
+    Counts, Event, Operation, Progress, Receipt, Selection, TransferError, TransferOutcome,
+    TransferStep, progress::report,
 };
 
 /// The maximum number of conversations on a page of a list or of the directory.
@@ -116,7 +116,7 @@ async fn delete(
     key: &ConversationKey,
     summary: Option<&ConversationSummary>,
     progress: Progress<'_>,
-) -> Result<Step, TransferError> {
+) -> Result<TransferStep, TransferError> {
     let mut counts = Counts::one();
     if let Some(summary) = summary {
         counts.messages = summary.messages;
@@ -128,8 +128,8 @@ async fn delete(
     }
     report(progress, &Event::Begins { key: key.clone(), counts })?;
     let was_there = store.delete(key).await?;
-    let outcome = if was_there { Outcome::Deleted } else { Outcome::Gone };
-    let step = Step::new(key, outcome, counts);
+    let outcome = if was_there { TransferOutcome::Deleted } else { TransferOutcome::Gone };
+    let step = TransferStep::new(key, outcome, counts);
     report(progress, &Event::Done(step.clone()))?;
     Ok(step)
 }

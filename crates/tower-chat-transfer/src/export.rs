@@ -7,8 +7,8 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tower_chat_core::{ConversationKey, store::HistoryStore};
 
 use crate::{
-    Counts, Event, ExportContents, Operation, Outcome, Progress, Receipt, Selection, Step,
-    TransferError,
+    Counts, Event, ExportContents, Operation, Progress, Receipt, Selection, TransferError,
+    TransferOutcome, TransferStep,
     digest::Sum,
     line::{AbandonedLine, CompleteLine, ConversationLine, EndLine, FORMAT, Header, Line, VERSION},
     progress::report,
@@ -197,15 +197,19 @@ async fn export_conversation<W: AsyncWrite + Unpin>(
     store: &dyn HistoryStore,
     key: &ConversationKey,
     file: &mut ExportFile<W>,
-) -> Result<Step, TransferError> {
+) -> Result<TransferStep, TransferError> {
     let mut attempt = 1;
     loop {
         let mut reader = match Reader::begin(store, key).await {
             Ok(Some(reader)) => reader,
-            Ok(None) => return Ok(Step::new(key, Outcome::Gone, Counts::one())),
+            Ok(None) => return Ok(TransferStep::new(key, TransferOutcome::Gone, Counts::one())),
             Err(error) => {
                 let refusal = error.into_refusal(attempt)?;
-                return Ok(Step::new(key, Outcome::Refused(refusal), Counts::one()));
+                return Ok(TransferStep::new(
+                    key,
+                    TransferOutcome::Refused(refusal),
+                    Counts::one(),
+                ));
             }
         };
         file.begin_conversation(key, &reader).await?;
@@ -218,7 +222,7 @@ async fn export_conversation<W: AsyncWrite + Unpin>(
                 }
                 Ok(None) => {
                     file.end_conversation(&counts).await?;
-                    let mut step = Step::new(key, Outcome::Exported, counts);
+                    let mut step = TransferStep::new(key, TransferOutcome::Exported, counts);
                     step.open_run = reader.open_run().map(|open| open.run);
                     return Ok(step);
                 }
@@ -232,6 +236,6 @@ async fn export_conversation<W: AsyncWrite + Unpin>(
         }
         let refusal = error.into_refusal(attempt)?;
         file.abandon(refusal.to_string()).await?;
-        return Ok(Step::new(key, Outcome::Refused(refusal), Counts::one()));
+        return Ok(TransferStep::new(key, TransferOutcome::Refused(refusal), Counts::one()));
     }
 }

@@ -41,7 +41,7 @@
 //! the target too, with all its staged messages, and its lease has ended. It can then be resumed in
 //! both stores, but should be in only one, because its tools would run in both.
 //!
-//! The following data are not preserved. The [receipt](Step::differences) of each affected
+//! The following data are not preserved. The [receipt](TransferStep::differences) of each affected
 //! conversation reports them:
 //!
 //! - the sequence numbers after pruned messages, because a store numbers the messages from 1;
@@ -102,7 +102,10 @@ pub use self::{
     export::{ExportFile, export},
     import::import,
     progress::{Event, Progress},
-    receipt::{Counts, Difference, Operation, Outcome, OutcomeKind, Receipt, Refusal, Step},
+    receipt::{
+        Counts, Difference, Operation, OutcomeKind, Receipt, TransferOutcome, TransferRefusal,
+        TransferStep,
+    },
     receipt_log::{ReceiptLog, ReceiptLogError, Transfer},
     selection::Selection,
 };

@@ -2,7 +2,7 @@
 
 use tower_chat_core::{BoxError, ConversationKey};
 
-use crate::{Counts, Step, TransferError};
+use crate::{Counts, TransferError, TransferStep};
 
 /// An event of a transfer. The total is reported first, then the beginning and the end of each
 /// conversation.
@@ -26,7 +26,7 @@ pub enum Event {
         counts: Counts,
     },
     /// A conversation is finished, or refused.
-    Done(Step),
+    Done(TransferStep),
 }
 
 /// The callback of a transfer. If it returns an error, the transfer stops.

@@ -11,7 +11,7 @@ use tower_chat_core::{
 };
 
 use crate::{
-    Refusal, TransferError,
+    TransferError, TransferRefusal,
     record::{Beginning, Record},
     waiting_results::WaitingResults,
 };
@@ -33,10 +33,10 @@ pub(crate) enum ReadError {
 impl ReadError {
     /// Converts the error into a refusal of the conversation, or returns an error of the whole
     /// transfer. `attempts` is the number of times that the conversation was read.
-    pub(crate) fn into_refusal(self, attempts: u32) -> Result<Refusal, TransferError> {
+    pub(crate) fn into_refusal(self, attempts: u32) -> Result<TransferRefusal, TransferError> {
         match self {
-            Self::Changed => Ok(Refusal::Changing { attempts }),
-            Self::Unreadable(reason) => Ok(Refusal::Unreadable { reason }),
+            Self::Changed => Ok(TransferRefusal::Changing { attempts }),
+            Self::Unreadable(reason) => Ok(TransferRefusal::Unreadable { reason }),
             Self::Failed(error) => Err(error),
         }
     }

@@ -22,7 +22,7 @@ pub enum Operation {
     Delete,
 }
 
-/// The receipt of a transfer: a summary of all its [`Step`]s, which can be serialized.
+/// The receipt of a transfer: a summary of all its [`TransferStep`]s, which can be serialized.
 ///
 /// The steps themselves are passed to the callback. A [`ReceiptLog`](crate::ReceiptLog) writes them
 /// to a file, and sums up all attempts at one transfer.
@@ -40,10 +40,10 @@ pub struct Receipt {
     /// The counts by scope and outcome.
     pub scopes: BTreeMap<String, BTreeMap<OutcomeKind, Counts>>,
     /// The refused conversations with their reasons: the first [`LISTED`](Self::LISTED) of them.
-    pub refused: Vec<Step>,
+    pub refused: Vec<TransferStep>,
     /// The conversations that differ at the target after the transfer, with their differences: the
     /// first [`LISTED`](Self::LISTED) of them.
-    pub differing: Vec<Step>,
+    pub differing: Vec<TransferStep>,
     /// The SHA-256 of the whole file that was written or read, in hexadecimal digits.
     pub sha256: Option<String>,
 }
@@ -73,7 +73,7 @@ impl Receipt {
     }
 
     /// Adds a step to the counts and lists.
-    pub fn add(&mut self, step: &Step) {
+    pub fn add(&mut self, step: &TransferStep) {
         let scope = self.scopes.entry(step.scope.clone()).or_default();
         *scope.entry(step.outcome.kind()).or_default() += &step.counts;
         let is_refused = step.outcome.kind() == OutcomeKind::Refused;
@@ -99,13 +99,13 @@ impl Receipt {
 /// The result of a transfer for one conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Step {
+pub struct TransferStep {
     /// The conversation's scope.
     pub scope: String,
     /// Its id.
     pub id: String,
     /// The outcome.
-    pub outcome: Outcome,
+    pub outcome: TransferOutcome,
     /// The counts of the conversation at the source, or in the store of a deletion. If the
     /// conversation could not be read, only the number of conversations is counted.
     pub counts: Counts,
@@ -118,8 +118,8 @@ pub struct Step {
     pub open_run: Option<RunId>,
 }
 
-impl Step {
-    pub(crate) fn new(key: &ConversationKey, outcome: Outcome, counts: Counts) -> Self {
+impl TransferStep {
+    pub(crate) fn new(key: &ConversationKey, outcome: TransferOutcome, counts: Counts) -> Self {
         let (scope, id) = (key.scope().to_owned(), key.id().to_owned());
         Self { scope, id, outcome, counts, differences: Vec::new(), open_run: None }
     }
@@ -171,7 +171,7 @@ impl AddAssign<&Self> for Counts {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum TransferOutcome {
     /// The conversation is in the file.
     Exported,
     /// The target did not have the conversation, and now has it.
@@ -188,9 +188,9 @@ pub enum Outcome {
     Deleted,
     /// Another process deleted the conversation before it was read or deleted.
     Gone,
-    /// The conversation was refused. The [`Refusal`] documents whether earlier messages of the
+    /// The conversation was refused. The [`TransferRefusal`] documents whether earlier messages of the
     /// conversation may have been written.
-    Refused(Refusal),
+    Refused(TransferRefusal),
 }
 
 /// The kind of an outcome, without its data.
@@ -198,23 +198,23 @@ pub enum Outcome {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OutcomeKind {
-    /// [`Outcome::Exported`].
+    /// [`TransferOutcome::Exported`].
     Exported,
-    /// [`Outcome::Written`].
+    /// [`TransferOutcome::Written`].
     Written,
-    /// [`Outcome::Extended`].
+    /// [`TransferOutcome::Extended`].
     Extended,
-    /// [`Outcome::Unchanged`].
+    /// [`TransferOutcome::Unchanged`].
     Unchanged,
-    /// [`Outcome::Deleted`].
+    /// [`TransferOutcome::Deleted`].
     Deleted,
-    /// [`Outcome::Gone`].
+    /// [`TransferOutcome::Gone`].
     Gone,
-    /// [`Outcome::Refused`].
+    /// [`TransferOutcome::Refused`].
     Refused,
 }
 
-impl Outcome {
+impl TransferOutcome {
     /// Returns the kind of the outcome.
     pub fn kind(&self) -> OutcomeKind {
         match self {
@@ -247,7 +247,7 @@ impl fmt::Display for OutcomeKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum TransferRefusal {
     /// The target has a different conversation with this key. Nothing was written.
     #[error(
         "the target has another conversation under this key: message {message} is {source_id} in the \

@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tower_chat_core::{ConversationKey, store::author::milliseconds};
 
-use crate::{Counts, Event, Operation, Outcome, Receipt, Selection, Step};
+use crate::{Counts, Event, Operation, Receipt, Selection, TransferOutcome, TransferStep};
 
 /// A file with the receipt of a transfer, over all attempts at it. A line is written when a
 /// conversation begins and when it is finished, before the transfer continues.
@@ -124,7 +124,7 @@ enum Entry {
         id: String,
         counts: Counts,
     },
-    Done(Step),
+    Done(TransferStep),
     Receipt(Box<Receipt>),
 }
 
@@ -199,7 +199,7 @@ impl ReceiptLog {
         Ok(())
     }
 
-    fn count(&mut self, step: &Step) {
+    fn count(&mut self, step: &TransferStep) {
         self.begun = None;
         self.last = Some(step.key());
         self.total.add(step);
@@ -224,7 +224,7 @@ impl ReceiptLog {
     /// If the file cannot be written.
     pub fn was_deleted(&mut self) -> io::Result<()> {
         let Some((key, counts)) = self.begun.take() else { return Ok(()) };
-        self.record(&Event::Done(Step::new(&key, Outcome::Deleted, counts)))
+        self.record(&Event::Done(TransferStep::new(&key, TransferOutcome::Deleted, counts)))
     }
 
     /// Writes an event to the file, for a callback. When the method returns, the operating system

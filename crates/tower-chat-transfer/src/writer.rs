@@ -11,7 +11,7 @@ use tower_chat_core::{
 };
 
 use crate::{
-    Counts, Difference, Outcome, Refusal, Step, TransferError,
+    Counts, Difference, TransferError, TransferOutcome, TransferRefusal, TransferStep,
     appender::Appender,
     comparison::Comparison,
     reader::{ReadError, runs_of},
@@ -31,7 +31,7 @@ pub(crate) struct Writer<'a> {
     target: Comparison<'a>,
     appender: Appender<'a>,
     counts: Counts,
-    refusal: Option<Refusal>,
+    refusal: Option<TransferRefusal>,
     /// Whether the target was read to its end.
     is_compared: bool,
     /// The sequence number, at the target, of the final message that was found equal; the number of
@@ -146,7 +146,7 @@ impl<'a> Writer<'a> {
                     self.appender.found(&message);
                 } else if let (Some(source_id), Some(target_id)) = (message.id, found.id) {
                     let message = number;
-                    self.refusal = Some(Refusal::Differs { message, source_id, target_id });
+                    self.refusal = Some(TransferRefusal::Differs { message, source_id, target_id });
                 }
                 return Ok(());
             }
@@ -238,21 +238,25 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes the remaining data after the final record, and returns the step of the conversation.
-    pub(crate) async fn end(mut self) -> Result<Step, TransferError> {
+    pub(crate) async fn end(mut self) -> Result<TransferStep, TransferError> {
         self.end_visible().await?;
         self.end_staged().await?;
         self.appender.submit().await?;
         if let Some(refusal) = self.refusal.take().or(self.appender.refusal.take()) {
-            return Ok(Step::new(&self.key, Outcome::Refused(refusal), self.counts));
+            return Ok(TransferStep::new(
+                &self.key,
+                TransferOutcome::Refused(refusal),
+                self.counts,
+            ));
         }
         let described = self.describe().await?;
         let is_changed = self.appender.is_changed || described;
         let outcome = match (self.target.exists(), is_changed) {
-            (false, _) => Outcome::Written,
-            (true, true) => Outcome::Extended { messages: self.appender.added },
-            (true, false) => Outcome::Unchanged,
+            (false, _) => TransferOutcome::Written,
+            (true, true) => TransferOutcome::Extended { messages: self.appender.added },
+            (true, false) => TransferOutcome::Unchanged,
         };
-        let mut step = Step::new(&self.key, outcome, self.counts);
+        let mut step = TransferStep::new(&self.key, outcome, self.counts);
         step.differences = self.differences().await?;
         step.open_run = self.open.as_ref().map(|open| open.open.run);
         Ok(step)
@@ -273,7 +277,7 @@ impl<'a> Writer<'a> {
             self.take_over().await?;
         }
         if let (Some(run), false) = (self.appender.open_run(), self.held_back.is_empty()) {
-            self.refusal = Some(Refusal::OpenRun { run });
+            self.refusal = Some(TransferRefusal::OpenRun { run });
             return Ok(());
         }
         let service_id = self.service_id_change();
@@ -307,7 +311,7 @@ impl<'a> Writer<'a> {
         while let Some(Some(_)) = self.next_of_target().await? {
             messages += 1;
         }
-        self.refusal.get_or_insert(Refusal::TargetHasMore { messages });
+        self.refusal.get_or_insert(TransferRefusal::TargetHasMore { messages });
         Ok(())
     }
 
@@ -334,12 +338,12 @@ impl<'a> Writer<'a> {
         let Some(staged) = &self.open else {
             // The visible messages are equal, and the target has an open run that the source does
             // not have.
-            self.refusal = found.map(|open| Refusal::OpenRun { run: open.run });
+            self.refusal = found.map(|open| TransferRefusal::OpenRun { run: open.run });
             return Ok(());
         };
         let Some(attempt) = self.next_attempt(staged, found.as_ref()) else {
             let run = found.map_or(staged.open.run, |open| open.run);
-            self.refusal = Some(Refusal::OpenRun { run });
+            self.refusal = Some(TransferRefusal::OpenRun { run });
             return Ok(());
         };
         let had = self.target.staged().len();
@@ -422,9 +426,9 @@ impl<'a> Writer<'a> {
 
 /// Returns the refusal of a conversation that cannot be read at the target, or the error of the
 /// whole transfer.
-fn refused(error: ReadError) -> Result<Refusal, TransferError> {
+fn refused(error: ReadError) -> Result<TransferRefusal, TransferError> {
     match error {
-        ReadError::Changed => Ok(Refusal::Conflict),
+        ReadError::Changed => Ok(TransferRefusal::Conflict),
         other => other.into_refusal(1),
     }
 }

@@ -14,7 +14,7 @@ use tower_chat::{
     ConversationKey, MemoryStore,
     store::{HistoryStore, StoreError},
 };
-use tower_chat_import::{Effect, Format, ImportError, ImportedConversation, Loss, Outcome};
+use tower_chat_import::{Effect, Format, ImportError, ImportOutcome, ImportedConversation, Loss};
 
 use crate::{
     arguments::STORE_VARIABLE,
@@ -219,11 +219,13 @@ enum Done {
     Refused { reason: String },
 }
 
-impl From<Outcome> for Done {
-    fn from(outcome: Outcome) -> Self {
+impl From<ImportOutcome> for Done {
+    fn from(outcome: ImportOutcome) -> Self {
         match outcome {
-            Outcome::Written => Self::Written,
-            Outcome::Extended { from } => Self::Extended { first_new: from.saturating_add(1) },
+            ImportOutcome::Written => Self::Written,
+            ImportOutcome::Extended { from } => {
+                Self::Extended { first_new: from.saturating_add(1) }
+            }
             _ => Self::Unchanged,
         }
     }

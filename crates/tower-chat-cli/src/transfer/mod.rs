@@ -13,7 +13,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use tower_chat::{BoxError, ConversationKey};
 use tower_chat_transfer::{
-    Event, Outcome, OutcomeKind, Receipt, ReceiptLog, ReceiptLogError, Step, Transfer,
+    Event, OutcomeKind, Receipt, ReceiptLog, ReceiptLogError, Transfer, TransferOutcome,
+    TransferStep,
 };
 
 pub(crate) use self::options::{ReportOptions, SelectionOptions};
@@ -38,7 +39,7 @@ pub(crate) struct Report {
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Line<'a> {
-    Done(&'a Step),
+    Done(&'a TransferStep),
     Receipt(&'a Receipt),
 }
 
@@ -102,14 +103,14 @@ impl Report {
         Ok(())
     }
 
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &TransferStep) {
         if self.json {
             let line = json_line(&Line::Done(step));
             self.print(&line);
             return;
         }
         let key = step.key();
-        if let Outcome::Refused(refusal) = &step.outcome {
+        if let TransferOutcome::Refused(refusal) = &step.outcome {
             self.print(&escaped(&format!("{key}: not transferred: {refusal}")));
         }
         for difference in &step.differences {

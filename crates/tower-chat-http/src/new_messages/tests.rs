@@ -6,14 +6,14 @@ use tower_chat_layers::{
 };
 use tower_chat_wire::openai_chat::{Audience, parse_messages, render_messages};
 
-use super::{Recognised, Refusal};
+use super::{ErrorResponse, Recognised};
 use tower_chat_layers::store::History;
 
 fn new_messages(
     stored: &Messages,
     sent: &Messages,
     tries_again: bool,
-) -> Result<Recognised, Refusal> {
+) -> Result<Recognised, ErrorResponse> {
     let head = Head::new(Revision { incarnation: 1, sequence: stored.len() as u64 });
     super::new_messages(&History::new(head, stored.clone()), sent, tries_again)
 }

@@ -14,7 +14,7 @@ use tower_chat::{
     store::{Directory, HistoryStore, Keep, Maintenance},
     tool_fn,
 };
-use tower_chat_http::{CONVERSATION_HEADER, ChatEndpoint, Refusal, RequestLimits};
+use tower_chat_http::{CONVERSATION_HEADER, ChatEndpoint, ErrorResponse, RequestLimits};
 use tower_chat_providers::{OpenAiChat, ProviderError};
 use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
@@ -225,7 +225,7 @@ async fn an_error_of_the_models_service_is_what_the_host_makes_of_it() {
         let fixture = Fixture::new(limited());
         let endpoint = fixture.endpoint.clone().with_upstream(|error| {
             let error = error.downcast_ref::<Limited>()?;
-            let refusal = Refusal::upstream(429, error.to_string());
+            let refusal = ErrorResponse::upstream(429, error.to_string());
             Some(refusal.with_retry_after(Duration::from_millis(1_500)))
         });
         let body = if is_streamed { streamed(ask("hi")) } else { ask("hi") };
@@ -253,7 +253,7 @@ async fn content_that_the_models_service_refuses_is_what_the_host_makes_of_it() 
     let fixture = Fixture::new([Step::error(Unreadable(refused()))]);
     let endpoint = fixture.endpoint.clone().with_upstream(|error| {
         let error = error.downcast_ref::<Unreadable>()?;
-        Some(Refusal::upstream(400, error.to_string()))
+        Some(ErrorResponse::upstream(400, error.to_string()))
     });
     let response = post(&endpoint, ask("hi")).await;
     assert_eq!(response.status(), StatusCode::BAD_REQUEST);
@@ -290,7 +290,7 @@ async fn a_limit_of_openai_reaches_the_client_with_the_time_to_wait() {
     let stack = ChatPipeline::builder(model).history(store.clone()).build().unwrap();
     let endpoint = ChatEndpoint::new(stack, store).in_one_scope("alice").with_upstream(|error| {
         let error = error.downcast_ref::<ProviderError>()?;
-        let refusal = Refusal::upstream(error.status()?, error.to_string());
+        let refusal = ErrorResponse::upstream(error.status()?, error.to_string());
         Some(refusal.with_retry_after(error.retry_after()?).with_code(error.code()?))
     });
     let response = post(&endpoint, ask("hi")).await;

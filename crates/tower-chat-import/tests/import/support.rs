@@ -7,7 +7,9 @@ use tower::ServiceExt;
 use tower_chat::{
     ChatPipeline, ChatRequest, ConversationKey, MediaSource, MemoryStore, Message, Part, Role,
     ToolStatus,
-    import::{Effect, Format, ImportError, ImportedConversation, Outcome, compare, read, store},
+    import::{
+        Effect, Format, ImportError, ImportOutcome, ImportedConversation, compare, read, store,
+    },
     store::{HistoryStore, InvocationQuery, Maintenance, ToolCallQueries},
     validate::validate_messages,
 };
@@ -124,8 +126,8 @@ async fn check_stored(
     expected: &Expected,
 ) {
     let key = ConversationKey::new("imported", expected.id);
-    assert_eq!(compare(history, &key, conversation).await.unwrap(), Outcome::Written);
-    assert_eq!(store(history, &key, conversation).await.unwrap(), Outcome::Written);
+    assert_eq!(compare(history, &key, conversation).await.unwrap(), ImportOutcome::Written);
+    assert_eq!(store(history, &key, conversation).await.unwrap(), ImportOutcome::Written);
     let stored = history.load(&key).await.unwrap();
     assert_eq!(sketches(stored.messages.iter().map(|message| &**message)), expected.messages);
     let of_it = history.invocations(&InvocationQuery::of(&key)).await.unwrap();
@@ -139,7 +141,7 @@ async fn check_stored(
         calls.iter().map(|(_, call)| (call.call_id.as_str(), call.status)).collect();
     assert_eq!(calls, expected.calls);
 
-    assert_eq!(store(history, &key, conversation).await.unwrap(), Outcome::Unchanged);
+    assert_eq!(store(history, &key, conversation).await.unwrap(), ImportOutcome::Unchanged);
     let again = history.load(&key).await.unwrap();
     assert_eq!(
         (again.head.revision, again.messages.len()),
@@ -149,7 +151,7 @@ async fn check_stored(
     let copy = ConversationKey::new("gone on with", expected.id);
     history.fork(&key, &copy).await.unwrap();
     continue_conversation(history, &copy).await;
-    assert_eq!(store(history, &copy, conversation).await.unwrap(), Outcome::Unchanged);
+    assert_eq!(store(history, &copy, conversation).await.unwrap(), ImportOutcome::Unchanged);
 }
 
 /// Continues the conversation, and checks that the messages for the model are valid for every
@@ -184,14 +186,14 @@ async fn check_longer(
     let long = long.iter().find(|long| long.id == short.id).unwrap();
     let from = short.messages.len() as u64;
     assert!(long.messages.len() as u64 > from);
-    assert_eq!(store(history, &key, long).await.unwrap(), Outcome::Extended { from });
+    assert_eq!(store(history, &key, long).await.unwrap(), ImportOutcome::Extended { from });
     let stored = history.load(&key).await.unwrap();
     assert_eq!(
         sketches(stored.messages.iter().map(|message| &**message)),
         sketches(&long.messages)
     );
     for again in [long, short] {
-        assert_eq!(store(history, &key, again).await.unwrap(), Outcome::Unchanged);
+        assert_eq!(store(history, &key, again).await.unwrap(), ImportOutcome::Unchanged);
     }
     let other = read(format, files.other).unwrap();
     let error = store(history, &key, &other[0]).await.unwrap_err();

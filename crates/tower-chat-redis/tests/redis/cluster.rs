@@ -8,7 +8,7 @@ use std::{
 use crate::common::{address, append, ask, key, options, raw, write};
 use tower_chat_core::store::{Directory, HistoryStore, Revision};
 use tower_chat_delivery::UpdateLogOptions;
-use tower_chat_redis::{Durability, OpenError, RedisOptions, RedisStore, RedisUpdateLog};
+use tower_chat_redis::{OpenError, RedisOptions, RedisStore, RedisUpdateLog, WriteConcern};
 use tower_chat_testkit::server::{RedisCluster, required, writes_through_outages};
 
 static CLUSTER: LazyLock<RedisCluster> =
@@ -81,7 +81,7 @@ async fn conversations_lie_on_all_servers() {
 async fn options_that_a_cluster_lacks_are_refused() {
     let error = options().connect(&addresses()[0]).await.unwrap_err();
     assert!(matches!(error, OpenError::Cluster), "{error:?}");
-    let waiting = options().with_durability(Durability::Replicas(1));
+    let waiting = options().with_write_concern(WriteConcern::Replicas(1));
     let error = waiting.connect_cluster(&[&addresses()[0]]).await.unwrap_err();
     assert!(matches!(error, OpenError::DurabilityInCluster), "{error:?}");
     let alone = address();

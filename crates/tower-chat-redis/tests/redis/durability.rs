@@ -13,7 +13,7 @@ use tower_chat_core::{
         author::{Close, Staged, Ticket, Write},
     },
 };
-use tower_chat_redis::{Durability, OpenError, RedisStore};
+use tower_chat_redis::{OpenError, RedisStore, WriteConcern};
 use tower_chat_testkit::server::RedisServer;
 
 fn replica_of(server: &RedisServer) -> RedisServer {
@@ -26,7 +26,7 @@ async fn a_write_is_in_the_memory_of_a_replica_when_it_is_acknowledged() {
     let replica = replica_of(&server);
     let prefix = prefix();
     let options =
-        RedisStore::options().with_prefix(&prefix).with_durability(Durability::Replicas(1));
+        RedisStore::options().with_prefix(&prefix).with_write_concern(WriteConcern::Replicas(1));
     let patient = options.clone().with_retry_timeout(Duration::from_secs(120));
     let store = patient.connect(&server.address(0)).await.unwrap();
     let key = key("copied");
@@ -77,7 +77,7 @@ async fn waiting_for_a_replica<const COUNT: usize>(
     let server = start(&[]);
     let replica = replica_of(&server);
     let (proxy, address) = Proxy::start(&server.address(0)).await;
-    let options = options().with_max_connections(1).with_durability(Durability::Replicas(1));
+    let options = options().with_max_connections(1).with_write_concern(WriteConcern::Replicas(1));
     let options =
         options.with_response_timeout(Duration::from_secs(120)).with_retry_timeout(Duration::ZERO);
     let store = options.connect(&address).await.unwrap();
@@ -149,7 +149,7 @@ async fn a_replica_can_be_read_and_not_written() {
     let server = start(&[]);
     let replica = replica_of(&server);
     let options = options()
-        .with_durability(Durability::Replicas(1))
+        .with_write_concern(WriteConcern::Replicas(1))
         .with_retry_timeout(Duration::from_secs(120));
     let store = options.clone().connect(&server.address(0)).await.unwrap();
     let at = append(&store, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap();
@@ -246,7 +246,7 @@ async fn room_can_be_made_on_a_server_without_memory() {
 async fn a_write_is_on_the_disk_when_it_is_acknowledged_or_the_store_does_not_open() {
     // The server itself does not wait for its disk, and syncs every second.
     let mut server = start(&["--appendfsync", "everysec"]);
-    let options = options().with_durability(Durability::Synced { replicas: 0 });
+    let options = options().with_write_concern(WriteConcern::Synced { replicas: 0 });
     let store = match options.clone().connect(&server.address(0)).await {
         Ok(store) => store,
         Err(OpenError::TooOld { needed: "7.2", .. }) => return,
@@ -262,7 +262,7 @@ async fn a_write_is_on_the_disk_when_it_is_acknowledged_or_the_store_does_not_op
     assert_eq!(texts(&store, &key).await.len(), 3);
     // There is no replica to wait for.
     let asked = options
-        .with_durability(Durability::Synced { replicas: 1 })
+        .with_write_concern(WriteConcern::Synced { replicas: 1 })
         .with_retry_timeout(Duration::ZERO);
     let asked = asked.with_response_timeout(Duration::from_secs(2));
     let store = asked.connect(&server.address(0)).await.unwrap();

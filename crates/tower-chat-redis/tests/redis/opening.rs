@@ -8,7 +8,7 @@ use tokio::{
     net::TcpListener,
 };
 use tower_chat_core::store::{Directory, HistoryStore, Revision, StoreError};
-use tower_chat_redis::{Durability, OpenError, RedisStore};
+use tower_chat_redis::{OpenError, RedisStore, WriteConcern};
 use tower_chat_testkit::server::free_port;
 
 const SECRET: &str = "very secret";
@@ -119,7 +119,7 @@ async fn a_server_that_is_too_old_is_refused() {
 
 #[tokio::test]
 async fn waiting_for_disks_is_refused_where_the_server_cannot() {
-    let options = options().with_durability(Durability::Synced { replicas: 0 });
+    let options = options().with_write_concern(WriteConcern::Synced { replicas: 0 });
     let error = options.clone().connect(&server_of_version("7.0.15").await).await.unwrap_err();
     assert!(matches!(error, OpenError::TooOld { needed: "7.2", .. }), "{error:?}");
     let error = options.connect(&server_of_version("7.2.4").await).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Fault injectors, which decide at every operation.
+//! StoreFault injectors, which decide at every operation.
 
 use tower_chat_core::store::{StoreError, author::Write};
 
@@ -10,11 +10,11 @@ use tower_chat_core::store::{StoreError, author::Write};
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
 /// use tower_chat_core::{ConversationKey, MemoryStore, store::{HistoryStore, StoreError}};
-/// use tower_chat_testkit::{Fault, FaultyStore, Injection, Operation};
+/// use tower_chat_testkit::{StoreFault, FaultyStore, Injection, Operation};
 ///
 /// // Every load fails, and nothing else does.
 /// let store = FaultyStore::with_injector(MemoryStore::new(), |operation| match operation {
-///     Operation::Load => Injection::none().with(Fault::Before(StoreError::ReadOnly)),
+///     Operation::Load => Injection::none().with(StoreFault::Before(StoreError::ReadOnly)),
 ///     _ => Injection::none(),
 /// });
 /// let key = ConversationKey::new("alice", "chat");
@@ -84,12 +84,12 @@ pub enum Operation {
 pub struct Injection {
     pub(super) yields_before: usize,
     pub(super) yields_after: usize,
-    pub(super) fault: Option<Fault>,
+    pub(super) fault: Option<StoreFault>,
 }
 
 /// A fault of an operation.
 #[derive(Debug)]
-pub enum Fault {
+pub enum StoreFault {
     /// The operation fails without an effect.
     Before(StoreError),
     /// This many writes of a submission are stored, then the submission fails. An operation other than a
@@ -116,7 +116,7 @@ impl Injection {
 
     /// Sets the fault.
     #[must_use]
-    pub fn with(mut self, fault: Fault) -> Self {
+    pub fn with(mut self, fault: StoreFault) -> Self {
         self.fault = Some(fault);
         self
     }

@@ -24,7 +24,7 @@ use tower_chat_core::{
     },
 };
 
-pub use self::injector::{Fault, FaultInjector, Injection, Operation};
+pub use self::injector::{FaultInjector, Injection, Operation, StoreFault};
 use self::script::Script;
 use crate::Gate;
 
@@ -40,7 +40,7 @@ use crate::Gate;
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// use tower_chat_core::{ConversationKey, MemoryStore, store::{HistoryStore, StoreError}};
-/// use tower_chat_testkit::{Fault, FaultyStore, Injection, Operation};
+/// use tower_chat_testkit::{StoreFault, FaultyStore, Injection, Operation};
 /// let on_fire = || StoreError::backend("read", true, "disk on fire");
 /// let key = ConversationKey::new("alice", "support");
 ///
@@ -51,7 +51,7 @@ use crate::Gate;
 /// assert_eq!(store.loads(), 2);
 ///
 /// let store = FaultyStore::with_injector(MemoryStore::new(), move |operation| match operation {
-///     Operation::Load => Injection::none().with(Fault::Before(on_fire())),
+///     Operation::Load => Injection::none().with(StoreFault::Before(on_fire())),
 ///     _ => Injection::none(),
 /// });
 /// assert!(store.load(&key).await.is_err());
@@ -85,7 +85,7 @@ struct State {
 struct Held {
     slot: Slot,
     writes: Vec<Write>,
-    fault: Option<Fault>,
+    fault: Option<StoreFault>,
     ticket: oneshot::Sender<Ticket>,
 }
 
@@ -166,38 +166,38 @@ impl<S: HistoryStore> FaultyStore<S> {
     /// Makes the next load, or the next read of an open run, fail. A second call of this method makes
     /// one more of these operations fail.
     pub fn fail_next_load(&self, error: StoreError) {
-        self.prepare(Operation::Load, Fault::Before(error));
+        self.prepare(Operation::Load, StoreFault::Before(error));
     }
 
     /// Makes the next read of a head fail.
     pub fn fail_next_head(&self, error: StoreError) {
-        self.prepare(Operation::Head, Fault::Before(error));
+        self.prepare(Operation::Head, StoreFault::Before(error));
     }
 
     /// Makes the next reservation fail.
     pub fn fail_next_reserve(&self, error: StoreError) {
-        self.prepare(Operation::Reserve, Fault::Before(error));
+        self.prepare(Operation::Reserve, StoreFault::Before(error));
     }
 
     /// Makes the next query of the record of tool calls fail, for calls or for totals.
     pub fn fail_next_query(&self, error: StoreError) {
-        self.prepare(Operation::Invocations, Fault::Before(error));
+        self.prepare(Operation::Invocations, StoreFault::Before(error));
     }
 
     /// Makes the next submission fail without storing any of its writes.
     pub fn fail_next_append(&self, error: StoreError) {
-        self.prepare(Operation::Append, Fault::Before(error));
+        self.prepare(Operation::Append, StoreFault::Before(error));
     }
 
     /// Makes the next submission fail at a write, counted from 0. The previous writes of the submission
     /// are stored.
     pub fn fail_next_append_at(&self, write: usize, error: StoreError) {
-        self.prepare(Operation::Append, Fault::Midway(write, error));
+        self.prepare(Operation::Append, StoreFault::Midway(write, error));
     }
 
     /// Stores the next submission and reports a failure of its first write, like a lost connection.
     pub fn fail_next_append_after_storing(&self, error: StoreError) {
-        self.prepare(Operation::Append, Fault::After(error));
+        self.prepare(Operation::Append, StoreFault::After(error));
     }
 
     /// Lets this many submissions succeed before the next prepared fault.
@@ -285,7 +285,7 @@ impl<S: HistoryStore> FaultyStore<S> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn prepare(&self, operation: Operation, fault: Fault) {
+    fn prepare(&self, operation: Operation, fault: StoreFault) {
         self.state().script.push(operation, Some(fault));
     }
 }

@@ -16,7 +16,9 @@ use tower_chat_core::{
     },
 };
 
-use super::{Fault, FaultyStore, Held, Injection, Operation, State, Unreleased, script::Script};
+use super::{
+    FaultyStore, Held, Injection, Operation, State, StoreFault, Unreleased, script::Script,
+};
 
 impl<S: HistoryStore> FaultyStore<S> {
     pub(super) fn injected(&self, operation: Operation) -> Injection {
@@ -56,9 +58,9 @@ impl<S: HistoryStore> FaultyStore<S> {
         let effect =
             async { if self.injector.is_some() { block_on(effect) } else { effect.await } };
         let outcome = match fault.or(prepared) {
-            Some(Fault::Never) => std::future::pending().await,
-            Some(Fault::Before(error) | Fault::Midway(_, error)) => Err(error),
-            Some(Fault::After(error)) => effect.await.and(Err(error)),
+            Some(StoreFault::Never) => std::future::pending().await,
+            Some(StoreFault::Before(error) | StoreFault::Midway(_, error)) => Err(error),
+            Some(StoreFault::After(error)) => effect.await.and(Err(error)),
             None => effect.await,
         };
         if let Some(injector) = &self.injector {
@@ -74,20 +76,20 @@ impl<S: HistoryStore> FaultyStore<S> {
         script: &mut Script,
         slot: Slot,
         mut writes: Vec<Write>,
-        fault: Option<Fault>,
+        fault: Option<StoreFault>,
     ) -> Ticket {
         let (completed, error) = match fault.or_else(|| script.next_fault(Operation::Append)) {
             None => (0, None),
-            Some(Fault::Before(error)) => {
+            Some(StoreFault::Before(error)) => {
                 writes.clear();
                 (0, Some(error))
             }
-            Some(Fault::Midway(count, error)) => {
+            Some(StoreFault::Midway(count, error)) => {
                 writes.truncate(count);
                 (writes.len(), Some(error))
             }
-            Some(Fault::After(error)) => (0, Some(error)),
-            Some(Fault::Never) => {
+            Some(StoreFault::After(error)) => (0, Some(error)),
+            Some(StoreFault::Never) => {
                 writes.clear();
                 (0, Some(StoreError::Closed))
             }

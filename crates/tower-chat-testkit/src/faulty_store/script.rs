@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use tower_chat_core::store::{StoreError, author::Write};
 
-use super::{Fault, Operation};
+use super::{Operation, StoreFault};
 use crate::Gate;
 
 /// The prepared faults, by operation.
@@ -12,7 +12,7 @@ use crate::Gate;
 pub(super) struct Script {
     counts: HashMap<Operation, usize>,
     /// The faults of the next calls of an operation; `None` lets a call succeed.
-    faults: HashMap<Operation, VecDeque<Option<Fault>>>,
+    faults: HashMap<Operation, VecDeque<Option<StoreFault>>>,
     gates: HashMap<Operation, Gate>,
     append_error: Option<Box<dyn Fn() -> StoreError + Send>>,
     /// Every write of every submission, oldest first.
@@ -22,7 +22,7 @@ pub(super) struct Script {
 impl Script {
     /// Prepares a fault, or with `None` a success, for the next operation of this kind for which none is
     /// prepared.
-    pub(super) fn push(&mut self, operation: Operation, fault: Option<Fault>) {
+    pub(super) fn push(&mut self, operation: Operation, fault: Option<StoreFault>) {
         self.faults.entry(scripted(operation)).or_default().push_back(fault);
     }
 
@@ -54,11 +54,13 @@ impl Script {
         self.counts.get(&scripted(operation)).copied().unwrap_or(0)
     }
 
-    pub(super) fn next_fault(&mut self, operation: Operation) -> Option<Fault> {
+    pub(super) fn next_fault(&mut self, operation: Operation) -> Option<StoreFault> {
         let prepared = self.faults.get_mut(&scripted(operation)).and_then(VecDeque::pop_front);
         match (prepared, &self.append_error) {
             (Some(fault), _) => fault,
-            (None, Some(error)) if operation == Operation::Append => Some(Fault::Before(error())),
+            (None, Some(error)) if operation == Operation::Append => {
+                Some(StoreFault::Before(error()))
+            }
             (None, _) => None,
         }
     }

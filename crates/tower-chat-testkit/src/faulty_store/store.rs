@@ -13,7 +13,7 @@ use tower_chat_core::{
     },
 };
 
-use super::{Fault, FaultyStore, Held, Injection, Operation, operation::delayed};
+use super::{FaultyStore, Held, Injection, Operation, StoreFault, operation::delayed};
 
 impl<S: HistoryStore> FaultyStore<S> {
     fn inner_store(&self) -> &dyn HistoryStore {
@@ -72,7 +72,7 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
             injector.submitted(&writes);
         }
         let Injection { yields_before, yields_after, fault } = self.injected(Operation::Append);
-        let is_dead = matches!(fault, Some(Fault::Never)) || self.is_dead();
+        let is_dead = matches!(fault, Some(StoreFault::Never)) || self.is_dead();
         let mut state = self.state();
         state.script.count(Operation::Append);
         state.script.writes.extend(writes.iter().cloned());

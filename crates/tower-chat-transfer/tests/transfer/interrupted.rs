@@ -20,7 +20,7 @@ use tower_chat::{
         export, import,
     },
 };
-use tower_chat_testkit::{Fault, FaultyStore, Injection, Operation};
+use tower_chat_testkit::{FaultyStore, Injection, Operation, StoreFault};
 
 use crate::conversations::{
     add_run, assert_same, export_alice, fill, fill_pruned, import_file, key,
@@ -137,8 +137,8 @@ async fn a_transfer_whose_store_fails_at_any_operation_is_repeated() {
                 let error = StoreError::backend("work", true, "the plug was pulled");
                 match counted.fetch_add(1, Ordering::Relaxed) {
                     now if now != failing => Injection::none(),
-                    _ if is_stored => Injection::none().with(Fault::After(error)),
-                    _ => Injection::none().with(Fault::Before(error)),
+                    _ if is_stored => Injection::none().with(StoreFault::After(error)),
+                    _ => Injection::none().with(StoreFault::Before(error)),
                 }
             });
             let outcome = import(&store, Cursor::new(&file), &alice, &mut |_| Ok(())).await;

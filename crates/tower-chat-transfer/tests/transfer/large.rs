@@ -8,7 +8,9 @@ use std::sync::{
 use tower_chat::{
     MemoryStore, Message,
     store::{HistoryStore, author::Write},
-    transfer::{ExportFile, Outcome, OutcomeKind, Refusal, Selection, copy, export},
+    transfer::{
+        ExportFile, OutcomeKind, Selection, TransferOutcome, TransferRefusal, copy, export,
+    },
 };
 use tower_chat_testkit::{FaultyStore, Injection, Operation};
 
@@ -92,7 +94,7 @@ async fn a_conversation_that_changes_whenever_it_is_read_is_refused_and_the_othe
     let receipt =
         export(&store, &alice, ExportFile::new(&mut file), &mut |_| Ok(())).await.unwrap();
     assert_eq!(receipt.total(OutcomeKind::Exported).conversations, 1);
-    let changing = Outcome::Refused(Refusal::Changing { attempts: 8 });
+    let changing = TransferOutcome::Refused(TransferRefusal::Changing { attempts: 8 });
     assert_eq!((&receipt.refused[0].outcome, receipt.refused.len()), (&changing, 1));
     let receipt = copy(&store, &target, &alice, &mut |_| Ok(())).await.unwrap();
     assert_eq!((&receipt.refused[0].outcome, receipt.refused.len()), (&changing, 1));

@@ -6,7 +6,7 @@ use tower_chat::{
         HistoryStore, Journal, LeaseEnd, SequencePosition, ServiceIdChange,
         author::{Close, Staged, ToolRecord, Write},
     },
-    transfer::{OutcomeKind, Refusal, Selection, copy},
+    transfer::{OutcomeKind, Selection, TransferRefusal, copy},
 };
 
 use crate::{
@@ -109,7 +109,7 @@ async fn a_run_that_is_open_at_the_target_alone_is_left_alone() {
             let step = &receipt.refused[0];
             assert_eq!(
                 step.outcome,
-                tower_chat::transfer::Outcome::Refused(Refusal::OpenRun { run })
+                tower_chat::transfer::TransferOutcome::Refused(TransferRefusal::OpenRun { run })
             );
             assert_eq!(export_alice(&*to).await, before);
             add_run(&*from, &key("hats"), second, &["A blue one."]).await;
@@ -173,7 +173,7 @@ async fn an_open_run_that_went_another_way_at_the_target_is_left_alone() {
         append(&**store, write).await;
     }
     let receipt = copy(&*from, &*to, &alice, &mut |_| Ok(())).await.unwrap();
-    let refused = tower_chat::transfer::Outcome::Refused(Refusal::OpenRun { run });
+    let refused = tower_chat::transfer::TransferOutcome::Refused(TransferRefusal::OpenRun { run });
     assert_eq!(receipt.refused[0].outcome, refused);
     let left = to.open_run(&key).await.unwrap().unwrap();
     assert_eq!(left.messages.last().unwrap().text(), "not booked");

@@ -3,7 +3,7 @@
 use tower_chat::{
     MemoryStore, Message, MessageId,
     store::{Directory, StoreError, author::Write},
-    transfer::{Outcome, OutcomeKind, Refusal, Selection, copy},
+    transfer::{OutcomeKind, Selection, TransferOutcome, TransferRefusal, copy},
 };
 use tower_chat_testkit::FaultyStore;
 
@@ -12,8 +12,8 @@ use crate::{
     stores::Kind,
 };
 
-fn refusal(outcome: &Outcome) -> &Refusal {
-    let Outcome::Refused(refusal) = outcome else { panic!("{outcome:?}") };
+fn refusal(outcome: &TransferOutcome) -> &TransferRefusal {
+    let TransferOutcome::Refused(refusal) = outcome else { panic!("{outcome:?}") };
     refusal
 }
 
@@ -37,7 +37,7 @@ async fn another_conversation_under_the_same_key_is_left_as_it_is() {
 
         let receipt = import_file(&*to, &export_alice(&*from).await).await;
         assert_eq!(receipt.total(OutcomeKind::Written).conversations, 1);
-        let expected = Refusal::Differs {
+        let expected = TransferRefusal::Differs {
             message: 2,
             source_id: MessageId { run: first, index: 1 },
             target_id: MessageId { run: second, index: 0 },
@@ -66,7 +66,7 @@ async fn a_message_of_the_same_id_with_other_content_is_another_message() {
     let receipt = copy(&*from, &*to, &Selection::conversation(key), &mut |_| Ok(())).await.unwrap();
     let refusal = refusal(&receipt.refused[0].outcome);
     assert!(
-        matches!(refusal, Refusal::Differs { message: 1, source_id, target_id } if source_id == target_id)
+        matches!(refusal, TransferRefusal::Differs { message: 1, source_id, target_id } if source_id == target_id)
     );
     assert!(refusal.to_string().contains("with other content"), "{refusal}");
 }
@@ -82,7 +82,10 @@ async fn a_target_that_was_continued_is_left_as_it_is() {
         add_run(&*to, &key("coats"), 70, &["only here", "and here"]).await;
         let before = export_alice(&*to).await;
         let receipt = import_file(&*to, &file).await;
-        assert_eq!(refusal(&receipt.refused[0].outcome), &Refusal::TargetHasMore { messages: 2 });
+        assert_eq!(
+            refusal(&receipt.refused[0].outcome),
+            &TransferRefusal::TargetHasMore { messages: 2 }
+        );
         assert_eq!(export_alice(&*to).await, before);
     }
 }
@@ -109,7 +112,7 @@ async fn what_the_target_does_not_take_is_refused_and_the_others_are_written() {
         assert_eq!(refused.key(), key("boots"));
         let reason = refusal(&refused.outcome);
         assert!(
-            matches!(reason, Refusal::RejectedByTarget { reason } if reason.contains("is too large")),
+            matches!(reason, TransferRefusal::RejectedByTarget { reason } if reason.contains("is too large")),
             "{reason}"
         );
         let stored = target.list("alice", None, 9).await.unwrap();

@@ -11,7 +11,7 @@ use tower_chat::{
     store::{HistoryStore, LeaseEnd, ToolCallQueries},
     validate::validate_messages,
 };
-use tower_chat_testkit::{Fault, FaultyStore, Gate, Injection, Operation, Step, cases};
+use tower_chat_testkit::{FaultyStore, Gate, Injection, Operation, Step, StoreFault, cases};
 
 use super::booking_tools::*;
 use crate::common::*;
@@ -130,7 +130,7 @@ async fn a_run_that_cannot_be_read_after_it_was_taken_over_stays_open() {
         let failing = left.clone();
         let store = FaultyStore::with_injector(memory(), move |operation| match operation {
             Operation::OpenRun if failing.fetch_sub(1, Ordering::SeqCst) == 0 => {
-                Injection::none().with(Fault::Before(disk_full()))
+                Injection::none().with(StoreFault::Before(disk_full()))
             }
             _ => Injection::none(),
         });

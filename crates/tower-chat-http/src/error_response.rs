@@ -19,7 +19,7 @@ use crate::models::as_json;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 #[non_exhaustive]
-pub struct Refusal {
+pub struct ErrorResponse {
     /// The HTTP status.
     pub status: StatusCode,
     /// The message for the client.
@@ -38,14 +38,14 @@ const DIVERGED: &str = "conversation_diverged";
 /// The code for a decision about a call that already has a result.
 const APPROVAL_ANSWERED: &str = "approval_answered";
 
-impl Refusal {
-    /// Creates a refusal with a status and a message.
+impl ErrorResponse {
+    /// Creates an error response with a status and a message.
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { status, message, code: None, param: None, retry_after: None }
     }
 
-    /// Creates a refusal from a status of the model's service. 400, 404, 413, 422 and 429 are not
+    /// Creates an error response from a status of the model's service. 400, 404, 413, 422 and 429 are not
     /// changed; 503 and 529 become 503. Any other status becomes 502, because the client cannot resolve
     /// its reason, such as an invalid key of the host.
     pub fn upstream(status: u16, message: impl Into<String>) -> Self {
@@ -124,23 +124,23 @@ impl Refusal {
         Self::of_storage(error.is_retryable())
     }
 
-    /// Converts an error of a stack to a refusal. [`ChatEndpoint`](crate::ChatEndpoint) uses this
+    /// Converts an error of a stack to an error response. [`ChatEndpoint`](crate::ChatEndpoint) uses this
     /// function; handlers of a host can use it too. The [crate's documentation](crate) lists the
     /// statuses.
     ///
-    /// The error and its sources are examined in their order, and the first one with a refusal decides.
+    /// The error and its sources are examined in their order, and the first one with an error response decides.
     /// Each is passed to `upstream`, and then compared with the errors of this project's layers.
-    /// `upstream` returns a refusal for the errors of the model client, whose types this crate does not
-    /// know. The text of an internal error is logged, and is not part of the refusal.
+    /// `upstream` returns an error response for the errors of the model client, whose types this crate does not
+    /// know. The text of an internal error is logged, and is not part of the error response.
     ///
     /// ```
     /// use http::StatusCode;
-    /// use tower_chat_http::Refusal;
+    /// use tower_chat_http::ErrorResponse;
     /// use tower_chat_layers::{BoxError, ConversationKey, PersistenceError, RunId};
     ///
     /// let (key, run) = (ConversationKey::new("alice", "chat"), RunId::new());
     /// let error: BoxError = PersistenceError::RunUnderWay { key, run }.into();
-    /// let refusal = Refusal::of_error(&error, |_| None);
+    /// let refusal = ErrorResponse::of_error(&error, |_| None);
     /// assert_eq!(refusal.status, StatusCode::CONFLICT);
     /// assert!(refusal.is_retryable());
     /// ```
@@ -166,7 +166,7 @@ impl Refusal {
         Self::new(StatusCode::BAD_GATEWAY, message).with_code("upstream_error")
     }
 
-    /// Returns the refusal for an error of a layer; `None` if the error is not one, or if its source
+    /// Returns the error response for an error of a layer; `None` if the error is not one, or if its source
     /// decides.
     fn of_layer(error: &(dyn Error + 'static)) -> Option<Self> {
         match error.downcast_ref::<PersistenceError>() {
@@ -300,7 +300,7 @@ impl Refusal {
     }
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for ErrorResponse {
     fn into_response(self) -> Response {
         let mut response = as_json(self.status, &self.body());
         let headers = response.headers_mut();

@@ -14,7 +14,7 @@
 /// therefore lose acknowledged writes in every row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum Durability {
+pub enum WriteConcern {
     /// The settings of the server decide (`appendonly`, `appendfsync`).
     #[default]
     Server,
