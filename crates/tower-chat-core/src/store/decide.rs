@@ -153,6 +153,9 @@ pub fn decide<L: Lookup>(
     last: u64,
     lookup: &mut L,
 ) -> Result<Decision, L::Error> {
+    if let Err(error) = write.check_range(last) {
+        return Ok(Decision::Refuse(error));
+    }
     if head.revision != write.expected() {
         return Ok(match is_stored(head, write, lookup)? {
             true => Decision::IsStored,
@@ -164,9 +167,6 @@ pub fn decide<L: Lookup>(
     }
     if !head.admits(write) {
         return Ok(Decision::Refuse(conflict(head, write)));
-    }
-    if let Err(error) = write.check_range(last) {
-        return Ok(Decision::Refuse(error));
     }
     for claim in write.claims() {
         if !is_valid(head, claim, lookup)? {

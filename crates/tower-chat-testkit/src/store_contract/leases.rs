@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tower_chat_core::{
     ConversationKey, Message, MessageId,
     store::{
-        Journal, Lease, LeaseEnd, OpenRun, Revision,
+        Journal, LeaseEnd, OpenRun, Revision,
         author::{Staged, Write},
     },
 };

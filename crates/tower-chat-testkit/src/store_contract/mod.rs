@@ -65,6 +65,7 @@ mod directory_queries;
 mod dropping;
 mod fixture;
 mod forks;
+mod generated;
 mod heavy;
 mod keys;
 mod leases;
@@ -87,9 +88,10 @@ use tokio::runtime::Builder;
 pub use tower_chat_core::store::{Capability, HistoryStore};
 
 pub use self::{
-    appending::*, claims::*, directory::*, directory_queries::*, dropping::*, forks::*, heavy::*,
-    keys::*, leases::*, lifecycle::*, pruned_record::*, pruning::*, races::*, record::*,
-    record_queries::*, residual_data::*, rows::*, scopes::*, sealed::*, staging::*,
+    appending::*, claims::*, directory::*, directory_queries::*, dropping::*, forks::*,
+    generated::*, heavy::*, keys::*, leases::*, lifecycle::*, pruned_record::*, pruning::*,
+    races::*, record::*, record_queries::*, residual_data::*, rows::*, scopes::*, sealed::*,
+    staging::*,
 };
 
 /// The store under test, as the parameter of the tests.
@@ -540,6 +542,7 @@ macro_rules! __every_promise {
             a_ticket_dropped_at_any_await_cancels_nothing
             a_deletion_dropped_at_any_await_is_done_or_not
             a_close_dropped_at_any_await_loses_nothing
+            generated_writes_are_decided_as_in_memory
         }
     };
 }
