@@ -29,6 +29,8 @@ pub(crate) struct Model<'a> {
     known: BTreeMap<String, Outcome>,
     open: Option<OpenRun>,
     ended: BTreeSet<usize>,
+    /// The calls of rounds that a tool has ended without a mark in the stored messages.
+    ended_by_tool: BTreeSet<String>,
     /// The ended runs that a tool has stopped.
     stopped: BTreeSet<usize>,
     inputs: BTreeMap<usize, RunInput>,
@@ -112,6 +114,7 @@ impl<'a> Model<'a> {
             known: BTreeMap::new(),
             open: None,
             ended: BTreeSet::new(),
+            ended_by_tool: BTreeSet::new(),
             stopped: BTreeSet::new(),
             inputs: BTreeMap::new(),
             answered: BTreeMap::new(),

@@ -47,6 +47,14 @@ enum Item {
     Pair { token: String, call: String, result: Option<String> },
 }
 
+/// Returns whether an item has the result of the tool that has ended a run.
+fn ends_run(item: &Item) -> bool {
+    match item {
+        Item::Pair { token, result: Some(result), .. } => *result == format!("stopped {token}"),
+        Item::Pair { .. } | Item::Text(_) => false,
+    }
+}
+
 impl Replay<'_> {
     fn user(&mut self, text: &str) {
         self.close_round();
@@ -90,12 +98,14 @@ impl Replay<'_> {
             .windows(2)
             .filter(|message| self.items[message[0]..message[1]].iter().any(is_answered));
         if let Some(last) = answered.next_back().map(|message| message[0]) {
-            let bounds: Vec<usize> = messages.into_iter().filter(|bound| *bound >= last).collect();
+            let bounds: Vec<usize> = messages.iter().copied().filter(|it| *it >= last).collect();
+            let is_ended = self.items[messages[0]..].iter().any(ends_run);
             let mut rest = self.items.split_off(last).into_iter();
             let (mut words, mut asking) = (Vec::new(), Vec::new());
             for (index, bounds) in bounds.windows(2).enumerate() {
                 let message: Vec<Item> = rest.by_ref().take(bounds[1] - bounds[0]).collect();
-                let stays = index == 0 || message.iter().any(|item| self.is_interrupted(item));
+                let is_interrupted = |item| !is_ended && self.is_interrupted(item);
+                let stays = index == 0 || message.iter().any(is_interrupted);
                 if stays { &mut asking } else { &mut words }.extend(message);
             }
             self.items.extend(words.into_iter().chain(asking).chain(rest));

@@ -419,13 +419,15 @@ impl Model<'_> {
     }
 
     /// Returns the calls of rounds that a tool has ended and whose calls all have stored results. The
-    /// record is not read for these rounds, so nothing shows that their runs have ended.
+    /// record is not read for these rounds, so nothing shows that their runs have ended. A run that
+    /// stores its messages at its end marks the end in them.
     fn interrupted<'h>(&self, before: &'h [(usize, Entry)], own: &'h [Entry]) -> BTreeSet<&'h str> {
         let before = before.iter().map(|(_, entry)| entry);
         let answered: BTreeSet<&str> = outcomes(before.clone().chain(own)).collect();
-        let rounds = before.map(|entry| entry.calls().map(|call| &*call.token).collect());
+        let stored = |entry: &'h Entry| entry.calls().filter(|call| call.hook != Hook::Drop);
+        let rounds = before.map(|entry| stored(entry).map(|call| &*call.token).collect());
         let ended = rounds.filter(|round: &Vec<&str>| {
-            round.iter().any(|token| self.in_record_alone.contains_key(*token))
+            round.iter().any(|token| self.ended_by_tool.contains(*token))
                 && round.iter().all(|token| answered.contains(token))
         });
         ended.flatten().collect()
@@ -517,7 +519,7 @@ impl Model<'_> {
 
     /// Completes the run.
     fn end(&mut self, under_way: UnderWay) -> End {
-        let UnderWay { run, begins, mut entries, resumed, is_stopped, .. } = under_way;
+        let UnderWay { run, mode, begins, mut entries, resumed, is_stopped, .. } = under_way;
         let own = entries.iter().enumerate().filter(|(_, entry)| entry.is_answer());
         let first = matches!(self.inputs[&run], RunInput::Results { .. });
         let own = own.filter(|(at, _)| !(first && *at == 0));
@@ -533,6 +535,9 @@ impl Model<'_> {
         {
             // No service call has sent these results.
             let trailing = outcomes.iter().map(|outcome| (outcome.token.clone(), outcome.clone()));
+            if mode != PersistenceMode::PerRun {
+                self.ended_by_tool.extend(outcomes.iter().map(|outcome| outcome.token.clone()));
+            }
             self.in_record_alone.extend(trailing);
             entries.pop();
         }
