@@ -99,6 +99,9 @@ pub enum ReasonKind {
     /// Sources that the answer does not cite are removed
     /// ([`Citations`](tower_chat_layers::replay::Citations)).
     Compacted,
+    /// A sentence is sent in the place of a picture or document
+    /// ([`OldMedia`](tower_chat_layers::replay::OldMedia)).
+    OldMedia,
     /// The message is older than the turns in the window ([`Window`](tower_chat_layers::replay::Window)).
     OutsideWindow,
 }
@@ -124,6 +127,7 @@ impl ReasonKind {
             Self::Stale => "stale",
             Self::Outdated => "outdated",
             Self::Compacted => "compacted",
+            Self::OldMedia => "old_media",
             Self::OutsideWindow => "outside_window",
         }
     }
@@ -150,6 +154,7 @@ impl fmt::Display for ReasonKind {
             Self::Stale => "the result is too old: it is not sent, nor its call",
             Self::Outdated => "no registered tool could answer the call: it is not sent",
             Self::Compacted => "sources that were not cited are not sent",
+            Self::OldMedia => "a sentence is sent in the place of an old picture or document",
             Self::OutsideWindow => "it is outside the window",
         })
     }

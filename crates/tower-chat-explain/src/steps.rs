@@ -4,8 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use tower_chat_core::{Message, Messages};
 use tower_chat_layers::replay::{
-    Citations, CompactionTime, OutdatedCalls, Replay, ReplayContext, ReplayPolicy, ToolHistory,
-    Window,
+    CompactionTime, OutdatedCalls, Replay, ReplayContext, ReplayPolicy, ToolHistory, Window,
 };
 
 use crate::{
@@ -29,6 +28,9 @@ pub(crate) fn explain(
         steps.take(&omit, ReasonKind::ToolHistory);
     } else {
         steps.take_tool_steps(policy);
+    }
+    if let Some(old_media) = &policy.old_media {
+        steps.change(ReasonKind::OldMedia, |closed| old_media.apply(closed));
     }
     if let Some(window) = &policy.window {
         steps.cut(window);
@@ -61,7 +63,7 @@ impl Steps<'_, '_> {
         }
         let citations = policy.citations.as_ref();
         if let Some(citations) = citations.filter(|it| it.time() == CompactionTime::AtReplay) {
-            self.compact(citations);
+            self.change(ReasonKind::Compacted, |closed| citations.apply(closed));
         }
     }
 
@@ -86,15 +88,16 @@ impl Steps<'_, '_> {
         self.sent = sent;
     }
 
-    fn compact(&mut self, citations: &Citations) {
-        let mut compacted = Vec::new();
+    /// Applies a step that changes parts, and adds a reason of this kind for each changed part.
+    fn change(&mut self, kind: ReasonKind, step: impl FnOnce(&Messages) -> Messages) {
+        let mut changed = Vec::new();
         self.replay.edit_closed(|closed| {
-            let (tagged, changed) = tagged_like(closed, &citations.apply(closed));
-            compacted = changed;
+            let (tagged, positions) = tagged_like(closed, &step(closed));
+            changed = positions;
             tagged
         });
-        for (position, part) in compacted {
-            self.reasons.add(position, ReasonKind::Compacted, Some(part));
+        for (position, part) in changed {
+            self.reasons.add(position, kind, Some(part));
         }
     }
 

@@ -55,7 +55,9 @@ pub(crate) fn tagged_like(before: &Messages, after: &Messages) -> (Messages, Vec
         let mut tagged = after.clone();
         for (index, part) in before.parts.iter().enumerate() {
             let is_changed = after.parts.get(index).is_some_and(|it| it != part);
-            let Some(position) = position_of_part(part).filter(|_| is_changed) else { continue };
+            let position =
+                position_of_part(part).or_else(|| Some((position_of_message(before)?, index)));
+            let Some(position) = position.filter(|_| is_changed) else { continue };
             changed.push(position);
             let part = Arc::make_mut(&mut tagged).parts.get_mut(index);
             if let Some(native) = part.and_then(tagged_native) {
@@ -88,8 +90,7 @@ impl Sent {
         let mut open: HashMap<&str, Position> = HashMap::new();
         let mut order = Vec::new();
         for message in view.iter() {
-            let own = message.metadata.get(TAG).and_then(Value::as_u64);
-            let own = own.and_then(|own| usize::try_from(own).ok());
+            let own = position_of_message(message);
             sent.messages.extend(own);
             order.extend(own.map(|own| (own, None)));
             if message.role != Role::Tool {
@@ -161,6 +162,10 @@ fn position_of(native: &Native) -> Option<Position> {
 
 /// Returns the position in the mark of a part. An approval request has no mark in the output, because it is
 /// sent as a call.
+fn position_of_message(message: &Message) -> Option<usize> {
+    usize::try_from(message.metadata.get(TAG)?.as_u64()?).ok()
+}
+
 fn position_of_part(part: &Part) -> Option<Position> {
     match part {
         Part::ToolCall(call) => call.native.as_ref().and_then(position_of),

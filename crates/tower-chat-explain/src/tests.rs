@@ -7,15 +7,15 @@ use std::{
 
 use serde_json::{Value, json};
 use tower_chat_core::{
-    ApprovalRequest, ConversationKey, MemoryStore, Message, MessageId, Messages, Native, Part,
-    Role, RunId, ToolCall, ToolResult, ToolStatus,
+    ApprovalRequest, ConversationKey, Media, MediaSource, MemoryStore, Message, MessageId,
+    Messages, Native, Part, Role, RunId, ToolCall, ToolResult, ToolStatus,
     store::{
         HistoryStore, Revision, SequencePosition,
         author::{RecordedResult, ToolRecord, Write},
     },
 };
 use tower_chat_layers::replay::{
-    Citations, DanglingCalls, FinishTimes, Freshness, OutdatedCalls, Replay, ToolHistory,
+    Citations, DanglingCalls, FinishTimes, Freshness, OldMedia, OutdatedCalls, Replay, ToolHistory,
     Truncation, Window,
 };
 use tower_chat_testkit::damaged_history;
@@ -100,6 +100,22 @@ fn a_dangling_call_is_interrupted_or_left_out() {
 }
 
 #[test]
+fn old_media_are_replaced_by_sentences() {
+    let picture = Media::new("image/png", MediaSource::Base64("b25l".to_owned()));
+    let mut result = results(["c1"]);
+    if let Some(Part::ToolResult(result)) = result.parts.first_mut() {
+        result.content.push(Part::Media(picture.clone()));
+    }
+    let asked = Message::new(Role::User, vec![Part::text("look"), Part::Media(picture)]);
+    let stored = [asked, calls(["c1"]), result, Message::assistant("seen")];
+    let explained = |policy| explained(stored.clone(), &policy);
+    let keep = |media| ReplayPolicy::default().with_old_media(OldMedia::keep_last(media));
+    assert_eq!(explained(keep(2)), ["=", "=", "=", "="]);
+    assert_eq!(explained(keep(1)), ["~ 1:old_media", "=", "=", "="]);
+    assert_eq!(explained(keep(0)), ["~ 1:old_media", "=", "~ 0:old_media", "="]);
+}
+
+#[test]
 fn an_explanation_has_a_name() {
     let drop = ReplayPolicy::default().with_dangling_calls(DanglingCalls::Drop);
     let stored = [calls(["c1", "c2"]), results(["c2"]), Message::user("so?"), calls(["c3"])];
@@ -128,6 +144,7 @@ fn each_reason_has_words_of_its_own() {
         ReasonKind::Stale,
         ReasonKind::Outdated,
         ReasonKind::Compacted,
+        ReasonKind::OldMedia,
         ReasonKind::OutsideWindow,
     ];
     let words: HashSet<String> = kinds.iter().map(ReasonKind::to_string).collect();

@@ -11,7 +11,8 @@
 //! 4. **tools**: calls of tools that are not registered any more, and calls with unreadable arguments,
 //!    are left out ([`OutdatedCalls`]);
 //! 5. **citations**: sources that were found and not cited are left out ([`Citations`]);
-//! 6. **window**: only the newest turns are sent ([`Window`]).
+//! 6. **media**: sentences are sent in the place of old pictures and documents ([`OldMedia`]);
+//! 7. **window**: only the newest turns are sent ([`Window`]).
 //!
 //! The first two steps always run, in the fold [`Replay`]. The other steps run on the view of the fold
 //! if a [`ReplayPolicy`] enables them.
@@ -31,6 +32,7 @@ mod freshness;
 mod interrupted;
 mod left_out;
 mod naming;
+mod old_media;
 mod order;
 mod output;
 mod pending;
@@ -66,6 +68,7 @@ pub use self::{
     citations::{Citations, CompactionTime, Source, Uncited},
     dangling::DanglingCallError,
     freshness::{Channel, FinishTimes, Freshness, FreshnessError},
+    old_media::OldMedia,
     policy::DanglingCalls,
     registered::OutdatedCalls,
     round::INTERRUPTED,

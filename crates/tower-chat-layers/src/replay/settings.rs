@@ -4,8 +4,8 @@ use serde::{Deserialize, de::Error as _};
 use serde_json::Value;
 
 use super::{
-    Citations, CompactionTime, DanglingCalls, Freshness, OutdatedCalls, ReplayPolicy, ToolHistory,
-    Uncited, Window,
+    Citations, CompactionTime, DanglingCalls, Freshness, OldMedia, OutdatedCalls, ReplayPolicy,
+    ToolHistory, Uncited, Window,
 };
 
 /// The error for invalid settings of a [`ReplayPolicy`]: an unknown key or a wrong type.
@@ -23,6 +23,7 @@ impl ReplayPolicy {
     /// | `freshness` | see [`Freshness::from_settings`] |
     /// | `drop_unregistered_tools`, `drop_unreadable_arguments` | `true` or `false` |
     /// | `citations` | `{"when": "at_replay" or "at_save", "uncited": a sentence or null, "number_key": …, "content_key": …}` |
+    /// | `old_media` | `{"last": n}` or `{"turns": n}` |
     /// | `window` | `{"turns": n}`, `{"messages": n}` or `{"tokens": n}`, with `"low_water": n` |
     ///
     /// ```
@@ -61,6 +62,7 @@ struct Settings {
     drop_unregistered_tools: bool,
     drop_unreadable_arguments: bool,
     citations: Option<CitationSettings>,
+    old_media: Option<OldMedia>,
     window: Option<WindowSettings>,
 }
 
@@ -175,6 +177,7 @@ impl From<Settings> for ReplayPolicy {
             .with_freshness(settings.freshness)
             .with_outdated_calls(outdated)
             .with_citations(settings.citations.map(Citations::from))
+            .with_old_media(settings.old_media)
             .with_window(settings.window.map(|window| window.0))
     }
 }
@@ -194,6 +197,7 @@ mod tests {
             "drop_unregistered_tools": true,
             "drop_unreadable_arguments": true,
             "citations": {"when": "at_save", "uncited": "Nothing was cited.", "number_key": "n", "content_key": "c"},
+            "old_media": {"last": 3},
             "window": {"tokens": 8000, "low_water": 4000},
         }))
         .unwrap();
@@ -205,6 +209,7 @@ mod tests {
             .with_number_key("n")
             .with_content_key("c");
         assert_eq!(citations, &expected);
+        assert_eq!(policy.old_media, Some(OldMedia::keep_last(3)));
         assert!(policy.window.is_some());
     }
 
@@ -243,6 +248,9 @@ mod tests {
             json!({"citations": {"key": "n"}}),
             json!({"freshness": {"window": "long"}}),
             json!({"freshness": {"minutes": 5}}),
+            json!({"old_media": {"last": -1}}),
+            json!({"old_media": {"last": 1, "turns": 1}}),
+            json!({"old_media": 3}),
         ] {
             assert!(ReplayPolicy::from_settings(&settings).is_err(), "{settings}");
         }

@@ -1,12 +1,12 @@
-//! Applies steps 3 to 6 in order.
+//! Applies steps 3 to 7 in order.
 
 use std::{borrow::Cow, time::SystemTime};
 
 use tower_chat_core::{Message, Messages, ToolCall};
 
 use super::{
-    Channel, Citations, CompactionTime, DanglingCalls, FinishTimes, Freshness, OutdatedCalls,
-    Replay, ToolHistory, Window,
+    Channel, Citations, CompactionTime, DanglingCalls, FinishTimes, Freshness, OldMedia,
+    OutdatedCalls, Replay, ToolHistory, Window,
     output::{MessageRef, ReplayOutput},
     tool_history::{is_of_tools, without_tool_parts},
     without_calls::WithoutCalls,
@@ -35,6 +35,8 @@ pub struct ReplayPolicy {
     pub outdated_calls: OutdatedCalls,
     /// Whether sources that were not cited are left out.
     pub citations: Option<Citations>,
+    /// Which pictures and documents are sent again.
+    pub old_media: Option<OldMedia>,
     /// The limit of the replay's length.
     pub window: Option<Window>,
 }
@@ -118,6 +120,13 @@ impl ReplayPolicy {
         self
     }
 
+    /// Sends sentences in the place of old pictures and documents.
+    #[must_use]
+    pub fn with_old_media(mut self, policy: impl Into<Option<OldMedia>>) -> Self {
+        self.old_media = policy.into();
+        self
+    }
+
     /// Limits the replay to the newest turns.
     #[must_use]
     pub fn with_window(mut self, policy: impl Into<Option<Window>>) -> Self {
@@ -125,12 +134,13 @@ impl ReplayPolicy {
         self
     }
 
-    /// Returns whether steps 3 to 6 change nothing, for all messages.
+    /// Returns whether steps 3 to 7 change nothing, for all messages.
     pub fn is_off(&self) -> bool {
         self.tool_history == ToolHistory::Replay
             && self.freshness.is_none()
             && self.outdated_calls.is_off()
             && self.citations_at_replay().is_none()
+            && self.old_media.is_none()
             && self.window.is_none()
     }
 
@@ -149,7 +159,7 @@ impl ReplayPolicy {
         self.citations.as_ref().filter(|citations| citations.time() == CompactionTime::AtSave)
     }
 
-    /// Returns the messages that remain after steps 3 to 6. The input must be in order and paired, as
+    /// Returns the messages that remain after steps 3 to 7. The input must be in order and paired, as
     /// [`Replay::view`] returns it. Unchanged messages are shared. If no message is changed, the whole
     /// sequence is shared.
     ///
@@ -157,6 +167,11 @@ impl ReplayPolicy {
     pub fn apply(&self, messages: &Messages, context: &ReplayContext<'_>) -> Messages {
         if self.is_off() {
             return messages.clone();
+        }
+        if let Some(old_media) = &self.old_media {
+            let before = Self { old_media: None, window: None, ..self.clone() };
+            let messages = old_media.apply(&before.apply(messages, context));
+            return Self::default().with_window(self.window.clone()).apply(&messages, context);
         }
         let mut output = ReplayOutput::of(messages);
         if let Some(window) = &self.window {

@@ -1,4 +1,4 @@
-//! Step 6: limits the replay to the newest turns.
+//! Step 7: limits the replay to the newest turns.
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 

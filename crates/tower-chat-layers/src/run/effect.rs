@@ -1,10 +1,13 @@
 //! The consequence of an event: the contents of a write.
 
-use std::{sync::Arc, time::SystemTime};
+use std::sync::Arc;
 
 use tower_chat_core::{
     EndedBy, Message,
-    store::author::{Close, ToolRecord},
+    store::{
+        LeaseEnd,
+        author::{Close, ToolRecord},
+    },
 };
 
 use super::recording::Adopted;
@@ -14,8 +17,8 @@ use crate::tool::{CallOfRun, ToolOutcome};
 pub(super) enum Effect {
     Nothing,
     Write(Box<RunWrite>),
-    /// Leaves the run open for a later attempt. Only the lease is written, with this time as its end.
-    Leave(Option<SystemTime>),
+    /// Leaves the run open for a later attempt. Only the lease is written, with this end.
+    Leave(LeaseEnd),
 }
 
 /// The contents of one write.

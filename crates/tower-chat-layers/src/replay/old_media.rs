@@ -1,0 +1,128 @@
+//! Step 6: puts sentences in the place of old pictures and documents.
+
+use std::{borrow::Cow, sync::Arc};
+
+use serde::Deserialize;
+use tower_chat_core::{Media, MediaSource, Message, Messages, Part, Role};
+
+use super::{
+    Turns,
+    output::{MessageRef, after_step, changed},
+};
+
+/// Which pictures, documents and other media of the stored messages are sent again. A sentence with the
+/// type and the size is sent in the place of the others. The store keeps all of them.
+///
+/// Media in messages of the user and in results of tools count, but none in answers of the model. The
+/// media of the current request are always sent. Whenever a medium is no longer sent, the beginning of
+/// the request changes, and a prompt cache of the provider is used only up to this place.
+///
+/// ```
+/// use tower_chat::replay::{OldMedia, ReplayPolicy};
+/// let policy = ReplayPolicy::default().with_old_media(OldMedia::keep_last(3));
+/// assert!(!policy.is_off());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct OldMedia(MediaLimit);
+
+/// The media that are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum MediaLimit {
+    Last(usize),
+    Turns(usize),
+}
+
+impl OldMedia {
+    /// Sends the last media of the stored messages, up to this number.
+    pub fn keep_last(media: usize) -> Self {
+        Self(MediaLimit::Last(media))
+    }
+
+    /// Sends the media of the last stored turns.
+    pub fn keep_turns(turns: usize) -> Self {
+        Self(MediaLimit::Turns(turns))
+    }
+
+    /// Returns the messages with sentences in the place of old media. Unchanged messages are shared.
+    pub fn apply(&self, messages: &Messages) -> Messages {
+        let mut old = match self.0 {
+            MediaLimit::Last(kept) => {
+                let all: usize = messages.iter().map(|message| count(message)).sum();
+                all.saturating_sub(kept)
+            }
+            MediaLimit::Turns(kept) => {
+                let mut turns = Turns::default();
+                let begins = messages.iter().enumerate();
+                let begins = begins.filter(|(_, message)| turns.begins_with(message));
+                let begins: Vec<usize> = begins.map(|(position, _)| position).collect();
+                let first = match begins.len().checked_sub(kept) {
+                    Some(old) => begins.get(old).copied().unwrap_or(messages.len()),
+                    None => 0,
+                };
+                messages.iter().take(first).map(|message| count(message)).sum()
+            }
+        };
+        after_step(messages, |message| Some(without_old(message, &mut old)))
+    }
+}
+
+/// Returns the number of media in a message that is not an answer of the model.
+fn count(message: &Message) -> usize {
+    if message.role == Role::Assistant {
+        return 0;
+    }
+    let of_part = |part: &Part| match part {
+        Part::Media(_) => 1,
+        Part::ToolResult(result) => {
+            result.content.iter().filter(|part| matches!(part, Part::Media(_))).count()
+        }
+        _ => 0,
+    };
+    message.parts.iter().map(of_part).sum()
+}
+
+/// Replaces the first media of a message, while there are `old` ones left.
+fn without_old<'a>(message: &'a Arc<Message>, old: &mut usize) -> MessageRef<'a> {
+    if *old == 0 || count(message) == 0 {
+        return Cow::Borrowed(message);
+    }
+    let mut message = (**message).clone();
+    for part in &mut message.parts {
+        match part {
+            Part::ToolResult(result) => {
+                let before = *old;
+                result.content.iter_mut().for_each(|part| replace(part, old));
+                if *old < before {
+                    // The native item contains the media.
+                    result.native = None;
+                }
+            }
+            part => replace(part, old),
+        }
+    }
+    changed(message)
+}
+
+fn replace(part: &mut Part, old: &mut usize) {
+    if let Part::Media(media) = part
+        && *old > 0
+    {
+        *old -= 1;
+        *part = Part::text(sentence(media));
+    }
+}
+
+fn sentence(media: &Media) -> String {
+    let size = match &media.source {
+        MediaSource::Base64(data) => {
+            let padding = data.bytes().rev().take_while(|byte| *byte == b'=').count();
+            format!(", {} bytes", (data.len() * 3 / 4).saturating_sub(padding))
+        }
+        _ => String::new(),
+    };
+    format!("[An earlier attachment ({}{size}) is not sent again.]", media.media_type)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+//! Tests which media are sent again.
+
+use tower_chat_core::{MessageId, Native, RunId, ToolCall, ToolResult};
+
+use super::*;
+
+fn picture(data: &str) -> Part {
+    Part::Media(Media::new("image/png", MediaSource::Base64(data.to_owned())))
+}
+
+fn user(parts: Vec<Part>) -> Message {
+    Message::new(Role::User, parts)
+}
+
+/// Three turns: a question with two pictures, a result with one, a question with a file, and an answer
+/// with a picture.
+fn conversation() -> Messages {
+    let mut result = ToolResult::new("c1", "a map");
+    result.content.push(picture("bWFw"));
+    result.native = Some(Native::new("test", "{}".parse().unwrap()));
+    let file = Media::new("application/pdf", MediaSource::Url("https://example.com/a.pdf".into()));
+    let turns = [
+        vec![
+            user(vec![Part::text("look"), picture("b25l"), picture("dHdvMg==")]),
+            Message::assistant("two pictures"),
+        ],
+        vec![
+            Message::user("a map?"),
+            Message::tool_calls([ToolCall::new("c1", "map", "{}")]),
+            Message::tool_results([result]),
+            Message::assistant("here"),
+        ],
+        vec![
+            user(vec![Part::Media(file), Part::text("read")]),
+            Message::new(Role::Assistant, vec![picture("ZHJhd24=")]),
+        ],
+    ];
+    let messages = turns.into_iter().flat_map(|turn| {
+        let run = RunId::new();
+        turn.into_iter().zip(0..).map(move |(mut message, index)| {
+            message.id = Some(MessageId { run, index });
+            Arc::new(message)
+        })
+    });
+    messages.collect()
+}
+
+/// Returns the parts of each message that contained media: `media`, or the text of a sentence.
+fn media(messages: &Messages) -> Vec<Vec<String>> {
+    let wording = |part: &Part| match part {
+        Part::Media(_) => Some("media".to_owned()),
+        Part::Text(text) if text.text.starts_with('[') => Some(text.text.clone()),
+        _ => None,
+    };
+    let of_message = |message: &Arc<Message>| {
+        let parts = message.parts.iter().flat_map(|part| match part {
+            Part::ToolResult(result) => result.content.iter().filter_map(wording).collect(),
+            part => wording(part).into_iter().collect::<Vec<_>>(),
+        });
+        parts.collect::<Vec<_>>()
+    };
+    messages.iter().map(of_message).filter(|parts| !parts.is_empty()).collect()
+}
+
+#[test]
+fn the_last_media_are_sent_and_sentences_in_the_place_of_the_others() {
+    let three = "[An earlier attachment (image/png, 3 bytes) is not sent again.]";
+    let four = "[An earlier attachment (image/png, 4 bytes) is not sent again.]";
+    let pdf = "[An earlier attachment (application/pdf) is not sent again.]";
+    let sent = "media";
+    for (policy, question, result, file) in [
+        (OldMedia::keep_last(9), [sent, sent], sent, sent),
+        (OldMedia::keep_last(4), [sent, sent], sent, sent),
+        (OldMedia::keep_last(3), [three, sent], sent, sent),
+        (OldMedia::keep_last(2), [three, four], sent, sent),
+        (OldMedia::keep_last(1), [three, four], three, sent),
+        (OldMedia::keep_last(0), [three, four], three, pdf),
+        (OldMedia::keep_turns(3), [sent, sent], sent, sent),
+        (OldMedia::keep_turns(2), [three, four], sent, sent),
+        (OldMedia::keep_turns(1), [three, four], three, sent),
+        (OldMedia::keep_turns(0), [three, four], three, pdf),
+    ] {
+        let found = media(&policy.apply(&conversation()));
+        let expected = [question.to_vec(), vec![result], vec![file], vec![sent]];
+        assert_eq!(found, expected, "{policy:?}");
+    }
+}
+
+#[test]
+fn a_message_without_old_media_is_the_stored_one() {
+    let messages = conversation();
+    let sent = OldMedia::keep_last(2).apply(&messages);
+    let is_shared: Vec<bool> =
+        messages.iter().zip(sent.iter()).map(|(a, b)| Arc::ptr_eq(a, b)).collect();
+    assert_eq!(is_shared, [false, true, true, true, true, true, true, true]);
+}
+
+#[test]
+fn a_result_without_its_picture_has_no_native_item() {
+    let native = |messages: &Messages| {
+        messages.get(4).and_then(|message| message.results().next()?.native.clone())
+    };
+    assert!(native(&OldMedia::keep_last(2).apply(&conversation())).is_some());
+    assert!(native(&OldMedia::keep_last(1).apply(&conversation())).is_none());
+}
