@@ -18,8 +18,8 @@ use futures_util::{StreamExt, stream};
 use tokio::net::TcpListener;
 use tower::{Layer, service_fn};
 use tower_chat::{
-    BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, Finish, PersistenceMode,
-    store::HistoryStore,
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, ConcurrentRuns, Finish,
+    PersistenceMode, PersistencePolicy, store::HistoryStore,
 };
 use tower_chat_delivery::{DetachedRunsLayer, SqliteUpdateLog};
 use tower_chat_http::ChatEndpoint;
@@ -35,9 +35,13 @@ async fn main() -> Result<(), Failure> {
     );
 
     let store = SqliteStore::open(&database).await?;
+    // A run that is continued waits for the lease of the process that died.
+    let policy =
+        PersistencePolicy::default().with_concurrent_runs(ConcurrentRuns::Queue { max_waiting: 1 });
     let pipeline = ChatPipeline::builder(service_fn(model))
         .history(store.clone())
         .persistence(PersistenceMode::Journaled)
+        .policy(policy)
         .build()?;
     let runs = DetachedRunsLayer::new(SqliteUpdateLog::open(format!("{database}-updates")).await?);
     let endpoint = ChatEndpoint::new(runs.layer(pipeline), store.clone())

@@ -6,9 +6,9 @@ use futures_util::{StreamExt, stream};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_chat::{
-    BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, Conversation, ConversationKey,
-    Finish, FinishReason, PersistencePolicy, Role, RunId, ToolCallDelta, ToolDefinition, Tools,
-    recovery::JournalPolicy, tool_fn,
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, ConcurrentRuns, Conversation,
+    ConversationKey, Finish, FinishReason, PersistencePolicy, Role, RunId, ToolCallDelta,
+    ToolDefinition, Tools, recovery::JournalPolicy, tool_fn,
 };
 use tower_chat_delivery::{DetachedRunsLayer, RunKey, SqliteUpdateLog};
 use tower_chat_sqlite::SqliteStore;
@@ -92,12 +92,19 @@ fn pipeline(arguments: &WorkerArguments, store: SqliteStore) -> Result<ChatPipel
         Ok::<_, BoxError>(answer(seed, &request))
     });
     let lookup = ToolDefinition::new("lookup", "Looks up.", serde_json::json!({}));
+    // A run that is sent again waits for the lease of the process that was killed.
+    let queue = ConcurrentRuns::Queue { max_waiting: 8 };
     let journal = JournalPolicy::default().with_lease(LEASE).with_max_lease_wait(30 * LEASE);
     let pipeline = ChatPipeline::builder(model)
         .tools(Tools::new().with(tool_fn(lookup, |_| async { Ok("Rain.") })))
         .history(store)
         .persistence(arguments.mode.into())
-        .policy(PersistencePolicy::default().with_partial_text(true).with_journal(journal))
+        .policy(
+            PersistencePolicy::default()
+                .with_partial_text(true)
+                .with_journal(journal)
+                .with_concurrent_runs(queue),
+        )
         .build()?;
     Ok(pipeline)
 }

@@ -14,8 +14,9 @@ use tokio::{
 };
 use tower::{Layer, service_fn};
 use tower_chat::{
-    BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, Finish, FinishReason,
-    PersistenceMode, ToolCallDelta, ToolDefinition, Tools, tool_fn,
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, ConcurrentRuns, Finish,
+    FinishReason, PersistenceMode, PersistencePolicy, ToolCallDelta, ToolDefinition, Tools,
+    tool_fn,
 };
 use tower_chat_delivery::{DetachedRunsLayer, SqliteUpdateLog};
 use tower_chat_http::ChatEndpoint;
@@ -35,10 +36,13 @@ async fn main() -> Result<(), BoxError> {
     let definition = ToolDefinition::new("weather", "", serde_json::json!({"type": "object"}));
     let weather = tool_fn(definition, |_| async { Ok("Rain.".to_owned()) });
     let store = SqliteStore::open(&database).await?;
+    let policy =
+        PersistencePolicy::default().with_concurrent_runs(ConcurrentRuns::Queue { max_waiting: 1 });
     let pipeline = ChatPipeline::builder(model)
         .tools(Tools::new().with(weather))
         .history(store.clone())
         .persistence(PersistenceMode::Journaled)
+        .policy(policy)
         .build()?;
     let runs = DetachedRunsLayer::new(SqliteUpdateLog::open(format!("{database}-updates")).await?);
     let endpoint =
