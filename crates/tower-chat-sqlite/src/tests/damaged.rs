@@ -5,7 +5,7 @@ use tower_chat_core::{
     RunId, ToolStatus,
     store::{
         Directory, HistoryStore, InvocationQuery, Journal, Keep, Lease, LeaseEnd, Maintenance,
-        Revision, SequencePosition, StoreError, ToolCallQueries,
+        NumbersUsedUp, Revision, SequencePosition, StoreError, ToolCallQueries,
         author::{Close, Slot, Staged, ToolRecord, Write},
     },
 };
@@ -140,7 +140,11 @@ fn is_damage(error: &StoreError) -> bool {
 /// Panics if an error neither reports damage nor refuses the operation for a known other reason.
 fn check<T: std::fmt::Debug>(what: &str, action: &str, outcome: Result<T, StoreError>) {
     if let Err(error) = outcome {
-        let is_refusal = matches!(error, StoreError::Conflict(_) | StoreError::UnderWay { .. });
+        let is_refusal = match &error {
+            StoreError::Conflict(_) | StoreError::UnderWay { .. } => true,
+            StoreError::Backend { source, .. } => source.is::<NumbersUsedUp>(),
+            _ => false,
+        };
         assert!(is_refusal || is_damage(&error), "{what}: {action}: {error:?}");
     }
 }

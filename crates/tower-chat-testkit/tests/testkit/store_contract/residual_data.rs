@@ -18,7 +18,7 @@ fn a_search_that_finds_nothing_at_all_is_no_search() {
 }
 
 #[test]
-#[should_panic(expected = "is there after it was pruned")]
+#[should_panic(expected = "is still stored after it was pruned")]
 fn residual_data_that_a_store_still_keeps_is_found() {
     // All data that ever existed are kept, except staged ones.
     let kept = Arc::new(Mutex::new(String::new()));
