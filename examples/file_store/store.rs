@@ -75,14 +75,15 @@ impl State {
         let (path, mut conversation) = match self.conversations.get(key) {
             Some(found) => found.clone(),
             None => {
-                self.next_file += 1;
-                let path = self.folder.join(format!("{}.json", self.next_file - 1));
+                let path = self.folder.join(format!("{}.json", self.next_file));
                 (path, StoredConversation::absent(key.clone()))
             }
         };
         if conversation.write(write)? {
             replace(&path, &conversation.to_json()).map_err(failed("write a conversation"))?;
-            self.conversations.insert(key.clone(), (path, conversation));
+            if self.conversations.insert(key.clone(), (path, conversation)).is_none() {
+                self.next_file += 1;
+            }
         }
         Ok(write.result())
     }
@@ -129,8 +130,13 @@ impl HistoryStore for FileStore {
         let mut state = self.state();
         state.admits_changes()?;
         let Some((path, _)) = state.conversations.get(key) else { return Ok(false) };
-        let removed = fs::remove_file(path).and_then(|()| sync_folder(path));
-        removed.map_err(failed("delete a conversation"))?;
+        match fs::remove_file(path) {
+            // An earlier deletion has removed the file, and could not sync the folder.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        }
+        .and_then(|()| sync_folder(path))
+        .map_err(failed("delete a conversation"))?;
         state.conversations.remove(key);
         Ok(true)
     }
