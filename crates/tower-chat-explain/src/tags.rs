@@ -160,12 +160,13 @@ fn position_of(native: &Native) -> Option<Position> {
     native.item.parse().ok().filter(|_| &*native.wire == TAG)
 }
 
-/// Returns the position in the mark of a part. An approval request has no mark in the output, because it is
-/// sent as a call.
+/// Returns the position in the mark of a message.
 fn position_of_message(message: &Message) -> Option<usize> {
     usize::try_from(message.metadata.get(TAG)?.as_u64()?).ok()
 }
 
+/// Returns the position in the mark of a part. An approval request has no mark in the output, because it is
+/// sent as a call.
 fn position_of_part(part: &Part) -> Option<Position> {
     match part {
         Part::ToolCall(call) => call.native.as_ref().and_then(position_of),

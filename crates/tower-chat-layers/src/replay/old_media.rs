@@ -11,10 +11,10 @@ use super::{
 };
 
 /// Which pictures, documents and other media of the stored messages are sent again. A sentence with the
-/// type and the size is sent in the place of the others. The store keeps all of them.
+/// type, and the size if it is known, is sent in the place of the others. The store keeps all of them.
 ///
-/// Media in messages of the user and in results of tools count, but none in answers of the model. The
-/// media of the current request are always sent. Whenever a medium is no longer sent, the beginning of
+/// Media in messages of the user and in results of tools count, but none in answers of the model. Media
+/// that are not stored yet are always sent. Whenever a medium is no longer sent, the beginning of
 /// the request changes, and a prompt cache of the provider is used only up to this place.
 ///
 /// ```
