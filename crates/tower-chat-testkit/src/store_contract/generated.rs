@@ -87,7 +87,7 @@ struct Generator {
     /// Whether the store has open runs.
     stages: bool,
     written: Vec<Write>,
-    /// The calls in the messages of all writes, whether stored or not.
+    /// The calls in the messages of all writes within the range, whether stored or not.
     calls: Vec<SequencePosition>,
 }
 
@@ -157,7 +157,9 @@ impl Generator {
                 if self.rng.one_in(2) {
                     row.status = ToolStatus::PendingApproval;
                 }
-                self.calls.push(row.call);
+                if sequence <= LAST_SEQUENCE {
+                    self.calls.push(row.call);
+                }
                 rows.push(row);
             }
         }
