@@ -149,5 +149,5 @@ pub async fn conversations_are_listed_in_the_byte_order_of_their_ids(store: Stor
         paged.extend(page);
     }
     assert_eq!(paged, ids);
-    assert_eq!(store.list("nobody", None, 100).await.expect("the list is read"), []);
+    assert_eq!(store.list("unknown", None, 100).await.expect("the list is read"), []);
 }

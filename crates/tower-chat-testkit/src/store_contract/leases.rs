@@ -176,5 +176,5 @@ pub async fn open_runs_are_listed_by_scope(store: Store) {
     assert!(list("scope", None, 0).await.is_empty());
     assert_eq!(list("scope2", None, 100).await, ["a"]);
     assert_eq!(list("", None, 100).await, ["z"]);
-    assert!(list("nobody", None, 100).await.is_empty());
+    assert!(list("unknown", None, 100).await.is_empty());
 }

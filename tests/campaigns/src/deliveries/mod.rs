@@ -29,8 +29,8 @@ pub use self::worker::{WorkerArguments, work};
 use self::{case::Case, planted::Fault};
 use crate::{Failure, Figures};
 
-/// The lease of a run. A killed process delays a case by this time. On a busy machine, a process that is not
-/// scheduled for so long loses its run.
+/// The lease of a run. A killed process delays a case by this time. A process that cannot renew the lease for
+/// this time, for example on a busy machine, loses the run.
 const LEASE: Duration = Duration::from_secs(3);
 
 /// Kills the processes of runs whose clients reconnect, and checks what the clients receive

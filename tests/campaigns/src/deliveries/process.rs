@@ -78,7 +78,7 @@ impl Process {
         sent.map_err(|error| Failure::cannot_run(format!("a process has ended: {error}")))
     }
 
-    /// Kills the process, and reads what it has printed.
+    /// Kills the process, and reads the rest of its output.
     pub(super) async fn kill(mut self) -> Result<(), Failure> {
         self.child.kill().await.map_err(Failure::cannot_run)?;
         self.reader.await.map_err(Failure::cannot_run)

@@ -156,7 +156,7 @@ async fn after_a_service_call_that_failed() {
             let client = setup.stack(&model, booking_tools.tools());
             send(&client, request.clone()).await.unwrap_err();
             let held = open(&store).await.unwrap().open.lease.until;
-            assert_eq!(held, LeaseEnd::NotHeld, "a run that failed is nobody's");
+            assert_eq!(held, LeaseEnd::NotHeld, "no process holds a run that failed");
             assert_eq!(
                 staged(&store).await,
                 WHOLE_RUN[..SHOWN[failing] - usize::from(failing > 0)]
