@@ -1,4 +1,4 @@
-//! What update logs have in common. Authors of an [`UpdateLog`](crate::UpdateLog) need it.
+//! The types for implementing an [`UpdateLog`](crate::UpdateLog) on another database.
 
 pub use crate::log::{
     record::RunRecord,

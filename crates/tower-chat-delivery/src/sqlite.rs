@@ -19,7 +19,7 @@ use crate::{
     UpdateLogError, UpdateLogOptions, UpdatePage, UpdatePosition, author::RunRecord,
 };
 
-/// Identifies the files of this log.
+/// SQLite's `application_id` of the files of this log.
 const APPLICATION_ID: i32 = 0x7463_756c;
 const VERSION: i32 = 1;
 const SCHEMA: &str = "
@@ -39,8 +39,8 @@ const PUT: &str = "INSERT INTO runs (scope, conversation, run, record, last_at)
 const APPEND: &str = "INSERT INTO updates (run, position, data) VALUES (?, ?, ?)";
 const READ: &str =
     "SELECT position, data FROM updates WHERE run = ? AND position > ? ORDER BY position LIMIT ?";
-/// Selects expired runs for erasure, at most as many as the third parameter says. Runs with the id in the
-/// second parameter are first: the run that begins.
+/// Selects expired runs for erasure. The parameters are the latest end of an expired run, the id of the
+/// run that begins, which is selected first, and the largest number of runs.
 const EXPIRED: &str = "id IN (SELECT id FROM runs WHERE last_at <= ? ORDER BY run <> ? LIMIT ?)";
 /// How long a connection waits for a lock on the file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);

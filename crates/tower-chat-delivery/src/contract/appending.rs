@@ -20,7 +20,7 @@ pub async fn an_append_that_is_repeated_stores_nothing_twice(subject: Subject) {
     assert_eq!(subject.all(&run).await, all);
 }
 
-/// An append never leaves positions without an update.
+/// An append that would skip a position is refused.
 ///
 /// # Panics
 ///
@@ -75,7 +75,7 @@ pub async fn a_later_attempt_refuses_the_writes_of_an_earlier_one(subject: Subje
     assert_eq!(super::sketch(&page), expected(&[((1, 0), "a")]));
 }
 
-/// The updates of all attempts stay, in order, and an ended run can begin again.
+/// A later attempt adds to the updates of earlier attempts, and can begin after the run has ended.
 ///
 /// # Panics
 ///

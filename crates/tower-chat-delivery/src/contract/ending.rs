@@ -24,7 +24,7 @@ pub async fn a_closed_run_takes_no_more_updates(subject: Subject) {
     assert_eq!(subject.all(&run).await, expected(&[((1, 0), "a")]));
 }
 
-/// An append that is refused does not close the run, and neither is it closed without its last updates.
+/// An append that closes the run stores its updates and the end together, or stores neither.
 ///
 /// # Panics
 ///
@@ -65,7 +65,7 @@ pub async fn the_first_end_of_an_attempt_stays(subject: Subject) {
     assert_eq!(subject.all(&run).await, expected(&[((1, 0), "a")]));
 }
 
-/// The owner renews its lease, also after it has expired.
+/// The owner can renew its lease, even after the lease has expired.
 ///
 /// # Panics
 ///
@@ -123,7 +123,7 @@ pub async fn a_stop_is_seen_by_the_next_renewal(subject: Subject) {
     subject.append(&run, (1, 0), &["the answer so far"]).await;
 }
 
-/// A run that has ended stays as it is.
+/// A request to stop does not change a run that has ended.
 ///
 /// # Panics
 ///
@@ -140,7 +140,7 @@ pub async fn a_stop_of_an_ended_run_changes_nothing(subject: Subject) {
     assert!(!renewed.stop_requested);
 }
 
-/// A run that is resumed does not stop because of a request that its dead process never received.
+/// A request to stop does not apply to later attempts: a resumed run does not stop.
 ///
 /// # Panics
 ///
@@ -173,7 +173,7 @@ pub async fn a_run_expires_after_its_end(subject: Subject) {
     assert_eq!(subject.log.request_stop(&run).await.ok(), Some(RunState::Unknown));
 }
 
-/// A run whose process died expires without a reader that closes it.
+/// A run whose process died expires even if no reader closes it.
 ///
 /// # Panics
 ///
@@ -191,14 +191,14 @@ pub async fn a_run_without_an_end_expires_after_its_lease(subject: Subject) {
     assert_eq!((sketch(&page), page.state), (Vec::new(), RunState::Unknown));
 }
 
-/// The updates of an expired run do not come back when the same run begins again.
+/// When an expired run begins again, its log does not contain the earlier updates.
 ///
 /// # Panics
 ///
 /// If the log breaks the rule.
 pub async fn an_expired_run_begins_from_nothing(subject: Subject) {
-    // The other run begins one second before the first one expires, so the log's most recent erasure of
-    // expired runs is not due again.
+    // A log may skip the erasure of expired runs if it has erased expired runs a short time ago. The
+    // beginning of the other run causes such an erasure one second before the first run expires.
     let (run, other) = (run_in("s", "c"), run_in("s", "d"));
     subject.begin(&run, 1).await;
     subject.append(&run, (1, 0), &["a"]).await;

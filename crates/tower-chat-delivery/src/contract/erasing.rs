@@ -69,7 +69,7 @@ pub async fn old_runs_are_erased(subject: Subject) {
     assert!(is_there(&subject, &later).await && is_there(&subject, &open).await);
 }
 
-/// A process whose run was erased does not bring it back.
+/// After a run was erased, its process cannot add updates to it.
 ///
 /// # Panics
 ///

@@ -8,7 +8,7 @@ use crate::{RunEnd, RunState, UpdateLogError, UpdatePosition};
 /// How long a test waits at most. If the log follows its contract, each wait ends long before this time.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A page never repeats the update at the position of the reader, and has at most the limit.
+/// A page begins after the position of the reader, and contains at most `limit` updates.
 ///
 /// # Panics
 ///
@@ -129,7 +129,7 @@ pub async fn a_waiting_reader_sees_the_end(subject: Subject) {
     assert_eq!(page.state, RunState::Closed { attempt: 1, end: RunEnd::Completed });
 }
 
-/// A wait does not delay a reader whose next update is stored already.
+/// A wait returns at once if the next update of the reader is already stored.
 ///
 /// # Panics
 ///

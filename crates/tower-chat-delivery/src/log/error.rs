@@ -28,7 +28,7 @@ pub enum UpdateLogError {
         /// The state of the run in the log.
         found: RunState,
     },
-    /// An append would leave positions without an update.
+    /// The append begins after the position of the next update, and would skip positions.
     #[error(
         "an append to the update log of {run} begins at {first}, but the next update is \
          {expected}: append the updates before it first"

@@ -103,8 +103,8 @@ impl MemoryUpdateLog {
 }
 
 impl State {
-    /// Erases a run if it has expired. If the most recent erasure of all expired runs was some time ago,
-    /// or if the log is full, erases all expired runs.
+    /// Erases a run if it has expired. Also erases all other expired runs if the log is full, or if the
+    /// most recent erasure of all expired runs was at least [`SWEEP_INTERVAL`] ago.
     fn sweep(&mut self, run: &RunKey, options: &UpdateLogOptions) {
         let now = options.now();
         let expired_at = options.expired_at();
@@ -204,7 +204,7 @@ impl UpdateLog for MemoryUpdateLog {
                 changed.await;
             }
         };
-        // After this time, the reader reads again, as after a change.
+        // A timeout is no error: the reader reads the log again, as after a change.
         let _ = timeout(max_wait, until_changed).await;
         Ok(())
     }

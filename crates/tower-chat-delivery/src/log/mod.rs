@@ -118,9 +118,9 @@ pub trait UpdateLog: Send + Sync + 'static {
     /// If the log cannot be written.
     async fn interrupt(&self, run: &RunKey) -> Result<RunState, UpdateLogError>;
 
-    /// Requests that the owner of a run stops it, and returns the state of the run. The owner receives
-    /// the request with its next [`renew`](Self::renew). A second request has no effect, and neither has
-    /// a request for a run that has ended.
+    /// Requests a stop from the owner of a run, and returns the state of the run. The owner receives the
+    /// request with its next [`renew`](Self::renew). Repeating the request, or requesting a stop of a run
+    /// that has ended, has no effect.
     ///
     /// # Errors
     ///
@@ -300,7 +300,7 @@ pub enum RunEnd {
     Interrupted,
 }
 
-/// What a renewal of a lease returns.
+/// The result of [`UpdateLog::renew`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Renewed {
     /// Whether a stop of the run was requested.

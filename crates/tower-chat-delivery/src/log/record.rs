@@ -13,8 +13,9 @@ use super::{
 /// The state of one run in an update log. Every log stores this record, for example as JSON, and calls
 /// these functions, so all logs follow the same rules.
 ///
-/// A log of several processes must not replace a record that another process has changed since it was
-/// read. Most databases have a lock or a comparison for this purpose.
+/// If several processes share a log, a process must not replace a record that another process has changed
+/// since the first one read it. Use a lock of the database, or replace the record only if its text is
+/// still the one that was read.
 ///
 /// ```
 /// use std::time::Duration;
@@ -53,8 +54,9 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// Begins an attempt. Its number must be greater than that of the previous attempt. `found` is the
-    /// record of the run unless it has expired, and `runs` the number of runs in the log.
+    /// Begins an attempt, whose number must be greater than the number of the previous attempt. `found`
+    /// is the record of the run; `None` if there is no record, or the run has expired. `runs` is the
+    /// number of runs in the log.
     ///
     /// # Errors
     ///
@@ -88,8 +90,9 @@ impl RunRecord {
         })
     }
 
-    /// Adds the updates that are not stored yet, and returns them. The skipped updates at the beginning
-    /// are those of an append that is repeated. Closes the run if there is an end.
+    /// Counts the updates that are not stored yet, and returns them. The log must store them together
+    /// with the record. Updates that an earlier execution of the same append has stored are skipped.
+    /// Closes the run if there is an `end`.
     ///
     /// # Errors
     ///

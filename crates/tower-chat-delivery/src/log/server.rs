@@ -10,21 +10,21 @@ use super::{
     wakeups::Wakeups,
 };
 
-/// The requests of an update log to a server that several processes use. Every implementation is an
-/// [`UpdateLog`].
+/// The requests of an update log to a server that several processes use. Every type that implements this
+/// trait also implements [`UpdateLog`].
 ///
-/// The server stores the record of each run as a text, and its updates. A record is replaced only if it is
-/// still the one that was read, so no process overwrites a change by another one.
+/// The server stores the record of each run as a text, and its updates. A write replaces the record only
+/// if the record has not changed since it was read, so no process overwrites a change by another one.
 #[async_trait]
 pub trait ServerLog: Send + Sync + 'static {
     /// Returns the limits and the clock of the log.
     fn options(&self) -> &UpdateLogOptions;
 
-    /// Returns what wakes the waiting readers.
+    /// Returns the [`Wakeups`] that wake waiting readers.
     fn wakeups(&self) -> &Wakeups;
 
-    /// Returns the record of a run and at most `limit` updates after a position, in order, of one moment.
-    /// Returns `None` if there is no record.
+    /// Returns the record of a run and at most `limit` updates after a position, in order, all from one
+    /// snapshot. Returns `None` if there is no record.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ pub trait ServerLog: Send + Sync + 'static {
     async fn erase_runs(&self, what: Erase<'_>) -> Result<u64, UpdateLogError>;
 }
 
-/// What a server has stored of a run.
+/// The record and the requested updates of a run, as the server has stored them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundRun {
     /// The record.
@@ -82,7 +82,8 @@ pub struct RunWrite<'a> {
     pub first: UpdatePosition,
     /// The new updates.
     pub updates: &'a [StoredUpdate],
-    /// Whether a write of unknown outcome may be sent again. The second write may then return false.
+    /// Whether the write may be sent again if its outcome is unknown. If the first write was executed,
+    /// the second one returns false.
     pub is_repeatable: bool,
 }
 
@@ -106,8 +107,8 @@ impl<L: ServerLog> UpdateLog for L {
             let runs = self.sweep(run).await?;
             let (found, record) = record(self, run).await?.unzip();
             let record = RunRecord::begin(record, runs, run, attempt, lease, self.options())?;
-            // After a write of unknown outcome, the attempt of this process could not be distinguished
-            // from that of another one.
+            // This write must not be sent again after an unknown outcome: the second write could not
+            // distinguish the attempt of this process from an attempt of another one.
             let first = UpdatePosition::new(attempt, 0);
             if write(self, run, found.as_deref(), &record, (first, &[]), false).await? {
                 return Ok(());
@@ -226,7 +227,7 @@ async fn write(
     log.write(run, write).await
 }
 
-/// Returns the record of a run that has not expired, also as it is stored.
+/// Returns the stored text and the decoded record of a run that has not expired.
 async fn record(
     log: &impl ServerLog,
     run: &RunKey,

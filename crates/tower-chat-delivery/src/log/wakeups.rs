@@ -22,9 +22,11 @@ use super::{RunKey, RunState, UpdateLog, UpdateLogError, UpdatePosition};
 
 /// How often a log is read while no notifications arrive.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// The time between two heartbeats, and the longest time until the notification of one arrives.
+/// The time between two heartbeats, and the time within which the notification of a heartbeat must
+/// arrive.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// The number of notifications that a waiting reader can fall behind. Beyond it, the reader reads its run.
+/// The largest number of notifications that are queued for a waiting reader. A reader that has missed
+/// notifications reads its run.
 const MAX_BEHIND: usize = 1024;
 
 /// The notifications that a server sends to all processes with an update log.
@@ -51,9 +53,10 @@ pub trait Notifications: fmt::Debug + Send + Sync + 'static {
 
 /// Wakes the waiting readers of an update log, with one connection for all of them.
 ///
-/// The connection is opened when the first reader waits, and closed after the last one. Notifications to
-/// itself show that the connection works: a pooler may not forward them, and a lost connection may stay
-/// silent. Until one has arrived, readers read their run every 250 ms.
+/// The connection is opened when the first reader waits, and closed when no reader waits. The process
+/// also sends heartbeats to itself: notifications that must arrive on this connection. They detect a
+/// pooler that does not forward notifications, and a connection that was lost without an error. While no
+/// heartbeat arrives, readers read their run every 250 ms.
 #[derive(Debug)]
 pub struct Wakeups {
     notifications: Arc<dyn Notifications>,
@@ -72,7 +75,7 @@ struct Shared {
 }
 
 impl Wakeups {
-    /// Creates the value, without a connection.
+    /// Creates the wakeups, without a connection.
     pub fn new(notifications: Arc<dyn Notifications>) -> Self {
         let (is_listening, is_used) = (AtomicBool::new(false), AtomicBool::new(false));
         let shared = Shared { changed: broadcast::Sender::new(MAX_BEHIND), is_listening, is_used };
@@ -105,12 +108,12 @@ impl Wakeups {
         let until_changed = async {
             while changed.recv().await.is_ok_and(|other| !other.is_empty() && other != run) {}
         };
-        // After this time, the reader reads again, as after a change.
+        // A timeout is no error: the reader reads the log again, as after a change.
         let _ = timeout(max_wait, until_changed).await;
         Ok(())
     }
 
-    /// Returns whether notifications arrive. Starts the task that receives them if it does not run.
+    /// Returns whether notifications arrive. Starts the task that receives them if it is not running.
     fn listen(&self) -> bool {
         self.shared.is_used.store(true, Ordering::Relaxed);
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
@@ -131,7 +134,8 @@ impl Drop for Wakeups {
     }
 }
 
-/// The task that receives notifications. When it ends, all readers read their run.
+/// The state of the task that receives notifications. Dropping it wakes all readers, which then read
+/// their runs.
 struct Listening(Arc<Shared>);
 
 impl Drop for Listening {
@@ -146,7 +150,7 @@ impl Drop for Listening {
 async fn receive(listening: Listening, notifications: Arc<dyn Notifications>) {
     let Listening(shared) = &listening;
     let Ok(Ok(mut texts)) = timeout(HEARTBEAT, notifications.subscribe()).await else {
-        // A reader starts the next task. It must not do so every time it polls.
+        // The next waiting reader starts a new task. This pause limits how often the process subscribes.
         sleep(HEARTBEAT).await;
         return;
     };

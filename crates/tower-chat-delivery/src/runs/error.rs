@@ -34,7 +34,8 @@ pub enum DeliveryError {
         /// The run.
         run: RunKey,
     },
-    /// The layer is below a layer that has begun the run, and would detach a single service call.
+    /// The layer is below `PerRunPersistence` or the pipeline, and would detach a single service call
+    /// instead of the run.
     #[error("DetachedRunsLayer is below the persistence of {run}: put it above PerRunPersistence")]
     BelowPersistence {
         /// The run.
@@ -47,7 +48,7 @@ pub enum DeliveryError {
     OtherInput {
         /// The run.
         run: RunKey,
-        /// The verdict that a repeated request fails again, which holds while the run is in progress.
+        /// The verdict that a repeated request fails again, as long as the run is in progress.
         source: Retryability,
     },
     /// Too many runs are in progress in this process.

@@ -42,10 +42,11 @@ struct State {
     stored: u32,
     /// The number of updates of the attempt that readers may receive.
     visible: u32,
-    /// The indices of updates that are not stored yet and that readers may receive only after that.
-    /// Readers do not receive later updates before them.
+    /// The indices of updates that are not stored yet, and that readers may receive only after they are
+    /// stored. Such an update also delays all later ones, because readers receive updates in order.
     gates: VecDeque<u32>,
-    /// The sizes, in bytes, of the stored updates in the window, and of the other updates.
+    /// The size, in bytes, of the stored updates in the window. `unstored_bytes` is the size of the
+    /// others.
     stored_bytes: usize,
     unstored_bytes: usize,
     /// The size of all updates of the attempt, in bytes.

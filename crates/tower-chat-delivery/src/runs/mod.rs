@@ -112,9 +112,9 @@ use crate::{PositionedUpdate, RunKey, RunState, UpdateLog, UpdateLogError, Updat
 ///
 /// # Stop
 ///
-/// [`stop`](Self::stop) ends a run from any process. Dropping a response never does. If the response
-/// of a stopped run has not ended after the time of a lease, as without a tool loop, it is dropped, and
-/// the run fails.
+/// [`stop`](Self::stop) ends a run from any process. Dropping a response does not stop the run. Without a
+/// tool loop, the response of a stopped run may not end by itself. If it has not ended after the time of
+/// a lease, the layer drops it, and the run fails.
 #[derive(Clone)]
 pub struct DetachedRunsLayer {
     log: Arc<dyn UpdateLog>,
@@ -129,7 +129,7 @@ struct Registry {
     count: watch::Sender<usize>,
 }
 
-/// What a service and its tasks share.
+/// The state that a service shares with its tasks.
 struct Shared {
     log: Arc<dyn UpdateLog>,
     settings: Settings,
@@ -198,9 +198,9 @@ impl DetachedRunsLayer {
     /// strictly after a position, and then those that follow. A reader of the whole run begins at
     /// [`UpdatePosition::START`].
     ///
-    /// A position is valid while the log contains the run. If the log has lost the run, as a log in
-    /// memory does with its process, and the run begins again, its positions begin again too. Readers
-    /// then attach at the beginning.
+    /// A position is valid while the log contains the run. A log in memory loses its runs when its
+    /// process ends. If such a run begins again, its positions begin again too, and readers must attach
+    /// at the beginning.
     ///
     /// # Errors
     ///
@@ -221,7 +221,7 @@ impl DetachedRunsLayer {
 
     /// Stops a run, in this process or another one, and returns its state. The answer so far is stored,
     /// as [`RunHandle::stop`] describes. A run in another process stops when that process renews its
-    /// lease. A second call has no effect, and neither has a call for a run that has ended.
+    /// lease. Stopping a run again, or stopping a run that has ended, has no effect.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -247,7 +247,8 @@ impl DetachedRunsLayer {
                     hub.handle.stop();
                     return Ok(RunState::Open { attempt, stop_requested: true });
                 }
-                // Another process may already execute the run, and receives the request through the log.
+                // This process has not begun the attempt in the log, so another process may already
+                // execute the run. The other process receives the request from the log.
                 Phase::Beginning => hub.handle.stop(),
                 Phase::Ended { .. } | Phase::Elsewhere { .. } => {}
             }

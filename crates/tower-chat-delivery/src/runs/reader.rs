@@ -46,9 +46,9 @@ pub enum RunEvent {
         /// The update.
         update: ChatUpdate,
     },
-    /// A later attempt continues the run, because the process of the run died. The text of the
-    /// unfinished message begins anew. Complete messages stay, and are not sent again. If the attempt
-    /// repeats such a message as deltas, the event follows them too.
+    /// A later attempt continues the run, because the process of the run died. The text of the unfinished
+    /// message begins anew. Complete messages stay, and are not sent again. If the attempt sends the
+    /// deltas of such a message again, this event follows the deltas, and readers discard them.
     ///
     /// A run whose messages are stored at its end (per-run mode) begins anew as a whole. Its new
     /// messages replace those of the earlier attempt; the history has the final ones.
@@ -62,7 +62,7 @@ pub enum RunEvent {
     Ended(RunEnd),
 }
 
-/// A reader of a run: it receives what was sent so far, and then each update when it is sent.
+/// A reader of a run. It receives the updates that were sent so far, and then each new update.
 ///
 /// A reader that is dropped, or that reads slowly, does not affect the run or other readers.
 /// [`DetachedRunsLayer::attach`](crate::DetachedRunsLayer::attach) creates it, and has an example.
@@ -173,7 +173,7 @@ pub(super) struct Follower {
     hub: Option<HubReader>,
     /// Whether the end of the response was returned.
     is_finished: bool,
-    /// Whether the follower leaves a run open whose lease has expired.
+    /// Whether the follower must not close a run whose lease has expired.
     is_read_only: bool,
 }
 
@@ -240,7 +240,8 @@ impl Follower {
                     return Err(DeliveryError::UnknownRun { run: self.run.clone() });
                 }
                 if updates.is_empty() {
-                    // All updates before the window are stored, so there are none in between.
+                    // The log has no update between the position of the follower and the window, because
+                    // it contains all updates before the window and the read returned none of them.
                     self.after = self.after.max(first.previous());
                 }
                 self.receive(updates);

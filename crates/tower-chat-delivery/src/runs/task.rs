@@ -25,7 +25,7 @@ const MAX_FAILURES_AT_END: u32 = 5;
 /// The number of updates that one read of the log returns.
 pub(super) const PAGE: usize = 256;
 
-/// The task of a run: the only value in this process that executes it.
+/// The task that executes a run. A process has at most one task for each run.
 pub(super) struct RunTask {
     shared: Arc<Shared>,
     run: RunKey,
@@ -34,9 +34,10 @@ pub(super) struct RunTask {
 
 type Earlier = HashMap<MessageId, Arc<Message>>;
 
-/// How an attempt begins.
+/// The outcome of beginning an attempt.
 enum Beginning {
-    /// This process executes the attempt. Contains the messages that earlier attempts have sent.
+    /// This process executes the attempt. `earlier` contains the messages that earlier attempts have
+    /// sent.
     Here { attempt: u32, earlier: Earlier },
     /// Another process executes the run.
     Elsewhere { attempt: u32 },
@@ -183,7 +184,7 @@ impl Source {
     }
 }
 
-/// What an append contains.
+/// The content of an append in flight.
 struct Appended {
     /// The number of updates.
     count: usize,
@@ -200,7 +201,7 @@ struct Progress<'t> {
     has_deltas: bool,
     /// The end of the run. The append of the last updates closes the log.
     end: Option<(RunEnd, Option<SharedError>)>,
-    /// Whether the response has returned its last item, or is dropped.
+    /// Whether the response has returned its last item or was dropped.
     is_over: bool,
     /// Whether the log contains the end of the run.
     is_closed: bool,
@@ -379,8 +380,8 @@ impl<'t> Progress<'t> {
         self.is_owner && self.end.is_none()
     }
 
-    /// Ends a run whose response has not ended although the run was stopped. This happens without a tool
-    /// loop, because no other layer stops a response.
+    /// Ends a run whose response has not ended although the run was stopped. Only a tool loop ends the
+    /// response of a stopped run, so this happens in a stack without a tool loop.
     fn stop_expired(&mut self) {
         match self.source {
             _ if self.end.is_some() => self.is_over = true,
@@ -499,7 +500,7 @@ async fn output<T>(operation: &mut Option<BoxFuture<'static, T>>) -> T {
     output
 }
 
-/// Waits until a time, or forever.
+/// Waits until `time`, or forever if it is `None`.
 async fn at(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,
