@@ -23,9 +23,9 @@ const ACTION: &str = "append to a conversation";
 
 /// Stores a write, or acknowledges one that is stored already.
 ///
-/// A write with messages may be sent again after the connection was lost, because the server finds
-/// its id. A write without messages may be sent again too, unless it claims calls: it would find
-/// them claimed by its first execution.
+/// A write with messages may be sent again after the connection was lost, because the server recognises
+/// the id of a write that it has stored. A write without messages may be sent again too, unless it claims
+/// calls: the second execution would find the calls claimed by the first one.
 pub(crate) async fn append(
     connections: &Connections,
     write: &Write,
@@ -38,8 +38,8 @@ pub(crate) async fn append(
     let bodies: Vec<String> =
         write.messages().iter().map(|message| format::encode(message)).collect();
     let tools = tool_row::rows(write.tools());
-    // With row-level security, a transaction first has to name its scope, so that a single
-    // statement is not enough.
+    // With row-level security, a transaction must set its scope before any other statement. A plain
+    // append is a single statement and cannot do this.
     let plain_appends = &connections.statements.plain_appends;
     let activity = Activity::of(write);
     let plain = if connections.names_scope { None } else { plain_appends.find(write, &tools) };

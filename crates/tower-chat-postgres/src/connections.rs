@@ -80,8 +80,8 @@ impl Connections {
         settings: &crate::PostgresOptions,
     ) -> Result<Self, deadpool_postgres::BuildError> {
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        // Connecting to each host may take this time, and the authentication at the last one as
-        // long again.
+        // This timeout applies to connecting to each host, and once more to the authentication at the
+        // last host.
         let hosts = config.get_hosts().len().max(config.get_hostaddrs().len());
         let times = u32::try_from(hosts + 1).unwrap_or(u32::MAX);
         let limit = config.get_connect_timeout().map(|limit| limit.saturating_mul(times));
@@ -159,7 +159,7 @@ impl Connections {
         self.persist(action, true, || self.read_once(None, questions)).await
     }
 
-    /// Executes a change in one round trip, by a statement that is a transaction. `is_repeatable`
+    /// Executes a change in one round trip: the statement is a transaction of its own. `is_repeatable`
     /// means that executing it twice has the same effect as once.
     pub(crate) async fn change(
         &self,

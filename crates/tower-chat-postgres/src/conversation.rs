@@ -11,8 +11,8 @@ use tower_chat_core::{
     },
 };
 
-/// Returns the head in the rows of the statement `conversation`, or that of a conversation that was
-/// never written.
+/// Returns the head from the rows of the statement `conversation`. Without rows, returns the head of a
+/// conversation that was never written.
 pub(crate) fn head(key: &ConversationKey, rows: &[Row]) -> Result<Head, StoreError> {
     let Some(row) = rows.first() else { return Ok(Head::new(Revision::ABSENT)) };
     let head =

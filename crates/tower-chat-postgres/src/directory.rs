@@ -159,7 +159,8 @@ pub(crate) fn text(row: &Row, index: usize, name: &str) -> Result<String, String
     Ok(text.to_owned())
 }
 
-/// Reads a row. An unreadable row is reported beside the readable ones.
+/// Reads a row. The inner error concerns only this row: the query continues, and returns the error with
+/// the readable rows.
 fn entry(row: &Row) -> Result<Result<ConversationSummary, UnreadableConversation>, StoreError> {
     let key = key(row)?;
     Ok(read_entry(row, &key).map_err(|reason| UnreadableConversation::new(key, reason)))
@@ -215,8 +216,8 @@ pub(crate) fn counts(row: &Row, first: usize) -> Result<UsageSum, String> {
     Ok(UsageSum::of_calls(count(0)?, count(1)?).with_tokens(tokens).with_cost_nanos(cost))
 }
 
-/// Returns up to `limit` visible messages: those directly before a sequence number, or the newest
-/// ones without such a number. No other messages are read.
+/// Returns up to `limit` visible messages: those directly before the sequence number `before`, or the
+/// newest ones if it is `None`. No other messages are read.
 pub(crate) async fn messages_before(
     connections: &Connections,
     key: &ConversationKey,
@@ -246,8 +247,8 @@ pub(crate) async fn messages_before(
     Ok(MessagePage::new((first..end).zip(messages).collect(), earlier))
 }
 
-/// Sets the description, if it has this version, and returns the new version. The request is not
-/// repeated if the first may have been executed, because the second would find another version.
+/// Sets the description, if it has this version, and returns the new version. A request that may have
+/// been executed is not repeated, because the second execution would find another version.
 pub(crate) async fn set_description(
     connections: &Connections,
     key: &ConversationKey,

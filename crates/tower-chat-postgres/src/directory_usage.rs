@@ -101,8 +101,8 @@ pub(crate) async fn runs(
     Ok(runs)
 }
 
-/// Adds a row, which is the usage of one model by one run. It is added to the final run of the list
-/// if it belongs to that run, and else to a new run.
+/// Adds the usage of one model by one run. If it belongs to the last run of the list, adds it to that
+/// run, and otherwise to a new run.
 fn see(row: &Row, runs: &mut Vec<RunSummary>) -> Result<(), String> {
     let run = run(row, 0)?;
     let (began, last) = (time(row, 2)?, time(row, 3)?);

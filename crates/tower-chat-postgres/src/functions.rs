@@ -7,7 +7,7 @@ use crate::activity;
 pub(crate) const NAME_SCOPE: &str =
     "PERFORM set_config('tower_chat.scope', '\\x' || encode(p_scope, 'hex'), true);";
 
-/// Stores a write, or returns why not.
+/// Stores a write, or returns the reason why the write is refused.
 ///
 /// Most writes append messages after the last one, outside of an open run and without claims. For
 /// such a write the function first tries one statement that updates the conversation's row if it is

@@ -97,7 +97,7 @@ pub(crate) async fn invocations(
             messages.take(row).map_err(damaged)?;
         }
     }
-    // SQL guarantees no order of the two halves, nor within them.
+    // The statement is a union of rows and messages, and SQL guarantees no order of a union.
     rows.sort_by(|left, right| left.order().cmp(&right.order()));
     let mut invocations = Invocations::default();
     for AskedRow { key, stored, sequence, index, record } in rows {
@@ -160,7 +160,7 @@ fn add(row: &Row, totals: &mut Vec<ToolTotals>) -> Result<(), String> {
 /// A row that matches a query.
 struct AskedRow {
     key: ConversationKey,
-    /// The conversation in the form of the tables.
+    /// The key of the conversation in the tables.
     stored: Vec<u8>,
     sequence: u64,
     index: u32,
@@ -177,7 +177,7 @@ impl AskedRow {
             key: ConversationKey::new(scope, list::id(row, 1, 2)?),
             stored: column(row, 1)?,
             sequence,
-            // An index out of range is reported with the rest of the row.
+            // If the index is out of range, `tool_row::read` returns an error.
             index: u32::try_from(index).unwrap_or(u32::MAX),
             record: tool_row::read(row, CALL_INDEX, sequence),
         })

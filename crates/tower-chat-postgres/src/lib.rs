@@ -54,12 +54,12 @@
 //!
 //! No statement depends on the session: the only `SET` is `SET LOCAL`, advisory locks end with
 //! their transaction, and there are no temporary objects. Prepared statements belong to a
-//! connection. If a pooler shares connections between transactions, such as PgBouncer with
-//! `pool_mode = transaction` before version 1.21, turn prepared statements
-//! [off](PostgresOptions::with_prepared_statements): the pooler may send a name to a connection on
-//! which another process has prepared a different statement by that name, and the server then
-//! refuses the request at best. `docs/scaling.md` lists the settings that a pooler does not
-//! forward.
+//! connection. If a pooler shares connections between transactions, such as PgBouncer with `pool_mode =
+//! transaction` before version 1.21, turn prepared statements
+//! [off](PostgresOptions::with_prepared_statements). The pooler may otherwise send the name of a
+//! statement to a connection on which another process has prepared a different statement by that name. In
+//! the best case the server then refuses the request. `docs/scaling.md` lists the settings that a pooler
+//! does not forward.
 //!
 //! # Several processes
 //!

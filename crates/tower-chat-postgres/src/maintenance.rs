@@ -45,7 +45,7 @@ pub(crate) async fn rows(
     Ok(Some(ConversationRows::new(head, messages, tools.iter().map(read_tool).collect())))
 }
 
-/// Reads a message. A number out of range is reported with the rest of the row.
+/// Reads a message. If its number is out of range, returns 0 and the error.
 fn read_message(row: &Row) -> (u64, Result<Arc<Message>, FormatError>) {
     match unsigned(row, 0) {
         Ok(sequence) => (sequence, message::read(row, 1).map(Arc::new)),

@@ -65,7 +65,8 @@ impl MaintenanceStatements {
                  WHERE u.scope = $1 AND u.conversation = $2"
                     .to_owned(),
             ),
-            // A run has a row for each model, and no row records which model made the call.
+            // A run has a row for each model, but the calls of a model are not known. The first row gets
+            // all calls of the run.
             recount_tool_calls: named(
                 "UPDATE {schema}.run_usage AS u SET tool_calls = CASE
                      WHEN u.model = (SELECT f.model FROM {schema}.run_usage AS f

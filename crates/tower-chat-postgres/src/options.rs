@@ -56,8 +56,8 @@ impl PostgresOptions {
         }
     }
 
-    /// Sets the PostgreSQL schema of the tables. If it does not exist, it is created, for which the
-    /// user must have the right to create schemas in the database.
+    /// Sets the PostgreSQL schema of the tables. If the schema does not exist, opening creates it, and
+    /// the user must have the right to create schemas in the database.
     #[must_use]
     pub fn with_schema(mut self, name: impl Into<String>) -> Self {
         self.schema = name.into();
@@ -182,9 +182,9 @@ impl PostgresOptions {
     /// If the server offers TLS it is used, unless the address contains `sslmode=disable`, and the
     /// server's certificate must be valid for the host.
     ///
-    /// Connecting to each host may take `connect_timeout` seconds, by default 10, and the
-    /// authentication at the last one as long again. While this or another process creates or
-    /// migrates tables, opening waits without a limit.
+    /// The timeout `connect_timeout`, 10 seconds by default, applies to connecting to each host, and once
+    /// more to the authentication at the last host. While this or another process creates or migrates
+    /// tables, opening waits without a limit.
     ///
     /// # Errors
     ///

@@ -18,8 +18,8 @@ use crate::{
 
 const ACTION: &str = "prune a conversation";
 
-/// Deletes the runs that need not be kept, in one transaction. The request is not repeated if the
-/// first may have been executed, because the second would delete nothing and report that.
+/// Deletes the runs that need not be kept, in one transaction. A request that may have been executed is
+/// not repeated, because the second execution would find nothing to delete and report this.
 pub(crate) async fn prune(
     connections: &Connections,
     key: &ConversationKey,
@@ -120,7 +120,7 @@ impl Work<'_> {
                     u32::try_from(index).map_err(|_| format!("there is no call {index}"))?;
                 let call = SequencePosition { sequence: unsigned(row, 0)?, index };
                 let status: &str = column(row, 2)?;
-                // An unknown status counts as waiting, so that its run is kept.
+                // An unknown status counts as `Pending`, so that the run of the call is not pruned.
                 let status = status.parse().unwrap_or(ToolStatus::Pending);
                 let result = column::<Option<i64>>(row, 3)?;
                 let result = result.map(|_| unsigned(row, 3)).transpose()?;

@@ -50,10 +50,10 @@ impl Layout {
 /// The tables. The conversation's key is the first part of every primary key, and no row refers to
 /// another conversation, so that the tables can be divided by conversation.
 ///
-/// A conversation's row contains its last sequence number and, while a run is open, the number of
-/// visible messages. A write therefore reads one row before it inserts its own. Every append
-/// updates this row. No column of an index changes then, so that the new row version stays on the
-/// same page: the index of the directory contains only the hour of the last activity.
+/// A conversation's row contains its last sequence number and, while a run is open, the number of visible
+/// messages. A write therefore reads one row before it inserts its own. Every append updates this row
+/// without a change of an indexed column, so that PostgreSQL can store the new row version on the same
+/// page. For this reason the index of the directory contains only the hour of the last activity.
 pub(crate) const TABLES: &[(&str, &str)] = &[
     (
         "conversations",
@@ -190,10 +190,11 @@ fn directory(layout: &Layout) -> String {
     layout.with_schema(&sql)
 }
 
-/// Limits the index of conversations by activity to lists. If the planner assumes one conversation
-/// per scope, it considers this index as good as the primary key for finding a conversation, and
-/// then scans all conversations of a large scope. A condition that is always true excludes the
-/// index from all queries that do not contain it.
+/// Makes the index of conversations by activity a partial index, which only lists of conversations use.
+/// If the planner assumes one conversation per scope, it considers the full index as good as the primary
+/// key for finding a conversation, and then scans all conversations of a large scope. The condition of
+/// the partial index is always true. It excludes the index from all queries that do not contain the same
+/// condition.
 fn activity_index(layout: &Layout) -> String {
     layout.with_schema(
         "DROP INDEX {schema}.conversations_by_activity;
@@ -233,7 +234,7 @@ fn marks(layout: &Layout) -> String {
 /// Adds policies to the partitions, because the policy of a table does not apply to a query that
 /// names a partition.
 ///
-/// `append` is created again, because step 2 could create it without the name of the scope.
+/// `append` is created again, because step 2 may have created a version that does not name the scope.
 fn partition_policies(layout: &Layout) -> String {
     if !layout.row_level_security {
         return String::new();
@@ -284,8 +285,8 @@ fn table_sql(layout: &Layout, table: &str, columns: &str) -> String {
     sql
 }
 
-/// Returns the statements that add a policy. It also applies to the owner. Without the setting no
-/// row is visible.
+/// Returns the statements that add a policy to a table. The policy also applies to the owner of the
+/// table. A transaction that has not set `tower_chat.scope` sees no row.
 fn policy(table: &str) -> String {
     format!(
         "ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
@@ -314,7 +315,7 @@ pub(crate) enum Found {
 }
 
 /// Creates the tables, or migrates those of an older release, if that is allowed. If the version is
-/// current, it needs no permission and waits for no lock.
+/// current, this function needs no permission and waits for no lock.
 pub(crate) async fn migrate(
     connections: &Connections,
     client: &mut Client,
@@ -332,16 +333,16 @@ pub(crate) async fn migrate(
 }
 
 /// Begins a transaction that may change the tables of a schema, and creates the schema if it does not
-/// exist. An advisory lock ensures that one process at a time does so. There is no timeout for the
-/// statements of the transaction, nor for waiting.
+/// exist. The transaction has an advisory lock, so that only one process at a time changes the tables.
+/// Neither its statements nor the wait for the lock have a timeout.
 async fn locked<'a>(client: &'a mut Client, layout: &Layout) -> Result<Transaction<'a>, Error> {
-    // With READ COMMITTED each statement sees the commits of processes that had the lock before.
+    // With READ COMMITTED each statement sees the commits of processes that had the lock earlier.
     let builder = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted);
     let transaction = builder.start().await?;
     transaction.batch_execute("SET LOCAL statement_timeout = 0").await?;
     let lock = [(&layout.lock() as _, Type::INT8)];
     transaction.query_typed("SELECT pg_advisory_xact_lock($1)", &lock).await?;
-    // `IF NOT EXISTS` would need the right to create a schema even if it exists.
+    // `IF NOT EXISTS` would need the right to create a schema even if the schema exists.
     let sql = "SELECT to_regnamespace($1) IS NULL";
     if transaction.query_typed_one(sql, &[(&layout.quoted(), Type::TEXT)]).await?.try_get(0)? {
         transaction.batch_execute(&layout.with_schema("CREATE SCHEMA {schema}")).await?;
@@ -349,7 +350,8 @@ async fn locked<'a>(client: &'a mut Client, layout: &Layout) -> Result<Transacti
     Ok(transaction)
 }
 
-/// Creates tables by these statements, unless the named one exists. Returns whether it exists then.
+/// Executes `sql`, which creates tables, unless `table` exists or creating is not allowed. Returns
+/// whether the table exists afterwards.
 #[cfg(feature = "delivery")]
 pub(crate) async fn create(
     client: &mut Client,

@@ -42,8 +42,8 @@ impl Over<'_> {
 }
 
 impl SentStatement<'_> {
-    /// Sends it and waits for its rows. Statements are sent in the order in which their futures are
-    /// first polled.
+    /// Sends the statement and waits for its rows. Statements are sent in the order in which their
+    /// futures are first polled.
     pub(crate) async fn rows(&self, over: Over<'_>, values: Values<'_>) -> Result<Vec<Row>, Error> {
         match self {
             Self::Prepared(statement) => {

@@ -366,7 +366,7 @@ impl Reach {
         if self.of_conversation {
             format!("AND {table}.conversation = $2")
         } else {
-            // The statement has to use the parameter.
+            // PostgreSQL requires that a statement uses all its parameters.
             "AND $2::bytea IS NULL".to_owned()
         }
     }

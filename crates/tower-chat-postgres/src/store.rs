@@ -315,8 +315,8 @@ impl ToolCallQueries for PostgresStore {
     }
 }
 
-/// Deletes a conversation, and returns whether it existed. The request is not repeated if the first
-/// may have been executed, because the second would find nothing and report that.
+/// Deletes a conversation, and returns whether it existed. A request that may have been executed is not
+/// repeated, because the second execution would find no conversation and report this.
 async fn delete(connections: &Connections, key: &StoredKey) -> Result<bool, StoreError> {
     let sql = &connections.statements.delete;
     let question = Question { sql, values: &[&key.scope, &key.conversation] };

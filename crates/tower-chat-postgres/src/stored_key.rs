@@ -7,11 +7,11 @@ use tower_chat_core::ConversationKey;
 /// indexes accept at most 2,704 bytes for both and a message's position.
 pub(crate) const MAX_UNCHANGED_BYTES: usize = 512;
 
-/// The scope and the id of a key, as bytes: PostgreSQL's `text` cannot contain every character, and
-/// orders by language.
+/// The scope and the id of a key, as bytes. PostgreSQL's `text` cannot contain every character, and its
+/// order depends on the collation.
 ///
-/// A scope or id longer than [`MAX_UNCHANGED_BYTES`] is shortened to its beginning and its SHA-256. All of it
-/// is in another column.
+/// A scope or id longer than [`MAX_UNCHANGED_BYTES`] is shortened to its beginning and its SHA-256.
+/// Another column contains the whole text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StoredKey {
     pub(crate) scope: Vec<u8>,
@@ -42,7 +42,7 @@ pub(crate) fn half(text: &str) -> Vec<u8> {
     }
 }
 
-/// Returns all of a scope or an id if it is shortened in the keys.
+/// Returns the whole scope or id if the keys contain its shortened form.
 pub(crate) fn long(text: &str) -> Option<Vec<u8>> {
     (text.len() > MAX_UNCHANGED_BYTES).then(|| text.as_bytes().to_vec())
 }

@@ -25,8 +25,9 @@ use crate::{
     stored_key::half,
 };
 
-/// The table that is created last, and the statements that create the tables. Keys are those of the
-/// tables of conversations. `ON DELETE CASCADE` also erases the updates of a concurrent append.
+/// The table that is created last, and the statements that create the tables. The scope and the id of a
+/// conversation have the same form as in the tables of conversations. `ON DELETE CASCADE` also erases
+/// updates that a concurrent append adds.
 const TABLES: (&str, &str) = (
     "{schema}.run_log_updates",
     "CREATE TABLE IF NOT EXISTS {schema}.run_log (
@@ -60,7 +61,7 @@ const REPLACE: &str = "WITH changed AS (
         SELECT changed.id, new.position, new.data
         FROM changed, unnest($9::bigint[], $10::bytea[]) AS new (position, data))
     SELECT count(pg_notify($6, $7)) FROM changed";
-/// Erases some expired runs, first the one with the id in `$2`. Returns the number of the other runs.
+/// Erases some expired runs, first the one with the id in `$2`. Returns the number of runs that remain.
 const SWEEP: &str = "WITH gone AS (
         DELETE FROM {schema}.run_log WHERE id IN (
             SELECT id FROM {schema}.run_log WHERE last_at <= $1
@@ -79,8 +80,8 @@ const ERASE: &str = "WITH gone AS (DELETE FROM {schema}.run_log WHERE {condition
 /// `tower-chat-encrypted` wraps this log and encrypts them.
 ///
 /// Clones are handles of the same log. Notifications of the server wake its waiting readers; see the
-/// documentation of the crate. Of processes that begin runs at the same time, each may exceed the
-/// number of runs by one. Leases and expiry use the clock of the process.
+/// documentation of the crate. If several processes begin runs at the same time, each of them may exceed
+/// the maximum number of runs by one. Leases and expiry use the clock of the process.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -116,8 +117,7 @@ impl PostgresUpdateLog {
         Self::connect_with(address, PostgresOptions::new(), UpdateLogOptions::default()).await
     }
 
-    /// Opens the log at an address. Of the options of a store, those of connections, of the schema and of
-    /// migrations apply.
+    /// Opens the log at an address. Only the options for connections, the schema and migrations apply.
     ///
     /// # Errors
     ///
