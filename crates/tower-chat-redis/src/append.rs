@@ -32,9 +32,9 @@ const ATTEMPTS: usize = 16;
 
 /// Stores a write, or acknowledges one that is stored already.
 ///
-/// A write with messages may be sent again after the connection was lost, because the script finds
-/// its id. A write without messages may be sent again too, unless it claims calls: it would find
-/// them claimed by its first execution.
+/// A write with messages may be sent again after the connection was lost, because the script recognises
+/// the id of a write that it has stored. A write without messages may be sent again too, unless it claims
+/// calls: the second execution would find the calls claimed by the first one.
 ///
 /// A write that may create its conversation first adds the conversation to the list of its scope.
 pub(crate) async fn append(settings: &Settings, write: &Write) -> Result<Revision, StoreError> {

@@ -50,7 +50,7 @@ pub(crate) enum Target {
     #[cfg(feature = "cluster")]
     Cluster {
         client: Box<redis::cluster::ClusterClient>,
-        /// Some of the servers, which forward the messages of all channels.
+        /// Clients of some of the servers. Each server forwards the messages of all channels.
         #[cfg(feature = "delivery")]
         servers: Vec<Client>,
     },

@@ -24,8 +24,8 @@ impl Fields {
         Self(pairs.into_iter().filter_map(|(name, value)| Some((name, value?))).collect())
     }
 
-    /// Returns the head of the conversation, or that of one that was never written if there are no
-    /// fields.
+    /// Returns the head of the conversation. Without fields, returns the head of a conversation that was
+    /// never written.
     pub(crate) fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
         let head = self.unchecked_head(key)?;
         head.check_range(key, LAST_SEQUENCE)?;

@@ -1,8 +1,8 @@
 //! Copies of conversations.
 //!
-//! A copy and its original may be on different servers, so that no script can include both. The
-//! visible data are read at one moment, stored in parts under temporary keys beside the copy, and
-//! made a conversation by one script.
+//! A copy and its original may be on different servers, so that no script can include both. The store
+//! reads the visible data from one snapshot, and writes them in parts to temporary keys on the server of
+//! the copy. One script then renames the temporary keys to the keys of the copy.
 
 use std::time::SystemTime;
 
@@ -182,7 +182,7 @@ impl Copy<'_> {
         self.settings.connections.change(ACTION, true, &call).await.map(drop)
     }
 
-    /// Renames the temporary keys to a conversation, unless the key has one.
+    /// Renames the temporary keys to those of the copy, unless a conversation with this key exists.
     async fn end(&self, original: &Original) -> Result<Revision, StoreError> {
         let names = self.settings.names.conversation(self.to);
         let [head, messages, tools, calls, pending, directory] = names.all();

@@ -67,8 +67,8 @@ pub(crate) fn late(action: &'static str) -> StoreError {
     StoreError::backend(action, true, reason)
 }
 
-/// Removes the id of a deleted conversation from the list, unless another process may be about to
-/// create it. `token` is that of the deleted conversation, if it is known.
+/// Removes the id of a deleted conversation from the list, unless another process may be about to create
+/// the conversation. `token` is the token of the deleted conversation; empty if it is not known.
 ///
 /// If the removal fails, the next reader of the list repeats it.
 pub(crate) async fn strike(settings: &Settings, key: &ConversationKey, token: &str) {

@@ -160,8 +160,8 @@ fn stored(count: u64) -> String {
     count.min(UsageSum::LARGEST).to_string()
 }
 
-/// Executes a rewrite. It changes the conversation's life, by which a repetition is recognised.
-/// Concurrent readers notice the change and begin again.
+/// Executes a rewrite, which changes the life of the conversation. If the request is repeated, the script
+/// recognises the new life. Concurrent readers notice the change and begin again.
 pub(crate) async fn rewrite(
     settings: &Settings,
     rewrite: &Rewrite,

@@ -8,7 +8,7 @@ use tower_chat_core::RunId;
 /// The maximum length of a scope or an id that names contain unchanged, in bytes.
 const MAX_UNCHANGED_BYTES: usize = 128;
 
-/// The number of bytes that names contain of a longer one.
+/// The number of bytes of a longer scope or id that names contain.
 const BEGINNING: usize = 64;
 
 /// The names of all keys of a store. A name consists of the prefix, the part in braces that selects

@@ -105,9 +105,8 @@ impl RedisOptions {
         self
     }
 
-    /// Deletes a conversation when this time has passed since its last write, all of it at one
-    /// moment. The minimum is a millisecond. A write through a store without this setting removes
-    /// the time to live.
+    /// Deletes a whole conversation at once when this time has passed since its last write. The minimum
+    /// is a millisecond. A write through a store without this setting removes the time to live.
     #[must_use]
     pub fn with_time_to_live(mut self, time: Duration) -> Self {
         self.time_to_live = Some(time);

@@ -1,8 +1,9 @@
 //! Pruning: deleting the oldest runs of a conversation.
 //!
-//! The conversation is read in pages, and cut by one script if it was not written meanwhile. The
-//! cut changes the conversation's life. If the request is repeated, the script recognises the new
-//! life. Concurrent readers notice the change and begin again.
+//! The store reads the conversation in pages. One script then removes its oldest runs, if the
+//! conversation was not written meanwhile. The script changes the life of the conversation. If the
+//! request is repeated, the script recognises the new life. Concurrent readers notice the change and
+//! begin again.
 
 use tower_chat_core::{
     ConversationKey, RunId, ToolStatus,
@@ -82,7 +83,7 @@ async fn plan(
     for (member, row) in &first.rows {
         let call = tool_row::position(member).map_err(|reason| corrupt(&reason))?;
         let mut words = row.split(' ');
-        // An unknown status counts as waiting, so that its run is kept.
+        // An unknown status counts as `Pending`, so that the run of the call is not pruned.
         let status = words.next().and_then(|status| status.parse().ok());
         let result = words.nth(1).and_then(|sequence| sequence.parse().ok());
         pruning.see_call(call, status.unwrap_or(ToolStatus::Pending), result);

@@ -126,7 +126,7 @@ pub(crate) async fn messages_before(
     before: Option<u64>,
     limit: usize,
 ) -> Result<MessagePage, StoreError> {
-    // Scripts represent larger numbers inexactly, and no message has one.
+    // No message has a larger number, and scripts represent larger numbers inexactly.
     let behind_all = LAST_SEQUENCE.saturating_add(1);
     let asked =
         Range::Before(before.unwrap_or(behind_all).min(behind_all), behind_all.min(limit as u64));

@@ -103,7 +103,7 @@ pub(crate) static RUNS: Script = counting!(" flags=no-writes", "scripts/runs.lua
 pub(crate) static PRUNE: Script = counting!(" flags=allow-oom", "scripts/prune.lua");
 pub(crate) static SUMMARY: Script = counting!(" flags=no-writes", "scripts/summary.lua");
 pub(crate) static DESCRIBE: Script = counting!("", "scripts/describe.lua");
-/// Needed by a write that ends a run, and by a prune, even if the memory is full.
+/// Executed even if the memory is full, because a write that ends a run and a prune need it.
 pub(crate) static ADOPT: Script = counting!(" flags=allow-oom", "scripts/adopt.lua");
 pub(crate) static ROWS: Script = counting!(" flags=no-writes", "scripts/rows.lua");
 pub(crate) static ROW_VALUES: Script = counting!(" flags=no-writes", "scripts/row_values.lua");

@@ -383,8 +383,8 @@ async fn admit(
     settings.admit(SealedChange::other(is_sealed)).await
 }
 
-/// Deletes a conversation, and returns whether it existed. The request is not repeated if the first
-/// may have been executed, because the second would find nothing and report that.
+/// Deletes a conversation, and returns whether it existed. A request that may have been executed is not
+/// repeated, because the second execution would find no conversation and report this.
 async fn delete(settings: &Settings, key: &ConversationKey) -> Result<bool, StoreError> {
     let call = DELETE.on(settings.names.conversation(key).all());
     let answer = settings.connections.change("delete a conversation", false, &call).await?;

@@ -45,7 +45,7 @@ pub(crate) fn push(call: &mut Call, records: &BTreeMap<SequencePosition, &ToolRe
     }
 }
 
-/// Returns the name of a call. The names of one message's calls are in their order.
+/// Returns the name of a call. In one message, the byte order of the names is the order of the calls.
 pub(crate) fn member(position: SequencePosition) -> String {
     format!("{}:{:010}", position.sequence, position.index)
 }

@@ -40,9 +40,9 @@ const CONCURRENT: usize = 32;
 /// The `EncryptedUpdateLog` of `tower-chat-encrypted` wraps this log and encrypts them.
 ///
 /// Clones are handles of the same log. Messages on a channel wake its waiting readers; see the
-/// documentation of the crate. Of processes that begin runs at the same time, each may exceed the number
-/// of runs by one. Leases and expiry use the clock of the process; keys expire after the same time by the
-/// clock of the server.
+/// documentation of the crate. If several processes begin runs at the same time, each of them may exceed
+/// the maximum number of runs by one. Leases and expiry use the clock of the process; keys expire after
+/// the same time by the clock of the server.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -74,8 +74,7 @@ impl RedisUpdateLog {
         Self::connect_with(address, RedisOptions::new(), UpdateLogOptions::default()).await
     }
 
-    /// Opens the log at an address. Of the options of a store, those of connections, of the prefix and of
-    /// durability apply.
+    /// Opens the log at an address. Only the options for connections, the prefix and durability apply.
     ///
     /// # Errors
     ///
@@ -95,9 +94,9 @@ impl RedisUpdateLog {
         Self { server, wakeups, options: Arc::new(options) }
     }
 
-    /// Erases a run of the index if `is_erased` returns true for its record. If there is no record, removes
-    /// the entry, unless it is later than `last`: a run that begins at the same time has such an entry.
-    /// Returns whether the run was erased.
+    /// Erases a run of the index if `is_erased` returns true for its record. If there is no record,
+    /// removes the entry of the index, unless its time is later than `last`: another process may be
+    /// beginning the run. Returns whether the run was erased.
     async fn check(
         &self,
         name: &str,
@@ -181,7 +180,8 @@ impl ServerLog for RedisUpdateLog {
         let name = name_of(run);
         let now = milliseconds::of(self.options.now());
         if write.found.is_none() {
-            // Without an entry in the index, an erasure would not find the run.
+            // The entry is added before the record, because an erasure would not find a run without an
+            // entry.
             self.server.index(&name, now, "NX").await?;
         }
         let expired_at = milliseconds::of(self.options.expired_at());
@@ -201,7 +201,8 @@ impl ServerLog for RedisUpdateLog {
             return Ok(false);
         }
         if write.found.is_none() {
-            // Another process may have removed the entry before there was a record.
+            // Between the two writes, another process may have removed the entry of a run without a
+            // record.
             self.server.index(&name, now, "GT").await?;
         }
         Ok(true)
@@ -235,7 +236,7 @@ impl ServerLog for RedisUpdateLog {
                 return Err(UpdateLogError::backend("erase runs", false, cause));
             }
         };
-        // Each byte of a name is less than the last one of this range.
+        // The range ends before 0x7f, which is greater than each byte of a name.
         let (first, last) = (format!("[{beginning}"), format!("({beginning}\u{7f}"));
         let runs = self.server.names(&range("ZRANGEBYLEX", &names, &first, last)).await?;
         self.check_all(runs, now, |_| true).await
@@ -263,8 +264,8 @@ impl Server {
         names.into_iter().map(answer::text).collect::<Result<_, _>>().map_err(failed)
     }
 
-    /// Changes the entry of a run in the index, by an option of the script. The time of an entry is never
-    /// later than the end of the run or of its lease.
+    /// Adds, changes or removes the entry of a run in the index, as `option` of the script says. The time
+    /// of an entry is never later than the end of the run or of its lease.
     async fn index(&self, name: &str, time: i64, option: &str) -> Result<(), UpdateLogError> {
         let call = INDEX_RUN.on(self.0.names.logged_runs_index());
         self.change(&call.with(name).with(time).with(option), true).await.map(drop)

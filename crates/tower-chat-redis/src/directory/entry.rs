@@ -40,8 +40,8 @@ impl EntryFields {
         Self { fields: fields.into_iter().collect() }
     }
 
-    /// Returns whether it is the entry of this conversation, and not of a deleted one with the same
-    /// key.
+    /// Returns whether this is the entry of the conversation with this head, and not of a deleted
+    /// conversation with the same key.
     pub(super) fn is_of(&self, head: &Fields) -> bool {
         self.fields.get(&b"of"[..]).is_some_and(|of| of == head.token().as_bytes())
     }

@@ -46,7 +46,7 @@ use crate::{
 
 const ACTION: &str = "read the directory";
 
-/// The maximum number of times that an entry is read because its conversation was written
+/// The maximum number of times that an entry is read again because its conversation was written
 /// meanwhile.
 const ATTEMPTS: usize = 64;
 
