@@ -16,9 +16,9 @@ use crate::{Clock, PersistenceMode, PersistencePolicy, ToolSource, run::Settings
 /// The layer loads the history once, puts a [`Run`](crate::run::Run) in the request's extensions, and
 /// continues by [`PersistenceMode`]:
 ///
-/// - **per run**: puts the history before the input, buffers the messages that the run adds, removes
-///   tool results at its end, and appends all messages in one write when the answer is complete. A run
-///   that fails, is cancelled or is dropped does not change the store.
+/// - **per run**: puts the history before the input, and buffers the messages that the run adds. When the
+///   answer is complete, appends all messages in one write, without results of tools at the end of the
+///   run. A run that fails, is cancelled or is dropped does not change the store.
 /// - **per service call**: leaves reading and writing to
 ///   [`PerServiceCallPersistence`](crate::PerServiceCallPersistence) below the tool loop, and checks
 ///   that this layer exists.

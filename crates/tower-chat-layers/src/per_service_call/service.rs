@@ -139,8 +139,8 @@ where
     }
 }
 
-/// Makes a service call again with the stored messages, if the policy allows it: `lost` says that the
-/// service no longer has the history of the conversation. No layer above has begun the run.
+/// Makes a service call again with the stored messages, if the policy allows it. `lost` is the error of a
+/// service that no longer has the history of the conversation. No layer above has begun the run.
 async fn call_with_record<S>(
     mut service: S,
     layer: &PerServiceCallPersistence,

@@ -12,10 +12,10 @@ pub(crate) struct AskedCall {
     /// The id of the message that contains the call, and the index of the call among its calls.
     pub(crate) call_position: (MessageId, usize),
     pub(crate) call: ToolCall,
-    /// The call waited for approval.
+    /// Whether the call waited for approval.
     pub(crate) needed_approval: bool,
-    /// The result must name its call by position, because several messages of the answer contain calls,
-    /// or because the call belongs to an earlier round.
+    /// Whether the result must name its call by position, because several messages of the answer contain
+    /// calls, or because the call belongs to an earlier round.
     pub(crate) must_be_named: bool,
 }
 
@@ -82,7 +82,7 @@ impl Replay {
 
     /// Returns the calls that the results of a message answer. `found` contains the match of each
     /// result with `round`, the calls of the open round. A result without a match may answer a call
-    /// that was left out. A call that is returned is removed from `round`.
+    /// that was omitted. A call that is returned is removed from `round`.
     pub(super) fn asked_calls(
         &self,
         message: &Message,

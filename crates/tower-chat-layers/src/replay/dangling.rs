@@ -13,12 +13,12 @@ pub(crate) struct DanglingCall {
     pub(crate) run: Option<RunId>,
     pub(crate) tool: String,
     pub(crate) call_id: String,
-    /// The replay contains the call, with a result that says that it was interrupted. Otherwise the
-    /// call is left out.
+    /// Whether the replay contains the call, with a result that reports an interruption. Otherwise the
+    /// call is omitted.
     pub(crate) is_visible: bool,
 }
 
-/// The error for a stored tool call without a stored result, if the policy is to fail.
+/// The error for a stored tool call without a stored result, under the policy [`DanglingCalls::Fail`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DanglingCallError {

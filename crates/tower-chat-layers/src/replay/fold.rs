@@ -85,7 +85,7 @@ impl Replay {
 
     fn push_piece(&mut self, message: &Arc<Message>) {
         if message.parts.is_empty() && message.role != Role::Tool {
-            // The message contained only calls, which are left out. Like any input, it ends a round.
+            // The message contained only calls, which are omitted. Like any input, it ends a round.
             self.position += 1;
             return self.close_round();
         }
@@ -170,7 +170,7 @@ impl Replay {
     }
 
     /// Adds a message with responses to approval requests. The responses are recorded in `decided`, and
-    /// the replay does not contain them. Calls in the message are left out too. The other parts of the
+    /// the replay does not contain them. Calls in the message are omitted too. The other parts of the
     /// message follow the results of the open round.
     pub(super) fn push_approvals(&mut self, message: &Arc<Message>) {
         self.settle();
@@ -215,7 +215,7 @@ impl Replay {
         }
     }
 
-    /// Removes the call that a late result answers from the calls that were left out, and returns it.
+    /// Removes the call that a late result answers from the calls that were omitted, and returns it.
     pub(super) fn take_answered_by(&mut self, result: &ToolResult) -> Option<Arc<Unanswered>> {
         let number = self.left_out.find(result)?;
         let call = self.left_out.remove(number)?;
@@ -226,7 +226,7 @@ impl Replay {
     }
 
     /// Adds results that answer no call of the open round. If such a result answers a call that was
-    /// left out, the call is added directly before the result. Other results are orphans, and only a
+    /// omitted, the call is added directly before the result. Other results are orphans, and only a
     /// lenient replay contains them.
     pub(super) fn push_late_results(&mut self, results: Vec<ToolResult>, message: &Arc<Message>) {
         let mut calls: Vec<ToolCall> = Vec::new();

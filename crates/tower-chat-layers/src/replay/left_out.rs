@@ -12,7 +12,7 @@ use super::round::Unanswered;
 /// original.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LeftOut {
-    /// In the order in which they were left out, which is the order of their messages.
+    /// In the order in which they were omitted, which is the order of their messages.
     calls: OrdMap<usize, Arc<Unanswered>>,
     next: usize,
     named: UnansweredCalls,

@@ -4,14 +4,14 @@
 //! valid:
 //!
 //! 1. **order**: a row with calls and their results is split into one message per kind, and calls in
-//!    messages with another role than assistant are left out;
+//!    messages with another role than assistant are omitted;
 //! 2. **pairing**: every call is directly before its result; dangling calls, orphan results and
-//!    duplicates are repaired; calls that wait for approval are left out until they are answered;
-//! 3. **freshness**: results that are too old are left out with their calls ([`Freshness`]);
+//!    duplicates are repaired; calls that wait for approval are omitted until they are answered;
+//! 3. **freshness**: results that are too old are omitted with their calls ([`Freshness`]);
 //! 4. **tools**: calls of tools that are not registered any more, and calls with unreadable arguments,
-//!    are left out ([`OutdatedCalls`]);
-//! 5. **citations**: sources that were found and not cited are left out ([`Citations`]);
-//! 6. **media**: sentences are sent in the place of old pictures and documents ([`OldMedia`]);
+//!    are omitted ([`OutdatedCalls`]);
+//! 5. **citations**: sources that were found and not cited are omitted ([`Citations`]);
+//! 6. **media**: sentences are sent instead of old pictures and documents ([`OldMedia`]);
 //! 7. **window**: only the newest turns are sent ([`Window`]).
 //!
 //! The first two steps always run, in the fold [`Replay`]. The other steps run on the view of the fold

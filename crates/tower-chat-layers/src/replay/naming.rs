@@ -177,7 +177,7 @@ impl<'a> Decided<'a> {
                 result.call = self.calls.calls().get(call).and_then(|call| call.position);
             }
         }
-        // A call that was left out remains pending until its result is paired with it.
+        // A call that was omitted remains pending until its result is paired with it.
         answered.into_iter().for_each(|call| self.calls.set_answered(call, false));
     }
 }

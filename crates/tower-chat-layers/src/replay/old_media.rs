@@ -1,4 +1,4 @@
-//! Step 6: puts sentences in the place of old pictures and documents.
+//! Step 6: puts sentences instead of old pictures and documents.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -11,11 +11,11 @@ use super::{
 };
 
 /// Which pictures, documents and other media of the stored messages are sent again. A sentence with the
-/// type, and the size if it is known, is sent in the place of the others. The store keeps all of them.
+/// type, and the size if it is known, is sent instead of the others. The store keeps all of them.
 ///
-/// Media in messages of the user and in results of tools count, but none in answers of the model. Media
-/// that are not stored yet are always sent. Whenever a medium is no longer sent, the beginning of
-/// the request changes, and a prompt cache of the provider is used only up to this place.
+/// Media in messages of the user and in results of tools count. Media in answers of the model do not, and
+/// media that are not stored yet are always sent. When a medium is no longer sent, the request changes at
+/// this message, and a prompt cache of the provider is valid only up to it.
 ///
 /// ```
 /// use tower_chat::replay::{OldMedia, ReplayPolicy};
@@ -44,7 +44,7 @@ impl OldMedia {
         Self(MediaLimit::Turns(turns))
     }
 
-    /// Returns the messages with sentences in the place of old media. Unchanged messages are shared.
+    /// Returns the messages with sentences instead of old media. Unchanged messages are shared.
     pub fn apply(&self, messages: &Messages) -> Messages {
         let mut old = match self.0 {
             MediaLimit::Last(kept) => {

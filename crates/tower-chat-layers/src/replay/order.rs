@@ -3,7 +3,7 @@
 //! A row of an older system may contain a whole turn: text, calls, their results and the final text. It
 //! is split into assistant messages with calls, tool messages with results, and the parts after them.
 //!
-//! Calls and approval requests in messages with another role than assistant are left out. Only the
+//! Calls and approval requests in messages with another role than assistant are omitted. Only the
 //! model calls tools, and no provider accepts a call of another role. If such a call were converted to
 //! the model's own, a user could forge statements of the model. The results of these calls are then
 //! orphans.
@@ -18,7 +18,7 @@ use tower_chat_core::{
 /// Returns the message as one or more messages that contain either results or other parts.
 ///
 /// A message that is already in order is returned unchanged, without a copy. If a piece contained only
-/// calls that are left out, it has no parts.
+/// calls that are omitted, it has no parts.
 pub(super) fn in_order(message: &Arc<Message>) -> Ordered {
     let stays = |part: &&Part| !is_misplaced_call(message.role, part);
     if message.role == Role::Tool || foreign_results(message).is_empty() {

@@ -7,7 +7,7 @@ use tower_chat_core::{Message, Messages};
 use super::window::{Boundary, Window};
 
 /// A message between the steps: a message of the original sequence, or the output of a step. Original
-/// messages are borrowed, so that a message that a later step leaves out costs no change of its
+/// messages are borrowed, so that a message that a later step omits costs no change of its
 /// reference count.
 pub(super) type MessageRef<'a> = Cow<'a, Arc<Message>>;
 

@@ -31,9 +31,9 @@ pub struct ReplayPolicy {
     pub tool_history: ToolHistory,
     /// For how long results are replayed.
     pub freshness: Option<Freshness>,
-    /// Which calls are left out because the tools have changed.
+    /// Which calls are omitted because the tools have changed.
     pub outdated_calls: OutdatedCalls,
-    /// Whether sources that were not cited are left out.
+    /// Whether sources that were not cited are omitted.
     pub citations: Option<Citations>,
     /// Which pictures and documents are sent again.
     pub old_media: Option<OldMedia>,
@@ -99,28 +99,28 @@ impl ReplayPolicy {
         self
     }
 
-    /// Leaves out results that are too old.
+    /// Omits results that are too old.
     #[must_use]
     pub fn with_freshness(mut self, policy: impl Into<Option<Freshness>>) -> Self {
         self.freshness = policy.into();
         self
     }
 
-    /// Leaves out calls of tools that have changed.
+    /// Omits calls of tools that have changed.
     #[must_use]
     pub fn with_outdated_calls(mut self, policy: OutdatedCalls) -> Self {
         self.outdated_calls = policy;
         self
     }
 
-    /// Leaves out sources that were not cited.
+    /// Omits sources that were not cited.
     #[must_use]
     pub fn with_citations(mut self, policy: impl Into<Option<Citations>>) -> Self {
         self.citations = policy.into();
         self
     }
 
-    /// Sends sentences in the place of old pictures and documents.
+    /// Sends sentences instead of old pictures and documents.
     #[must_use]
     pub fn with_old_media(mut self, policy: impl Into<Option<OldMedia>>) -> Self {
         self.old_media = policy.into();
@@ -204,7 +204,7 @@ impl ReplayPolicy {
         });
     }
 
-    /// Returns a test for calls that are left out, or `None` if no call can be. Freshness and outdated
+    /// Returns a test for calls that are omitted, or `None` if no call can be. Freshness and outdated
     /// tools both remove whole calls, and are applied in one step.
     fn leaving_calls<'a>(
         &'a self,

@@ -27,8 +27,8 @@ pub enum ToolHistory {
     /// Calls and results are replayed.
     #[default]
     Replay,
-    /// Calls, results and approvals are left out, including calls and results of the provider's own
-    /// tools. A message without other content is left out.
+    /// Calls, results and approvals are omitted, including calls and results of the provider's own
+    /// tools. A message without other content is omitted.
     Omit,
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn lease_renewed(
     );
 }
 
-/// Reports stored calls without a result, which the replay answers with an error or leaves out. Logged
+/// Reports stored calls without a result, which the replay answers with an error or omits. Logged
 /// as a warning when a call is first found. An earlier run has already logged the `known` calls.
 pub(crate) fn repaired(key: &ConversationKey, new: &[DanglingCall], known: &[DanglingCall]) {
     REPAIRED_CALLS.add((new.len() + known.len()) as u64, &[]);

@@ -160,9 +160,10 @@ fn is_system(message: &Message) -> bool {
 
 /// The end of a stored conversation.
 struct StoredEnd {
-    /// The last run requested tools and was interrupted. The client may not have received this part.
+    /// Whether the last run requested tools and was interrupted. The client may not have received this
+    /// part.
     may_be_unseen: bool,
-    /// The last message is the model's, or belongs to a run with an answer of the model.
+    /// Whether the last message is the model's, or belongs to a run with an answer of the model.
     ends_with_answer: bool,
     /// The number of messages before the answer of the last run.
     before_answer: usize,

@@ -1,4 +1,4 @@
-//! Tests which items of OpenAI Responses keep their ids when a call of their answer is left out.
+//! Tests which items of OpenAI Responses keep their ids when a call of their answer is omitted.
 
 use std::sync::Arc;
 

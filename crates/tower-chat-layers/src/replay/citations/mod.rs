@@ -44,7 +44,7 @@ impl Citations {
     }
 
     /// Returns the sources of the conversation by their numbers. If a number occurs twice, the last
-    /// source counts. Items whose content is not a text are left out.
+    /// source counts. Items whose content is not a text are omitted.
     pub fn source_map(&self, messages: &Messages) -> BTreeMap<u64, Source> {
         let items = self.items(messages);
         items.filter_map(|item| Source::read(item, &self.number_key, &self.content_key)).collect()

@@ -46,9 +46,9 @@ impl FinishTimes {
         Self::default()
     }
 
-    /// Reads the times at which the tools of a conversation finished: from the record, or else the
-    /// times at which their results were added to the conversation. If the record cannot be read, the
-    /// latter are used for all calls.
+    /// Reads the times at which the tools of a conversation finished from the record. A call without a
+    /// time in the record gets the time at which its result was added to the conversation. If the record
+    /// cannot be read, this applies to all calls.
     ///
     /// `messages` are those of the conversation, as [`Replay::view`](crate::replay::Replay::view)
     /// returns them.

@@ -135,7 +135,7 @@ fn the_most_specific_window_counts() {
     assert_eq!(left(1 << 40, Some(&archive)), "c1");
 }
 
-/// 15.10
+/// A window for channel and tool together precedes the windows of the channel and of the tool.
 #[test]
 fn a_window_for_a_channel_and_a_tool_comes_first_and_else_the_shorter_of_theirs() {
     let policy = Freshness::within(seconds(100))

@@ -117,7 +117,7 @@ struct PairedCall {
     call: Unanswered,
     result: Option<ToolResult>,
     is_hidden: bool,
-    /// If the call has no result, it gets a result that says that its run was interrupted.
+    /// Whether the call has no result, and gets one that reports that its run was interrupted.
     is_interrupted: bool,
 }
 
@@ -126,7 +126,7 @@ struct OutputMessage {
     /// `None` if no part of the message remains.
     message: Option<Arc<Message>>,
     results: Vec<Part>,
-    /// A call of the message has a result that is sent.
+    /// Whether a call of the message has a result that is sent.
     is_answered: bool,
 }
 

@@ -33,7 +33,7 @@ pub(in crate::replay) struct Round {
 struct After {
     /// The other messages of the same answer, with their positions.
     answer: Vec<(Arc<Message>, usize)>,
-    /// The answer is complete. The next message of the model belongs to another answer.
+    /// Whether the answer is complete. The next message of the model then belongs to another answer.
     is_answered: bool,
     results: Vec<Arc<Message>>,
     /// Messages after `results` whose results were not matched with calls yet. Many messages are
@@ -41,9 +41,9 @@ struct After {
     unnamed: Vec<Arc<Message>>,
     in_order: InOrder,
     following: Vec<Following>,
-    /// The answered calls that are left out, by their indices among all calls of the answer.
+    /// The answered calls that are omitted, by their indices among all calls of the answer.
     hidden: Vec<usize>,
-    /// A message after the round marks the intentional end of its run.
+    /// Whether a message after the round marks the intentional end of its run.
     run_ended: bool,
 }
 
@@ -156,7 +156,7 @@ impl Round {
         self.results().iter().flat_map(|message| forgotten_ids(message)).collect()
     }
 
-    /// Leaves out the answered calls that `goes` selects, with their results. Calls without a result
+    /// Omits the answered calls that `goes` selects, with their results. Calls without a result
     /// are kept, because later messages may answer them. The arguments of `goes` are a message, the
     /// index of a call among the calls of that message, and the call.
     pub(in crate::replay) fn hide_answered(

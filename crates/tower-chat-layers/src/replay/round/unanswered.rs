@@ -16,11 +16,11 @@ pub(in crate::replay) struct Unanswered {
     /// The position by which results name the call, also if its message has no id.
     pub(in crate::replay) named_by: CallPosition,
     pub(in crate::replay) call: ToolCall,
-    /// The answer also contains calls that need no approval.
+    /// Whether the answer also contains calls that need no approval.
     pub(in crate::replay) is_beside_calls: bool,
     /// The approval request, if the call waits for approval.
     pub(in crate::replay) approval: Option<ApprovalRequest>,
-    /// The replay contains the call, with a result that says that it was interrupted.
+    /// Whether the replay contains the call, with a result that reports an interruption.
     pub(in crate::replay) is_visible: bool,
     /// The id by which results refer to the call.
     pub(super) id: String,

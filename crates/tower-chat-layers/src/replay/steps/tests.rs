@@ -11,7 +11,7 @@ fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000)
 }
 
-/// A policy and facts by a seed.
+/// Returns the policy of a seed.
 fn policy(seed: u64) -> ReplayPolicy {
     let mut rng = Rng::of(seed ^ 0xabcd);
     let mut policy = ReplayPolicy::default();
@@ -104,7 +104,7 @@ fn of_an_open_round_all_but_words_and_calls_that_wait_for_results_is_omitted() {
     assert_eq!(results, ["found by c1", "found by c2"]);
 }
 
-/// The window counts the messages that the other steps have kept.
+/// The window counts the messages that remain after the other steps.
 #[test]
 fn the_steps_run_in_their_order() {
     let id = |index| MessageId { run: RunId::from_bytes([1; 16]), index };

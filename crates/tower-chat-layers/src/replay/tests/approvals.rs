@@ -90,7 +90,7 @@ fn texts_beside_approvals_of_two_runs_stand_between_their_results() {
     assert_eq!(output_of(messages), expected);
 }
 
-/// The call that the late result answers is in the open round, or was left out before it.
+/// The call that the late result answers is in the open round, or was omitted before it.
 #[test]
 fn a_late_result_is_not_taken_for_an_approved_call_without_an_id() {
     let requests = ["approval_1", "approval_2"]
@@ -108,7 +108,7 @@ fn a_late_result_is_not_taken_for_an_approved_call_without_an_id() {
             Message::user("meanwhile"),
             then,
             Message::new(Role::User, approvals.collect()),
-            // The other was not run, since this one has ended the run.
+            // The call of the other request was not run, because this call has ended the run.
             Message::tool_results([ToolResult::new("", "result of the approved call")]),
             results(["2"]),
         ];
@@ -177,8 +177,8 @@ fn an_approved_call_that_gets_the_result_of_another_call_takes_no_further_result
     assert_eq!(pairs([asking, first, approving, second, third]), expected);
 }
 
-/// A payment that was approved, and a call with the same id: the one that the model made last gets
-/// the result.
+/// An approved payment and another call have the same id. The result answers the call that the model made
+/// last.
 #[test]
 fn a_decision_holds_until_the_model_speaks_again_and_not_only_until_the_user_does() {
     let [pay, look] = ["pay", "look"].map(|tool| ToolCall::new("same", tool, "{}"));

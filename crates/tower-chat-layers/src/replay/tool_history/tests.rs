@@ -1,11 +1,11 @@
-//! Replays of text alone.
+//! Tests replays without calls and results.
 
 use tower_chat_core::{Message, Reasoning, ToolCall, ToolResult};
 
 use super::*;
 use crate::replay::generated::{check_step, history, output_of};
 
-/// The rows are not read: see `ReplayPolicy::needs_finish_times`.
+/// Texts beside calls remain. The finish times of tools are not needed, because no result is sent.
 #[test]
 fn what_was_said_beside_calls_stays() {
     let mut asking = Message::tool_calls([ToolCall::new("1", "look", "{}")]);

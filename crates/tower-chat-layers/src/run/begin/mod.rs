@@ -466,7 +466,7 @@ impl Beginning<'_> {
     }
 
     /// Returns the records of the run's calls. The input of a run without stored messages may contain
-    /// results that the record already has, and takes their reports from the record.
+    /// results that are also in the record. The reports about these results come from the record.
     async fn call_records(
         &self,
         history: &History,

@@ -17,8 +17,8 @@ use crate::{
     telemetry,
 };
 
-/// If the run is open, submits a staged write that only renews the lease. `change` may change the journal
-/// before.
+/// If the run is open, submits a staged write that only renews the lease. `change` can change the journal
+/// before the write is built.
 pub(in crate::run) fn stage_lease(
     run: &Run,
     log: &mut RunLog,

@@ -148,7 +148,7 @@ struct Comparison<'c> {
     leading: usize,
     known: Atoms<'c>,
     request: Atoms<'c>,
-    /// Older messages were pruned, and `known` begins with the first message after them.
+    /// Whether older messages were pruned. `known` then begins with the first message after them.
     begins_at_cut: bool,
 }
 
