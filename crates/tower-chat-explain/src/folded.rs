@@ -1,5 +1,5 @@
 //! Explains the changes that the fold makes to stored messages, and the content that a hook removed before
-//! a write. The fold is the part of a replay that always runs: it pairs calls with results, and leaves out
+//! a write. The fold is the part of a replay that always runs: it pairs calls with results, and omits
 //! what no provider accepts.
 
 use std::{collections::HashSet, sync::Arc};

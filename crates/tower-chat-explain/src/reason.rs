@@ -99,7 +99,7 @@ pub enum ReasonKind {
     /// Sources that the answer does not cite are removed
     /// ([`Citations`](tower_chat_layers::replay::Citations)).
     Compacted,
-    /// A sentence is sent in the place of a picture or document
+    /// A sentence is sent instead of a picture or document
     /// ([`OldMedia`](tower_chat_layers::replay::OldMedia)).
     OldMedia,
     /// The message is older than the turns in the window ([`Window`](tower_chat_layers::replay::Window)).

@@ -68,8 +68,8 @@ async fn completed(
     })
 }
 
-/// Folds the messages of `completed`: those of a history, and between them messages with results from the
-/// record. Only the former get marks.
+/// Folds the messages of `completed`: messages of the history, and between them messages with results
+/// from the record. Only messages of the history get marks.
 fn fold(history: &History, completed: &Messages, dangling_calls: DanglingCalls) -> Folded {
     let mut folded = Folded::of(&Messages::new(), dangling_calls);
     let mut stored = history.messages.iter().enumerate().peekable();

@@ -27,7 +27,7 @@ const SEEDS: u64 = 400;
 
 const NOW: SystemTime = SystemTime::UNIX_EPOCH;
 
-/// Formats the explanation of each message as `=` unchanged, `~` changed or `-` left out, followed by the
+/// Formats the explanation of each message as `=` unchanged, `~` changed or `-` omitted, followed by the
 /// reasons and their parts.
 fn sketch(explained: &[Explained]) -> Vec<String> {
     let sketch = |explained: &Explained| {
