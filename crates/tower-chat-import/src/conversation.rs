@@ -48,7 +48,7 @@ impl ImportedConversation {
     }
 
     /// Adds losses for the calls without a result, which are sent to models as interrupted, and for
-    /// the results without a call, which replay leaves out.
+    /// the results without a call, which replay omits.
     pub(crate) fn checked(mut self) -> Self {
         let messages: Messages = self.messages.iter().cloned().collect();
         for mismatch in mismatches(&messages, 1) {

@@ -7,7 +7,7 @@ use tower_chat_layers::{Media, MediaSource, Part, ToolOutput};
 /// Returns the output that the model is sent. It is never empty, because some providers refuse empty
 /// results.
 ///
-/// Leaves out content for the user alone (MCP specification 2025-11-25, `Annotations`: `audience`
+/// Omits content for the user alone (MCP specification 2025-11-25, `Annotations`: `audience`
 /// "describes who the intended customer of this object or data is").
 pub(crate) fn output(answer: CallToolResult) -> ToolOutput {
     let is_error = answer.is_error == Some(true);

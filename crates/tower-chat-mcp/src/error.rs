@@ -215,7 +215,7 @@ fn with_safe_addresses(error: ServiceError) -> ServiceError {
     }
 }
 
-/// Joins the texts of an error and its sources. Leaves out a text that an earlier one contains.
+/// Joins the texts of an error and its sources. Omits a text that an earlier one contains.
 fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -39,7 +39,7 @@
 //!
 //! Texts and the texts of embedded resources become [`Text`]. Images, sounds and embedded files of a
 //! known media type become [`Media`]. Every other block becomes its JSON as text. The text of an
-//! embedded resource begins with its address. Content for the user alone is left out. The structured
+//! embedded resource begins with its address. Content for the user alone is omitted. The structured
 //! content is added as JSON, unless one of the texts is equal to it.
 //!
 //! # When the server changes its tools

@@ -79,7 +79,7 @@ pub fn messages_of_rows(
 
 /// Converts rows to the messages that replay sends, which are valid for every provider. Calls
 /// without a result are handled by the policy. Results without a call, and further results of a
-/// call, are left out.
+/// call, are omitted.
 ///
 /// ```
 /// use tower_chat::{

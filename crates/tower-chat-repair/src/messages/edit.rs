@@ -49,7 +49,7 @@ impl Edit {
         let mut edited = message.with_parts(parts);
         keep(&mut edited, &removed);
         if edited.parts.is_empty() && edited.role != Role::Assistant {
-            // The message contained only results, and all of them were removed. Replay leaves out an empty
+            // The message contained only results, and all of them were removed. Replay omits an empty
             // message of a tool; with another role, a provider would receive a message without content.
             edited.role = Role::Tool;
         }

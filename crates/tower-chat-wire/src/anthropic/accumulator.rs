@@ -73,7 +73,7 @@ impl ResponseAccumulator for AnthropicAccumulator {
     }
 
     fn is_complete(&self) -> bool {
-        // Compatible services leave out the stop reason, or the event `message_stop`.
+        // Compatible services omit the stop reason, or the event `message_stop`.
         self.has_stopped || text(&self.fields, "stop_reason").is_some()
     }
 

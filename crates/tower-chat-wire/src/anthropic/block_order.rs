@@ -140,7 +140,7 @@ pub(super) fn ordered_blocks(mut turns: Vec<Turn>) -> Vec<RawJson> {
             continue;
         }
         match kept.last_mut() {
-            // The messages between these two were left out.
+            // The messages between these two were omitted.
             Some(before) if before.speaker == turn.speaker && turn.rest.is_empty() => {
                 before.blocks.extend(turn.blocks);
                 before.sort();

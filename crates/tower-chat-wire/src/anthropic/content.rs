@@ -38,7 +38,7 @@ pub(super) fn parse_list(list: &RawJson, context: BlockContext) -> Result<Vec<Pa
     Ok(parts)
 }
 
-/// Writes the content of a result: a string, or a list of blocks. Leaves out blank texts that have no native
+/// Writes the content of a result: a string, or a list of blocks. Omits blank texts that have no native
 /// item.
 pub(super) fn render(parts: &[Part]) -> RawJson {
     if let [Part::Text(text)] = parts
@@ -118,7 +118,7 @@ fn parse_block(
 }
 
 /// Reads a text block. Returns `None` for a blank text in the system instructions or in a result, which then
-/// becomes a native part. The service may have accepted the text there, but the writer leaves out blank
+/// becomes a native part. The service may have accepted the text there, but the writer omits blank
 /// texts.
 fn parse_text(block: &Fields, is_alone: bool, context: BlockContext) -> Option<Text> {
     let mut fields = block.clone();

@@ -35,7 +35,7 @@ pub fn render_body<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Body 
     writing.into_body()
 }
 
-/// Writes the conversation of a request. A provider-executed call without a result is left out, unless the
+/// Writes the conversation of a request. A provider-executed call without a result is omitted, unless the
 /// service continues the call.
 pub(super) fn render_conversation<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Body {
     let messages: Vec<&Message> = messages.into_iter().collect();

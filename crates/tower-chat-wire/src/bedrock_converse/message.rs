@@ -17,7 +17,7 @@ use crate::{
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestMessages {
-    /// The blocks of the field `system`. The field is left out if there are none.
+    /// The blocks of the field `system`. The field is omitted if there are none.
     pub system: Vec<RawJson>,
     /// The messages, in their order.
     pub messages: Vec<RawJson>,

@@ -60,7 +60,7 @@ fn put_rest(fields: &mut Fields, name: &str, rest: Map<String, Value>) {
 ///
 /// # Errors
 ///
-/// Currently none. If no tool may be called, the tools are left out, because the wire has no value for
+/// Currently none. If no tool may be called, the tools are omitted, because the wire has no value for
 /// this choice.
 ///
 /// ```

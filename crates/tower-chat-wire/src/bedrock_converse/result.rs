@@ -49,7 +49,7 @@ fn parse_content(block: RawJson) -> Part {
     }
 }
 
-/// Writes the block of a result with this call id. Calls, results and reasoning in the content are left out,
+/// Writes the block of a result with this call id. Calls, results and reasoning in the content are omitted,
 /// because the wire does not allow them in a result.
 pub(super) fn render(result: &ToolResult, id: &str) -> RawJson {
     let content: Vec<RawJson> = result.content.iter().filter_map(render_content).collect();

@@ -12,7 +12,7 @@ use crate::object::{Object, raw};
 pub(crate) struct Fields(Map<String, Value>);
 
 impl Fields {
-    /// Parses the fields of a body. Leaves out `null` fields, and the fields whose names are in
+    /// Parses the fields of a body. Omits `null` fields, and the fields whose names are in
     /// `conversation`, because these are read as JSON text.
     pub(crate) fn of_body(body: &str, conversation: &[&str]) -> Result<Self, BodyError> {
         let error = |_| BodyError::Field { field: "fields", expected: "a JSON object" };

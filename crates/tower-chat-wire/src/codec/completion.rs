@@ -20,7 +20,7 @@ use crate::body::BodyWire;
 /// stream, which add up to the same.
 ///
 /// The answer is one message, made by [`as_one_message`]. If the request declares tools and the model
-/// calls some of them, calls of other tools are left out, because they belong to the stack.
+/// calls some of them, calls of other tools are omitted, because they belong to the stack.
 ///
 /// ```
 /// use tower_chat::{Answer, Finish, Message, RunId};

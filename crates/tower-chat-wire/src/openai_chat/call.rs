@@ -152,7 +152,7 @@ fn render(native: Option<Fields>, call: &ToolCall) -> Fields {
 }
 
 /// Adds the name and the arguments. If a `null` in `inner` marks that the arguments were not a string, they
-/// are written as a JSON value, or left out if they are empty.
+/// are written as a JSON value, or omitted if they are empty.
 fn with_call(mut inner: Fields, arguments: &str, call: &ToolCall) -> Fields {
     inner.set("name", raw(&call.name));
     let was_text = !inner.is_null(arguments);

@@ -18,7 +18,7 @@ const LINKED: &str = "rs_";
 /// Removes the id of reasoning that is directly before a message of the model without an id, or before other
 /// reasoning. OpenAI stores which item follows a reasoning item, and refuses the input if this item does not
 /// follow with its id. Without the id of the reasoning, OpenAI uses the encrypted content instead. Reasoning
-/// without encrypted content is left out. Before a call, the id remains, because OpenAI accepts calls without
+/// without encrypted content is omitted. Before a call, the id remains, because OpenAI accepts calls without
 /// ids.
 fn without_broken_links(items: Vec<Item>) -> Vec<Item> {
     let mut kept: Vec<Item> = Vec::with_capacity(items.len());
@@ -109,7 +109,7 @@ fn reasoning_before(items: &[Item]) -> Vec<usize> {
     before.collect()
 }
 
-/// Leaves out reasoning that is not followed by a message or another output of the model in the same turn.
+/// Omits reasoning that is not followed by a message or another output of the model in the same turn.
 fn without_lone_reasoning(items: Vec<Item>) -> Vec<Item> {
     let mut is_followed = false;
     let mut kept: Vec<Item> = Vec::with_capacity(items.len());

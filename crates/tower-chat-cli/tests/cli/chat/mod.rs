@@ -1,4 +1,4 @@
-//! Tests of `tower-chat chat`, with a local server in the place of a provider and a real MCP server.
+//! Tests of `tower-chat chat`, with a local server instead of a provider and a real MCP server.
 
 mod approvals;
 mod attach;

@@ -1,4 +1,4 @@
-//! A local HTTP server in the place of a provider. It answers each request with the next reply of a
+//! A local HTTP server instead of a provider. It answers each request with the next reply of a
 //! script.
 
 use std::{

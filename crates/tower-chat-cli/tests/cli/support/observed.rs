@@ -235,7 +235,7 @@ pub(crate) fn long(messages: u64) -> Writes {
     writes
 }
 
-/// Parts of every kind, an open run, and messages that replay leaves out.
+/// Parts of every kind, an open run, and messages that replay omits.
 pub(crate) fn odd() -> Writes {
     let mut writes = Writes::of("bob", "漢字 \u{1b}[2J");
     let run = run_id(3_600_000);

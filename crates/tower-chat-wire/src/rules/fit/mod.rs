@@ -32,7 +32,7 @@ pub struct Fitted {
     pub request: ChatRequest,
     /// The names that are sent in another form. The reader of the answer maps them to their originals.
     pub names: NameMap,
-    /// The changes. Content that is left out counts as a change.
+    /// The changes. Content that is omitted counts as a change.
     pub changes: Vec<Change>,
 }
 
@@ -48,7 +48,7 @@ struct IsFitted(ForeignRule);
 ///
 /// - Media that are removed from the results of a round are sent in a message of the user after the final
 ///   result of the round in the request.
-/// - A provider-executed call that has no result is left out as soon as a later message shows that the
+/// - A provider-executed call that has no result is omitted as soon as a later message shows that the
 ///   service does not continue the call.
 /// - Refused content is replaced as soon as the request has a mark of the refusal.
 ///
@@ -135,7 +135,7 @@ const BEHIND: &str = "The attachments of the results above:";
 struct Fitting<'r> {
     rules: &'r ServiceRules,
     messages: Vec<Arc<Message>>,
-    /// Whether a message differs from that of the request, or was added or left out.
+    /// Whether a message differs from that of the request, or was added or omitted.
     has_changed: bool,
     names: NameMap,
     ids: CallIds,
@@ -151,7 +151,7 @@ struct Fitting<'r> {
     called: Vec<String>,
     /// Whether the history has results of the client's tools.
     has_results: bool,
-    /// The ids of the provider-executed calls that have no result and are left out.
+    /// The ids of the provider-executed calls that have no result and are omitted.
     unanswered: HashSet<String>,
 }
 
@@ -159,7 +159,7 @@ struct Fitting<'r> {
 #[derive(Debug, Default)]
 struct FittedParts {
     parts: Vec<Part>,
-    /// Whether a part was changed, added or left out.
+    /// Whether a part was changed, added or omitted.
     has_changed: bool,
     /// The media that were removed from the results of the message.
     behind: Vec<Part>,
@@ -382,7 +382,7 @@ fn is_content(part: &Part, message: &Message, rules: &ServiceRules) -> bool {
 }
 
 /// Returns whether a message of the assistant with this part is certainly sent. A message of the assistant
-/// without such a part may be left out. The wire then joins the messages of the user before and after it.
+/// without such a part may be omitted. The wire then joins the messages of the user before and after it.
 fn is_written(part: &Part, rules: &ServiceRules) -> bool {
     let is_own = |native: Option<&Native>| {
         native.is_some_and(|native| &*native.wire == wire_name(rules.wire))

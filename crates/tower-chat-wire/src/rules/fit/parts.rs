@@ -32,7 +32,7 @@ impl Fitting<'_> {
         match part {
             Part::Text(text) => {
                 let mut native = self.native(message, text.native.as_ref(), fitted_parts);
-                // The native item may contain a citation of a result that was left out.
+                // The native item may contain a citation of a result that was omitted.
                 if !fitted_parts.left_out.is_empty() && native.take().is_some() {
                     fitted_parts.has_changed = true;
                 }

@@ -136,7 +136,7 @@ fn an_added_message_changes_nothing_before_it() {
             let mut shorter = request.clone();
             shorter.messages = request.messages.take(end);
             let begun = conversation(&body(&shorter, rules));
-            // The last message may still be extended, and reasoning without a next item is left out.
+            // The last message may still be extended, and reasoning without a next item is omitted.
             let open = if rules.wire == BodyWire::OpenAiResponses { 2 } else { 1 };
             let count = begun.len().saturating_sub(open);
             assert_eq!(begun[..count], whole[..count.min(whole.len())], "{name} {case} at {end}");
