@@ -40,8 +40,8 @@ impl fmt::Debug for CacheKey {
 }
 
 impl ChatRequest {
-    /// Returns the key of a response cache. Two requests have the same key if a model receives the
-    /// same of both.
+    /// Returns the key of a response cache. Two requests have the same key if a model receives the same
+    /// content from both.
     ///
     /// | in the key | not in it |
     /// |---|---|

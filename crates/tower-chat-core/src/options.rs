@@ -33,9 +33,10 @@ pub struct ChatOptions {
     pub top_p: Option<f64>,
     /// The maximum number of tokens of the answer.
     pub max_output_tokens: Option<u64>,
-    /// Requests the answer as a stream. A model client that cannot stream returns a whole answer.
+    /// Whether the answer is requested as a stream. A model client that cannot stream returns a whole
+    /// answer.
     pub stream: bool,
-    /// Lets the service work in the background. The answer is fetched later by a continuation
+    /// Whether the service may work in the background. The answer is then fetched later by a continuation
     /// token.
     pub background: bool,
     /// The continuation token of an earlier [`Finish`](crate::Finish), to fetch a background
@@ -176,23 +177,23 @@ pub struct ToolDefinition {
     /// The JSON Schema of the arguments; `null` for a tool that only its native item describes,
     /// such as one that a provider executes itself.
     pub parameters: Value,
-    /// The calls of the tool wait for approval.
+    /// Whether calls of the tool wait for approval.
     #[serde(default)]
     pub needs_approval: bool,
     /// The wire's item for the tool, without the fields above. It is present if the item has
     /// further fields, such as a grammar or a cache mark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Native>,
-    /// A call that may or may not have run can be run again: the tool only reads, or recognises a
+    /// Whether a call that may or may not have run can be run again: the tool only reads, or recognises a
     /// repeated call by its idempotency key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub safe_to_retry: bool,
-    /// The tool can be run with the arguments that its `persist` hook has stored instead of the
-    /// model's. The stored arguments, such as a token, have to mean the same to the tool. Without
-    /// this setting, a call whose arguments the hook changed is never run from the store.
+    /// Whether the tool can be run with the arguments that its `persist` hook has stored instead of the
+    /// model's. The stored arguments, such as a token, must mean the same to the tool. Without this
+    /// setting, a call whose arguments the hook changed is never run from the store.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub accepts_stored_arguments: bool,
-    /// The provider enforces the schema on the model, if it supports this. Strict modes accept a
+    /// Whether the provider enforces the schema on the model, if it supports this. Strict modes accept a
     /// schema only if its objects are closed and every property is required.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,

@@ -143,11 +143,12 @@ pub struct ToolCall {
     pub name: String,
     /// The text of the arguments, byte for byte, even if it is malformed or cut-off JSON.
     pub arguments: String,
-    /// The provider executed this call itself; it needs no result.
+    /// Whether the provider executed this call itself. Such a call needs no result.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub provider_executed: bool,
-    /// A token limit or a filter ended the answer inside this call. Its arguments may be incomplete even if
-    /// they are valid JSON. The call is never run. This flag is never sent to a provider.
+    /// Whether a token limit or a filter ended the answer inside this call. Its arguments may then be
+    /// incomplete even if they are valid JSON. Such a call is never run. This flag is never sent to a
+    /// provider.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_cut_off: bool,
     /// The provider's item for the call.
@@ -222,7 +223,7 @@ pub struct ToolResult {
     /// The content of the result: [`Text`], [`Media`] or native parts.
     #[serde(deserialize_with = "deserialize_list")]
     pub content: Vec<Part>,
-    /// The tool failed. The content describes the failure.
+    /// Whether the tool failed. The content then describes the failure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
     /// The stored call that the result answers, if the order of the messages does not show it. It
@@ -232,7 +233,7 @@ pub struct ToolResult {
     /// The provider's item for the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Native>,
-    /// The run ended with this result, and no service call has received it. The field shows that
+    /// Whether the run ended with this result, and no service call has received it. The field shows that
     /// the run is complete, wherever the result is stored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ends_run: bool,

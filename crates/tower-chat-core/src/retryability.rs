@@ -87,7 +87,7 @@ impl Retryability {
 /// The cause of an error together with a [`Retryability`], for a cause that has no verdict or a
 /// different one.
 ///
-/// It displays as its cause, and its source is the cause.
+/// The text of this error is the text of its cause, and its source is the cause.
 ///
 /// ```
 /// use tower_chat_core::{Classified, is_retryable};

@@ -78,7 +78,7 @@ impl<'k> VisiblePieces<'k> {
         visible
     }
 
-    /// Shows the character that was undecided, now that the next one is known.
+    /// Appends the undecided character, as a character or as an escape, now that the next one is known.
     fn decide(&mut self, next: Option<char>, visible: &mut String) {
         if let Some(character) = self.undecided.take() {
             self.show(character, self.before.is_shaped_by(character, next), visible);

@@ -278,8 +278,8 @@ impl CallLog {
         self.set_result(earlier, Some(result));
     }
 
-    /// Adds the calls of an ended round, which begins at `first`, that have no result to the
-    /// unanswered calls.
+    /// Adds those calls of an ended round that have no result to the unanswered calls. The round begins
+    /// at `first`.
     fn leave_out(&mut self, first: usize) {
         for (index, call) in self.calls.iter().enumerate().skip(first) {
             if call.result.is_none() {

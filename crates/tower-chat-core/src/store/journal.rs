@@ -25,7 +25,7 @@ pub struct Lease {
 /// The end of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseEnd {
-    /// No process holds the run: the attempt has ended, or attempts take no lease.
+    /// No process has a lease of the run: the attempt has ended, or attempts take no lease.
     NotHeld,
     /// The caller of the run disconnected before its end: the response was dropped, its task was
     /// aborted, or a timeout above the run fired. The process that executes the run writes this mark.
@@ -40,7 +40,7 @@ impl LeaseEnd {
     /// The stored form of [`Abandoned`](Self::Abandoned): a time in the past.
     const ABANDONED: SystemTime = SystemTime::UNIX_EPOCH;
 
-    /// Returns the time at which the lease expires, if a process holds the run.
+    /// Returns the time at which the lease expires, if a process has one.
     pub fn time(self) -> Option<SystemTime> {
         match self {
             Self::NotHeld | Self::Abandoned => None,
@@ -48,8 +48,8 @@ impl LeaseEnd {
         }
     }
 
-    /// Returns the time that stores write: none if no process holds the run, and the Unix epoch if the
-    /// run is abandoned.
+    /// Returns the time that stores write: none if no process has a lease, and the Unix epoch if the run
+    /// is abandoned.
     ///
     /// ```
     /// use std::time::SystemTime;

@@ -161,8 +161,8 @@ pub trait HistoryStore: Send + Sync + 'static {
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError>;
 
     /// Returns the record of the selected tool calls of a conversation, in the order of message and
-    /// index. Unreadable rows are reported beside the readable ones. The store sends one request to
-    /// its backend, however many messages are selected, and none if no call can match.
+    /// index. Unreadable rows are returned separately. The store sends one request to its backend,
+    /// however many messages are selected, and none if no call can match.
     ///
     /// # Errors
     ///

@@ -77,7 +77,7 @@ pub struct Rewrite {
     /// The new contents of messages, by sequence number. The messages keep their stored ids; the
     /// ids here are ignored.
     pub messages: Vec<(u64, Message)>,
-    /// The new rows of the record of tool calls. Each replaces the former row of its call. Rows for
+    /// The new rows of the record of tool calls. Each replaces the earlier row of its call. Rows for
     /// messages that do not exist are ignored.
     pub tools: Vec<ToolRecord>,
     /// The rows of the record of tool calls to delete.
@@ -121,7 +121,7 @@ impl Rewrite {
         messages.is_empty() && tools.is_empty() && removed_tools.is_empty() && counts.is_none()
     }
 
-    /// Returns the revision of the conversation after the rewrite. A store calls it with the
+    /// Returns the revision of the conversation after the rewrite. A store calls this method with the
     /// current head.
     ///
     /// # Errors
@@ -144,8 +144,8 @@ impl Rewrite {
         Box::new(conflict.with_open_run(open_run)).into()
     }
 
-    /// Iterates over the new rows of the record for messages that exist. A store calls it with the
-    /// current head.
+    /// Iterates over the new rows of the record for messages that exist. A store calls this method with
+    /// the current head.
     pub fn tools_of<'a>(&'a self, head: &Head) -> impl Iterator<Item = &'a ToolRecord> {
         let first = head.pruned.saturating_add(1);
         let held = first..=head.revision.sequence;

@@ -14,7 +14,7 @@ use crate::{Message, Part};
 /// The wire of sealed items in messages. No model client knows it.
 pub const SEALED_WIRE: &str = "tower-chat-encrypted";
 
-/// The prefix of a sealed head in every version. A sealed head is stored in place of a service id.
+/// The prefix of a sealed head in every version. The store stores a sealed head as a service id.
 const SEALED_HEAD: &str = "tower-chat-";
 
 /// How long a process that has read the mark of its store relies on it.

@@ -1,5 +1,5 @@
-//! The runs in progress in this process. A second run on a conversation waits before it calls the
-//! model. Otherwise it would pay for an answer that the store then refuses with a conflict.
+//! The runs in progress in this process. A second run on a conversation waits before it calls the model.
+//! Without the wait, the caller would pay for an answer that the store then refuses with a conflict.
 
 use std::{
     collections::{HashMap, VecDeque},

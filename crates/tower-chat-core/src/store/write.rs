@@ -113,7 +113,7 @@ impl Write {
         self
     }
 
-    /// Sets the rows of the record of tool calls. Each replaces the former row of its call. The
+    /// Sets the rows of the record of tool calls. Each replaces the earlier row of its call. The
     /// store ignores a row for a call in a message that does not exist after the write.
     #[must_use]
     pub fn with_tools(mut self, tools: Vec<ToolRecord>) -> Self {

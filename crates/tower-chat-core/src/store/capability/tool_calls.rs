@@ -9,8 +9,8 @@ use crate::store::{HistoryStore, InvocationQuery, Invocations, StoreError, ToolT
 #[async_trait]
 pub trait ToolCallQueries: Send + Sync {
     /// Returns the tool calls that match a query, in the order of conversation, message and index.
-    /// Unreadable rows are reported beside the readable ones. The store sends one request to its
-    /// backend, however many messages a query names, and none for a query that cannot match.
+    /// Unreadable rows are returned separately. The store sends one request to its backend, however many
+    /// messages a query names, and none for a query that cannot match.
     ///
     /// ```
     /// # futures_util::FutureExt::now_or_never(async {

@@ -177,9 +177,9 @@ impl RunActivity {
         self.at
     }
 
-    /// Returns the time at which the run began, as this write reports it: when the first request of
-    /// the run arrived, or the time of the write if the former is unknown or later. A store uses
-    /// the value of the first write of the run.
+    /// Returns the time at which the run began, as this write reports it: the arrival of the first
+    /// request of the run. If the arrival is unknown or later than the write, this is the time of the
+    /// write. A store uses the value of the first write of the run.
     pub fn began_at(&self) -> SystemTime {
         self.started_at.map_or(self.at, |started_at| started_at.min(self.at))
     }
