@@ -128,8 +128,7 @@ fn copy(
     const COPY: &str = "copy the store";
     let unreadable = |error| BackupError::Store(file.failure(error).store_error(COPY));
     let failed = |error: rusqlite::Error| match error.sqlite_error_code() {
-        // The copy is the only file that this function writes, so that the full disk is that of the
-        // copy.
+        // This function writes no file except the copy, so a full disk is the disk of the copy.
         Some(ErrorCode::DiskFull) => target.full(error.into()),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::DatabaseBusy) => {
             unreadable(error)

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 /// `SqliteStore::reserve` waits.
 #[derive(Debug)]
 pub(crate) struct ByteBudget {
-    /// The number of bytes from which on callers wait.
+    /// The number of bytes at which callers begin to wait.
     limit: usize,
     /// The number of bytes of all unfinished submissions.
     taken: AtomicUsize,

@@ -29,16 +29,16 @@ pub(crate) const CHECKPOINT: &str = "empty the write-ahead log";
 /// The number of new pages in the log after which the checkpoint thread is woken.
 const STEP: u32 = 400;
 
-/// The number of pages in the log from which on the writer copies the remaining pages. It equals
-/// SQLite's default for automatic checkpoints, which copy the whole log at once.
+/// The number of pages in the log at which the writer copies the remaining pages. It equals SQLite's
+/// default for automatic checkpoints, which copy the whole log at once.
 const LIMIT: u32 = 1000;
 
-/// The maximum number of pages that the writer copies. After a long read, any number of pages may
-/// remain. The checkpoint thread copies all but these.
+/// The maximum number of pages that the writer copies. If more pages remain, for example after a long
+/// read, the checkpoint thread copies the others.
 const MAX_COPIED_PAGES: u32 = 2 * LIMIT;
 
-/// The number of pages in the log from which on the writer waits for readers, if only readers
-/// prevent a complete checkpoint.
+/// The number of pages in the log at which the writer waits for readers, if only readers prevent a
+/// complete checkpoint.
 const PAGES_BEFORE_WAIT: u32 = 2 * LIMIT;
 
 /// How long the writer waits for readers for every `PAGES_BEFORE_WAIT` pages in the log. If readers overlap

@@ -168,7 +168,7 @@ impl Asked {
         Ok(Self {
             key: ConversationKey::new(scope, conversation),
             row_key,
-            // An index out of range is reported with the rest of the row.
+            // If the index is out of range, `tool_row::read` returns an error.
             index: row.get(first).unwrap_or(u32::MAX),
             record: tool_row::read(row, first, row_key::sequence(row_key)),
         })

@@ -62,7 +62,7 @@ pub(crate) fn rows(
     ))?;
     let tools = statement.query_map([first, last], |row| {
         let sequence = row_key::sequence(row.get(0)?);
-        // An index out of range is reported with the rest of the row.
+        // If the index is out of range, `tool_row::read` returns an error.
         let call = SequencePosition { sequence, index: row.get(1).unwrap_or(u32::MAX) };
         Ok((call, tool_row::read(row, 1, sequence)))
     })?;

@@ -143,7 +143,7 @@ pub(crate) fn discard(
     close(connection, conversation)
 }
 
-/// Returns a conversation's open run with all its staged messages and rows, as of one moment;
+/// Returns a conversation's open run with all its staged messages and rows, from one snapshot;
 /// `None` if there is none.
 pub(crate) fn content(
     connection: &Connection,

@@ -76,9 +76,9 @@ impl SqliteOptions {
         self
     }
 
-    /// Declares that one process at a time opens the file, such as a desktop application or a
-    /// single server. Journaled runs then take no lease, and a run that the former process left
-    /// open is resumed without waiting for a lease to expire. The default is false.
+    /// Declares that one process at a time opens the file, such as a desktop application or a single
+    /// server. Journaled runs then take no lease. A run that the previous process did not complete is
+    /// resumed without waiting for a lease to expire. The default is false.
     ///
     /// The option changes nothing in the file, and does not prevent other processes from opening
     /// it: see [`StoreHandle::exclusive`](tower_chat_core::store::StoreHandle::exclusive) for the

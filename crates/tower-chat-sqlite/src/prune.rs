@@ -75,7 +75,7 @@ fn see_calls(
         let call =
             SequencePosition { sequence: row_key::sequence(row.get(0)?), index: row.get(1)? };
         let status: String = row.get(2)?;
-        // An unknown status counts as waiting, so that its run is kept.
+        // An unknown status counts as `Pending`, so that the run of the call is not pruned.
         let status = status.parse().unwrap_or(ToolStatus::Pending);
         let result: Option<i64> = row.get(3)?;
         let result = result.map(|_| conversation::unsigned(row, 3)).transpose()?;

@@ -159,10 +159,10 @@ impl WriteQueue {
         }
     }
 
-    /// Returns a receiver that resolves when all submissions so far have finished, or with a key,
-    /// all those so far that name this conversation. Returns `None` if all of them have finished
-    /// already. Exclusive work is not waited for. If the writer thread ends before, the receiver
-    /// resolves to an error.
+    /// Returns a receiver that resolves when all submissions so far have finished. With a key, only
+    /// submissions that name this conversation count. Returns `None` if all of them have finished
+    /// already. Exclusive work does not count. If the writer thread ends first, the receiver resolves to
+    /// an error.
     pub(crate) fn barrier(&self, key: Option<&ConversationKey>) -> Option<oneshot::Receiver<()>> {
         let mut state = self.state();
         let last = match key {
@@ -362,9 +362,9 @@ impl Drop for Lead<'_> {
     }
 }
 
-/// The guard of the writer thread. When the thread ends, also by a panic, it closes the queue,
+/// The guard of the writer thread. When the thread ends, also by a panic, the guard closes the queue,
 /// refuses the waiting submissions, and drops the exclusive work and the barriers. The receivers of
-/// the latter two resolve to an error.
+/// exclusive work and of barriers then resolve to an error.
 struct ThreadEnd<'a>(&'a WriteQueue);
 
 impl Drop for ThreadEnd<'_> {

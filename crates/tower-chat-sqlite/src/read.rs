@@ -44,7 +44,7 @@ pub(crate) fn head(connection: &Connection, key: &ConversationKey) -> Result<Hea
     Ok(found.head().with_pending_approvals(pending))
 }
 
-/// Reads a conversation with all its visible messages, as of one moment. Also returns the number of
+/// Reads a conversation with all its visible messages, from one snapshot. Also returns the number of
 /// bytes of the messages in stored form.
 pub(crate) fn history(
     connection: &Connection,

@@ -163,8 +163,8 @@ impl SqliteStore {
         self.0.readers.file()
     }
 
-    /// Waits until all submissions so far have finished, or with a key, all those so far that name
-    /// this conversation.
+    /// Waits until all submissions so far have finished. With a key, only submissions that name this
+    /// conversation count.
     pub(crate) async fn settle(&self, key: Option<&ConversationKey>) -> Result<(), StoreError> {
         let barrier = self.0.writing.as_ref().and_then(|writing| writing.queue.barrier(key));
         match barrier {

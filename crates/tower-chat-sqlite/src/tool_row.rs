@@ -9,7 +9,7 @@ use crate::row_key;
 pub(crate) const COLUMNS: &str = "call_index, round_index, call_id, name, status, \
     result_sequence, result_index, result, error, started, finished";
 
-/// Writes rows of the record of a conversation. Each row replaces the former row of its call.
+/// Writes rows of the record of a conversation. Each row replaces the earlier row of its call.
 pub(crate) fn put<'a>(
     connection: &Connection,
     conversation: i64,

@@ -221,8 +221,8 @@ impl Writer {
                 Err((completed, Stopped::AtStatement(failure) | Stopped::AtCommit(failure))) => {
                     submission.fail(completed, &failure);
                 }
-                // The transactions of the others cannot begin either, and each would wait as long
-                // again.
+                // The transactions of the other submissions cannot begin either, and each would wait for
+                // the whole timeout again.
                 Err((completed, Stopped::BeforeBegin(failure))) => {
                     submission.fail(completed, &failure);
                     rest.by_ref().for_each(|submission| submission.fail(0, &failure));

@@ -25,7 +25,7 @@ const COLUMNS: &str =
     "c.id, c.scope, c.conversation, ifnull(c.created, 0), c.runs, c.mode, c.title,
     c.metadata, c.description_version";
 
-/// Returns the summary of a conversation, as of one moment; `None` if the conversation does not
+/// Returns the summary of a conversation, from one snapshot; `None` if the conversation does not
 /// exist.
 pub(crate) fn summary(
     connection: &Connection,
@@ -45,7 +45,7 @@ pub(crate) fn summary(
     entry.completed(&snapshot).map(Some)
 }
 
-/// Returns a page of the conversations that match a query, as of one moment. Conversations of a
+/// Returns a page of the conversations that match a query, from one snapshot. Conversations of a
 /// scope are found by the index, hour by hour from the newest.
 pub(crate) fn conversations(
     connection: &Connection,
@@ -122,8 +122,8 @@ struct Entry {
 }
 
 impl Entry {
-    /// Reads a row. The inner error describes a row that cannot be decoded, which the caller
-    /// reports beside the others.
+    /// Reads a row. The inner error describes a row that cannot be decoded. The caller returns it
+    /// together with the decoded rows.
     fn read(row: &Row<'_>) -> rusqlite::Result<Result<Self, UnreadableConversation>> {
         let key = ConversationKey::new(row.get::<_, Arc<str>>(1)?, row.get::<_, Arc<str>>(2)?);
         let unreadable = |reason: String| Ok(Err(UnreadableConversation::new(key.clone(), reason)));
@@ -201,7 +201,7 @@ pub(super) fn time(stored: i64) -> Option<SystemTime> {
 }
 
 /// Returns the last `limit` visible messages before the sequence number `before`, or before the end
-/// of the conversation, as of one moment.
+/// of the conversation, from one snapshot.
 pub(crate) fn messages_before(
     connection: &Connection,
     key: &ConversationKey,

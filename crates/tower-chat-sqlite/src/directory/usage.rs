@@ -79,7 +79,7 @@ fn model(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Arc<str>>> {
 }
 
 /// Returns up to `limit` runs of a conversation, in the descending byte order of their ids,
-/// beginning with the first id less than `after`, as of one moment.
+/// beginning with the first id less than `after`, from one snapshot.
 pub(crate) fn runs(
     connection: &Connection,
     key: &ConversationKey,
