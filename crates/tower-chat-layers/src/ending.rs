@@ -10,11 +10,11 @@ use crate::PersistenceError;
 /// The handler of a persistence layer for the end of a response. If it is dropped before that end, the
 /// caller has disconnected.
 pub(crate) trait Ending: Send + 'static {
-    /// Whether messages are passed on before the end of the answer. If `false`, they are passed on at
-    /// its end, after they are durable. If `true`, a message that may be the final one is held back
-    /// until another update arrives, because a caller that stops reading at the final message must not
-    /// lose the end of the run. Any other message is passed on when another update arrives, or when no
-    /// update is available.
+    /// Whether messages are passed on before the end of the answer. If `false`, they are passed on at its
+    /// end, after they are durable. If `true`, a message that may be the final one is delayed until
+    /// another update arrives, because a caller that stops reading at the final message must not lose the
+    /// end of the run. Any other message is passed on when another update arrives, or when no update is
+    /// available.
     const SHOWS_MESSAGES: bool;
 
     /// Handles an update of the answer.
@@ -63,7 +63,7 @@ pub(crate) async fn with_ending(
 
 struct Streamed<E> {
     response: ChatResponse,
-    /// Taken at the end of the response, in every case.
+    /// `None` after the end of the response was handled.
     ending: Option<E>,
     messages: Vec<Arc<Message>>,
     /// The number of messages that were passed on.
@@ -145,8 +145,8 @@ impl<E: Ending> Streamed<E> {
         self.released = self.messages.len();
     }
 
-    /// Returns whether a message is held back that is not the final answer. Such a message is passed on
-    /// when no further update is available, because its tools may be running.
+    /// Returns whether a delayed message is not the final answer. Such a message is passed on when no
+    /// further update is available, because its tools may be running.
     fn shows_at_pause(&self) -> bool {
         let held = self.messages.get(self.released..).unwrap_or_default();
         E::SHOWS_MESSAGES && held.last().is_some_and(|message| !may_be_last(message))

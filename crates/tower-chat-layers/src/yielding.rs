@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::task::yield_now;
 use tower_chat_core::Message;
 
-/// The number of parts from which one pass over them takes a considerable part of a millisecond.
+/// The number of parts above which a single pass over them takes a considerable part of a millisecond.
 pub(crate) const LARGE: usize = 512;
 
 /// Yields once if these messages have so many parts that the next step of a request takes long.

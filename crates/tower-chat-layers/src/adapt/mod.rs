@@ -1,8 +1,9 @@
 //! Adapters for existing tower clients with their own request and response types.
 //!
-//! A codec converts between their types and ours. [`AdaptLayer`] converts a service with their types
-//! into a model client. [`ExposeLayer`] converts a whole stack into a service with their types. With
-//! both, these layers can be in the middle of an existing stack with other types:
+//! A codec converts between the types of the existing client and the types of this crate. [`AdaptLayer`]
+//! converts a service with the client's types into a model client. [`ExposeLayer`] converts a whole stack
+//! into a service with the client's types. With both, the layers of this crate can be in the middle of an
+//! existing stack with other types:
 //!
 //! ```text
 //! their layers

@@ -32,7 +32,7 @@ fn answer() -> Box<Answer> {
     Box::new(Answer::new(Vec::new(), Finish::default()))
 }
 
-/// The errors of a request that finds its store, its service or another run in its way.
+/// Returns the errors that the store, the service or another run causes, each with its retryability.
 fn of_surroundings() -> [(PersistenceError, bool); 18] {
     let (run, id) = (RunId::new(), Arc::<str>::from("id"));
     let until = SystemTime::UNIX_EPOCH;
@@ -91,7 +91,7 @@ fn of_surroundings() -> [(PersistenceError, bool); 18] {
     ]
 }
 
-/// The errors that the request or the stack has itself.
+/// Returns the errors that the request or the stack itself causes.
 fn of_request() -> [PersistenceError; 15] {
     let (layer, mode) = ("L", "per-run");
     let difference = TranscriptDifference { position: 0, kind: DifferenceKind::Role };

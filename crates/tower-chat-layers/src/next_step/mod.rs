@@ -61,9 +61,9 @@ pub(crate) struct LoopPolicy {
     /// The caller's options, for the tools that they declare.
     pub(crate) options: Arc<ChatOptions>,
     pub(crate) unknown_tools: UnknownTools,
-    /// The run has no round left, and the model received no tools.
+    /// Whether the run has no round left. The model then received no tools.
     pub(crate) is_last_call: bool,
-    /// The calls of an answer run concurrently.
+    /// Whether the calls of an answer run concurrently.
     pub(crate) concurrent: bool,
     /// The maximum number of tool calls of a run.
     pub(crate) max_calls: Option<usize>,

@@ -21,14 +21,15 @@ use tower_chat_core::{BoxError, Media, Native, Part, ToolResult};
 pub struct ToolOutput {
     /// The content of the result: text, media or native parts.
     pub content: Vec<Part>,
-    /// The tool failed. The model receives the content as the description of the failure.
+    /// Whether the tool failed. The model then receives the content as the description of the failure.
     pub is_error: bool,
-    /// Ends the run after this batch. The caller receives the results, and the model does not.
+    /// Whether the run ends after this batch. The caller then receives the results, and the model does
+    /// not.
     pub terminate: bool,
     /// The provider's item for the result.
     pub native: Option<Native>,
     pub(crate) name: ResultName,
-    /// The tool was not run because it does not accept the arguments.
+    /// Whether the tool was not run because it does not accept the arguments.
     pub(crate) rejects_arguments: bool,
 }
 

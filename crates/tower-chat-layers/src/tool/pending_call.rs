@@ -22,8 +22,8 @@ struct Inner {
     /// The id that the result uses, if it differs from the id of the call.
     made_id: Option<String>,
     position: Option<CallOfRun>,
-    /// The result must name the call by position, because several messages of the answer contain calls,
-    /// or because the result is part of a later run.
+    /// Whether the result must name the call by position, because several messages of the answer contain
+    /// calls, or because the result is part of a later run.
     is_named: bool,
 }
 

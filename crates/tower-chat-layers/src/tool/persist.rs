@@ -23,7 +23,7 @@ pub struct StoredCall<'a> {
     new_arguments: Option<String>,
     new_result: Option<Box<ToolResult>>,
     new_error: Option<Option<String>>,
-    /// The tool has its own hook, and not the default one.
+    /// Whether the tool has its own hook, and not the default one.
     is_hooked: bool,
 }
 

@@ -64,7 +64,7 @@ pub(super) struct Reading {
     pub(super) messages: Vec<Arc<Message>>,
     /// The text that was streamed after the last of `messages`.
     pub(super) text: String,
-    /// If `true`, no update is returned to the caller until the end of the response. A call of the
+    /// Whether updates are returned to the caller only after the end of the response. A call of the
     /// response may need approval, and then all of its calls change their form.
     pub(super) is_held: bool,
 }

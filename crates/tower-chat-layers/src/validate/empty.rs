@@ -31,8 +31,8 @@ pub(crate) fn check_not_empty(request: &ChatRequest) -> Result<(), InvalidReques
 ///
 /// # Errors
 ///
-/// Returns all messages without parts. Replay would leave them out, and the next request could then
-/// begin with an assistant message.
+/// Returns all messages without parts. Replay would omit them, and the next request could then begin with
+/// an assistant message.
 pub(crate) fn check_content<'a>(
     first: usize,
     messages: impl IntoIterator<Item = &'a Arc<Message>>,
