@@ -32,7 +32,7 @@ const CHANGE: &str = "rewrite a conversation";
 /// The number of values in one request.
 const PAGE: usize = 1000;
 
-/// Returns the visible rows of a conversation, as of one moment.
+/// Returns the visible rows of a conversation, from one snapshot.
 pub(crate) async fn rows(
     settings: &Settings,
     key: &ConversationKey,

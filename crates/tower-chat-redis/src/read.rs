@@ -65,7 +65,7 @@ pub(crate) async fn head(settings: &Settings, key: &ConversationKey) -> Result<H
     Ok(head.with_pending_approvals(batches.finish()))
 }
 
-/// Reads a conversation with all its visible messages, as of one moment.
+/// Reads a conversation with all its visible messages, from one snapshot.
 pub(crate) async fn history(
     settings: &Settings,
     key: &ConversationKey,
@@ -217,7 +217,7 @@ async fn page(
     }
 }
 
-/// Reads a conversation's open run with its staged messages and rows, as of one moment.
+/// Reads a conversation's open run with its staged messages and rows, from one snapshot.
 pub(crate) async fn open_run(
     settings: &Settings,
     key: &ConversationKey,
