@@ -72,7 +72,7 @@
 //!   leaves a conversation that does not load;
 //! - change counts, because totals of tools and usage are computed inside; remove a description;
 //! - remove the mark by which the store refuses changes without the keys;
-//! - exploit values of the former formats, as described in the next section.
+//! - exploit values of the older formats, as described in the next section.
 //!
 //! # Update logs
 //!

@@ -20,7 +20,7 @@ use crate::{
 };
 
 const RECORDED_RESULT: &str = "recorded result";
-/// The sealed part of a row in the former format, besides its result.
+/// The sealed part of a row in the older format, besides its result.
 const RECORDED_ERROR: &str = "recorded error";
 /// The sealed content of a row, which is stored in place of the row's error.
 const ROW: &str = "row of the record";

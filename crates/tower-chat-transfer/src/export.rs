@@ -140,7 +140,7 @@ impl<W: AsyncWrite + Unpin> ExportFile<W> {
     }
 }
 
-/// Writes conversations to a file, each as of one moment, with one page of messages in memory at a
+/// Writes conversations to a file, each from one snapshot, with one page of messages in memory at a
 /// time.
 ///
 /// A conversation that changes while it is read is read again. Its earlier lines remain in the

@@ -22,7 +22,7 @@ pub(super) enum Command {
     Backup {
         to: PathBuf,
     },
-    /// Opens the store again and closes the former one, or leaks it.
+    /// Opens the store again and closes the old one, or leaks it.
     Restart {
         leaks: bool,
     },

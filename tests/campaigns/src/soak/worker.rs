@@ -155,7 +155,7 @@ impl Worker {
         Backup::of(&file).write(to).await.map_err(|error| chain(&error))
     }
 
-    /// Replaces the store. Runs in progress use the former store, and fail after it is closed.
+    /// Replaces the store. Runs in progress use the old store, and fail after it is closed.
     async fn restart(&self, leaks: bool) -> Result<(), String> {
         let opened = self.location.open().await.map_err(|error| chain(&*error))?;
         let former = std::mem::replace(&mut *self.store.write().await, opened);
