@@ -12,7 +12,7 @@ use tower_chat_core::{
 use crate::{
     Finding, RepairError, Target,
     error::chain,
-    sealed::{Unopened, is_sealed, unopened},
+    sealed::{is_damage, is_key_missing, is_sealed},
     target::StoreFile,
 };
 
@@ -101,11 +101,11 @@ pub(crate) async fn rows_of(
         Ok(Some(rows)) if is_sealed(&rows) => Err(RepairError::Sealed { key: key.clone() }),
         Ok(rows) => Ok(Ok(rows)),
         Err(error @ StoreError::Corrupt { .. }) => damage(&error),
-        Err(source) => match unopened(&source) {
-            Some(Unopened::NoKey) => Err(RepairError::NoKey { key: key.clone(), source }),
-            Some(Unopened::Damaged) => damage(&source),
-            None => Err(RepairError::Conversation { key: key.clone(), source }),
-        },
+        Err(source) if is_key_missing(&source) => {
+            Err(RepairError::NoKey { key: key.clone(), source })
+        }
+        Err(source) if is_damage(&source) => damage(&source),
+        Err(source) => Err(RepairError::Conversation { key: key.clone(), source }),
     }
 }
 

@@ -2,29 +2,28 @@
 
 use tower_chat_core::store::{ConversationRows, StoreError};
 
-/// The reason why the rows of a conversation cannot be decrypted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unopened {
-    /// A key is missing. Without the key, damage cannot be detected.
-    NoKey,
-    /// The rows are damaged.
-    Damaged,
-}
-
-/// Returns why rows cannot be decrypted, or `None` if the error has another cause.
+/// Returns whether a key for the rows is missing. Without the key, damage cannot be detected.
 #[cfg(feature = "encrypted")]
-pub(crate) fn unopened(error: &StoreError) -> Option<Unopened> {
+pub(crate) fn is_key_missing(error: &StoreError) -> bool {
     use tower_chat_encrypted::EncryptionError;
 
-    EncryptionError::in_store_error(error).map(|error| match error {
-        EncryptionError::Key(_) => Unopened::NoKey,
-        _ => Unopened::Damaged,
-    })
+    matches!(EncryptionError::in_store_error(error), Some(EncryptionError::Key(_)))
 }
 
 #[cfg(not(feature = "encrypted"))]
-pub(crate) fn unopened(error: &StoreError) -> Option<Unopened> {
-    error.is_damage().then_some(Unopened::Damaged)
+pub(crate) fn is_key_missing(_: &StoreError) -> bool {
+    false
+}
+
+/// Returns whether an error means that the rows are damaged, unless a key is missing.
+#[cfg(feature = "encrypted")]
+pub(crate) fn is_damage(error: &StoreError) -> bool {
+    tower_chat_encrypted::EncryptionError::in_store_error(error).is_some()
+}
+
+#[cfg(not(feature = "encrypted"))]
+pub(crate) fn is_damage(error: &StoreError) -> bool {
+    error.is_damage()
 }
 
 /// Returns whether the messages of the rows are still encrypted.
