@@ -12,7 +12,7 @@ use serde_json::json;
 use tower::ServiceExt;
 use tower_chat::{
     BoxError, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish, Message, MessageId,
-    PersistenceMode, RunId, ToolCall, ToolDefinition, ToolResult, Tools,
+    PersistenceMode, Role, RunId, ToolCall, ToolDefinition, ToolResult, Tools,
     store::{HistoryStore, Revision, author::Write},
     tool_fn,
 };
@@ -149,17 +149,23 @@ pub(crate) fn stored_messages(count: usize) -> Vec<Arc<Message>> {
     std::iter::repeat_with(turn).flatten().take(count).map(Arc::new).collect()
 }
 
-/// Adds the time that a run stores with a message.
+/// Adds what a run stores with a message: the time, and the reason for which an answer ended.
 pub(crate) fn added(mut message: Message) -> Message {
     // The stored times of many years have the same number of digits.
     message.added_at = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000));
+    if message.role == Role::Assistant {
+        message.finish_reason = Finish::stop().reason;
+    }
     message
 }
 
 /// Returns the messages that one run stores.
 pub(crate) fn messages_of_run() -> Vec<Arc<Message>> {
     let rounds = (0..CALLS - 1).flat_map(|round| [call_message(round), result_message(round)]);
-    std::iter::once(Message::user(INPUT))
+    let mut input = Message::user(INPUT);
+    // A digest has the same length for every input.
+    input.metadata.insert("run_input".to_owned(), json!(format!("1:1:{}", "0".repeat(64))));
+    std::iter::once(input)
         .chain(rounds)
         .chain([Message::assistant(FINAL_TEXT)])
         .map(|message| Arc::new(added(message)))
@@ -184,7 +190,7 @@ pub(crate) fn result_message(round: usize) -> Message {
 
 #[cfg(test)]
 mod tests {
-    use tower_chat::format;
+    use tower_chat::{MemoryStore, format};
 
     use super::*;
 
@@ -201,8 +207,21 @@ mod tests {
         assert_eq!(stored.last().map(|message| message.text()), Some(FINAL_TEXT.to_owned()));
     }
 
-    #[test]
-    fn a_run_stores_its_input_its_rounds_and_its_answer() {
-        assert_eq!(messages_of_run().len(), 2 * CALLS);
+    #[tokio::test]
+    async fn the_messages_of_a_run_are_as_long_as_those_that_a_run_stores() -> Result<(), BoxError>
+    {
+        let (model, store) = (Model::default(), Arc::new(MemoryStore::new()));
+        let key = ConversationKey::new("benches", "run");
+        let mode = PersistenceMode::PerServiceCall;
+        let mut pipeline = pipeline(&model, Some((store.clone(), mode)))?;
+        model.prepare(CALLS - 1);
+        run(&mut pipeline, &model, input().in_conversation(key.clone()), CALLS).await?;
+        let stored = store.load(&key).await?.messages;
+        let lengths = |messages: &[Arc<Message>]| -> Vec<usize> {
+            messages.iter().map(|message| format::encode(message).len()).collect()
+        };
+        let stored: Vec<_> = stored.iter().cloned().collect();
+        assert_eq!(lengths(&messages_of_run()), lengths(&stored));
+        Ok(())
     }
 }
