@@ -41,7 +41,7 @@ async fn main() -> Result<(), Failure> {
 
     // The history is intentionally stored by the service: without a conflict, and without a second
     // record in this store.
-    let service_keeps = ConflictPolicy { warn: false, throw: false, clear: true };
+    let service_keeps = ConflictPolicy::StopRecording;
     let mut agent = ChatPipeline::builder(model().await?)
         .tools(Tools::new().with(order_status()))
         .history(store.clone())

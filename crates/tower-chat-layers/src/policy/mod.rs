@@ -23,13 +23,6 @@ use crate::{
 /// How a conflict between two history owners is handled: a service stores the history under a service
 /// id, although a history store is configured. Everything would be stored twice.
 ///
-/// All three settings are on by default, and are applied in this order. With `throw` and `clear` off,
-/// the service's id is used, and the store is only written as a record.
-///
-/// With `throw` and `clear` off, the record is not read, so it cannot show that a run is complete. If a
-/// caller sends a request again, the service receives it again, although its history contains the first
-/// answer. The record then contains both answers.
-///
 /// In every mode, the tool loop and `PerServiceCallPersistence` compare the service id of each answer
 /// before its tools run and before the next service call. If a later answer of the same run has no id,
 /// the run fails with [`ServiceIdMissing`](crate::PersistenceError::ServiceIdMissing). Under a tool
@@ -37,33 +30,33 @@ use crate::{
 /// run's last answer, and does not detect an id that only an earlier answer had.
 ///
 /// A conversation whose history the service already stores (the request or the store names its id) is
-/// not a conflict. Only `clear` decides whether its messages are recorded too.
+/// not a conflict. Its messages are recorded under [`Record`](Self::Record) only.
 ///
 /// ```
 /// use tower_chat::{ConflictPolicy, PersistencePolicy};
 ///
 /// // The service keeps the conversation, and the store records it for people to read.
-/// let record = ConflictPolicy { warn: false, throw: false, clear: false };
-/// let policy = PersistencePolicy::default().on_conflict(record);
+/// let policy = PersistencePolicy::default().on_conflict(ConflictPolicy::Record);
 /// # let _ = policy;
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ConflictPolicy {
-    /// Logs a warning.
-    pub warn: bool,
-    /// Fails the call before anything of it is written.
-    pub throw: bool,
-    /// Stops recording this conversation, and uses the service's id.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum ConflictPolicy {
+    /// Fails the call before anything of it is written, with
+    /// [`ServiceKeepsHistory`](crate::PersistenceError::ServiceKeepsHistory).
+    #[default]
+    Fail,
+    /// Uses the service's id, and stops recording the conversation, except for approval requests and
+    /// their results.
     ///
     /// A journaled run stages its input before the service returns an id. The run in which the first id
     /// is returned is recorded completely. Later runs are not.
-    pub clear: bool,
-}
-
-impl Default for ConflictPolicy {
-    fn default() -> Self {
-        Self { warn: true, throw: true, clear: true }
-    }
+    StopRecording,
+    /// Uses the service's id, and writes the store as a record.
+    ///
+    /// The record is not read, so it cannot show that a run is complete. If a caller sends a request
+    /// again, the service receives it again, although its history contains the first answer. The record
+    /// then contains both answers.
+    Record,
 }
 
 /// How the loss of a history in the service is handled: the response or the conversation that the store
@@ -82,7 +75,7 @@ impl Default for ConflictPolicy {
 pub enum LostHistory {
     /// Sends the stored messages instead, in one more service call. If the answer names a new service
     /// id, the service stores the history under that id. Otherwise the store is the history owner. If
-    /// nothing was recorded ([`ConflictPolicy::clear`]), the run fails as with [`Fail`](Self::Fail).
+    /// nothing was recorded ([`ConflictPolicy::StopRecording`]), the run fails as with [`Fail`](Self::Fail).
     #[default]
     SendRecord,
     /// The run fails with

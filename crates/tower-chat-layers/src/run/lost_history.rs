@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tower_chat_core::{BoxError, Conversation, Message, Role};
 
 use super::Settings;
-use crate::{LostHistory, PersistenceError, error::as_permanent};
+use crate::{ConflictPolicy, LostHistory, PersistenceError, error::as_permanent};
 
 /// Checks that the stored messages can replace the history, and that the policy allows it. `error` is the
 /// error of the service.
@@ -26,7 +26,7 @@ pub(crate) async fn check_recorded(
     let is_record = |message: &Arc<Message>| {
         message.role == Role::Assistant || message.id.is_none_or(|id| id.run != conversation.run)
     };
-    let is_recorded = !settings.policy.conflict.clear
+    let is_recorded = settings.policy.conflict == ConflictPolicy::Record
         && (*settings.store).load(key).await.map_err(not_loaded)?.messages.iter().any(is_record);
     if !is_recorded || settings.policy.lost_history == LostHistory::Fail {
         let (key, source) = (key.clone(), as_permanent(error));

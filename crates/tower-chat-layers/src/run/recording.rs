@@ -22,7 +22,10 @@ pub(super) enum Recording {
 impl Recording {
     /// Returns what is recorded of a conversation whose history the service stores.
     pub(super) fn of_service_kept(policy: ConflictPolicy) -> Self {
-        if policy.clear { Self::Approvals } else { Self::RecordOnly }
+        match policy {
+            ConflictPolicy::Fail | ConflictPolicy::StopRecording => Self::Approvals,
+            ConflictPolicy::Record => Self::RecordOnly,
+        }
     }
 
     /// Returns the messages to store. `before` is the replay of the messages before them.

@@ -64,14 +64,12 @@ pub(super) fn adopt_service_id(
         }
         (Some(_), Some(returned)) => (returned, recording),
         (None, Some(returned)) => {
-            if policy.warn {
-                tracing::warn!(
-                    conversation = %run.key(),
-                    service_id = %returned,
-                    "the service stores this conversation itself, although a history store is configured"
-                );
-            }
-            if policy.throw {
+            tracing::info!(
+                conversation = %run.key(),
+                service_id = %returned,
+                "the service stores this conversation itself, although a history store is configured"
+            );
+            if policy == ConflictPolicy::Fail {
                 return Err(PersistenceError::ServiceKeepsHistory {
                     key: run.key().clone(),
                     service_id: returned.clone(),
@@ -80,9 +78,11 @@ pub(super) fn adopt_service_id(
             }
             // The staged messages of a journaled run will be committed, so the other messages of the run
             // are stored too.
-            let records_run =
-                ConflictPolicy { clear: policy.clear && log.journal.is_none(), ..policy };
-            (returned, Recording::of_service_kept(records_run))
+            let recording = match log.journal {
+                Some(_) => Recording::RecordOnly,
+                None => Recording::of_service_kept(policy),
+            };
+            (returned, recording)
         }
     };
     Ok(Adopted::named(service_id.clone(), recording))

@@ -439,7 +439,7 @@ async fn a_service_that_keeps_the_history_leaves_approvals_to_their_own_calls() 
     {
         let case = format!("{mode:?} {ids:?} {first} {streamed}");
         let (store, executed) = (store(), Executed::default());
-        let conflict = ConflictPolicy { warn: false, throw: false, clear: true };
+        let conflict = ConflictPolicy::StopRecording;
         let policy = policy().on_conflict(conflict);
         let setup = Setup::new(&store).mode(mode).policy(policy);
         let asked =
@@ -585,10 +585,13 @@ async fn an_approval_of_a_call_whose_result_only_the_record_holds_is_refused() {
 #[tokio::test]
 async fn an_approving_run_that_is_sent_again_continues_where_the_service_keeps_the_history() {
     let kept = |message: Message| Step::answer([message], Finish::stop().with_service_id("s1"));
-    for (streamed, mode, clear) in cases!(BOTH_WAYS, [PerRun, PerServiceCall], [true, false]) {
-        let case = format!("{mode:?} {clear} {streamed}");
+    for (streamed, mode, conflict) in cases!(
+        BOTH_WAYS,
+        [PerRun, PerServiceCall],
+        [ConflictPolicy::StopRecording, ConflictPolicy::Record]
+    ) {
+        let case = format!("{mode:?} {conflict:?} {streamed}");
         let (store, executed) = (store(), Executed::default());
-        let conflict = ConflictPolicy { warn: false, throw: false, clear };
         let setup = Setup::new(&store).mode(mode).policy(policy().on_conflict(conflict));
         let model = ScriptedModel::new([
             kept(Message::tool_calls([call("pay", Some("c"), 1)])),

@@ -132,9 +132,9 @@ async fn calls_that_the_caller_never_answers_are_not_shown_as_interrupted() {
 
 #[tokio::test]
 async fn the_id_of_a_service_that_keeps_the_history_is_seen_with_the_commit() {
-    for (streamed, clear) in cases!(BOTH_WAYS, [false, true]) {
+    let policies = [ConflictPolicy::Record, ConflictPolicy::StopRecording];
+    for (streamed, conflict) in cases!(BOTH_WAYS, policies) {
         let (store, gate) = (store(), Gate::closed());
-        let conflict = ConflictPolicy { warn: false, throw: false, clear };
         let setup = Setup::new(&store).policy(policy().on_conflict(conflict));
         let model = ScriptedModel::new([
             Step::error("overloaded"),
@@ -155,7 +155,7 @@ async fn the_id_of_a_service_that_keeps_the_history_is_seen_with_the_commit() {
         assert_eq!(answer.unwrap().text(), "there");
         assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
         assert_eq!(seen(&model, 1), ["user where?"]);
-        if !clear {
+        if conflict == ConflictPolicy::Record {
             assert_eq!(seen(&model, 3), ["tool c1=looked c1"], "only what is new");
         }
         assert_eq!(

@@ -200,14 +200,13 @@ async fn what_stands_beside_an_answer_is_shown_after_the_results() {
 #[tokio::test]
 async fn a_service_that_keeps_the_history_gets_the_results_of_approved_calls() {
     every_id(async |case| {
-        for clear in [true, false] {
+        for conflict in [ConflictPolicy::StopRecording, ConflictPolicy::Record] {
             let (store, ran) = (case.store().await, Ran::default());
             let asking = case.call_message([("pay", "c1")]);
             let model = ScriptedModel::new([
                 Step::answer([asking], Finish::stop().with_service_id("s1")),
                 kept("done", "s1"),
             ]);
-            let conflict = ConflictPolicy { warn: false, throw: false, clear };
             let policy = policy().on_conflict(conflict);
             let client = case.stack(model.clone(), &store, policy, tools(&ran));
             let asking = send(&client, case.ask("buy")).await.unwrap();
@@ -215,7 +214,7 @@ async fn a_service_that_keeps_the_history_gets_the_results_of_approved_calls() {
             assert_eq!(asked.len(), 1);
             send(&client, replying([asked[0].approve()], case.streamed)).await.unwrap();
             assert_eq!(ran.names(), ["pay"]);
-            let case_name = format!("clear: {clear}");
+            let case_name = format!("{conflict:?}");
             assert_eq!(
                 shorts_after(&asking.messages, model.requests()[1].messages.iter()),
                 ["tool c1=payed c1"],

@@ -11,12 +11,12 @@ use tower_chat::{
         author::{Slot, Write},
     },
 };
-use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
+use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
 use crate::common::*;
 
-const CLEAR: ConflictPolicy = ConflictPolicy { warn: false, throw: false, clear: true };
-const RECORD: ConflictPolicy = ConflictPolicy { warn: false, throw: false, clear: false };
+const STOP: ConflictPolicy = ConflictPolicy::StopRecording;
+const RECORD: ConflictPolicy = ConflictPolicy::Record;
 
 fn with_conflict(
     model: &ScriptedModel,
@@ -34,19 +34,18 @@ fn sent_id(model: &ScriptedModel, call: usize) -> Option<String> {
 }
 
 #[tokio::test]
-async fn every_combination_of_the_policy_in_every_mode() {
+async fn every_policy_in_every_mode() {
     every_case(async |case| {
-        for (warn, throw, clear) in cases!([true, false], [true, false], [true, false]) {
+        for conflict in [ConflictPolicy::Fail, STOP, RECORD] {
             let store = case.store().await;
             let model = ScriptedModel::new([Step::text("hello"), kept("there", "s1")]);
-            let conflict = ConflictPolicy { warn, throw, clear };
             let client = with_conflict(&model, &store, case.mode, conflict);
             send(&client, case.ask("hi")).await.unwrap();
             let logged = logged();
             let result = send(&client, case.ask("where?")).await;
-            assert_eq!(logged.lines("stores this conversation itself") > 0, warn);
+            assert_eq!(logged.lines("stores this conversation itself"), 1);
             let old = ["user hi", "assistant hello"];
-            if throw {
+            if conflict == ConflictPolicy::Fail {
                 let error = refused(result);
                 let PersistenceError::ServiceKeepsHistory { service_id, .. } = &error else {
                     panic!("{error:?}")
@@ -63,7 +62,7 @@ async fn every_combination_of_the_policy_in_every_mode() {
                 assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
                 let all = [old[0], old[1], "user where?", "assistant there"];
                 // In journaled mode, the input is staged before the service returns its id.
-                let kept = if clear && !case.is(Journaled) { 2 } else { 4 };
+                let kept = if conflict == STOP && !case.is(Journaled) { 2 } else { 4 };
                 assert_eq!(stored(&store).await, all[..kept], "{conflict:?}");
             }
         }
@@ -72,14 +71,12 @@ async fn every_combination_of_the_policy_in_every_mode() {
 }
 
 #[tokio::test]
-async fn the_default_policy_warns_and_throws() {
+async fn by_default_a_conflict_fails_the_run() {
     every_case(async |case| {
         let store = case.store().await;
         let model = ScriptedModel::new([kept("hello", "s1")]);
-        let logged = logged();
         let error = refused(send(&case.agent(&model, &store), case.ask("hi")).await);
         assert!(matches!(error, PersistenceError::ServiceKeepsHistory { .. }));
-        assert_eq!(logged.lines("WARN"), 1);
     })
     .await;
 }
@@ -87,7 +84,7 @@ async fn the_default_policy_warns_and_throws() {
 #[tokio::test]
 async fn with_a_service_id_no_history_is_loaded_and_only_what_is_new_is_sent() {
     every_case(async |case| {
-        for conflict in [CLEAR, RECORD] {
+        for conflict in [STOP, RECORD] {
             let store = case.store().await;
             let model = ScriptedModel::new([
                 Step::text("hello"),
@@ -115,7 +112,7 @@ async fn with_a_service_id_no_history_is_loaded_and_only_what_is_new_is_sent() {
             // In journaled mode, the input of the first run with an id is staged before the service
             // returns the id.
             let recorded = if case.is(Journaled) { 4 } else { 2 };
-            let expected = if conflict == CLEAR { recorded } else { 10 };
+            let expected = if conflict == STOP { recorded } else { 10 };
             assert_eq!(stored(&store).await.len(), expected, "{case} {conflict:?}");
             assert_eq!(service_id(&store).await.as_deref(), Some("s3"));
         }
@@ -126,7 +123,7 @@ async fn with_a_service_id_no_history_is_loaded_and_only_what_is_new_is_sent() {
 #[tokio::test]
 async fn messages_that_are_not_recorded_have_ids_of_their_own_all_the_same() {
     every_case(async |case| {
-        for conflict in [CLEAR, RECORD] {
+        for conflict in [STOP, RECORD] {
             let store = case.store().await;
             let model = ScriptedModel::new([kept_call("s1"), kept("there", "s1")]);
             let client = with_conflict(&model, &store, case.mode, conflict);
@@ -146,7 +143,7 @@ async fn a_run_of_which_nothing_is_recorded_writes_nothing() {
         .check(async |case| {
             let store = case.store().await;
             let model = ScriptedModel::new([kept("one", "s1"), kept("two", "s1")]);
-            let client = with_conflict(&model, &store, case.mode, CLEAR);
+            let client = with_conflict(&model, &store, case.mode, STOP);
             send(&client, case.ask("first")).await.unwrap();
             let before = store.appends();
             assert_eq!(send(&client, case.ask("second")).await.unwrap().text(), "two");
@@ -163,7 +160,7 @@ async fn an_id_is_stored_after_every_call_and_outlives_the_failure_of_the_next()
             "the other modes store the id with the end of the run, as the test below shows",
         )
         .check(async |case| {
-            for conflict in [CLEAR, RECORD] {
+            for conflict in [STOP, RECORD] {
                 for fails in
                     [|| Step::error("overloaded"), || Step::text("half").fails_after(1, "reset")]
                 {
@@ -189,7 +186,7 @@ async fn a_per_run_failure_leaves_the_id_as_it_was() {
                 kept_call("s2"),
                 Step::error("overloaded"),
             ]);
-            let client = with_conflict(&model, &store, case.mode, CLEAR);
+            let client = with_conflict(&model, &store, case.mode, STOP);
             send(&client, case.ask("hi")).await.unwrap();
             send(&client, case.ask("where?")).await.unwrap_err();
             assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
@@ -215,7 +212,7 @@ async fn another_id_than_the_remembered_one_is_an_error_before_the_model_is_paid
     every_case(async |case| {
         let store = case.store().await;
         let model = ScriptedModel::new([kept("hello", "s1"), kept("same", "s1")]);
-        let client = with_conflict(&model, &store, case.mode, CLEAR);
+        let client = with_conflict(&model, &store, case.mode, STOP);
         send(&client, case.ask("hi")).await.unwrap();
         let other = case.ask("where?").with_service_id("s9");
         let error = refused(send(&client, other).await);
@@ -232,7 +229,7 @@ async fn another_id_than_the_remembered_one_is_an_error_before_the_model_is_paid
 #[tokio::test]
 async fn a_missing_id_where_one_is_expected_is_an_error_with_the_answer() {
     every_case(async |case| {
-        for conflict in [CLEAR, RECORD] {
+        for conflict in [STOP, RECORD] {
             let store = case.store().await;
             let model = ScriptedModel::new([kept("hello", "s1"), Step::text("there")]);
             let client = with_conflict(&model, &store, case.mode, conflict);
@@ -427,10 +424,9 @@ async fn a_conversation_that_was_deleted_and_made_anew_is_another_one() {
 #[tokio::test]
 async fn a_request_sent_again_to_a_service_that_keeps_the_history_is_asked_and_recorded_again() {
     every_case(async |case| {
-        for clear in [true, false] {
+        for conflict in [STOP, RECORD] {
             let store = case.store().await;
             let model = ScriptedModel::new([kept("hello", "s1"), kept("hello again", "s1")]);
-            let conflict = ConflictPolicy { warn: false, throw: false, clear };
             let policy = policy().on_conflict(conflict);
             let client = case.stack(model.clone(), &store, policy, tools(&Ran::default()));
             let request = case.ask("hi");
@@ -438,7 +434,7 @@ async fn a_request_sent_again_to_a_service_that_keeps_the_history_is_asked_and_r
             assert_eq!(send(&client, request).await.unwrap().text(), "hello again");
             assert_eq!(seen(&model, 1), ["user hi"], "the service knows the rest");
             let both = ["user hi", "assistant hello", "user hi", "assistant hello again"];
-            let recorded: &[&str] = match (clear, case.is(Journaled)) {
+            let recorded: &[&str] = match (conflict == STOP, case.is(Journaled)) {
                 (true, false) => &[],
                 (true, true) => &both[..2],
                 (false, _) => &both,

@@ -16,16 +16,8 @@ use crate::common::*;
 
 const MODES: [PersistenceMode; 3] = [PerRun, PerServiceCall, PersistenceMode::Journaled];
 
-/// Returns every policy under which the run continues.
-fn lenient() -> impl Iterator<Item = ConflictPolicy> + Clone {
-    let pairs = [(false, false), (false, true), (true, false), (true, true)];
-    pairs.into_iter().map(|(warn, clear)| ConflictPolicy { warn, throw: false, clear })
-}
-
-/// Returns every policy under which a conflict fails the run.
-fn strict() -> impl Iterator<Item = ConflictPolicy> + Clone {
-    lenient().map(|policy| ConflictPolicy { throw: true, ..policy })
-}
+/// Every policy under which the run continues.
+const LENIENT: [ConflictPolicy; 2] = [ConflictPolicy::StopRecording, ConflictPolicy::Record];
 
 fn finish(service_id: Option<&str>) -> Finish {
     service_id.map_or_else(Finish::stop, |id| Finish::stop().with_service_id(id))
@@ -149,33 +141,30 @@ async fn an_id_in_the_first_answer_stops_the_run_before_its_tools_and_the_next_c
         if below == Below::Loop && mode != PerRun {
             continue;
         }
-        for conflict in strict() {
-            let steps = [round(1, Some("s1")), text("there", None)];
-            let case = Case::new(mode, below, conflict, steps);
-            let logged = logged();
-            let error = refused(send(&case.client, ask("where?", streamed)).await);
-            let what = format!("{streamed} {mode:?} {below:?} {conflict:?}");
-            let PersistenceError::ServiceKeepsHistory { service_id, .. } = &error else {
-                panic!("{what}: {error:?}")
-            };
-            assert_eq!(&**service_id, "s1");
-            assert_eq!(shorts(&error.answer().unwrap().messages), ["assistant look#c1"]);
-            assert_eq!(case.model.requests().len(), 1, "{what}");
-            assert_eq!(case.ran.names(), [""; 0], "{what}");
-            assert_eq!(stored(&case.store).await, [""; 0], "{what}");
-            let warnings = usize::from(conflict.warn);
-            assert_eq!(logged.lines("stores this conversation itself"), warnings, "{what}");
-        }
+        let steps = [round(1, Some("s1")), text("there", None)];
+        let case = Case::new(mode, below, ConflictPolicy::Fail, steps);
+        let logged = logged();
+        let error = refused(send(&case.client, ask("where?", streamed)).await);
+        let what = format!("{streamed} {mode:?} {below:?}");
+        let PersistenceError::ServiceKeepsHistory { service_id, .. } = &error else {
+            panic!("{what}: {error:?}")
+        };
+        assert_eq!(&**service_id, "s1");
+        assert_eq!(shorts(&error.answer().unwrap().messages), ["assistant look#c1"]);
+        assert_eq!(case.model.requests().len(), 1, "{what}");
+        assert_eq!(case.ran.names(), [""; 0], "{what}");
+        assert_eq!(stored(&case.store).await, [""; 0], "{what}");
+        assert_eq!(logged.lines("stores this conversation itself"), 1, "{what}");
     }
 }
 
 #[tokio::test]
 async fn an_id_in_a_middle_answer_stops_the_run_there_and_loses_no_result() {
-    for (streamed, mode, conflict) in cases!(BOTH_WAYS, MODES, strict()) {
+    for (streamed, mode) in cases!(BOTH_WAYS, MODES) {
         let steps = [round(1, None), round(2, Some("s1")), text("there", None)];
-        let case = Case::new(mode, Below::LoopAndPersister, conflict, steps);
+        let case = Case::new(mode, Below::LoopAndPersister, ConflictPolicy::Fail, steps);
         let error = refused(send(&case.client, ask("where?", streamed)).await);
-        let what = format!("{streamed} {mode:?} {conflict:?}");
+        let what = format!("{streamed} {mode:?}");
         let is_kept = matches!(error, PersistenceError::ServiceKeepsHistory { .. });
         assert!(is_kept, "{what}: {error:?}");
         assert_eq!(case.model.requests().len(), 2, "{what}");
@@ -212,7 +201,7 @@ async fn an_id_that_a_later_answer_does_not_name_is_missing_in_every_mode() {
         if below == Below::Loop && mode != PerRun {
             continue;
         }
-        for conflict in lenient() {
+        for conflict in LENIENT {
             let steps = [round(1, Some("s1")), round(2, None), text("there", None)];
             let case = Case::new(mode, below, conflict, steps);
             let error = refused(send(&case.client, ask("where?", streamed)).await);
@@ -226,7 +215,8 @@ async fn an_id_that_a_later_answer_does_not_name_is_missing_in_every_mode() {
             if mode == PerRun {
                 assert_eq!(stored(&case.store).await, [""; 0], "{what}");
             }
-            if mode == PerServiceCall && !conflict.clear && below != Below::Loop {
+            if mode == PerServiceCall && conflict == ConflictPolicy::Record && below != Below::Loop
+            {
                 let [(arguments, status, result)] = &case.statuses().await[..] else {
                     panic!("{what}")
                 };
@@ -324,7 +314,7 @@ async fn an_approved_call_whose_service_call_is_refused_does_not_run_again() {
 
 #[tokio::test]
 async fn a_journaled_run_continues_with_its_results_once_the_conflict_is_put_right() {
-    for (streamed, fixed) in cases!(BOTH_WAYS, lenient()) {
+    for (streamed, fixed) in cases!(BOTH_WAYS, LENIENT) {
         let (store, ran) = (store(), Ran::default());
         let model = ScriptedModel::new([
             round(1, None),
@@ -345,7 +335,7 @@ async fn a_journaled_run_continues_with_its_results_once_the_conflict_is_put_rig
 
 #[tokio::test]
 async fn the_newest_id_counts_within_a_run_too() {
-    for (streamed, mode, conflict) in cases!(BOTH_WAYS, MODES, lenient()) {
+    for (streamed, mode, conflict) in cases!(BOTH_WAYS, MODES, LENIENT) {
         let steps = [round(1, Some("s1")), round(2, Some("s2")), text("there", Some("s3"))];
         let case = Case::new(mode, Below::LoopAndPersister, conflict, steps);
         let logged = logged();
@@ -360,16 +350,12 @@ async fn the_newest_id_counts_within_a_run_too() {
             "tool c2=seen at 2",
             "assistant there",
         ];
-        let recorded = match (conflict.clear, mode) {
-            (false, _) => all.len(),
-            // In journaled mode, the input is staged before the service reports that it stores the
-            // history.
-            (true, PersistenceMode::Journaled) => all.len(),
-            (true, _) => 0,
-        };
+        // In journaled mode, the input is staged before the service reports that it stores the
+        // history.
+        let is_recorded = conflict == ConflictPolicy::Record || mode == PersistenceMode::Journaled;
+        let recorded = if is_recorded { all.len() } else { 0 };
         assert_eq!(stored(&case.store).await, all[..recorded], "{what}");
-        let warnings = usize::from(conflict.warn);
-        assert_eq!(logged.lines("stores this conversation itself"), warnings, "{what}");
+        assert_eq!(logged.lines("stores this conversation itself"), 1, "{what}");
         assert_eq!(seen(&case.model, 2), ["tool c2=seen at 2"], "{what}");
     }
 }

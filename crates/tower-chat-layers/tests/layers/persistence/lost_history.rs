@@ -9,8 +9,8 @@ use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;
 
-const RECORD: ConflictPolicy = ConflictPolicy { warn: false, throw: false, clear: false };
-const CLEAR: ConflictPolicy = ConflictPolicy { warn: false, throw: false, clear: true };
+const RECORD: ConflictPolicy = ConflictPolicy::Record;
+const STOP: ConflictPolicy = ConflictPolicy::StopRecording;
 
 #[derive(Debug, thiserror::Error)]
 #[error("previous response not found")]
@@ -97,9 +97,9 @@ async fn a_service_that_keeps_nothing_any_more_leaves_the_history_to_the_store()
 async fn an_error_says_so_where_nothing_is_recorded_or_the_policy_is_to_fail() {
     every_case(async |case| {
         for (conflict, lost) in [
-            (CLEAR, LostHistory::SendRecord),
+            (STOP, LostHistory::SendRecord),
             (RECORD, LostHistory::Fail),
-            (CLEAR, LostHistory::Fail),
+            (STOP, LostHistory::Fail),
         ] {
             let store = case.store().await;
             let model = ScriptedModel::new([kept("hello", "s1"), not_found()]);
@@ -110,7 +110,7 @@ async fn an_error_says_so_where_nothing_is_recorded_or_the_policy_is_to_fail() {
             else {
                 panic!("{error:?}")
             };
-            assert_eq!((&**service_id, *is_recorded), ("s1", !conflict.clear), "{conflict:?}");
+            assert_eq!((&**service_id, *is_recorded), ("s1", conflict == RECORD), "{conflict:?}");
             assert!(error.to_string().contains("no longer has the history"), "{error}");
             assert_eq!(model.requests().len(), 2, "the model is not asked again");
         }
@@ -234,9 +234,9 @@ async fn an_error_of_a_persister_alone_says_that_nothing_is_recorded() {
         BOTH_WAYS.into_iter().flat_map(|has_loop| BOTH_WAYS.map(|streamed| (has_loop, streamed)))
     {
         for (conflict, lost) in [
-            (CLEAR, LostHistory::SendRecord),
+            (STOP, LostHistory::SendRecord),
             (RECORD, LostHistory::Fail),
-            (CLEAR, LostHistory::Fail),
+            (STOP, LostHistory::Fail),
         ] {
             let store = store();
             let model = ScriptedModel::new([kept("hello", "s1"), not_found()]);
@@ -248,7 +248,7 @@ async fn an_error_of_a_persister_alone_says_that_nothing_is_recorded() {
             else {
                 panic!("{error:?}")
             };
-            assert_eq!((&**service_id, *is_recorded), ("s1", !conflict.clear), "{conflict:?}");
+            assert_eq!((&**service_id, *is_recorded), ("s1", conflict == RECORD), "{conflict:?}");
             assert_eq!(model.requests().len(), 2, "the model is not asked again");
         }
     }

@@ -593,13 +593,14 @@ async fn a_service_that_keeps_the_history_is_sent_the_inputs_again_by_a_retry() 
     Cases::all()
         .modes(
             [PerRun, PerServiceCall],
-            "known fault: a journaled run commits its input under ConflictPolicy::clear",
+            "known fault: a journaled run commits its input under ConflictPolicy::StopRecording",
         )
         .with_a_stopped_clock()
         .check(async |case| {
-            for (clear, failing) in
-                cases!([true, false], [Step::hang as fn() -> Step, || Step::error("overloaded")])
-            {
+            for (conflict, failing) in cases!(
+                [ConflictPolicy::StopRecording, ConflictPolicy::Record],
+                [Step::hang as fn() -> Step, || Step::error("overloaded")]
+            ) {
                 let store = case.store().await;
                 let model = ScriptedModel::new([
                     kept("hello", "s1"),
@@ -608,7 +609,6 @@ async fn a_service_that_keeps_the_history_is_sent_the_inputs_again_by_a_retry() 
                     failing(),
                     kept("there", "s1"),
                 ]);
-                let conflict = ConflictPolicy { warn: false, throw: false, clear };
                 let policy = policy().on_conflict(conflict);
                 let client = retrying(case, &model, &store, policy, tools(&Ran::default()));
                 send(&client, case.ask("hi")).await.unwrap();
@@ -620,7 +620,7 @@ async fn a_service_that_keeps_the_history_is_sent_the_inputs_again_by_a_retry() 
                 {
                     assert_eq!(seen(&model, call + 1), [*shown]);
                 }
-                let recorded = if clear { 0 } else { 6 };
+                let recorded = if conflict == ConflictPolicy::Record { 6 } else { 0 };
                 assert_eq!(stored(&store).await.len(), recorded);
             }
         })

@@ -416,7 +416,7 @@ async fn each_service_id_that_could_not_be_stored_waits() {
             "per run there is one write, and a journaled write that fails fails the call",
         )
         .check(async |case| {
-            let conflict = ConflictPolicy { warn: false, throw: false, clear: true };
+            let conflict = ConflictPolicy::StopRecording;
             let policy = policy().on_conflict(conflict);
             let store = case.store().await;
             let model =

@@ -368,7 +368,7 @@ async fn nothing_is_compared_in_the_background_where_the_service_keeps_the_histo
     for (mode, streamed) in all_cases() {
         let (store, model) = (store(), ScriptedModel::new([kept("one", "s1"), kept("two", "s1")]));
         let policy = policy()
-            .on_conflict(ConflictPolicy { warn: false, throw: false, clear: true })
+            .on_conflict(ConflictPolicy::StopRecording)
             .with_repeated_transcript(RepeatedTranscript::Refuse);
         let client = stack(model.clone(), &store, mode, policy, tools(&Ran::default()));
         send(&client, ask("first", streamed)).await.unwrap();

@@ -13,8 +13,8 @@ use tower_service::Service;
 use super::{called, event, streamed, text_response};
 use crate::server::{Framing, Received, Reply, Server};
 
-const CLEAR: ConflictPolicy = ConflictPolicy { warn: false, throw: false, clear: true };
-const RECORD: ConflictPolicy = ConflictPolicy { warn: false, throw: false, clear: false };
+const STOP: ConflictPolicy = ConflictPolicy::StopRecording;
+const RECORD: ConflictPolicy = ConflictPolicy::Record;
 const BOTH_MODES: [PersistenceMode; 2] = [PersistenceMode::PerRun, PersistenceMode::PerServiceCall];
 
 /// The stack of one process, and how it is used.
@@ -112,7 +112,7 @@ fn result() -> Value {
 
 #[tokio::test]
 async fn with_previous_responses_each_call_sends_what_is_new_and_the_newest_id() {
-    for conflict in [CLEAR, RECORD] {
+    for conflict in [STOP, RECORD] {
         for stack in every(HistoryStorage::Response, conflict) {
             let replies = [called("resp_1", "call_1"), text_response("resp_2", "done")];
             let (answer, sent) = stack.run("go", replies).await;
@@ -131,7 +131,7 @@ async fn with_previous_responses_each_call_sends_what_is_new_and_the_newest_id()
             assert_eq!(sent[1].body["input"], json!([result()]));
             assert_eq!(sent[1].body["previous_response_id"], "resp_3");
             assert_eq!(stack.service_id().await.as_deref(), Some("resp_4"));
-            let recorded = if conflict.clear { 0 } else { 8 };
+            let recorded = if conflict == STOP { 0 } else { 8 };
             assert_eq!(stack.roles().await.len(), recorded);
         }
     }
@@ -143,7 +143,7 @@ async fn with_a_conversation_the_id_stays_and_only_what_is_new_is_sent() {
         response["conversation"] = json!({"id": "conv_1"});
         response
     };
-    for stack in every(HistoryStorage::Conversation, CLEAR) {
+    for stack in every(HistoryStorage::Conversation, STOP) {
         let made = json!({"id": "conv_1", "object": "conversation"});
         let replies =
             [made, answered(called("resp_1", "call_1")), answered(text_response("resp_2", "done"))];
@@ -205,7 +205,7 @@ async fn by_default_a_service_that_keeps_the_history_too_is_a_conflict() {
 
 #[tokio::test]
 async fn a_conversation_that_the_service_keeps_continues_there_after_the_setting_has_changed() {
-    for mut stack in every(HistoryStorage::Response, CLEAR) {
+    for mut stack in every(HistoryStorage::Response, STOP) {
         stack.run("go", [text_response("resp_1", "hello")]).await.0.unwrap();
         stack.storage = HistoryStorage::Caller;
         let (answer, sent) = stack.run("again", [text_response("resp_2", "hello")]).await;
