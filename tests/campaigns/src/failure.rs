@@ -26,7 +26,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// A [`Failure::CannotRun`] without a source.
+    /// Creates a [`Failure::CannotRun`] without a source.
     pub fn cannot_run(what: impl Display) -> Self {
         Self::CannotRun { what: what.to_string(), source: None }
     }

@@ -12,7 +12,7 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The output and the exit code of a command on a terminal with this many columns.
+/// Returns the output and the exit code of a command on a terminal with this many columns.
 fn narrow(store: &TestStore, columns: &str, arguments: &[&str]) -> String {
     let output = store.command(arguments).env("COLUMNS", columns).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));

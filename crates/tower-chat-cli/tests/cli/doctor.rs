@@ -14,7 +14,8 @@ use tower_chat_testkit::{server::RedisServer, skip};
 
 use crate::support::*;
 
-/// The findings: level, check, and text. Asserts that a finding has advice unless its level is ok.
+/// Returns the findings: level, check, and text. Asserts that a finding has advice unless its level is
+/// ok.
 fn findings(store: &TestStore) -> (i32, Vec<(String, String, String)>) {
     findings_of(&store.run(&["doctor", "--json"]))
 }

@@ -18,7 +18,7 @@ fn assistant(text: &str) -> Value {
     json!({"role": "assistant", "content": text})
 }
 
-/// A turn with two calls that were answered in another order.
+/// Returns a turn with two calls that were answered in another order.
 fn berths() -> Vec<Value> {
     let call = |id: &str, number: u32| {
         let arguments = json!({"number": number}).to_string();
@@ -44,7 +44,7 @@ fn import<'a>(from: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&["import", "--from", from, "--scope", "harbour"], more].concat()
 }
 
-/// The messages of the conversations in the store, with their ids.
+/// Returns the messages of the conversations in the store, with their ids.
 fn exported(store: &TestStore) -> Vec<(String, Value)> {
     let lines = store.prints(&["export", "--scope", "harbour"]);
     let line = |line: &str| serde_json::from_str::<Value>(line).unwrap();

@@ -53,7 +53,8 @@ fn fill_damaged(store: &TestStore) {
     store.spoil("unreadable", 2);
 }
 
-/// The problems that `verify` can find. A SQLite file has no record of the length of a conversation.
+/// Returns the problems that `verify` can find. A SQLite file has no record of the length of a
+/// conversation.
 fn found(store: &TestStore) -> Vec<(&'static str, u64, &'static str)> {
     let short = ("short", 3, "is missing");
     let of_server = (!is_file(store)).then_some(short);
@@ -70,7 +71,7 @@ fn is_file(store: &TestStore) -> bool {
     matches!(store.kind, Kind::Sqlite | Kind::Encrypted)
 }
 
-/// The exit code and the lines of the output. Asserts that standard error is empty.
+/// Returns the exit code and the lines of the output. Asserts that standard error is empty.
 fn run_on(store: &TestStore, arguments: &[&str]) -> (Option<i32>, Vec<String>) {
     let output = store.run(arguments);
     assert_eq!(stderr(&output), "", "{arguments:?}");

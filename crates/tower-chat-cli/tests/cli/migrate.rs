@@ -15,7 +15,7 @@ const TABLES: i64 = 7;
 const READING: [&[&str]; 6] =
     [&["list"], &["usage"], &["export"], &["tools"], &["runs"], &["export", "--record"]];
 
-/// A file of an older version, as a release has written it.
+/// Returns a file of an older version, as a release has written it.
 fn file_of(version: i64) -> (TestStore, Vec<u8>) {
     let store = TestStore::new(Kind::Sqlite);
     let fixtures =
@@ -37,7 +37,7 @@ fn tables_of_version_1(file: &str) -> TestStore {
     store
 }
 
-/// The exit code, the output, and the errors.
+/// Returns the exit code, the output, and the errors.
 fn migrate(store: &TestStore, more: &[&str]) -> (Option<i32>, String, String) {
     let output = store.run(&[&["migrate"], more].concat());
     (output.status.code(), stdout(&output), stderr(&output))

@@ -17,7 +17,7 @@ fn open_runs(store: &Store) -> Vec<Value> {
     stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// A store with open runs.
+/// Returns a store with open runs.
 fn with_open_runs() -> Store {
     let store = Store::new();
     fill_open_runs(&store, 3);

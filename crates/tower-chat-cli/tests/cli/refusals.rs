@@ -25,7 +25,7 @@ fn refusal(arguments: &[&str], output: &Output) -> String {
 /// A conversation for `import --from openai-chat`.
 const GREETING: &str = r#"{"id":"greeting","messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"hello"}]}"#;
 
-/// The arguments that import a file.
+/// Returns the arguments that import a file.
 fn import<'a>(file: &'a str, store: &'a str) -> [&'a str; 8] {
     ["import", file, "--from", "openai-chat", "--scope", "play", "--store", store]
 }

@@ -14,14 +14,14 @@ use tower_chat_repair::INTERRUPTED;
 
 use crate::support::*;
 
-/// The exit code, and the lines of the output.
+/// Returns the exit code, and the lines of the output.
 fn command(name: &str, store: &Store, more: &[&str]) -> (i32, Vec<String>) {
     let output = run(&[&[name, "--store", &store.argument()], more].concat());
     assert_eq!(stderr(&output), "");
     (output.status.code().unwrap(), stdout(&output).lines().map(str::to_owned).collect())
 }
 
-/// The results in the messages of a conversation that a model receives.
+/// Returns the results in the messages of a conversation that a model receives.
 fn results(store: &Store, id: &str) -> Vec<String> {
     let exported = export(&store.argument(), &[]);
     let messages = exported[id].as_array().unwrap();

@@ -37,7 +37,7 @@ impl Served {
         Self { process, address: address.to_owned(), line }
     }
 
-    /// The token in the printed link.
+    /// Returns the token in the printed link.
     fn token(&self) -> Option<&str> {
         Some(self.line.split_once("/?token=")?.1)
     }
@@ -76,7 +76,7 @@ impl Served {
         None
     }
 
-    /// The standard error of the server after its end.
+    /// Returns the standard error of the server after its end.
     fn complaints(mut self) -> String {
         let mut complaints = String::new();
         self.process.stderr.take().unwrap().read_to_string(&mut complaints).unwrap();

@@ -12,14 +12,14 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The output of a command, with this exit code.
+/// Returns the output of a command, with this exit code.
 fn printed(store: &TestStore, arguments: &[&str], code: i32) -> (String, String) {
     let output = store.run(arguments);
     assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));
     (stdout(&output), stderr(&output))
 }
 
-/// The commands in a chapter of the guide, with the output that the guide shows.
+/// Returns the commands in a chapter of the guide, with the output that the guide shows.
 fn recordings(chapter: &str) -> Vec<(String, String)> {
     let path = format!("{}/../../docs/guide/src/{chapter}", env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(path).unwrap();

@@ -12,7 +12,7 @@ use tower_chat_repair::extract;
 
 use crate::support::*;
 
-/// A turn with two calls, and its record. Every text in it contains the word.
+/// Returns a turn with two calls, and its record. Every text in it contains the word.
 fn turn(word: &str, key: &ConversationKey, expected: Revision) -> Write {
     let call = |id: &str| ToolCall::new(id, "look", json!({ "at": word, "call": id }).to_string());
     let messages = vec![

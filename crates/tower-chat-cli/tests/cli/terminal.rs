@@ -21,7 +21,8 @@ const HOSTILE: &str = "id\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\u{7f}\nall is wel
 const SCOPE: &str = "scope\u{1b}[8m";
 const TOOL: &str = "look\u{1b}]8;;http://evil\u{7}\nfree";
 
-/// A store with a conversation whose name, tool and calls are hostile; the last call has no result.
+/// Returns a store with a conversation whose name, tool and calls are hostile; the last call has no
+/// result.
 fn hostile_store() -> Store {
     let store = Store::new();
     let messages = vec![

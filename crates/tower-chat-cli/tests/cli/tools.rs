@@ -14,7 +14,7 @@ fn tools(store: &Store, more: &[&str]) -> (Value, String) {
     (serde_json::from_str(&printed).unwrap(), stderr(&output))
 }
 
-/// The name, calls, errors and open calls of each tool.
+/// Returns the name, calls, errors and open calls of each tool.
 fn counts(summary: &Value) -> Vec<(String, u64, u64, u64)> {
     let counted = |tool: &Value| {
         assert!(tool["duration_ms"].is_u64(), "{tool}");

@@ -14,7 +14,7 @@ use tower_chat::{
 
 use crate::support::*;
 
-/// A path as an argument.
+/// Returns a path as an argument.
 pub(crate) fn text(path: &Path) -> String {
     path.display().to_string()
 }

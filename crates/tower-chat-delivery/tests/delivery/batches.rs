@@ -13,7 +13,7 @@ use crate::{
     support::{positions, request},
 };
 
-/// A model that streams 500 deltas, one each 20 ms.
+/// Streams 500 deltas, one each 20 ms, as a model.
 async fn steady(_: ChatRequest) -> Result<ChatResponse, BoxError> {
     let deltas = stream::iter(0..500).then(|index| async move {
         sleep(Duration::from_millis(20)).await;

@@ -14,7 +14,7 @@ use tower_chat_testkit::Step;
 
 use crate::support::{Server, deltas, request};
 
-/// A service whose response never ends. There is no tool loop, so nothing stops the response.
+/// Returns a response that never ends. There is no tool loop, so nothing stops the response.
 async fn endless(_: ChatRequest) -> Result<ChatResponse, BoxError> {
     let deltas = stream::repeat(()).then(|()| async {
         sleep(Duration::from_millis(100)).await;

@@ -73,7 +73,7 @@ async fn json_of(response: Response) -> Value {
     serde_json::from_str(&text_of(response).await).unwrap()
 }
 
-/// The data of the events of a stream.
+/// Returns the data of the events of a stream.
 async fn events_of(response: Response) -> Vec<String> {
     assert_eq!(response.status(), StatusCode::OK);
     assert_eq!(response.headers()["content-type"], "text/event-stream");

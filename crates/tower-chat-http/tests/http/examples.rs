@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// The path of an example's program. Cargo builds a package's examples before it runs the tests.
+/// Returns the path of an example's program. Cargo builds a package's examples before it runs the tests.
 pub(crate) fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let built = test.ancestors().nth(2).unwrap();

@@ -79,7 +79,7 @@ async fn json_of(response: Response) -> Value {
     serde_json::from_str(&text_of(response).await).unwrap()
 }
 
-/// The events of a stream: name, id, and data.
+/// Returns the events of a stream: name, id, and data.
 async fn events_of(response: Response) -> Vec<(String, String, Value)> {
     assert_eq!(response.status(), StatusCode::OK);
     assert_eq!(response.headers()["content-type"], "text/event-stream");

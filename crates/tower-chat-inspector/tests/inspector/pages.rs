@@ -293,7 +293,7 @@ async fn every_conversation_that_waits_is_listed_or_linked() {
     assert_eq!(listed.count(), 1);
 }
 
-/// A conversation with calls that wait for approval.
+/// Returns a conversation with calls that wait for approval.
 async fn waiting(store: &MemoryStore, id: &str, calls: Vec<ToolCall>) -> ChatPipeline {
     let steps = vec![Step::message(Message::tool_calls(calls)), Step::text("It is paid.")];
     let mut agent = pipeline(store, steps, PersistenceMode::PerServiceCall);
@@ -310,7 +310,7 @@ fn decide(id: &str, form: String) -> Request<Body> {
         .unwrap()
 }
 
-/// The name of the form's field for a call, computed like the page does.
+/// Returns the name of the form's field for a call, computed like the page does.
 fn field(id: &str, name: &str, arguments: &str) -> String {
     let mut digest = Sha256::new();
     for text in [id, name, arguments] {

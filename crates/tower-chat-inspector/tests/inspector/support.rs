@@ -49,8 +49,8 @@ pub(crate) fn pipeline(
     builder.history(store.clone()).persistence(mode).build().unwrap()
 }
 
-/// A store with two conversations: `errands` has a run with two parallel tools, and `hostile` has an
-/// answer with hostile texts.
+/// Returns a store with two conversations: `errands` has a run with two parallel tools, and `hostile` has
+/// an answer with hostile texts.
 pub(crate) async fn filled() -> MemoryStore {
     let store = MemoryStore::new();
     let calls = [

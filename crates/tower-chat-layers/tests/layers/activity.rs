@@ -22,7 +22,7 @@ fn finish(model: &str, input: u64, output: u64) -> Finish {
     finish
 }
 
-/// A step whose answer contains these tool calls.
+/// Returns a step whose answer contains these tool calls.
 fn asks<const N: usize>(calls: [(&str, &str); N], finish: Finish) -> Step {
     Step::answer([call_message(calls)], finish)
 }
@@ -47,7 +47,7 @@ fn script() -> [Step; 3] {
     ]
 }
 
-/// The usage of the script by model, in the byte order of the model names.
+/// Returns the usage of the script by model, in the byte order of the model names.
 fn used_by_script(priced: bool) -> [ModelUsage; 2] {
     [
         used("large", (1, 1), (200, 20), None),

@@ -212,8 +212,8 @@ pub(crate) fn definition(name: &str) -> ToolDefinition {
     ToolDefinition::new(name, name, json!({"type": "object"}))
 }
 
-/// The tools of these tests; each result names its call. `look` returns a result, `stop` returns a
-/// result and ends the run, `pay` needs approval, `ask` is returned to the caller, `fail` fails.
+/// Returns the tools of these tests; each result names its call. `look` returns a result, `stop` returns
+/// a result and ends the run, `pay` needs approval, `ask` is returned to the caller, `fail` fails.
 pub(crate) fn tools(ran: &Ran) -> Tools {
     let run = |name: &'static str, ran: Ran| {
         move |context: ToolContext| {

@@ -19,7 +19,7 @@ const MODES: [(PersistenceMode, &str); 3] = [
     (PersistenceMode::Journaled, "journaled"),
 ];
 
-/// A model that calls a tool, and answers after it has received the result.
+/// Answers as a model that calls a tool, and returns its answer after it has received the result.
 async fn model(request: ChatRequest) -> Result<ChatResponse, BoxError> {
     let has_result = request.messages.iter().any(|message| message.role == Role::Tool);
     let (message, reason, usage) = if has_result {

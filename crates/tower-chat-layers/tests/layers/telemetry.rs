@@ -133,7 +133,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
     }
 }
 
-/// A model that calls a tool, and answers after it has received the result.
+/// Answers as a model that calls a tool, and returns its answer after it has received the result.
 async fn model(request: ChatRequest) -> Result<ChatResponse, BoxError> {
     let has_result = request.messages.iter().any(|message| message.role == Role::Tool);
     let (message, reason, usage) = if has_result {

@@ -7,7 +7,7 @@ use tower_chat_mcp::{McpError, McpLimits, OverLimit};
 
 use super::*;
 
-/// The error of a call of this tool.
+/// Returns the error of a call of this tool.
 async fn failure(client: &McpTools, tool: &str) -> McpError {
     let tools = client.add_to(Tools::new()).await.unwrap();
     let mut pipeline = ChatPipeline::builder(ScriptedModel::new([calls([(tool, "{}")])]))

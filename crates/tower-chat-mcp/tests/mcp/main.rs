@@ -22,14 +22,14 @@ use tower_chat_testkit::{ScriptedModel, Step};
 
 const BOTH_MODES: [PersistenceMode; 2] = [PersistenceMode::PerRun, PersistenceMode::PerServiceCall];
 
-/// The path of an example's program. Cargo builds a package's examples before it runs the tests.
+/// Returns the path of an example's program. Cargo builds a package's examples before it runs the tests.
 fn built(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.ancestors().nth(2).unwrap().join("examples");
     folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
 }
 
-/// A connection to a new server, which ends with the connection.
+/// Returns a connection to a new server, which ends with the connection.
 async fn connect(arguments: &[&str]) -> RunningService<RoleClient, ()> {
     let mut command = tokio::process::Command::new(built("mcp_test_server"));
     command.args(arguments);
@@ -40,7 +40,7 @@ fn key() -> ConversationKey {
     ConversationKey::new("alice", "support")
 }
 
-/// A step that calls tools, each given as `(name, arguments)`.
+/// Returns a step that calls tools, each given as `(name, arguments)`.
 fn calls<const N: usize>(calls: [(&str, &str); N]) -> Step {
     let mut id = 0;
     Step::message(Message::tool_calls(calls.map(|(name, arguments)| {

@@ -23,8 +23,8 @@ use tower_chat_providers::{
 
 type Asked = Arc<Mutex<Vec<Value>>>;
 
-/// A client with async-openai's types. It records the requests, and calls a tool until the request has a
-/// result.
+/// Returns a client with async-openai's types. It records the requests, and calls a tool until the
+/// request has a result.
 async fn answer(asked: Asked, request: CreateChatCompletionRequest) -> Result<Value, BoxError> {
     let request = serde_json::to_value(request)?;
     let message = match request["messages"].as_array().unwrap().last().unwrap()["role"].as_str() {

@@ -36,7 +36,7 @@ fn calls(answer: &Answer) -> Vec<(&str, &str)> {
     answer.tool_calls().map(|call| (&*call.name, &*call.arguments)).collect()
 }
 
-/// The body of a Chat Completions stream with these events.
+/// Returns the body of a Chat Completions stream with these events.
 fn events(events: &[&str]) -> String {
     events.iter().map(|event| format!("data: {event}\n\n")).collect()
 }

@@ -22,7 +22,8 @@ use crate::{
 const ANSWER: &str = r#"{"choices":[{"index":0,"finish_reason":"stop",
     "message":{"role":"assistant","content":"Yes."}}]}"#;
 
-/// A source of the tokens `token-1`, `token-2` and so on, and the number of tokens that it has returned.
+/// Returns a source of the tokens `token-1`, `token-2` and so on, and the number of tokens that it has
+/// returned.
 fn numbered(
     lifetime: Duration,
 ) -> (Arc<AtomicUsize>, impl tower_chat_providers::auth::TokenSource) {

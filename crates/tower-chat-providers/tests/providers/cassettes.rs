@@ -16,12 +16,12 @@ pub(crate) fn of_each_folder() -> Vec<Vec<Cassette>> {
     folders.map(|folder| folder.cassettes().unwrap()).collect()
 }
 
-/// The exchanges of Chat Completions.
+/// Returns the exchanges of Chat Completions.
 pub(crate) fn chat(cassette: &Cassette) -> impl Iterator<Item = &Exchange> {
     of(cassette, Api::ChatCompletions)
 }
 
-/// The exchanges of Responses.
+/// Returns the exchanges of Responses.
 pub(crate) fn responses(cassette: &Cassette) -> impl Iterator<Item = &Exchange> {
     of(cassette, Api::Responses)
 }
@@ -30,7 +30,7 @@ fn of(cassette: &Cassette, api: Api) -> impl Iterator<Item = &Exchange> {
     cassette.exchanges.iter().filter(move |exchange| exchange.api().unwrap() == api)
 }
 
-/// The message in the body of an error response.
+/// Returns the message in the body of an error response.
 pub(crate) fn error_message(json: &Value) -> Option<&str> {
     let error = json.get(0).unwrap_or(json);
     [&error["error"]["message"], &error["message"], &error["detail"], &error["error"]]

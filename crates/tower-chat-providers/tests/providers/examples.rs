@@ -5,14 +5,14 @@ use std::{
     process::Command,
 };
 
-/// The path of an example's program. Cargo builds a package's examples before it runs the tests.
+/// Returns the path of an example's program. Cargo builds a package's examples before it runs the tests.
 fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let built = test.ancestors().nth(2).unwrap();
     built.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
 }
 
-/// The output of an example that runs in its own process.
+/// Returns the output of an example that runs in its own process.
 fn printed(name: &str, database: &Path) -> String {
     let mut command = Command::new(example(name));
     // Without these variables, the example sends no request to another machine.
@@ -57,7 +57,7 @@ fn the_service_remembers_and_the_store_knows_how_to_continue() {
     );
 }
 
-/// The outputs of two runs with the same database.
+/// Returns the outputs of two runs with the same database.
 fn twice(name: &str) -> [String; 2] {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("history.db");

@@ -43,7 +43,7 @@ impl Upstream {
         self.received.lock().unwrap().len()
     }
 
-    /// The times at which requests were received, relative to the first one.
+    /// Returns the times at which requests were received, relative to the first one.
     fn times(&self) -> Vec<Duration> {
         let received = self.received.lock().unwrap();
         received.iter().map(|at| *at - received[0]).collect()
@@ -87,7 +87,7 @@ where
     service.clone().oneshot(Request::new(Bytes::new())).await
 }
 
-/// A reply with the remaining requests of a limit, and the time until its reset.
+/// Returns a reply with the remaining requests of a limit, and the time until its reset.
 fn requests(remaining: usize, reset: &str) -> Reply {
     (
         200,

@@ -40,13 +40,13 @@ impl Attempts {
         self.0.lock().unwrap().len()
     }
 
-    /// The times between attempts.
+    /// Returns the times between attempts.
     fn waits(&self) -> Vec<Duration> {
         self.0.lock().unwrap().windows(2).map(|pair| pair[1] - pair[0]).collect()
     }
 }
 
-/// A client that fails with these errors in turn, and then answers.
+/// Returns a client that fails with these errors in turn, and then answers.
 fn client<E: Send + 'static>(
     attempts: &Attempts,
     errors: Vec<E>,

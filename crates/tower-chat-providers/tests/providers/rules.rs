@@ -77,7 +77,7 @@ fn chat_answer(message: &Value) -> Value {
     json!({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
 }
 
-/// A request that continues a conversation after an answer.
+/// Returns a request that continues a conversation after an answer.
 fn after(answer: &Answer) -> ChatRequest {
     let mut messages = vec![Message::user("Is it cold?")];
     messages.extend(answer.messages.iter().map(|message| Message::clone(message)));

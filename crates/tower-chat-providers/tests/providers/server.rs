@@ -154,17 +154,17 @@ impl Server {
         self.received.lock().unwrap().clone()
     }
 
-    /// A client of Chat Completions without a key that sends its requests to this server.
+    /// Returns a client of Chat Completions without a key that sends its requests to this server.
     pub(crate) fn model(&self) -> OpenAiChat<ReqwestTransport> {
         OpenAiChat::compatible(&self.url).unwrap()
     }
 
-    /// A client of Responses without a key that sends its requests to this server.
+    /// Returns a client of Responses without a key that sends its requests to this server.
     pub(crate) fn responses(&self) -> OpenAiResponses<ReqwestTransport> {
         OpenAiResponses::compatible(&self.url).unwrap()
     }
 
-    /// A client of a provider with a key and a model that sends its requests to this server.
+    /// Returns a client of a provider with a key and a model that sends its requests to this server.
     pub(crate) fn client(&self, provider: Provider) -> Client {
         Client::new(provider).with_base_url(&self.url).with_key("test-key")
     }

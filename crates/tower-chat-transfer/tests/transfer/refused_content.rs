@@ -26,7 +26,7 @@ const SENTENCE: &str = "the service has refused it";
 #[error("status 400")]
 struct Refused(#[source] ContentRefused);
 
-/// An answer that calls the tool.
+/// Returns an answer that calls the tool.
 fn calls() -> Step {
     Step::message(Message::tool_calls([ToolCall::new("c1", "draw", "{}")]))
 }
@@ -35,7 +35,7 @@ fn refusal() -> Step {
     Step::error(Refused(ContentRefused::by(ISSUER).naming(ContentKind::Image)))
 }
 
-/// A tool that returns an image.
+/// Returns a tool that returns an image.
 fn draw() -> Tools {
     let definition = ToolDefinition::new("draw", "Draws.", serde_json::json!({"type": "object"}));
     Tools::new().with(tool_fn(definition, |_| async {

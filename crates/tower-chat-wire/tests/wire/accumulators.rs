@@ -15,7 +15,7 @@ fn frame(event: Option<&str>, data: &str) -> Frame {
     Frame { event: event.map(str::to_owned), data: data.to_owned() }
 }
 
-/// An answer of a wire with a text and one call with the arguments [`BIG`], whole and in frames.
+/// Returns an answer of a wire with a text and one call with the arguments [`BIG`], whole and in frames.
 fn recorded(wire: BodyWire) -> (String, Vec<Frame>) {
     let big = serde_json::to_string(BIG).unwrap();
     let plain = |data: &[String]| data.iter().map(|data| frame(None, data)).collect();

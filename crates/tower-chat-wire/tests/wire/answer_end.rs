@@ -75,7 +75,8 @@ fn the_last_call_before_a_token_limit_is_cut_off_where_arguments_are_objects() {
     assert_eq!(cut_off(&answer), [false]);
 }
 
-/// An answer that ends with a call of a tool that the service runs, and the answer that continues it.
+/// Returns an answer that ends with a call of a tool that the service runs, and the answer that continues
+/// it.
 fn paused() -> [Message; 2] {
     let parse = |content: Value| {
         let body = json!({"role": "assistant", "content": content}).to_string();
@@ -92,7 +93,7 @@ fn paused() -> [Message; 2] {
     ]
 }
 
-/// The types of the blocks of each assistant message.
+/// Returns the types of the blocks of each assistant message.
 fn blocks(messages: Vec<Message>) -> Vec<Vec<String>> {
     let form = RequestForm::Anthropic { model: "claude-x" };
     let body = render_request(&ChatRequest::new(messages), form);
@@ -208,7 +209,7 @@ fn an_empty_call_before_a_limit_or_a_filter_is_cut_off_on_every_wire() {
     }
 }
 
-/// The calls of an answer: their arguments, and whether they were cut off.
+/// Returns the calls of an answer: their arguments, and whether they were cut off.
 fn ends(answer: &Answer) -> Vec<(String, String, bool)> {
     let calls = answer.tool_calls();
     calls.map(|call| (call.name.clone(), call.arguments.clone(), call.is_cut_off)).collect()

@@ -201,7 +201,7 @@ fn no_message_however_odd_is_a_panic_and_writing_gives_what_can_be_read() {
     }
 }
 
-/// A round of calls with all of its results, in the forms of other providers.
+/// Returns a round of calls with all of its results, in the forms of other providers.
 fn foreign_round(rng: &mut Odd) -> Vec<Message> {
     let ids = [None, Some(""), Some("a"), Some("a.b"), Some("a_b"), Some("call_1")];
     let ids: Vec<Option<&str>> = (0..=rng.below(4)).map(|_| rng.one_of(&ids)).collect();

@@ -23,7 +23,7 @@ fn accepted() -> Vec<(String, Value)> {
     requests
 }
 
-/// The requests and the whole answers of the recorded exchanges with the service.
+/// Returns the requests and the whole answers of the recorded exchanges with the service.
 fn exchanged() -> Vec<(String, Value)> {
     let cassettes = Recordings::all().cassettes().unwrap();
     let exchanges = cassettes.iter().flat_map(|cassette| &cassette.exchanges);
@@ -47,7 +47,7 @@ fn stored(messages: &[Message]) -> Vec<Message> {
     messages.iter().map(|message| format::decode(&format::encode(message)).unwrap()).collect()
 }
 
-/// The conversation of a body, which the wire's module should write.
+/// Returns the conversation of a body, which the wire's module should write.
 fn conversation(body: &Value) -> Value {
     let mut conversation = json!({"messages": body["messages"]});
     if let Some(system) = body.get("system") {
@@ -67,7 +67,7 @@ fn a_recorded_conversation_is_written_as_it_was_read() {
     }
 }
 
-/// The conversation without blank texts in assistant messages. The service sends such blocks, but
+/// Returns the conversation without blank texts in assistant messages. The service sends such blocks, but
 /// refuses them in requests, so they are never written.
 fn without_blank_texts(mut conversation: Value) -> Value {
     let is_blank = |block: &Value| {

@@ -66,7 +66,7 @@ async fn a_streamed_call_of_a_server_tool_and_its_result_are_those_of_the_whole_
     assert_eq!(in_json(&message.parts), in_json(&expected.messages[0].parts));
 }
 
-/// The parts, with the JSON of their native items.
+/// Returns the parts, with the JSON of their native items.
 fn in_json(parts: &[Part]) -> Vec<Value> {
     let part = |part: &Part| match part {
         Part::Native(native) => native.item.parse().unwrap(),

@@ -38,7 +38,7 @@ fn an_accepted_body_is_written_as_it_was_read() {
     }
 }
 
-/// The body in one form, for values that have two.
+/// Returns the body in one form, for values that have two.
 fn in_one_form(mut body: Value) -> Value {
     without_integers(&mut body);
     let fields = body.as_object_mut().unwrap();
@@ -69,7 +69,7 @@ fn without_integers(value: &mut Value) {
     }
 }
 
-/// A request with every option that all wires have.
+/// Returns a request with every option that all wires have.
 fn request() -> ChatRequest {
     let mut options = ChatOptions::default();
     options.instructions = Some("Be brief.".to_owned());

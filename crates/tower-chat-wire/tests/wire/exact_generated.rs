@@ -13,7 +13,7 @@ fn odd() -> Vec<Value> {
     vec![json!(null), json!("text"), json!(7), json!(true), json!([]), json!({"a": 1})]
 }
 
-/// The values of a field: usually one of the usual values, and sometimes an unusual one.
+/// Returns the values of a field: usually one of the usual values, and sometimes an unusual one.
 fn or_odd(usual: &[Value]) -> Vec<Value> {
     [usual, usual, usual, &odd()].concat()
 }
@@ -162,7 +162,7 @@ fn stored(messages: &Messages) -> Messages {
     Messages::from(stored.collect::<Vec<Message>>())
 }
 
-/// The body and the body that is written after reading it; `None` if it cannot be read.
+/// Returns the body and the body that is written after reading it; `None` if it cannot be read.
 fn written(wire: BodyWire, body: &Value) -> Option<(Value, Value)> {
     let mut request = wire.parse_request_json(&body.to_string()).ok()?;
     let written = wire.render_request_json(&request).unwrap().parse().unwrap();

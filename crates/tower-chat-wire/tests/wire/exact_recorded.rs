@@ -14,7 +14,7 @@ const WIRES: [(&str, Api, BodyWire, Wire); 3] = [
     ("ollama", Api::Ollama, BodyWire::Ollama, Wire::Ollama),
 ];
 
-/// The body without `null` fields, and without an empty list of tools.
+/// Returns the body without `null` fields, and without an empty list of tools.
 fn set(mut body: Value) -> Value {
     let is_set = |name: &str, value: &Value| {
         !value.is_null() && (name != "tools" || *value != Value::Array(Vec::new()))

@@ -18,7 +18,7 @@ use tower_chat_wire::{
 /// The fields in which the text of a result may be.
 const KEYS: [&str; 5] = ["output", "error", "result", "return_value", "content"];
 
-/// The accepted request bodies, each with its name.
+/// Returns the accepted request bodies, each with its name.
 fn accepted() -> Vec<Located> {
     let requests = Recordings::all().accepted("gemini").unwrap();
     assert!(!requests.is_empty());
@@ -28,7 +28,7 @@ fn accepted() -> Vec<Located> {
 /// JSON and its source.
 type Located = (String, Value);
 
-/// The bodies of the requests of recorded exchanges, and the events of the answers.
+/// Returns the bodies of the requests of recorded exchanges, and the events of the answers.
 fn cassettes() -> (Vec<Located>, Vec<Located>) {
     let cassettes = Recordings::all().cassettes().unwrap();
     let (mut requests, mut events) = (Vec::new(), Vec::new());
@@ -43,7 +43,7 @@ fn cassettes() -> (Vec<Located>, Vec<Located>) {
     (requests, events)
 }
 
-/// The body of the written conversation, with the system instruction.
+/// Returns the body of the written conversation, with the system instruction.
 fn written(messages: &[Message], unsigned: Unsigned) -> Value {
     let conversation = render_messages(messages, unsigned);
     json!({

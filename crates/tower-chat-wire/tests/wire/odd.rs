@@ -21,12 +21,12 @@ impl Odd {
         values[self.below(values.len())].clone()
     }
 
-    /// An object in which each field is missing with a probability of 1 in `rarity`.
+    /// Returns an object in which each field is missing with a probability of 1 in `rarity`.
     pub(crate) fn object(&mut self, rarity: usize, fields: &[(&str, &[Value])]) -> Value {
         self.object_if(fields, |odd| odd.below(rarity) > 0).into()
     }
 
-    /// An object in which each field is present with a probability of 1 in `rarity`.
+    /// Returns an object in which each field is present with a probability of 1 in `rarity`.
     pub(crate) fn sparse_object(
         &mut self,
         rarity: usize,
@@ -49,7 +49,7 @@ impl Odd {
         object
     }
 
-    /// A list with fewer than `limit` items.
+    /// Returns a list with fewer than `limit` items.
     pub(crate) fn list(&mut self, limit: usize, item: fn(&mut Self) -> Value) -> Value {
         (0..self.below(limit)).map(|_| item(self)).collect()
     }

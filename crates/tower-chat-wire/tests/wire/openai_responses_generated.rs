@@ -62,7 +62,8 @@ const OUTPUTS: [(&str, &str); 4] = [
     ("shell_call", "shell_call_output"),
 ];
 
-/// A valid list of unusual items: reasoning has a next item, rounds are complete, and ids are distinct.
+/// Returns a valid list of unusual items: reasoning has a next item, rounds are complete, and ids are
+/// distinct.
 fn items(rng: &mut Odd) -> Vec<Value> {
     let mut items = Vec::new();
     for turn in 0..1 + rng.below(4) {

@@ -27,12 +27,12 @@ pub(crate) fn key(conversation: u32) -> ConversationKey {
 }
 
 impl Turn {
-    /// The token of the input.
+    /// Returns the token of the input.
     pub(crate) fn token(self) -> String {
         format!("c{}t{}", self.conversation, self.number)
     }
 
-    /// The turn of an input.
+    /// Returns the turn of an input.
     pub(crate) fn of_text(text: &str) -> Option<Self> {
         let token = text.split_whitespace().next()?;
         let (conversation, number) = token.strip_prefix('c')?.split_once('t')?;
@@ -55,8 +55,8 @@ impl Plan {
     }
 }
 
-/// A token followed by words that are derived from it. Most texts are short, one in thirty has thousands of
-/// bytes.
+/// Returns a token followed by words that are derived from it. Most texts are short, one in thirty has
+/// thousands of bytes.
 pub(crate) fn text(token: &str) -> String {
     let hash = token.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -70,7 +70,7 @@ pub(crate) fn text(token: &str) -> String {
     text
 }
 
-/// The token of a text, if [`text`] generates exactly this text from it.
+/// Returns the token of a text, if [`text`] generates exactly this text from it.
 pub(crate) fn token_of(text: &str) -> Option<&str> {
     let token = text.split_whitespace().next()?;
     (self::text(token) == text).then_some(token)

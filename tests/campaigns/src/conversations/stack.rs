@@ -147,7 +147,7 @@ impl Stack {
         }
     }
 
-    /// The token of the answer.
+    /// Returns the token of the answer.
     async fn answer(
         &self,
         store: impl HistoryStore + Clone,
@@ -272,7 +272,7 @@ async fn poll_at_most<F: Future>(future: F, max_polls: usize) -> Option<F::Outpu
     .await
 }
 
-/// The turn of the last input.
+/// Returns the turn of the last input.
 fn last_turn(request: &ChatRequest) -> Option<Turn> {
     let is_user = |message: &&Arc<Message>| message.role == Role::User;
     Turn::of_text(&request.messages.iter().rev().find(is_user)?.text())
@@ -285,7 +285,7 @@ fn shown(request: &ChatRequest) -> Vec<String> {
     texts.filter_map(|text| token_of(&text).map(str::to_owned)).collect()
 }
 
-/// The next round of the plan, derived from the arguments of the calls of earlier rounds.
+/// Returns the next round of the plan, derived from the arguments of the calls of earlier rounds.
 fn next_round(request: &ChatRequest, turn: Turn) -> usize {
     let calls = request.messages.iter().flat_map(|message| message.calls());
     let rounds = calls.filter_map(|call| {
@@ -295,7 +295,7 @@ fn next_round(request: &ChatRequest, turn: Turn) -> usize {
     rounds.max().unwrap_or(0)
 }
 
-/// An error with its causes.
+/// Returns an error with its causes.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")

@@ -75,7 +75,7 @@ async fn read_conversation(store: &dyn HistoryStore, key: &ConversationKey) -> R
 }
 
 impl StoreContents {
-    /// The damage, compared with an earlier reading.
+    /// Returns the damage, compared with an earlier reading.
     pub(super) fn damage(&self, before: &Self) -> Damage {
         let mut worst = match (&self.listed, &before.listed) {
             (Ok(now), Ok(before)) if now == before => Damage::None,

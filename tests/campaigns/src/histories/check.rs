@@ -155,7 +155,7 @@ mod tests {
         })
     }
 
-    /// A load that sees the message or nothing.
+    /// Returns a load that sees the message or nothing.
     fn load(at: u64, operation: u64, is_stored: bool) -> [Event; 2] {
         let hello = MessageSeen { run: "run".to_owned(), index: 0, text: "hello".to_owned() };
         let absent = RevisionSeen { incarnation: 0, sequence: 0 };

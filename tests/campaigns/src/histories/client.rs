@@ -265,7 +265,7 @@ impl Client {
         };
     }
 
-    /// The time by the clock of this client.
+    /// Returns the time by the clock of this client.
     fn now(&self) -> SystemTime {
         SystemTime::now() + self.ahead - self.behind
     }

@@ -48,7 +48,7 @@ impl Open {
 }
 
 impl Conversation {
-    /// A conversation that was never written.
+    /// Creates a conversation that was never written.
     pub(super) fn absent() -> Self {
         let (messages, incarnation) = (Vec::new(), Incarnation::Known(0));
         Self { incarnation, sequence: 0, pruned: 0, messages, open: None }

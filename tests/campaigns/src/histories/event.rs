@@ -154,7 +154,7 @@ pub(super) struct MessageSeen {
 }
 
 impl Event {
-    /// The sort key: by time, and at the same time requests before answers.
+    /// Returns the sort key: by time, and at the same time requests before answers.
     pub(super) fn order(&self) -> (u64, bool) {
         match self {
             Self::Invoke { at, .. } => (*at, false),
@@ -164,7 +164,7 @@ impl Event {
 }
 
 impl Response {
-    /// The answer of an operation that returned an error.
+    /// Creates the answer of an operation that returned an error.
     pub(super) fn of_error(error: &StoreError) -> Self {
         match error {
             StoreError::Conflict(conflict) => {

@@ -240,7 +240,7 @@ async fn check_recovery(
     Ok(())
 }
 
-/// The text of an error with its causes.
+/// Returns the text of an error with its causes.
 fn error_text<E: std::error::Error>(what: &str) -> impl Fn(E) -> String {
     let what = what.to_owned();
     move |error| {

@@ -58,7 +58,7 @@ pub(super) struct DiskImage {
 }
 
 impl<'a> Disk<'a> {
-    /// The empty folder with which a recording begins.
+    /// Creates the empty folder with which a recording begins.
     pub(super) fn new(recording: &'a Recording, plant: Option<Plant>) -> Self {
         let files = vec![FileState::default(); recording.files];
         Self { recording, next: 0, files, names: BTreeMap::new(), entries: Vec::new(), plant }

@@ -311,7 +311,7 @@ impl<'a> Candidates<'a> {
     }
 }
 
-/// A short description of a state.
+/// Returns a short description of a state.
 fn summary(state: &State) -> String {
     let texts: Vec<String> = state
         .messages

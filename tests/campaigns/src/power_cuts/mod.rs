@@ -175,7 +175,7 @@ async fn cut(
     Ok(())
 }
 
-/// The step of a cut: any step, or the one just after an acknowledgement.
+/// Returns the step of a cut: any step, or the one just after an acknowledgement.
 fn random_step(recording: &Recording, rng: &mut Rng) -> usize {
     match rng.one_in(3) {
         false => rng.below(recording.len() + 1),

@@ -104,17 +104,17 @@ impl Recording {
         Ok(recording)
     }
 
-    /// The number of steps.
+    /// Returns the number of steps.
     pub(super) fn len(&self) -> usize {
         self.steps.len()
     }
 
-    /// The line of the trace before which a cut at this step happens.
+    /// Returns the line of the trace before which a cut at this step happens.
     pub(super) fn line(&self, step: usize) -> usize {
         self.steps.get(step).map_or(usize::MAX, |(line, _)| *line)
     }
 
-    /// The first step after a line.
+    /// Returns the first step after a line.
     pub(super) fn step_after(&self, line: usize) -> usize {
         self.steps.partition_point(|(at, _)| *at <= line)
     }

@@ -140,7 +140,7 @@ fn unparsable(line: usize, text: &str) -> TraceError {
     TraceError::Line { line, text: text.chars().take(200).collect() }
 }
 
-/// The call of a line: `Some(None)` if the call failed, `None` if the line cannot be parsed.
+/// Returns the call of a line: `Some(None)` if the call failed, `None` if the line cannot be parsed.
 #[expect(clippy::option_option, reason = "a line that cannot be parsed is not a failed call")]
 fn call(text: &str) -> Option<Option<Call>> {
     let (name, rest) = text.split_once('(')?;
@@ -201,7 +201,7 @@ fn call(text: &str) -> Option<Option<Call>> {
     }))
 }
 
-/// The bytes of a string in the hexadecimal form of strace.
+/// Returns the bytes of a string in the hexadecimal form of strace.
 fn bytes(text: &str) -> Option<Vec<u8>> {
     let digit =
         |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());

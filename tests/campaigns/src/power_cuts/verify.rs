@@ -10,7 +10,7 @@ use tower_chat::{
 };
 use tower_chat_repair::{Mismatch, mismatches_of_readable};
 
-/// The first problem of a conversation.
+/// Returns the first problem of a conversation.
 pub(crate) fn problem(rows: &ConversationRows) -> Option<String> {
     let mut messages: Vec<(u64, Option<&Arc<Message>>)> = Vec::new();
     let first = rows.head.pruned.saturating_add(1);

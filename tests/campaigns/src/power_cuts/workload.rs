@@ -283,7 +283,7 @@ impl Owner {
         Ok(())
     }
 
-    /// The answers of the model, and their texts.
+    /// Returns the answers of the model, and their texts.
     fn script(&mut self, is_abandoned: bool) -> (Vec<Step>, Vec<String>) {
         let (mut steps, mut texts) = (Vec::new(), Vec::new());
         for round in 0..self.rng.below(4) {
@@ -304,7 +304,7 @@ impl Owner {
         (steps, texts)
     }
 
-    /// A unique text.
+    /// Returns a unique text.
     fn text(&mut self, what: &str) -> String {
         let length = match (self.plan.is_large, self.rng.below(12)) {
             (true, 0..4) => 20_000 + self.rng.below(90_000),
@@ -320,7 +320,7 @@ impl Owner {
     }
 }
 
-/// The layers around a scripted model and two tools.
+/// Returns the layers around a scripted model and two tools.
 pub(crate) fn stack(
     script: Vec<Step>,
     store: impl HistoryStore,

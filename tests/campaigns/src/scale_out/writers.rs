@@ -204,7 +204,7 @@ impl<S: HistoryStore> Writer<S> {
     }
 }
 
-/// The messages of a write.
+/// Returns the messages of a write.
 pub(super) fn added(write: &Write) -> Vec<Entry> {
     let numbered = (write.id().index..).zip(write.messages());
     let entry = |(index, message): (u32, &Arc<Message>)| {

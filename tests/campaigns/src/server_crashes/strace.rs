@@ -185,7 +185,7 @@ fn result(call: &str) -> Option<u64> {
     call.rsplit_once(" = ")?.1.split_whitespace().next()?.parse().ok()
 }
 
-/// The child processes of a process.
+/// Returns the child processes of a process.
 pub(super) fn children_of(parent: u32) -> Vec<u32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());

@@ -235,7 +235,7 @@ fn cannot(what: &str, error: impl Into<Box<dyn std::error::Error + Send + Sync>>
     Failure::CannotRun { what: what.to_owned(), source: Some(error.into()) }
 }
 
-/// The files of a case.
+/// Returns the files of a case.
 fn source(folder: &Path) -> PathBuf {
     folder.join("source.db")
 }

@@ -15,7 +15,7 @@ const SHOWN: &str =
 const PASTE_ON: &str = "\u{1b}[?2004h";
 const PASTE_OFF: &str = "\u{1b}[?2004l";
 
-/// A session with these prompts, inputs and answers, in this order.
+/// Returns a session with these prompts, inputs and answers, in this order.
 fn session(store: &TestStore, server: &ModelServer, talk: &[(&str, &str)]) -> String {
     let url = format!("{}/v1", server.url);
     let mcp = harbour(store);

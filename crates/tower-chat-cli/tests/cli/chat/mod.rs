@@ -42,7 +42,8 @@ const KEYS: [&str; 15] = [
     "XAI_API_KEY",
 ];
 
-/// A chat in the scope `harbour`, with the local server as a service that is compatible with OpenAI.
+/// Returns a chat in the scope `harbour`, with the local server as a service that is compatible with
+/// OpenAI.
 fn chat(store: &TestStore, server: &ModelServer, arguments: &[&str]) -> Command {
     let url = format!("{}/v1", server.url);
     let asks = ["--provider", "openai", "--base-url", &url];
@@ -59,7 +60,8 @@ fn chat_with(store: &TestStore, arguments: &[&str]) -> Command {
     command
 }
 
-/// The value of `--mcp` for the test server, which logs its calls to a file in the store's folder.
+/// Returns the value of `--mcp` for the test server, which logs its calls to a file in the store's
+/// folder.
 fn harbour(store: &TestStore) -> String {
     format!("'{}' '{}'", built("mcp_harbour").display(), log_path(store).display())
 }
@@ -68,7 +70,7 @@ fn log_path(store: &TestStore) -> PathBuf {
     store.folder().join("harbour.log")
 }
 
-/// The lines of the test server's log, in order.
+/// Returns the lines of the test server's log, in order.
 fn log(store: &TestStore) -> Vec<String> {
     let text = std::fs::read_to_string(log_path(store)).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
@@ -84,14 +86,14 @@ fn wait_for_log(store: &TestStore, lines: usize) {
     }
 }
 
-/// The path of an example's program. Cargo builds a package's examples before it runs the tests.
+/// Returns the path of an example's program. Cargo builds a package's examples before it runs the tests.
 fn built(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.ancestors().nth(2).unwrap().join("examples");
     folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
 }
 
-/// The visible messages of a conversation, one per line: the role, the texts, calls as
+/// Returns the visible messages of a conversation, one per line: the role, the texts, calls as
 /// `name(arguments)`, results as `=text`, requests for approval as `?name`, decisions as `!true`.
 fn stored(store: &TestStore, id: &str) -> Vec<String> {
     use tower_chat::Part;
@@ -112,7 +114,7 @@ fn stored(store: &TestStore, id: &str) -> Vec<String> {
     history.messages.iter().map(line).collect()
 }
 
-/// The title of a conversation.
+/// Returns the title of a conversation.
 fn title(store: &TestStore, id: &str) -> Option<String> {
     let key = tower_chat::ConversationKey::new("harbour", id);
     let summary = store.with(|opened| async move { opened.summary(&key).await.unwrap() });
@@ -144,7 +146,7 @@ fn assert_intact(store: &TestStore) {
     });
 }
 
-/// The text with durations and dates replaced, because they differ between runs.
+/// Returns the text with durations and dates replaced, because they differ between runs.
 fn without_times(text: &str) -> String {
     let is_number = |word: &str| {
         let word = word.trim_start_matches('(');

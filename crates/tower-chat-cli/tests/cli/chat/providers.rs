@@ -72,7 +72,7 @@ const CASES: [Case; 11] = [
     Case { provider: "xai", folder: "xai", path: "/chat/completions", text: chat_text },
 ];
 
-/// A recorded streamed answer of the provider with a text and without calls, and its text.
+/// Returns a recorded streamed answer of the provider with a text and without calls, and its text.
 fn recorded(case: &Case) -> (Exchange, String) {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tower-chat-testkit/data");
     let cassettes = Recordings::at(data).cassettes().unwrap();

@@ -21,7 +21,7 @@ fn assert_no_secret(text: &str) {
     }
 }
 
-/// The environment of a server that a chat has started with these options.
+/// Returns the environment of a server that a chat has started with these options.
 #[cfg(unix)]
 fn environment_of_server(options: &[&str]) -> (Option<i32>, String, BTreeMap<String, String>) {
     let store = TestStore::new(Kind::Sqlite);
@@ -74,7 +74,7 @@ fn a_variable_that_is_not_set_is_an_error_that_repeats_no_value() {
     }
 }
 
-/// An MCP server over HTTP with one tool, which closes its connections when the tool is called.
+/// Returns an MCP server over HTTP with one tool, which closes its connections when the tool is called.
 fn leaving_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -40,7 +40,7 @@ pub(crate) use self::{
 
 pub(crate) const MODES: [&str; 3] = ["per-run", "per-service-call", "journaled"];
 
-/// The command, without environment variables that affect it.
+/// Returns the command, without environment variables that affect it.
 pub(crate) fn tower_chat(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tower-chat"));
     command.args(arguments).stdin(Stdio::null());
@@ -68,7 +68,7 @@ pub(crate) fn export_text(store: &str, more: &[&str]) -> String {
     stdout(&output)
 }
 
-/// The exported conversations. Asserts that their ids are in order and different.
+/// Returns the exported conversations. Asserts that their ids are in order and different.
 pub(crate) fn export(store: &str, more: &[&str]) -> BTreeMap<String, Value> {
     conversations_in_order(&export_text(store, more))
 }

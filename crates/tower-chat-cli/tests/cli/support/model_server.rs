@@ -21,20 +21,20 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// A streamed answer of Chat Completions with these deltas.
+    /// Creates a streamed answer of Chat Completions with these deltas.
     pub(crate) fn text(pieces: &[&str]) -> Self {
         let deltas = pieces.iter().map(|piece| json!({"content": piece}));
         Self::chat(deltas.collect(), "stop")
     }
 
-    /// The beginning of such an answer, without its end.
+    /// Creates the beginning of such an answer, without its end.
     pub(crate) fn beginning(pieces: &[&str]) -> Self {
         let deltas = pieces.iter().map(|piece| chunk(json!({"content": piece}), None));
         let body: String = deltas.map(|chunk| format!("data: {chunk}\n\n")).collect();
         Self { hangs: true, ..Self::stream(body) }
     }
 
-    /// An answer of Chat Completions with tool calls, each given as `(id, name, arguments)`.
+    /// Creates an answer of Chat Completions with tool calls, each given as `(id, name, arguments)`.
     pub(crate) fn calls(calls: &[(&str, &str, &str)]) -> Self {
         let deltas = calls.iter().enumerate().map(|(index, (id, name, arguments))| {
             let function = json!({"name": name, "arguments": arguments});
@@ -44,14 +44,14 @@ impl Reply {
         Self::chat(deltas.collect(), "tool_calls")
     }
 
-    /// An error response in OpenAI's form.
+    /// Creates an error response in OpenAI's form.
     pub(crate) fn refusal(status: u16, message: &str) -> Self {
         let body = json!({"error": {"message": message, "type": "refused", "code": null}});
         let body = body.to_string().into_bytes();
         Self { status, content_type: "application/json", body, hangs: false }
     }
 
-    /// A recorded answer.
+    /// Creates a recorded answer.
     pub(crate) fn recorded(content_type: &'static str, body: Vec<u8>) -> Self {
         Self { status: 200, content_type, body, hangs: false }
     }
@@ -107,8 +107,8 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// The messages of a Chat Completions request, one per line: `role: text`, and calls as `role:
-    /// name(arguments)`.
+    /// Returns the messages of a Chat Completions request, one per line: `role: text`, and calls as
+    /// `role: name(arguments)`.
     pub(crate) fn messages(&self) -> Vec<String> {
         let messages = self.body["messages"].as_array().expect("messages");
         messages.iter().map(line_of).collect()
@@ -164,12 +164,12 @@ impl ModelServer {
         Self { url, received }
     }
 
-    /// The requests that were received, in order.
+    /// Returns the requests that were received, in order.
     pub(crate) fn received(&self) -> Vec<Received> {
         self.received.lock().unwrap().clone()
     }
 
-    /// The messages of each received request, as lines.
+    /// Returns the messages of each received request, as lines.
     pub(crate) fn messages(&self) -> Vec<Vec<String>> {
         self.received().iter().map(Received::messages).collect()
     }

@@ -19,14 +19,14 @@ use tower_chat_repair::extract;
 
 use super::TestStore;
 
-/// The time this many milliseconds after 2026-11-23 08:00 UTC.
+/// Returns the time this many milliseconds after 2026-11-23 08:00 UTC.
 pub(crate) fn at(milliseconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH
         + Duration::from_secs(1_795_420_800)
         + Duration::from_millis(milliseconds)
 }
 
-/// A run id that was created at this time.
+/// Returns a run id that was created at this time.
 pub(crate) fn run_id(milliseconds: u64) -> RunId {
     let since = at(milliseconds).duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let made = u64::try_from(since.as_millis()).unwrap().to_be_bytes();
@@ -36,7 +36,7 @@ pub(crate) fn run_id(milliseconds: u64) -> RunId {
     RunId::from_bytes(bytes)
 }
 
-/// A message that was added at this time.
+/// Returns a message that was added at this time.
 pub(crate) fn added(milliseconds: u64, mut message: Message) -> Message {
     message.added_at = Some(at(milliseconds));
     message
@@ -78,13 +78,13 @@ impl Writes {
         self.writes.last_mut().unwrap()
     }
 
-    /// The number of the next message.
+    /// Returns the number of the next message.
     pub(crate) fn next(&self) -> u64 {
         self.expected.sequence + 1
     }
 }
 
-/// The activity of a run.
+/// Returns the activity of a run.
 pub(crate) fn activity(
     milliseconds: u64,
     mode: PersistenceMode,
@@ -160,7 +160,7 @@ pub(crate) fn wardrobe() -> Writes {
     writes
 }
 
-/// A conversation of one answer.
+/// Returns a conversation of one answer.
 pub(crate) fn hats() -> Writes {
     let mut writes = Writes::of("alice", "hats");
     let messages = vec![
@@ -222,7 +222,7 @@ pub(crate) fn decided() -> Writes {
     writes
 }
 
-/// A conversation of this many messages, in turns of two.
+/// Returns a conversation of this many messages, in turns of two.
 pub(crate) fn long(messages: u64) -> Writes {
     let mut writes = Writes::of("dave", "long");
     let text = |number| match number % 2 {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, types::Value};
 
-/// The number of stored messages; 0 if there is no store.
+/// Returns the number of stored messages; 0 if there is no store.
 pub(crate) fn stored_messages(path: &Path) -> usize {
     let count = || {
         let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -53,7 +53,7 @@ pub(crate) fn dump(path: &Path) -> Vec<String> {
     rows
 }
 
-/// The number of stored messages that contain a text.
+/// Returns the number of stored messages that contain a text.
 pub(crate) fn count_messages_with(path: &Path, text: &str) -> usize {
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
     let sql = "SELECT count(*) FROM messages WHERE instr(body, ?1)";

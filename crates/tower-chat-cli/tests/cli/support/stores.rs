@@ -85,12 +85,12 @@ impl TestStore {
         Self { kind, is_encrypted, folder: tempfile::tempdir().unwrap(), name }
     }
 
-    /// A store of sealed messages.
+    /// Creates a store of sealed messages.
     pub(crate) fn encrypted(kind: Kind) -> Self {
         Self { is_encrypted: true, ..Self::new(kind) }
     }
 
-    /// The address of the store for the command line.
+    /// Returns the address of the store for the command line.
     pub(crate) fn url(&self) -> String {
         match self.kind {
             Kind::Sqlite | Kind::Encrypted => format!("sqlite:{}", self.path().display()),
@@ -103,7 +103,7 @@ impl TestStore {
         self.folder.path().join("chat.db")
     }
 
-    /// The schema of the store's tables, or the prefix of its keys.
+    /// Returns the schema of the store's tables, or the prefix of its keys.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -120,8 +120,9 @@ impl TestStore {
         });
     }
 
-    /// A pooler with one connection to the PostgreSQL server, in transaction mode, and the address of
-    /// this store behind it. `None` if no pooler is installed; the test then prints that it is skipped.
+    /// Returns a pooler with one connection to the PostgreSQL server, in transaction mode, and the
+    /// address of this store behind it. `None` if no pooler is installed; the test then prints that it is
+    /// skipped.
     pub(crate) fn behind_a_pooler(&self) -> Option<(PgBouncer, String)> {
         match PgBouncer::start(POSTGRES.as_ref().unwrap(), PoolMode::Transaction, 1) {
             Ok(pooler) => {
@@ -135,12 +136,12 @@ impl TestStore {
         }
     }
 
-    /// The folder of this test.
+    /// Returns the folder of this test.
     pub(crate) fn folder(&self) -> &std::path::Path {
         self.folder.path()
     }
 
-    /// The command on this store with the store's keys. The arguments begin with the name of the
+    /// Returns the command on this store with the store's keys. The arguments begin with the name of the
     /// subcommand.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = tower_chat(arguments);
@@ -156,7 +157,7 @@ impl TestStore {
         self.command(arguments).output().unwrap()
     }
 
-    /// The standard output of a command. Asserts that it succeeds.
+    /// Returns the standard output of a command. Asserts that it succeeds.
     pub(crate) fn prints(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert_eq!(output.status.code(), Some(0), "{:?}: {}", self.kind, stderr(&output));
@@ -323,7 +324,7 @@ impl TestStore {
         }
     }
 
-    /// The keys of a store of sealed messages.
+    /// Returns the keys of a store of sealed messages.
     pub(crate) fn keys(&self) -> Option<MasterKeys> {
         let keys = || MasterKeys::new("test", SecretKey::from_bytes(KEY)).unwrap();
         self.is_encrypted.then(keys)
@@ -391,7 +392,7 @@ fn rows_of_file(path: &Path) -> Vec<String> {
     rows
 }
 
-/// The row key of a message of the scope `play` in a file.
+/// Returns the row key of a message of the scope `play` in a file.
 fn row_key(id: &str, sequence: u64) -> String {
     let number =
         format!("SELECT id FROM conversations WHERE scope = 'play' AND conversation = '{id}'");

@@ -236,7 +236,7 @@ impl Case {
     }
 }
 
-/// A model that calls a tool or answers, and sometimes stays silent in the middle of an answer.
+/// Returns a model that calls a tool or answers, and sometimes stays silent in the middle of an answer.
 fn model(rng: &mut Rng) -> ScriptedModel {
     let steps = (0..60).map(|round| {
         if rng.one_in(3) {

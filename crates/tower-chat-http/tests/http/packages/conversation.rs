@@ -55,7 +55,7 @@ async fn the_openai_package_holds_a_conversation_with_tools_and_sqlite_has_it() 
     assert_eq!(kept.len(), held.len(), "{kept:?}");
 }
 
-/// The answers of the model.
+/// Returns the answers of the model.
 fn script() -> Vec<Step> {
     let weather = |id: &str, city: &str| {
         Part::ToolCall(ToolCall::new(id, "weather", json!({"city": city}).to_string()))
@@ -78,7 +78,7 @@ fn script() -> Vec<Step> {
     .into()
 }
 
-/// The stored messages.
+/// Returns the stored messages.
 fn stored() -> Vec<Value> {
     vec![
         json!(["system", "Be brief."]),

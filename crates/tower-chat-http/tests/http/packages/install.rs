@@ -20,7 +20,7 @@ pub(crate) struct Program {
     pub(crate) script: &'static str,
 }
 
-/// The Python of an environment with the package. Two tests use it; the first installs it.
+/// Returns the Python of an environment with the package. Two tests use it; the first installs it.
 pub(crate) fn python() -> Result<Program, String> {
     static INSTALLED: OnceLock<Result<Program, String>> = OnceLock::new();
     INSTALLED.get_or_init(install_python).clone()

@@ -68,8 +68,8 @@ async fn the_packages_of_openai_get_the_answers_that_were_recorded() {
     }
 }
 
-/// The recorded requests that begin a conversation and have an answer. The others are counted by the
-/// reason for their exclusion.
+/// Returns the recorded requests that begin a conversation and have an answer. The others are counted by
+/// the reason for their exclusion.
 fn first_requests(recordings: &Recordings) -> Vec<Exchange> {
     let cassettes = recordings.cassettes().unwrap();
     let exchanges = cassettes.into_iter().flat_map(|cassette| cassette.exchanges);
@@ -119,7 +119,7 @@ fn is_cut_off_in_a_call(exchange: &Exchange) -> bool {
     answer.contains(r#""finish_reason":"length""#) && answer.contains(r#""tool_calls":[{"#)
 }
 
-/// The requests, one per line. The name of the model is the number of the request.
+/// Returns the requests, one per line. The name of the model is the number of the request.
 fn lines(exchanges: &[Exchange]) -> String {
     let line = |(number, exchange): (usize, &Exchange)| {
         let mut body = exchange.request.clone();
@@ -133,7 +133,7 @@ fn model(number: usize) -> String {
     format!("recorded-{number}")
 }
 
-/// A server that replays the recorded answers.
+/// Returns a server that replays the recorded answers.
 async fn recorded(exchanges: Vec<Exchange>) -> String {
     let answers = exchanges.into_iter().enumerate();
     let answers: HashMap<String, Exchange> =
@@ -153,7 +153,7 @@ async fn answer(
     Response::builder().header("content-type", kind).body(exchange.body.clone().into()).unwrap()
 }
 
-/// The endpoint over a stack whose model client uses the server.
+/// Returns the endpoint over a stack whose model client uses the server.
 async fn endpoint(server: &str, mode: PersistenceMode, models: usize) -> String {
     let store = MemoryStore::new();
     let client = OpenAiChat::compatible(server).unwrap();

@@ -18,7 +18,7 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// The address of a path of the server.
+    /// Returns the address of a path of the server.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("{}{path}", self.address)
     }
@@ -36,7 +36,7 @@ pub(crate) async fn serve(
     Served { model, address }
 }
 
-/// The stack of the server.
+/// Returns the stack of the server.
 pub(crate) fn stack(
     model: ScriptedModel,
     store: impl HistoryStore,
@@ -70,8 +70,8 @@ async fn identify(mut request: Request, next: middleware::Next) -> Response {
     next.run(request).await
 }
 
-/// A short form of messages: the role, the text if there is some, and the calls or results if there are
-/// any.
+/// Returns a short form of messages: the role, the text if there is some, and the calls or results if
+/// there are any.
 pub(crate) fn sketch(messages: &Messages) -> Vec<Value> {
     messages.iter().map(|message| sketch_of(message)).collect()
 }

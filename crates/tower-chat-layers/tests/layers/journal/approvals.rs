@@ -374,7 +374,7 @@ async fn a_rejected_payment_is_recorded_as_such() {
     }
 }
 
-/// A run that approves or rejects a payment, sends the result to the model, runs the next call of
+/// Returns a run that approves or rejects a payment, sends the result to the model, runs the next call of
 /// the model, and then fails.
 async fn cut_off_after_the_payment(
     setup: &Setup,

@@ -56,7 +56,7 @@ pub(crate) fn reply(request: &ChatRequest) -> Message {
     }
 }
 
-/// A step that checks that the request is valid for every provider, and returns [`reply`].
+/// Returns a step that checks that the request is valid for every provider, and returns [`reply`].
 pub(crate) fn by_request() -> Step {
     Step::respond(|request| {
         validate_request(request).unwrap();

@@ -255,7 +255,7 @@ fn keeping() -> PersistencePolicy {
     policy().with_partial_text(true)
 }
 
-/// A long answer. The caller reads only a part of it.
+/// Returns a long answer. The caller reads only a part of it.
 fn long_answer() -> Step {
     use tower_chat::{ChatUpdate, Finish};
     Step::updates([

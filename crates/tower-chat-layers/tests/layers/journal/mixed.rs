@@ -31,7 +31,7 @@ enum Callers {
 const ALL_CALLERS: [Callers; 4] =
     [Callers::Declared, Callers::DeclaredWithApproval, Callers::InOptions, Callers::Unknown];
 
-/// The tools `pay`, which needs approval, and `look`, which does not. Both record their arguments
+/// Returns the tools `pay`, which needs approval, and `look`, which does not. Both record their arguments
 /// and return them.
 fn executed(ran: &Ran) -> Tools {
     let tool = |name: &'static str| {

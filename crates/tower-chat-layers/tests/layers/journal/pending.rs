@@ -26,7 +26,7 @@ const DROPPING: [(&str, Hook); 3] = [
     ("panics", |_| panic!("no policy")),
 ];
 
-/// The tools `pay` and `transfer`, which need approval, and `look`, which does not. Each records
+/// Returns the tools `pay` and `transfer`, which need approval, and `look`, which does not. Each records
 /// its arguments and returns them.
 fn hooked(ran: &Ran, pay: Hook, look: Hook, accepts: bool) -> Tools {
     let tool = |name: &'static str, hook: Hook| {

@@ -19,7 +19,7 @@ use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 use super::booking_tools::*;
 use crate::common::*;
 
-/// The tools `pin`, which returns a secret that its hook redacts, `whisper`, whose hook returns
+/// Returns the tools `pin`, which returns a secret that its hook redacts, `whisper`, whose hook returns
 /// [`Retention::Forget`], and `wait`, which waits at a gate.
 fn discreet(ran: &Ran, gate: &Gate) -> Tools {
     let (note, whispers, gate) = (ran.clone(), ran.clone(), gate.clone());

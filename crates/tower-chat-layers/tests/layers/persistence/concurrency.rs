@@ -20,7 +20,7 @@ async fn in_time<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(3600), future).await.expect("no deadlock")
 }
 
-/// A model that calls `look` once in each run.
+/// Returns a model that calls `look` once in each run.
 fn one_round_each(runs: usize) -> ScriptedModel {
     let by_request = || {
         Step::respond(|request| match request.messages.last().unwrap().results().next() {

@@ -131,7 +131,7 @@ async fn a_conversation_that_only_the_request_names_has_no_record() {
     .await;
 }
 
-/// The client of a tool loop of the application, or the tool loop of this crate, without
+/// Returns the client of a tool loop of the application, or the tool loop of this crate, without
 /// `PerRunPersistence`.
 fn alone(
     has_loop: bool,

@@ -127,7 +127,7 @@ async fn the_sentinel_at_a_model_is_an_error() {
 /// Returns the request that a foreign loop sends after the answer to its first call.
 type Resend = fn(&ChatRequest, &Answer) -> ChatRequest;
 
-/// A foreign tool loop for one round, without runs and message numbers.
+/// Runs one round of a foreign tool loop, without runs and message numbers.
 async fn foreign_loop(
     client: &Client,
     request: ChatRequest,

@@ -61,7 +61,7 @@ async fn stored(store: &MemoryStore) -> Vec<String> {
     texts(store.load(&key()).await.unwrap().messages.iter())
 }
 
-/// A tool that never returns.
+/// Returns a tool that never returns.
 fn hanging() -> impl Tool {
     tool_fn(definition("hang"), |_| async {
         std::future::pending::<()>().await;

@@ -190,12 +190,12 @@ pub(crate) fn definition(name: &str) -> ToolDefinition {
     ToolDefinition::new(name, "", json!({"type": "object"}))
 }
 
-/// A tool that repeats its arguments.
+/// Returns a tool that repeats its arguments.
 pub(crate) fn echo() -> impl Tool {
     tool_fn(definition("echo"), |context| async move { Ok(context.arguments().to_owned()) })
 }
 
-/// A tool that always returns the same output.
+/// Returns a tool that always returns the same output.
 pub(crate) fn constant(name: &str, output: ToolOutput) -> impl Tool + use<> {
     tool_fn(definition(name), move |_| {
         let output = output.clone();
@@ -203,7 +203,7 @@ pub(crate) fn constant(name: &str, output: ToolOutput) -> impl Tool + use<> {
     })
 }
 
-/// A tool that fails with this text.
+/// Returns a tool that fails with this text.
 pub(crate) fn failing(name: &str) -> impl Tool + use<> {
     tool_fn(definition(name), |context: ToolContext| async move {
         Err::<ToolOutput, BoxError>(format!("secret of {}", context.call_id()).into())
@@ -235,7 +235,7 @@ impl Log {
     }
 }
 
-/// A message with one call for each pair of tool and arguments, with ids `c0`, `c1`, ...
+/// Returns a message with one call for each pair of tool and arguments, with ids `c0`, `c1`, ...
 pub(crate) fn calls<const N: usize>(calls: [(&str, &str); N]) -> Message {
     Message::tool_calls(
         calls

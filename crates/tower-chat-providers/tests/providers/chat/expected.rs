@@ -20,7 +20,7 @@ pub(crate) struct ExpectedAnswer {
 }
 
 impl ExpectedAnswer {
-    /// The simple form of an answer that the model client has read.
+    /// Creates the simple form of an answer that the model client has read.
     pub(crate) fn of(answer: &Answer) -> Self {
         let [message] = answer.messages.as_slice() else { panic!("{answer:?}") };
         Self {
@@ -42,7 +42,7 @@ impl ExpectedAnswer {
         }
     }
 
-    /// The expected answer of a recorded whole answer.
+    /// Creates the expected answer of a recorded whole answer.
     pub(crate) fn by(json: &Value) -> Self {
         let choice = &json["choices"][0];
         let message = &choice["message"];
@@ -71,7 +71,7 @@ impl ExpectedAnswer {
         }
     }
 
-    /// The expected answer of the events of a recorded stream.
+    /// Creates the expected answer of the events of a recorded stream.
     pub(crate) fn by_events(events: &[Value]) -> Self {
         let (mut text, mut end, mut spent) = (String::new(), None, Value::Null);
         let mut reasoning: BTreeMap<&str, String> = BTreeMap::new();
@@ -137,7 +137,7 @@ fn reasoning(message: &Message) -> Vec<String> {
     parts.collect()
 }
 
-/// A string, or the joined texts of a list of content parts.
+/// Returns a string, or the joined texts of a list of content parts.
 fn string(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -149,8 +149,8 @@ fn string(value: &Value) -> String {
     }
 }
 
-/// The finish reason of a choice. OpenRouter adds the reason of the model's own service; its own reason
-/// may say that the answer is complete although a limit has cut it off.
+/// Returns the finish reason of a choice. OpenRouter adds the reason of the model's own service; its own
+/// reason may say that the answer is complete although a limit has cut it off.
 fn finish(choice: &Value) -> Option<String> {
     let reason = choice["finish_reason"].as_str().filter(|reason| !reason.is_empty())?;
     let native = choice["native_finish_reason"].as_str().unwrap_or_default().to_ascii_lowercase();

@@ -15,7 +15,7 @@ use crate::{
     server::{Reply, Server},
 };
 
-/// The errors of both model clients for the same answer.
+/// Returns the errors of both model clients for the same answer.
 async fn errors(
     limits: Limits,
     reply: impl Fn() -> Reply,

@@ -36,7 +36,7 @@ fn responses(url: &str) -> OpenAiResponses<ReqwestTransport> {
     OpenAiResponses::compatible(url).unwrap()
 }
 
-/// A response whose first event has arrived, and the server's end of its connection.
+/// Returns a response whose first event has arrived, and the server's end of its connection.
 async fn begun<S>(model: fn(&str) -> S, script: &Script) -> (ChatResponse, TcpStream)
 where
     S: Service<ChatRequest, Response = ChatResponse, Error = ProviderError>,

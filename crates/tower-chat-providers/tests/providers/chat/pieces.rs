@@ -7,7 +7,7 @@ use crate::{
     server::{Reply, Server},
 };
 
-/// The answer of a stream with these deltas.
+/// Returns the answer of a stream with these deltas.
 async fn answer(deltas: &[&str]) -> Answer {
     let mut body = String::new();
     for delta in deltas {
@@ -148,7 +148,7 @@ async fn a_server_that_cannot_stream_answers_whole() {
     assert_eq!(found.finish.reason, Some(FinishReason::Stop));
 }
 
-/// The fields of the native part of a message for a wire.
+/// Returns the fields of the native part of a message for a wire.
 fn leftover(answer: &Answer, wire: &str) -> serde_json::Value {
     let native = answer.messages[0].parts.iter().find_map(|part| match part {
         Part::Native(native) if &*native.wire == wire => Some(native.item.parse().unwrap()),

@@ -88,7 +88,7 @@ async fn play(cassette: &Cassette) -> (usize, usize) {
     (played, continued)
 }
 
-/// The answer to a streamed request. Asserts that the deltas add up to it.
+/// Returns the answer to a streamed request. Asserts that the deltas add up to it.
 async fn watched(
     server: &Server,
     request: ChatRequest,
@@ -154,8 +154,8 @@ fn assert_refused(exchange: &Exchange, error: &ProviderError, source: &str) {
     assert_eq!(error.is_retryable(), is_temporary && !is_quota, "{source}");
 }
 
-/// The `ChatRequest` from which the model client should write the recorded body. Answers that the model
-/// client has read replace the recorded ones; their number is returned.
+/// Returns the `ChatRequest` from which the model client should write the recorded body. Answers that the
+/// model client has read replace the recorded ones; their number is returned.
 fn request(exchange: &Exchange, answers: &[(Value, Message)]) -> (ChatRequest, usize) {
     let body = &exchange.request;
     let list = body["messages"].as_array().unwrap();
@@ -178,8 +178,8 @@ fn request(exchange: &Exchange, answers: &[(Value, Message)]) -> (ChatRequest, u
     (ChatRequest::new(messages).with_options(options(body)), reused)
 }
 
-/// The answer with the ids that the recorded client invented for calls without an id. The tool loop does
-/// this above a model client.
+/// Returns the answer with the ids that the recorded client invented for calls without an id. The tool
+/// loop does this above a model client.
 fn named(answer: &Message, recorded: &[Message]) -> Message {
     let mut answer = answer.clone();
     let mut ids = recorded.iter().flat_map(Message::calls).map(|call| call.id.clone());
@@ -233,7 +233,7 @@ fn tool_choice(choice: &Value) -> Option<ToolChoice> {
     }
 }
 
-/// The tools, if a `ToolDefinition` can express all of their fields.
+/// Returns the tools, if a `ToolDefinition` can express all of their fields.
 fn tools(tools: &Value) -> Option<Vec<ToolDefinition>> {
     let tools = tools.as_array()?.iter().map(|tool| {
         let function = &tool["function"];
@@ -247,7 +247,8 @@ fn tools(tools: &Value) -> Option<Vec<ToolDefinition>> {
     tools.collect::<Option<Vec<_>>>().filter(|tools| !tools.is_empty())
 }
 
-/// The body without fields that have no effect: `"stream": false`, and an assistant's empty fields.
+/// Returns the body without fields that have no effect: `"stream": false`, and an assistant's empty
+/// fields.
 fn plain_body(body: &Value) -> Value {
     let mut body = body.clone();
     let fields = body.as_object_mut().unwrap();
@@ -269,15 +270,15 @@ fn plain_body(body: &Value) -> Value {
     body
 }
 
-/// The body without its messages.
+/// Returns the body without its messages.
 fn options_of(body: &Value) -> Value {
     let mut body = plain_body(body);
     body.as_object_mut().unwrap().remove("messages");
     body
 }
 
-/// The history in a body, part by part: the role, the text, the calls and the results. Clients differ in
-/// the rest: in `null` and empty contents, and in the white space of arguments.
+/// Returns the history in a body, part by part: the role, the text, the calls and the results. Clients
+/// differ in the rest: in `null` and empty contents, and in the white space of arguments.
 fn history(body: &Value) -> Vec<Value> {
     let mut history: Vec<Value> = Vec::new();
     for message in body["messages"].as_array().unwrap() {

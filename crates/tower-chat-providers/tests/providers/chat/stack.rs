@@ -73,7 +73,7 @@ async fn run(
     pipeline.call(request).await?.collect().await
 }
 
-/// The kind of the model client's error, found beneath the errors of the layers.
+/// Returns the kind of the model client's error, found beneath the errors of the layers.
 fn is_known(error: &BoxError) -> &'static str {
     let mut error: &(dyn std::error::Error + 'static) = error.as_ref();
     loop {

@@ -88,8 +88,8 @@ async fn cut_everywhere(body: &str, step: usize, whole: &Answer) {
     }
 }
 
-/// The position after the last event, which is accepted without its blank line. Some hosts send `[DONE]`
-/// after the last event.
+/// Returns the position after the last event, which is accepted without its blank line. Some hosts send
+/// `[DONE]` after the last event.
 fn end_of_answer(body: &str) -> usize {
     body.rfind('}').map_or(body.len(), |end| end + 1)
 }

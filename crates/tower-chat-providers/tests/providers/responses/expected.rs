@@ -19,7 +19,7 @@ pub(super) struct ExpectedAnswer {
 }
 
 impl ExpectedAnswer {
-    /// The simple form of an answer that the model client has read.
+    /// Creates the simple form of an answer that the model client has read.
     pub(super) fn of(answer: &Answer) -> Self {
         let [message] = answer.messages.as_slice() else { panic!("{answer:?}") };
         assert_eq!(message.role, Role::Assistant);
@@ -46,8 +46,8 @@ impl ExpectedAnswer {
         }
     }
 
-    /// The expected answer of a recorded response. `is_kept` says whether the request asked the service
-    /// to store it.
+    /// Creates the expected answer of a recorded response. `is_kept` says whether the request asked the
+    /// service to store it.
     pub(super) fn by(output: &[Value], response: &Value, is_kept: bool) -> Self {
         let of = |kind: &'static str| output.iter().filter(move |item| item["type"] == kind);
         let texts = |parts: &Value| -> Vec<String> {
@@ -88,7 +88,7 @@ impl ExpectedAnswer {
     }
 }
 
-/// The output items of a recorded response, and the response.
+/// Returns the output items of a recorded response, and the response.
 pub(super) fn response(exchange: &Exchange) -> (Vec<Value>, Value) {
     if !exchange.is_streamed() {
         let response = exchange.json().unwrap();

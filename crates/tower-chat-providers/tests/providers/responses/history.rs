@@ -10,7 +10,7 @@ use crate::{
     server::{Received, Reply, Server},
 };
 
-/// The answer to a request, and the body that was sent.
+/// Returns the answer to a request, and the body that was sent.
 async fn exchange(
     storage: HistoryStorage,
     request: ChatRequest,

@@ -13,12 +13,12 @@ mod written;
 
 use serde_json::{Value, json};
 
-/// A response with a text.
+/// Returns a response with a text.
 fn text_response(id: &str, text: &str) -> Value {
     response(id, json!([message("msg_1", text)]))
 }
 
-/// A response that calls the tool `f`.
+/// Returns a response that calls the tool `f`.
 fn called(id: &str, call_id: &str) -> Value {
     let item = json!({"id": "fc_1", "type": "function_call", "status": "completed",
         "call_id": call_id, "name": "f", "arguments": "{ }"});
@@ -36,7 +36,7 @@ fn response(id: &str, output: Value) -> Value {
         "output": output, "usage": {"input_tokens": 3, "output_tokens": 4}})
 }
 
-/// The stream of a response: its items, then the response.
+/// Returns the stream of a response: its items, then the response.
 fn streamed(response: &Value) -> String {
     let mut body = event(&json!({"type": "response.created", "response": {"id": "resp"}}));
     for (index, item) in response["output"].as_array().unwrap().iter().enumerate() {

@@ -128,7 +128,7 @@ async fn play(cassette: &Cassette) -> Played {
     sum
 }
 
-/// The items of an output that are sent back: all except reasoning that no item follows.
+/// Returns the items of an output that are sent back: all except reasoning that no item follows.
 fn written_back(output: &[Value]) -> &[Value] {
     let end = output.iter().rposition(|item| item["type"] != "reasoning").unwrap();
     &output[..=end]
@@ -141,8 +141,8 @@ fn says((position, own): &(usize, Value), (recorded_position, recorded): &(usize
     position == recorded_position && fields.all(|(own, text)| text.is_null() || own == text)
 }
 
-/// The items without the ids of their calls, if a service has given two calls the same id: each call is
-/// then sent back with an id of its own.
+/// Returns the items without the ids of their calls, if a service has given two calls the same id: each
+/// call is then sent back with an id of its own.
 fn without_repeated_ids(items: &[Value], answers: &[Read]) -> Vec<Value> {
     let calls = answers.iter().flat_map(|answer| answer.message.calls());
     let ids: Vec<_> = calls.map(|call| &call.id).collect();
@@ -156,7 +156,7 @@ fn without_repeated_ids(items: &[Value], answers: &[Read]) -> Vec<Value> {
     items
 }
 
-/// The answer to a streamed request. Asserts that the deltas add up to it.
+/// Returns the answer to a streamed request. Asserts that the deltas add up to it.
 async fn watched(
     model: &mut OpenAiResponses<ReqwestTransport>,
     request: ChatRequest,

@@ -12,7 +12,7 @@ pub(super) struct Read {
     pub(super) message: Message,
 }
 
-/// The items in the input of a body.
+/// Returns the items in the input of a body.
 pub(super) fn input(body: &Value) -> Vec<Value> {
     match &body["input"] {
         Value::String(text) => vec![json!({"role": "user", "content": text})],
@@ -20,8 +20,8 @@ pub(super) fn input(body: &Value) -> Vec<Value> {
     }
 }
 
-/// The messages of an input, in which answers that the client has read replace the recorded ones, and
-/// those answers. Some clients give calls other ids, which their results then have too.
+/// Returns the messages of an input, in which answers that the client has read replace the recorded ones,
+/// and those answers. Some clients give calls other ids, which their results then have too.
 pub(super) fn messages<'a>(input: &[Value], answers: &'a [Read]) -> (Vec<Message>, Vec<&'a Read>) {
     let parse = |items: &[Value]| parse_input(&json!(items).to_string()).unwrap();
     let mut input = input.to_vec();
@@ -108,7 +108,7 @@ fn tool_choice(choice: &Value) -> Option<ToolChoice> {
     }
 }
 
-/// The tools, if a `ToolDefinition` can express all of their fields.
+/// Returns the tools, if a `ToolDefinition` can express all of their fields.
 fn tools(tools: &Value) -> Option<Vec<ToolDefinition>> {
     let tools = tools.as_array()?.iter().map(|tool| {
         let (name, description) = (tool["name"].as_str()?, tool["description"].as_str()?);
@@ -121,7 +121,7 @@ fn tools(tools: &Value) -> Option<Vec<ToolDefinition>> {
     tools.collect::<Option<Vec<_>>>().filter(|tools| !tools.is_empty())
 }
 
-/// The body without its input, and without fields that have no effect.
+/// Returns the body without its input, and without fields that have no effect.
 pub(super) fn options_of(body: &Value) -> Value {
     let mut body = body.clone();
     let fields = body.as_object_mut().unwrap();
@@ -136,8 +136,8 @@ pub(super) fn options_of(body: &Value) -> Value {
     body
 }
 
-/// The history in an input, part by part, without reasoning: the role, the text, the calls and the
-/// results. Clients differ in the rest, such as ids and empty lists.
+/// Returns the history in an input, part by part, without reasoning: the role, the text, the calls and
+/// the results. Clients differ in the rest, such as ids and empty lists.
 pub(super) fn history(input: &[Value]) -> Vec<Value> {
     let calls = input.iter().filter(|item| item["type"] == "function_call");
     let ids: Vec<&Value> = calls.map(|item| &item["call_id"]).collect();
@@ -146,7 +146,7 @@ pub(super) fn history(input: &[Value]) -> Vec<Value> {
     items.map(|item| plain(item, number(item))).collect()
 }
 
-/// The items of reasoning in an input, each with the number of other items before it.
+/// Returns the items of reasoning in an input, each with the number of other items before it.
 pub(super) fn reasoning(input: &[Value]) -> Vec<(usize, Value)> {
     let mut before = 0;
     let mut found = Vec::new();
@@ -162,7 +162,7 @@ pub(super) fn reasoning(input: &[Value]) -> Vec<(usize, Value)> {
     found
 }
 
-/// An item in a simple form for comparisons; `call` is the number of the call with its id.
+/// Returns an item in a simple form for comparisons; `call` is the number of the call with its id.
 fn plain(item: &Value, call: Option<usize>) -> Value {
     match item["type"].as_str().unwrap_or("message") {
         "message" => {

@@ -30,7 +30,7 @@ fn exceeded(error: &ProviderError) -> LimitExceeded {
     *found
 }
 
-/// An event with a text, in each provider's framing.
+/// Returns an event with a text, in each provider's framing.
 fn event(provider: Provider, data: &str) -> Vec<u8> {
     match provider {
         Provider::Bedrock => {

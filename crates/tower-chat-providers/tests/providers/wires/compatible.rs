@@ -54,7 +54,7 @@ pub(crate) async fn assert_alike(
     }
 }
 
-/// The body with numbered call ids, since Mistral's are mapped. DeepSeek is sent an empty
+/// Returns the body with numbered call ids, since Mistral's are mapped. DeepSeek is sent an empty
 /// `reasoning_content` for calls without reasoning.
 fn numbered(body: &Value) -> Value {
     let mut body = body.clone();

@@ -114,7 +114,7 @@ async fn a_choice_that_a_provider_does_not_have_is_refused() {
     }
 }
 
-/// A message of Bedrock's event stream.
+/// Returns a message of Bedrock's event stream.
 fn event(headers: &[(&'static str, &'static str)], payload: &str) -> Vec<u8> {
     let header = |(name, value): &(&'static str, &'static str)| {
         Header::new(*name, HeaderValue::String((*value).into()))

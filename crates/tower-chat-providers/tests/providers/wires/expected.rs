@@ -18,7 +18,7 @@ pub(crate) struct ExpectedAnswer {
 }
 
 impl ExpectedAnswer {
-    /// The simple form of an answer that the model client has read.
+    /// Creates the simple form of an answer that the model client has read.
     pub(crate) fn of(answer: &Answer) -> Self {
         let [message] = answer.messages.as_slice() else { panic!("{answer:?}") };
         let reasoning = message.parts.iter().filter_map(|part| match part {
@@ -235,7 +235,7 @@ impl ExpectedAnswer {
     }
 }
 
-/// The whole answer that the events of a Bedrock stream add up to.
+/// Returns the whole answer that the events of a Bedrock stream add up to.
 fn bedrock_whole(exchange: &Exchange) -> Value {
     let mut whole = json!({});
     let mut blocks: Vec<Value> = Vec::new();
@@ -278,7 +278,7 @@ fn bedrock_delta(block: &mut Value, delta: &Value) {
     }
 }
 
-/// The whole answer that the events of a stream add up to.
+/// Returns the whole answer that the events of a stream add up to.
 fn anthropic_whole(events: &[Value]) -> Value {
     let mut whole = Value::Null;
     for event in events {
@@ -319,7 +319,7 @@ fn anthropic_whole(events: &[Value]) -> Value {
     whole
 }
 
-/// The parsed arguments, or their text if it was cut off.
+/// Returns the parsed arguments, or their text if it was cut off.
 fn parsed(arguments: &str) -> Value {
     let arguments = if arguments.is_empty() { "{}" } else { arguments };
     serde_json::from_str(arguments).unwrap_or_else(|_| Value::from(arguments))

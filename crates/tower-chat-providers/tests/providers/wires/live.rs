@@ -31,7 +31,7 @@ const GEMINI: [&str; 2] = [
      \"finishReason\":\"STOP\"}]}\n\n",
 ];
 
-/// A response whose first event has arrived, and the server's end of its connection.
+/// Returns a response whose first event has arrived, and the server's end of its connection.
 async fn begun(provider: Provider, model: &str, first: &str) -> (ChatResponse, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tower_chat_core::{Message, Native, Part, Role, ToolCall, ToolResult};
 
-/// A message of Bedrock's Converse.
+/// Returns a message of Bedrock's Converse.
 pub(crate) fn bedrock(message: &Value) -> Message {
     let blocks = message["content"].as_array().unwrap();
     let parts: Vec<Part> = blocks.iter().map(bedrock_block).collect();
@@ -33,7 +33,7 @@ pub(crate) fn bedrock_block(block: &Value) -> Part {
     native(block)
 }
 
-/// A message in the format of OpenAI, which Cohere and Ollama have too.
+/// Returns a message in the format of OpenAI, which Cohere and Ollama have too.
 pub(crate) fn chat(message: &Value) -> Message {
     let role = match message["role"].as_str().unwrap() {
         "system" => Role::System,
@@ -64,7 +64,7 @@ pub(crate) fn chat(message: &Value) -> Message {
     Message::new(role, parts)
 }
 
-/// The content of a message, independent of its form.
+/// Returns the content of a message, independent of its form.
 pub(crate) fn content_of(message: &Value) -> Value {
     let calls = message["tool_calls"].as_array().into_iter().flatten().map(|call| {
         let function = &call["function"];

@@ -145,7 +145,7 @@ pub(crate) fn reply(exchange: &Exchange, asked: &Asked) -> Reply {
     }
 }
 
-/// The answer to a streamed request. Asserts that the deltas add up to it.
+/// Returns the answer to a streamed request. Asserts that the deltas add up to it.
 async fn watched(mut response: tower_chat_core::ChatResponse) -> Result<Answer, BoxError> {
     let (mut text, mut reasoning) = (String::new(), String::new());
     let mut calls = BTreeMap::<usize, (Option<String>, String)>::new();
@@ -195,8 +195,8 @@ fn assert_refused(exchange: &Exchange, error: BoxError, source: &str) {
     assert_eq!(error.is_retryable(), is_temporary && !is_quota, "{source}");
 }
 
-/// The `ChatRequest` from which the model client should write the recorded body. Answers that the model
-/// client has read replace the recorded ones; their number is returned.
+/// Returns the `ChatRequest` from which the model client should write the recorded body. Answers that the
+/// model client has read replace the recorded ones; their number is returned.
 pub(crate) fn request(
     exchange: &Exchange,
     asked: &Asked,
@@ -226,8 +226,8 @@ pub(crate) fn request(
     (ChatRequest::new(messages).with_options(options), reused)
 }
 
-/// The answer with the ids that the recorded client invented for calls without an id. The tool loop does
-/// this above a model client.
+/// Returns the answer with the ids that the recorded client invented for calls without an id. The tool
+/// loop does this above a model client.
 fn named(answer: &Message, recorded: &[Message]) -> Message {
     let mut answer = answer.clone();
     let mut ids = recorded.iter().flat_map(Message::calls).map(|call| call.id.clone());

@@ -203,7 +203,7 @@ async fn plain_texts_of_geminis_stream_are_joined_and_signed_parts_stay_as_they_
     assert_eq!(server.received()[1].body["contents"][1]["parts"], expected);
 }
 
-/// A round that calls a tool with a name that providers do not accept, after reasoning of a wire.
+/// Returns a round that calls a tool with a name that providers do not accept, after reasoning of a wire.
 fn round(wire: &str) -> [Message; 3] {
     let mut thought = Reasoning::new("hm");
     let item = r#"{"type":"thinking","signature":"sig"}"#;

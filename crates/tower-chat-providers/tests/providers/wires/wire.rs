@@ -84,7 +84,7 @@ impl Asked {
         }
     }
 
-    /// The messages in a body.
+    /// Returns the messages in a body.
     pub(crate) fn list<'a>(&self, body: &'a Value) -> &'a Vec<Value> {
         let name = if self.wire == Wire::Gemini { "contents" } else { "messages" };
         body[name].as_array().unwrap()
@@ -143,7 +143,7 @@ impl Asked {
         is(position) && !is(position + 1)
     }
 
-    /// The body without its messages, and without fields that have no effect.
+    /// Returns the body without its messages, and without fields that have no effect.
     pub(crate) fn options(&self, body: &Value) -> Value {
         let mut body = body.clone();
         let fields = body.as_object_mut().unwrap();
@@ -168,8 +168,8 @@ impl Asked {
         body
     }
 
-    /// The history in a body, part by part. Clients differ in the rest: in cache marks, in trimmed
-    /// texts, and in empty fields that they drop.
+    /// Returns the history in a body, part by part. Clients differ in the rest: in cache marks, in
+    /// trimmed texts, and in empty fields that they drop.
     pub(crate) fn history(&self, body: &Value) -> Vec<Value> {
         let list = self.list(body).iter();
         match self.wire {
@@ -211,7 +211,8 @@ fn is_blank(part: &Value) -> bool {
         && fields.keys().all(|name| name == "text" || name == "type")
 }
 
-/// A part without fields that have no effect, and without fields that clients add and drop freely.
+/// Returns a part without fields that have no effect, and without fields that clients add and drop
+/// freely.
 fn plain_part(part: &Value) -> Value {
     let mut part = part.clone();
     if let Some(fields) = part.as_object_mut() {

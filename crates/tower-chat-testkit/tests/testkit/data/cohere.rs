@@ -40,7 +40,7 @@ fn calls(answer: &Answer) -> Vec<Value> {
     calls.collect()
 }
 
-/// The text of the model before its calls is its plan.
+/// Returns the message of an answer. If the answer has calls, its text is the plan.
 fn message(answer: &Answer) -> Value {
     if answer.calls.is_empty() {
         return json!({"role": "assistant", "content": [{"type": "text", "text": answer.text}]});

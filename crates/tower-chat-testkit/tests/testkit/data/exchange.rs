@@ -50,7 +50,7 @@ pub(crate) trait Provider {
         dialogue.exchanges().map(exchange).collect()
     }
 
-    /// A dialogue that is answered by a body of JSON, perhaps a refusal.
+    /// Returns a dialogue that is answered by a body of JSON, perhaps a refusal.
     fn answered(&self, dialogue: &Dialogue, status: u16, body: &Value) -> Exchange {
         Exchange {
             url: self.url(false),

@@ -39,7 +39,7 @@ pub(crate) fn pairs(wire: Wire, body: &Value) -> Vec<Pair> {
     pairs
 }
 
-/// The messages, items or contents of a body.
+/// Returns the messages, items or contents of a body.
 pub(crate) fn messages(wire: Wire, body: &Value) -> &[Value] {
     body[wire.conversation_field()].as_array().map_or(&[], Vec::as_slice)
 }

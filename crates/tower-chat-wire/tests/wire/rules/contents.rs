@@ -22,7 +22,7 @@ fn texts(texts: [&str; 2]) -> Vec<Part> {
     texts.map(Part::text).to_vec()
 }
 
-/// A conversation whose messages have two texts each.
+/// Returns a conversation whose messages have two texts each.
 fn of_lists() -> ChatRequest {
     ChatRequest::new(vec![
         Message::new(Role::System, texts(["Be brief.", "Be kind."])),

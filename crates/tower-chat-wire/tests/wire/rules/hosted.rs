@@ -13,7 +13,7 @@ fn native(wire: BodyWire, item: &Value) -> Native {
     Native::new(wire_name(wire), item.to_string().parse().unwrap())
 }
 
-/// A call that the service runs itself, and its result.
+/// Returns a call that the service runs itself, and its result.
 fn hosted(wire: BodyWire) -> [Part; 2] {
     if wire == BodyWire::BedrockConverse {
         let call = json!({"toolUse": {"type": "server_tool_use", "toolUseId": "hosted_1",

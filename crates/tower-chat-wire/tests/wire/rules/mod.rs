@@ -20,7 +20,7 @@ use tower_chat_wire::{
     rules::{Fitted, IdForm, ServiceRules, fit},
 };
 
-/// The request after the rules were applied, and its body.
+/// Returns the request after the rules were applied, and its body.
 fn written(request: &ChatRequest, rules: &ServiceRules) -> (Fitted, Value) {
     let fitted = fit(request, rules);
     let request = &fitted.request;
@@ -50,12 +50,12 @@ fn written(request: &ChatRequest, rules: &ServiceRules) -> (Fitted, Value) {
     (fitted, body)
 }
 
-/// The body of a request.
+/// Returns the body of a request.
 fn body(request: &ChatRequest, rules: &ServiceRules) -> Value {
     written(request, rules).1
 }
 
-/// The rules of a known service, without rules of a model, or of an unknown service.
+/// Returns the rules of a known service, without rules of a model, or of an unknown service.
 fn rules(wire: BodyWire, name: &str) -> ServiceRules {
     ServiceRules::named(wire, name).unwrap_or_else(|| ServiceRules::unknown(wire, name))
 }
@@ -70,8 +70,8 @@ const WIRES: [BodyWire; 7] = [
     BodyWire::Ollama,
 ];
 
-/// The rules of every known service, each with its name, those of an unknown service of every wire, and
-/// those of models that have their own rules.
+/// Returns the rules of every known service, each with its name, those of an unknown service of every
+/// wire, and those of models that have their own rules.
 fn all_rules() -> Vec<(&'static str, ServiceRules)> {
     let known = tower_chat_wire::rules::KNOWN.iter().map(|known| (known.name, known.rules()));
     let unknown = WIRES.map(|wire| ("unknown", ServiceRules::unknown(wire, "llm.example.com")));

@@ -12,7 +12,7 @@ const IMAGE: &str = "SU1BR0U=";
 const RESULT: &str = "a poisonous result";
 const QUESTION: &str = "a poisonous question";
 
-/// A user message with an image and a text, and a round whose result has both.
+/// Returns a user message with an image and a text, and a round whose result has both.
 fn history() -> Vec<Message> {
     let run = RunId::new();
     let image = || Part::Media(Media::new("image/png", MediaSource::Base64(IMAGE.to_owned())));

@@ -21,7 +21,7 @@ fn media(media_type: &str) -> Part {
     Part::Media(Media::new(media_type, MediaSource::Base64("AAAA".to_owned())))
 }
 
-/// A round between two messages of the user.
+/// Returns a round between two messages of the user.
 fn round(call: ToolCall, result: ToolResult) -> ChatRequest {
     ChatRequest::new(vec![
         Message::user("Is it cold?"),

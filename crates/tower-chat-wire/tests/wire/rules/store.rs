@@ -11,7 +11,7 @@ use tower_chat_wire::{
 
 use super::{body, rules};
 
-/// An answer of each wire with native items, and the message or item that is sent back.
+/// Returns an answer of each wire with native items, and the message or item that is sent back.
 fn answers() -> Vec<(BodyWire, &'static str, Value, Value)> {
     let chat = json!({
         "role": "assistant", "content": "It is.", "reasoning_content": "Hm.",
@@ -82,7 +82,7 @@ fn read(wire: BodyWire, issuer: &Arc<str>, answer: &Value) -> Vec<Message> {
     messages.map(|message| format::decode(&format::encode(message)).unwrap()).collect()
 }
 
-/// A request with an answer between two messages of the user. Its calls have results.
+/// Returns a request with an answer between two messages of the user. Its calls have results.
 fn with_answer(answer: &[Message]) -> ChatRequest {
     let mut messages = vec![Message::user("Is it cold?")];
     messages.extend(answer.iter().cloned());

@@ -12,7 +12,7 @@ use tower_chat_wire::{
 
 use super::{rules, total::thinking, wire_name, written};
 
-/// An answer that calls a tool after a thinking block of the wire, if there is one.
+/// Returns an answer that calls a tool after a thinking block of the wire, if there is one.
 fn asks(id: &str, thought: Option<Reasoning>) -> Message {
     let call = ToolCall::new(id, "look", "{}");
     let parts = thought.map(Part::Reasoning).into_iter().chain([Part::ToolCall(call)]);
@@ -33,7 +33,7 @@ fn thought(wire: BodyWire) -> Reasoning {
     reasoning
 }
 
-/// The thinking option of the body, and the changes of the options.
+/// Returns the thinking option of the body, and the changes of the options.
 fn sent(messages: &[Message], rules: &ServiceRules) -> (Value, Vec<String>) {
     let request = thinking(&ChatRequest::new(messages.to_vec()), rules.wire);
     let (fitted, body) = written(&request, rules);

@@ -18,7 +18,7 @@ use super::{all_rules, body, wire_name};
 
 const SEED: u64 = 40;
 
-/// The numbers of the histories that each service gets: `TOWER_CHAT_CASES` of them, from
+/// Returns the numbers of the histories that each service gets: `TOWER_CHAT_CASES` of them, from
 /// `TOWER_CHAT_CASE` on. The default takes a debug build a few seconds a test.
 pub(super) fn cases() -> Range<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
@@ -26,7 +26,7 @@ pub(super) fn cases() -> Range<u64> {
     first..first + number("TOWER_CHAT_CASES").unwrap_or(20)
 }
 
-/// A hostile request.
+/// Returns a hostile request.
 pub(super) fn request(case: u64) -> ChatRequest {
     let mut rng = Rng::of(SEED, case);
     let messages = history(&mut rng);
