@@ -60,9 +60,9 @@ pub(super) fn parse_all(fields: &mut Fields) -> Result<Vec<ToolCall>, WireError>
     Ok(calls)
 }
 
-/// Writes the calls into a message's fields. A message can have one `function_call`: any other is written as
-/// an item of `tool_calls`. For a model, so is a `function_call` that has an id, because its result refers to
-/// the id.
+/// Writes the calls into a message's fields. A message can have one `function_call`: any other is written
+/// as an item of `tool_calls`. For a model, a `function_call` with an id is written as an item too,
+/// because its result refers to the id.
 pub(super) fn render_all(calls: &[&ToolCall], fields: &mut Fields, audience: Audience) {
     let may_be_legacy = |call: &ToolCall| audience == Audience::Transcript || call.id.is_none();
     let mut list = Vec::new();

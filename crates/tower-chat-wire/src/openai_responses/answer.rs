@@ -47,7 +47,7 @@ pub(super) fn read(
                 format!("it is {status}, although the request asked for no background answer");
             return Err(AnswerError::malformed(what, whole(&response)));
         }
-        // The response is completed or incomplete. Some services leave the status out of a whole answer.
+        // The response is completed or incomplete. Some services omit the status in a whole answer.
         Some(_) | None => {}
     }
     let output = match take(&mut response, "output") {

@@ -7,8 +7,8 @@ use tower_chat_core::{Message, Messages, Native, Part, Role};
 use super::natives::wire_name;
 use crate::{body::BodyWire, fields::Fields};
 
-/// Returns the ids of the provider-executed calls without results that must be omitted of a request on this
-/// wire.
+/// Returns the ids of the provider-executed calls without results that must be omitted from a request on
+/// this wire.
 ///
 /// The service refuses a call without a result, except where it continues the call: in the messages of the
 /// assistant at the end of the request, and in those that are followed by results of the client's tools. Only

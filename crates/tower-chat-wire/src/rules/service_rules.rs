@@ -20,10 +20,10 @@ use crate::body::BodyWire;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServiceRules {
-    /// The wire that the service speaks.
+    /// The wire of the service.
     pub wire: BodyWire,
-    /// The issuer of the [native items](tower_chat_core::Native::issuer) that the service receives. It also
-    /// receives native items without an issuer.
+    /// The issuer of the [native items](tower_chat_core::Native::issuer) that the service receives. The
+    /// service also receives native items without an issuer.
     pub issuer: Arc<str>,
     /// The rule for the names of tools.
     pub tool_names: NameRule,

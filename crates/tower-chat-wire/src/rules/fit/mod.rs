@@ -250,8 +250,8 @@ impl<'r> Fitting<'r> {
         self.finish(message, Some(fitted_parts));
     }
 
-    /// Adds a message with its fitted parts, or unchanged if no part was changed. Leaves the message out if
-    /// no part remains, or if the service refuses it as empty. `None` means that the parts need no change.
+    /// Adds a message with its fitted parts, or unchanged if no part was changed. Omits the message if no
+    /// part remains, or if the service refuses it as empty. `None` means that the parts need no change.
     fn finish(&mut self, message: &Arc<Message>, fitted_parts: Option<FittedParts>) {
         let parts = fitted_parts
             .as_ref()

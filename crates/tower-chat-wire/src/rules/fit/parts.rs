@@ -15,7 +15,7 @@ use crate::rules::{
 };
 
 impl Fitting<'_> {
-    /// Fits one part of a message and adds it to the fitted parts, or leaves it out. `at_provider` contains
+    /// Fits one part of a message and adds it to the fitted parts, or omits it. `at_provider` contains
     /// the ids of the provider-executed calls of the message.
     pub(super) fn part(
         &mut self,
