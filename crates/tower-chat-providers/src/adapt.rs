@@ -1,5 +1,5 @@
-//! Codecs between async-openai's chat types and ours, for the layers of [`tower_chat_layers::adapt`].
-//! The feature `async-openai`.
+//! Codecs between async-openai's chat types and the types of this project, for the layers of
+//! [`tower_chat_layers::adapt`]. The feature `async-openai`.
 //!
 //! [`ChatTypes`] turns a `Service<CreateChatCompletionRequest>` into a model client, and a stack into a
 //! `Service<CreateChatCompletionRequest>`. [`ChatStream`] does the same for services whose response is a

@@ -20,10 +20,10 @@ use crate::{
 
 /// A client of Anthropic's Messages API.
 ///
-/// Thinking blocks with their signatures, redacted thinking and ids are sent back unchanged. If a
-/// request continues a round of tool calls that has no thinking block at its beginning, the client
-/// leaves the option `thinking` out, because the service refuses it there. The API requires a token
-/// limit: if a request sets none, the client sends the maximum output of the model.
+/// Thinking blocks with their signatures, redacted thinking and ids are sent back unchanged. If a request
+/// continues a round of tool calls that has no thinking block at its beginning, the client omits the
+/// option `thinking`, because the service refuses it there. The API requires a token limit: if a request
+/// sets none, the client sends the maximum output of the model.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {

@@ -101,7 +101,7 @@ impl BodyKind {
     }
 
     /// Returns how the body is divided into frames; `None` if it is read as a whole. `expected` is the
-    /// framing that the request asked for.
+    /// framing that the request required.
     pub(crate) fn framing(self, expected: Option<StreamFraming>) -> Option<StreamFraming> {
         match (self, expected) {
             (_, None) | (Self::Text, Some(_)) => None,

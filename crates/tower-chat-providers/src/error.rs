@@ -126,7 +126,7 @@ impl ProviderError {
         Self { provider, ..self }
     }
 
-    /// The kind of the failure.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> &ProviderErrorKind {
         &self.kind
     }
@@ -136,36 +136,36 @@ impl ProviderError {
         *self.kind
     }
 
-    /// The name of the provider: `openai`, `anthropic`, `gemini`, `vertex`, `bedrock`, `cohere`,
+    /// Returns the name of the provider: `openai`, `anthropic`, `gemini`, `vertex`, `bedrock`, `cohere`,
     /// `ollama`, `mistral`, or the name of a compatible service.
     pub fn provider(&self) -> &'static str {
         self.provider
     }
 
-    /// The HTTP status with which the service refused the request, or the status that an error
+    /// Returns the HTTP status with which the service refused the request, or the status that an error
     /// inside its answer names.
     pub fn status(&self) -> Option<u16> {
         self.refusal()?.status
     }
 
-    /// The service's own error code.
+    /// Returns the service's own error code.
     pub fn code(&self) -> Option<&str> {
         self.refusal()?.code.as_deref()
     }
 
-    /// The service's id of the request, which its support needs; `None` if the service sent none.
+    /// Returns the service's id of the request, which its support needs; `None` if the service sent none.
     pub fn request_id(&self) -> Option<&str> {
         self.request_id.as_deref()
     }
 
-    /// The wait that the service requests before the same request is sent again: from `retry-after-ms`,
-    /// from `retry-after` (seconds or a date), from Google's `retryDelay`, or from the headers with the
-    /// reset times of exhausted rate limits. `None` if the service sent none of them.
+    /// Returns the wait that the service requests before the same request is sent again: from
+    /// `retry-after-ms`, from `retry-after` (seconds or a date), from Google's `retryDelay`, or from the
+    /// headers with the reset times of exhausted rate limits. `None` if the service sent none of them.
     pub fn retry_after(&self) -> Option<Duration> {
         self.refusal()?.retry_after
     }
 
-    /// The service's refusal, if the failure is one.
+    /// Returns the service's refusal, if the failure is one.
     pub fn refusal(&self) -> Option<&Refusal> {
         match &*self.kind {
             ProviderErrorKind::Refused(refusal) => Some(refusal),

@@ -151,10 +151,10 @@ impl<T> OpenAiResponses<T> {
 
     /// Sets whether the client asks for encrypted reasoning if the caller stores the history.
     ///
-    /// By default the client asks every model for it, except OpenAI's models without reasoning, such as
-    /// `gpt-4o`, which refuse the option. The client recognises these by their names. Set the option if
-    /// the name of a deployment does not contain the name of the model, or if a service does not support
-    /// the option.
+    /// By default the client requests encrypted reasoning from every model, except OpenAI's models
+    /// without reasoning, such as `gpt-4o`, which refuse the option. The client recognises these by their
+    /// names. Set the option if the name of a deployment does not contain the name of the model, or if a
+    /// service does not support the option.
     #[must_use]
     pub fn with_encrypted_reasoning(self, ask: bool) -> Self {
         self.map_provider(|api| OpenAiResponsesApi { encrypted_reasoning: Some(ask), ..api })

@@ -74,10 +74,10 @@ use crate::{
 /// # Ok::<(), ProviderError>(())
 /// ```
 pub trait Provider: Clone + fmt::Debug + Send + Sync + 'static {
-    /// The name of the provider in errors, such as `anthropic`.
+    /// Returns the name of the provider in errors, such as `anthropic`.
     fn name(&self) -> &'static str;
 
-    /// The header in which the service expects its key.
+    /// Returns the header in which the service expects its key.
     fn auth_header(&self) -> AuthHeader;
 
     /// Returns the service's rules: its requirements for requests that its wire format does not express.

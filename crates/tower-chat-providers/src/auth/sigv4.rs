@@ -29,8 +29,8 @@ use super::{
 /// 4](https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html).
 ///
 /// The layer signs the address, the body and the headers that the request has when it arrives at the
-/// layer. It belongs beneath every layer that changes them. A retry layer above it has each attempt
-/// signed again.
+/// layer. Put it beneath every layer that changes one of them. Beneath a retry layer, it signs each
+/// attempt again.
 ///
 /// ```
 /// use tower_chat_providers::{

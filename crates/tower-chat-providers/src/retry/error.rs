@@ -12,7 +12,7 @@ pub trait RetryableError {
     /// Returns whether the same request may succeed later.
     fn is_retryable(&self) -> bool;
 
-    /// The wait that the service requests before the next attempt, if it requests one.
+    /// Returns the wait that the service requests before the next attempt, if it requests one.
     fn retry_after(&self) -> Option<Duration>;
 }
 
@@ -21,7 +21,7 @@ impl RetryableError for ProviderError {
         self.is_retryable()
     }
 
-    /// The wait that the service requests, or the time until the reset of a rate limit, if a
+    /// Returns the wait that the service requests, or the time until the reset of a rate limit, if a
     /// [`RateLimit`](crate::rate_limit::RateLimit) beneath the client did not send the call.
     fn retry_after(&self) -> Option<Duration> {
         retry_after(self)

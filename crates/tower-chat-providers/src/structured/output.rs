@@ -22,7 +22,8 @@ pub struct StructuredOutput<T> {
 }
 
 impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
-    /// Creates it for requests to a provider. The schema has the name and the description of the type.
+    /// Creates the structured output for requests to a provider. The schema has the name and the
+    /// description of the type.
     pub fn for_provider(format: StructuredFormat) -> Self {
         let schema = TypeSchema::of::<T>();
         let name = acceptable_name(schema.name());
