@@ -36,10 +36,10 @@
 //!
 //! A client may send only new messages, or repeat the conversation and add to it, as users of SDKs do.
 //! Stored messages are not stored again. The first messages of a request count as repeated if they equal
-//! the end of the stored conversation; all later messages are new. Calls that ran in the stack, which
-//! the client does not know, are omitted of the comparison. Results are compared by the id of their
-//! call, and other messages by their content. [`tower_chat_layers::transcript::recognise`] implements
-//! the comparison, in time linear in the sizes of the conversation and the request.
+//! the end of the stored conversation; all later messages are new. Calls that ran in the stack, which the
+//! client does not know, are not compared. Results are compared by the id of their call, and other
+//! messages by their content. [`tower_chat_layers::transcript::recognise`] implements the comparison, in
+//! time linear in the sizes of the conversation and the request.
 //!
 //! - System messages at the beginning count as repeated if they equal the current ones of the
 //!   conversation. Other system messages are new, and are stored at their position.
