@@ -1,4 +1,4 @@
-//! StoreFault injectors, which decide at every operation.
+//! Fault injectors, which decide for every operation of a store which fault occurs.
 
 use tower_chat_core::store::{StoreError, author::Write};
 

@@ -225,14 +225,13 @@ impl<S: HistoryStore> FaultyStore<S> {
         self.state().script.hold(Operation::Reserve, gate);
     }
 
-    /// Holds submissions back until [`release_appends`](Self::release_appends), like a slow store.
-    /// The store owns these submissions: loads of their conversations and `flush` wait for them.
+    /// Delays submissions until [`release_appends`](Self::release_appends), like a slow store. The store
+    /// owns these submissions: loads of their conversations and `flush` wait for them.
     pub fn hold_appends(&self) {
         self.state().is_holding = true;
     }
 
-    /// Passes the held submissions to the inner store, in order, and stops holding submissions
-    /// back.
+    /// Passes the delayed submissions to the inner store, in order, and stops delaying submissions.
     pub fn release_appends(&self) {
         let mut state = self.state();
         state.is_holding = false;

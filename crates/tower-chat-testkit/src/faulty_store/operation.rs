@@ -117,7 +117,7 @@ impl<S: HistoryStore> FaultyStore<S> {
         }
     }
 
-    /// Submits the oldest held submission. Returns whether there was one.
+    /// Submits the oldest delayed submission. Returns whether there was one.
     pub(super) fn release_one(&self, state: &mut State) -> bool {
         let Some(Held { slot, writes, fault, ticket }) = state.held.pop_front() else {
             return false;

@@ -42,10 +42,9 @@
 //! # fn main() {}
 //! ```
 //!
-//! A store around another one, and a second setting of a store, need not run all tests on both
-//! runtimes: `one_runtime: "reason"` omits the runtime with one thread. A setting that shares all
-//! code with a tested one only runs the tests that concern it: see
-//! [`store_promises!`](crate::store_promises).
+//! A wrapper of another store, and a second setting of a store, need not run all tests on both runtimes:
+//! `one_runtime: "reason"` omits the runtime with one thread. A setting that shares all code with a
+//! tested one only runs the tests that concern it: see [`store_promises!`](crate::store_promises).
 //!
 //! A store that lacks a [capability](tower_chat_core::store::Capability) omits the tests of the capability by
 //! `directory: "reason"`, `maintenance: "reason"`, `journal: "reason"` and `tool_calls: "reason"`, in this

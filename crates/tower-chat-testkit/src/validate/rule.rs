@@ -37,7 +37,8 @@ pub enum Rule {
     CallListNotEmpty,
     /// Every call has an id in the form that the provider accepts.
     CallIdForm,
-    /// The calls of a round have different ids. In OpenAI Responses, all calls of the input have.
+    /// The calls of a round have different ids. In OpenAI Responses, all calls of the input have
+    /// different ids.
     CallIdsDistinct,
     /// Calls of the model follow a message of the user or a result.
     CallsAfterUser,
