@@ -23,7 +23,7 @@ impl Submission {
         Self { conversations, keys, is_submitted: false }
     }
 
-    /// Called when the inner store has received the writes: reads that begin later include them.
+    /// Records that the inner store has received the writes: reads that begin later include them.
     pub(crate) fn submitted(&mut self) {
         self.is_submitted = true;
         let mut all = self.conversations.in_flight();
@@ -34,7 +34,7 @@ impl Submission {
         }
     }
 
-    /// Called when the submission has an outcome.
+    /// Records that the submission has an outcome.
     pub(crate) fn settled(mut self, is_stored: bool) {
         self.settle(is_stored);
     }
