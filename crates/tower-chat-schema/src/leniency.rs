@@ -82,8 +82,8 @@ fn find_in_alternatives(value: &Value, alternatives: &[Value], root: &Value) -> 
     }
 }
 
-/// Whether a value has the type and, if it is an object, the required fields that a schema states. With
-/// `by_fields`, the fields must have the stated types too.
+/// Returns whether a value has the type and, if it is an object, the required fields that a schema
+/// states. With `by_fields`, the fields must have the stated types too.
 fn fits(value: &Value, schema: &Value, root: &Value, by_fields: bool) -> bool {
     let schema = referred(schema, root);
     if !has_type(value, schema) || !is_among_values(value, schema) {
@@ -123,7 +123,7 @@ fn is_among_values(value: &Value, schema: &Value) -> bool {
     is_constant && values.is_none_or(|values| values.contains(value))
 }
 
-/// Whether a schema accepts objects, and perhaps `null`, but no arrays.
+/// Returns whether a schema accepts objects, and perhaps `null`, but no arrays.
 fn is_object_only(schema: &Value) -> bool {
     match schema.get("type") {
         Some(Value::Array(stated)) => {

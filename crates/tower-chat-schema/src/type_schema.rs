@@ -35,28 +35,28 @@ impl TypeSchema {
         Self { name, description, of_type, sent }
     }
 
-    /// The name of the type.
+    /// Returns the name of the type.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The documentation of the type.
+    /// Returns the documentation of the type.
     pub fn description(&self) -> Option<&str> {
         self.description.as_deref()
     }
 
-    /// The original schema of the type, with its limits.
+    /// Returns the original schema of the type, with its limits.
     pub fn of_type(&self) -> &Value {
         &self.of_type
     }
 
-    /// The portable schema, which is sent to a provider.
+    /// Returns the portable schema, which is sent to a provider.
     pub fn portable(&self) -> &Value {
         &self.sent.schema
     }
 
-    /// Whether no object accepts keys that the schema does not list, as `strict` requires. It is `true`
-    /// for types without maps.
+    /// Returns whether no object accepts keys that the schema does not list, as `strict` requires. It is
+    /// `true` for types without maps.
     pub fn is_closed(&self) -> bool {
         self.sent.is_closed
     }
