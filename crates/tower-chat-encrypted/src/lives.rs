@@ -329,7 +329,7 @@ pub(crate) struct Submission {
 }
 
 impl Submission {
-    /// Called when the submission is stored.
+    /// Records that the submission is stored.
     pub(crate) fn is_stored(&self) {
         self.tips.iter().for_each(|tip| tip.store(true, Ordering::Release));
     }

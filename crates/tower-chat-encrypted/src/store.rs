@@ -370,8 +370,8 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
         &self.inner
     }
 
-    /// Also fetches the key for the next write. A run whose key is not available therefore fails
-    /// before a paid service call.
+    /// Returns the head, and fetches the key for the next write. A run whose key is not available
+    /// therefore fails before a paid service call.
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
         let fetched: Result<_, KeyError> = self.keys.writing_key(key).await;
         fetched.map_err(EncryptionError::from).map_err(reported(SEAL))?;
@@ -538,7 +538,8 @@ impl<S: HistoryStore> Maintenance for EncryptedStore<S> {
         pruned
     }
 
-    /// A value that does not open is reported in its row. A key that is not available is an error.
+    /// Returns the rows of a conversation. Reports a value that cannot be decrypted in its row. Fails if
+    /// a key is not available.
     async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
         let since = self.lives.now();
         let Some(sealed) = self.inner_store().rows(key).await? else { return Ok(None) };
