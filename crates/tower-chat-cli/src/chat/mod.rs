@@ -194,9 +194,9 @@ fn pipeline(
     let journal = JournalPolicy::default()
         .with_lease(LEASE)
         .with_max_lease_wait(LEASE_WAIT)
-        // The user is present, so an interrupted run is committed at once, ...
+        // The user is present, so an interrupted run is committed at once.
         .on_disconnect(OnDisconnect::Commit)
-        // ... and a new message after a failure continues from the stored messages.
+        // After a failure, a new message continues from the stored messages.
         .on_open_run(OnOpenRun::Commit);
     let policy = PersistencePolicy::default()
         .on_store_failure(StoreFailure::FailCall)

@@ -7,7 +7,7 @@ use tower_chat_sqlite::SqliteStore;
 use super::findings::{Findings, Level};
 use crate::error::CliError;
 
-/// The size in bytes from which on a write-ahead log is reported, because checkpoints do not empty it.
+/// The size in bytes above which a write-ahead log is reported, because checkpoints do not empty it.
 const LONG_LOG: u64 = 256 << 20;
 
 /// Checks the file. Returns whether it can be read.

@@ -113,7 +113,7 @@ impl TypedLines {
 mod tests {
     use super::*;
 
-    /// The lines of pieces that are read in this order.
+    /// Returns the lines of pieces that are read in this order.
     fn lines(pieces: &[&str]) -> Vec<(String, bool)> {
         let mut typed = TypedLines::default();
         let mut lines: Vec<_> =
