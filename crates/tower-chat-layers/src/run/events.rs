@@ -1,10 +1,10 @@
 //! Decides what is written after each event of a run, by the run's mode. Implements the table of
 //! `docs/contract.md`.
 //!
-//! Each row of the table is a variant of [`Event`] and a function in this module. Each column is an arm
-//! of the match in that function. No function in this module awaits, reads a clock or accesses a store:
-//! [`apply`] updates the run log and returns the write. `docs/run-events.md` lists the event of each
-//! row.
+//! Each row of the table is a variant of [`Event`] and a function in this module, whose comment begins
+//! with the name of the row in italics. Each column is an arm of the match in that function. No function
+//! in this module awaits, reads a clock or accesses a store: [`apply`] updates the run log and returns
+//! the write. `docs/run-events.md` lists the event of each row.
 
 use std::{sync::Arc, time::SystemTime};
 

@@ -49,7 +49,7 @@ mod tests {
 
     use super::*;
 
-    /// A history as a store reads it, and its last message.
+    /// Returns a history as a store reads it, and its last message.
     fn history(messages: usize) -> (History, Weak<Message>) {
         let messages: Messages = (0..messages).map(|n| Message::user(n.to_string())).collect();
         let last = messages.last().map(Arc::downgrade).unwrap();
