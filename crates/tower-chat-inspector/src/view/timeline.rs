@@ -436,7 +436,7 @@ mod tests {
         Page { messages, staged_from: None, only: None, from_call: 0 }
     }
 
-    /// The rows with calls.
+    /// Returns the rows with calls.
     fn asking(timeline: Timeline) -> Vec<Row> {
         let rows = timeline.bands.into_iter().flat_map(|band| band.rows);
         rows.filter(|row| !row.calls.is_empty()).collect()
