@@ -297,7 +297,7 @@ mod tests {
         Staged { lease, close, service_id, partial_text: None }
     }
 
-    /// The head of a conversation with two visible messages, and a staged one of an open run.
+    /// Returns the head of a conversation with two visible messages, and a staged one of an open run.
     fn open() -> Head {
         Head::new(AT_3).with_open_run(Some(OpenRun::new(second(), staged(1, 5, None).lease, 2)))
     }

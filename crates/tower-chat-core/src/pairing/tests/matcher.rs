@@ -3,7 +3,7 @@
 use super::*;
 use crate::pairing::{Answers, Candidate, Ids, Matcher, RoundMatcher, Target};
 
-/// The rule of a matcher, which checks every call for every result.
+/// Applies the rule of a matcher, and checks every call for every result.
 fn plain_find(target: Target<'_>, calls: &[Candidate<&str>], ids: Ids) -> Answers {
     let calls = || calls.iter().enumerate();
     if let Some(named) = target.position {
@@ -42,7 +42,7 @@ fn plain_answer(target: Target<'_>, calls: &mut [Candidate<&str>]) -> Answers {
     found
 }
 
-/// The rule of a round, which matches all results again.
+/// Applies the rule of a round, and matches all results again.
 fn plain_round(
     mut calls: Vec<Candidate<&str>>,
     last: usize,
