@@ -37,15 +37,15 @@ impl Digest {
         Self(digest)
     }
 
-    /// The number of characters of its text form.
+    /// The number of characters of the text form of a digest.
     const LENGTH: usize = 32;
 
-    /// Returns it as hexadecimal digits.
+    /// Returns the digest as hexadecimal digits.
     pub(crate) fn to_text(self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Parses it at the beginning of a text, and returns the rest of the text.
+    /// Parses a digest at the beginning of a text. Returns the digest and the rest of the text.
     pub(crate) fn read(text: &str) -> Option<(Self, &str)> {
         let (digits, rest) = text.split_at_checked(Self::LENGTH)?;
         if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {

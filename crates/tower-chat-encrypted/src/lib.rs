@@ -27,10 +27,11 @@
 //! # What is encrypted
 //!
 //! The content of every message (texts, reasoning, media, provider items, authors, metadata); the
-//! arguments of tool calls, their results, in messages and in the record, and their errors; the ids
-//! under which services store conversations; the text of unfinished answers; and the titles and
-//! metadata of conversations. Each value is sealed separately with XChaCha20-Poly1305 under a
-//! random nonce, and contains the id of its key.
+//! arguments of tool calls, their results, in messages and in the record, and their errors; the ids under
+//! which services store conversations; the text of unfinished answers; and the titles and metadata of
+//! conversations. Each value is sealed separately with XChaCha20-Poly1305 under a random nonce, and
+//! contains the id of its key. To *seal* a value is to encrypt and authenticate it. To *open* a value is
+//! to verify and decrypt it.
 //!
 //! The following data are authenticated with each value: scope, conversation, sequence number of
 //! the message, id of the message (its run and index), position of the call or result, column, and

@@ -138,12 +138,12 @@ struct Tip {
 /// follows an earlier message than the newest one.
 const TIPS: usize = 16;
 
-/// What is needed to seal a write.
+/// The data that are needed to seal a write.
 pub(crate) struct Step {
     pub(crate) life: Life,
     /// The head that the write stores in place of the service id.
     pub(crate) head: Option<SealedHead>,
-    /// What is known after the write is stored.
+    /// The state of the conversation after the write is stored.
     pub(crate) after: Known,
 }
 
@@ -277,7 +277,7 @@ impl Known {
     }
 }
 
-/// What is known about the most recently read or written conversations.
+/// The known states of the most recently read or written conversations.
 #[derive(Debug, Default)]
 pub(crate) struct Lives(Mutex<Generations>);
 
@@ -289,7 +289,7 @@ struct Generations {
     submitted: u64,
 }
 
-/// What is known about one conversation.
+/// The known states of one conversation.
 #[derive(Debug, Default)]
 struct Conversation {
     /// For each incarnation, with its number; the newest is last.

@@ -254,7 +254,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(OpenRunContent::new(head, open, opened, rows))
     }
 
-    /// Opens calls of the record. Rows that do not open are reported among the unreadable ones.
+    /// Opens calls of the record. Reports rows that do not open as unreadable.
     async fn opened_invocations(
         &self,
         mut invocations: Invocations,
@@ -557,7 +557,7 @@ impl<S: HistoryStore> Maintenance for EncryptedStore<S> {
 
 #[async_trait]
 impl<S: HistoryStore> ToolCallQueries for EncryptedStore<S> {
-    /// Rows that do not open are reported among the unreadable ones.
+    /// Returns the calls that match a query. Reports rows that do not open as unreadable.
     async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
         self.opened_invocations(self.inner_store().invocations(query).await?).await
     }
@@ -577,7 +577,8 @@ impl<S: HistoryStore> Directory for EncryptedStore<S> {
         self.opened_summary(sealed).await.map(Some).map_err(unopened(key, OPEN))
     }
 
-    /// Conversations whose description does not open are reported among the unreadable ones.
+    /// Returns the conversations that match a query. Reports conversations whose description does not
+    /// open as unreadable.
     async fn conversations(
         &self,
         query: &ConversationQuery,

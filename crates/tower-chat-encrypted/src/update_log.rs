@@ -67,14 +67,14 @@ impl<L: UpdateLog> EncryptedUpdateLog<L> {
         &self.inner
     }
 
-    /// Returns what seals values for a run.
+    /// Returns the sealer of values of a run.
     async fn sealer(&self, run: &RunKey) -> Result<Sealer, EncryptionError> {
         let conversation = run.conversation.clone();
         let (id, key) = self.keys.writing_key(&conversation).await?;
         Ok(Sealer { conversation, id, key, life: run.run })
     }
 
-    /// Returns what opens values of a run.
+    /// Returns the opener of values of a run.
     fn opener<'a>(&'a self, run: &'a RunKey) -> Opener<'a> {
         let expected = ExpectedLife {
             life: run.run,
