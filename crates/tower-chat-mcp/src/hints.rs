@@ -16,13 +16,14 @@ use rmcp::model::ToolAnnotations;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ToolHints {
-    /// The tool does not change its environment.
+    /// Whether the tool does not change its environment.
     pub read_only: bool,
-    /// The tool may delete or overwrite something. `false` if the tool is read-only.
+    /// Whether the tool may delete or overwrite data. `false` if the tool is read-only.
     pub destructive: bool,
-    /// Another call with the same arguments has no further effect. `true` if the tool is read-only.
+    /// Whether another call with the same arguments has no further effect. `true` if the tool is
+    /// read-only.
     pub idempotent: bool,
-    /// The tool interacts with systems outside of the server, as a web search does.
+    /// Whether the tool interacts with systems outside of the server, as a web search does.
     pub open_world: bool,
 }
 
