@@ -76,7 +76,7 @@ impl ImportedConversation {
 
 /// Content of a conversation that is not stored, or that is not sent to models as it is stored.
 ///
-/// It displays as a sentence for people.
+/// The `Display` text is a sentence for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loss {

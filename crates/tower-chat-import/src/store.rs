@@ -48,8 +48,8 @@ pub enum ImportError {
         /// The sequence number of the first message that differs, from 1.
         message: u64,
     },
-    /// The store has failed, or another process has written to the conversation. The stored
-    /// messages are a beginning of the import. Importing again stores the rest.
+    /// The store has failed, or another process has written to the conversation. The stored messages are
+    /// the first messages of the import. Importing again stores the rest.
     #[error(
         "conversation {key} cannot be stored completely: import it again to store the remaining messages"
     )]
@@ -105,7 +105,7 @@ pub async fn store(
     Ok(outcome)
 }
 
-/// Returns what [`store`] would do, without writing.
+/// Returns the outcome that [`store`] would have, without writing.
 ///
 /// ```
 /// use std::path::Path;

@@ -211,9 +211,9 @@ impl Import {
         }
     }
 
-    /// Searches the entries from the index `own` on for the call that a result answers. Returns the
-    /// index of the entry and the index of the call in it. The latter is `None` if the call with
-    /// the result's id already has a result.
+    /// Searches the entries from the index `own` on for the call that a result answers. Returns the index
+    /// of the entry and the index of the call in it. The index of the call is `None` if the call with the
+    /// result's id already has a result.
     fn near_call(&mut self, result: &ToolResult, own: usize) -> Option<(usize, Option<usize>)> {
         let open = self.of_row.first_open(result, own);
         let held = self.of_row.first_with_result(result, own);
