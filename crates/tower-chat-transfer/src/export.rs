@@ -21,7 +21,7 @@ use crate::{
 /// read again.
 pub(crate) const ATTEMPTS: u32 = 8;
 
-/// The size of the buffer, in bytes, from which on it is written to the file.
+/// The size in bytes at which the buffer is written to the file.
 const BUFFER: usize = 64 * 1024;
 
 /// A file that [`export`] writes.

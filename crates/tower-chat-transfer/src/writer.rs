@@ -159,13 +159,13 @@ impl<'a> Writer<'a> {
         self.take_over().await
     }
 
-    /// Discards the open run of the target, and appends the held-back records, if the target's open
-    /// run is an earlier copy of a run that has ended in the source. Otherwise does nothing.
+    /// Discards the open run of the target, and appends the delayed records, if the target's open run is
+    /// an earlier copy of a run that has ended in the source. Otherwise does nothing.
     ///
-    /// The source must know the run, and the lease of the run at the target must have expired. If
-    /// the first held-back message is of this run, the run was committed in the source, and the
-    /// held-back messages must begin with all staged messages of the target. Otherwise the run was
-    /// discarded in the source.
+    /// The source must know the run, and the lease of the run at the target must have expired. If the
+    /// first delayed message is of this run, the run was committed in the source, and the delayed
+    /// messages must begin with all staged messages of the target. Otherwise the run was discarded in the
+    /// source.
     async fn take_over(&mut self) -> Result<(), TransferError> {
         let Some(open) = self.target.open_run() else { return Ok(()) };
         let is_held = open.is_held_at(std::time::SystemTime::now());
