@@ -22,7 +22,7 @@ const PAGE: usize = 50;
 /// The number of messages that are read at once.
 const AT_ONCE: usize = 10;
 
-/// The approximate size of the read messages, in bytes, from which on a page reads no more.
+/// The approximate size of the read messages, in bytes, at which a page stops reading.
 const FULL: usize = 8 << 20;
 
 #[derive(Debug, Deserialize)]
@@ -135,8 +135,8 @@ struct PageMessages {
 }
 
 /// Reads the last messages before the number `before`, or the last messages of the conversation. The
-/// messages of an open run follow the others. Reads at most [`PAGE`] messages, and no more from the size
-/// [`FULL`] on, but at least up to the message `only`.
+/// messages of an open run follow the others. Reads at most [`PAGE`] messages, and stops at the size
+/// [`FULL`], but not before the message `only`.
 async fn shown(
     inspector: &Inspector,
     key: &ConversationKey,
