@@ -25,7 +25,7 @@ fn file_of(version: i64) -> (TestStore, Vec<u8>) {
     (store, bytes)
 }
 
-/// Tables of version 1: plain ones, or partitioned ones with row security policies.
+/// Creates tables of version 1: plain ones, or partitioned ones with row security policies.
 fn tables_of_version_1(file: &str) -> TestStore {
     let store = TestStore::new(Kind::Postgres);
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR"))

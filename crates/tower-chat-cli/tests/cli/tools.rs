@@ -25,7 +25,7 @@ fn counts(summary: &Value) -> Vec<(String, u64, u64, u64)> {
     summary["tools"].as_array().unwrap().iter().map(counted).collect()
 }
 
-/// Two conversations with the record of their tool calls.
+/// Creates two conversations with the record of their tool calls.
 fn filled() -> Store {
     let store = Store::new();
     let weather = |id: &str| ToolCall::new(id, "weather", "{\"city\": \"Paris\"}");

@@ -15,7 +15,7 @@ use tower_chat_testkit::{ScriptedModel, Step};
 
 pub(crate) const HOSTILE: &str = "<script>alert('x')</script> \u{202e}\u{1b}[2J &amp; \"quoted\"";
 
-/// Tools that succeed, fail, and need approval.
+/// Returns tools that succeed, fail, and need approval.
 pub(crate) fn tools() -> Tools {
     let definition = |name: &str| {
         ToolDefinition::new(

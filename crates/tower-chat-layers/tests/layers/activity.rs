@@ -38,7 +38,7 @@ fn used(model: &str, calls: (u64, u64), tokens: (u64, u64), cost: Option<u64>) -
     ModelUsage::new(Some(model.into()), sum)
 }
 
-/// Three service calls of two models, and three tool calls.
+/// Returns the steps of three service calls of two models, and of three tool calls.
 fn script() -> [Step; 3] {
     [
         asks([("look", "c1"), ("look", "c2")], finish("small", 100, 10)),

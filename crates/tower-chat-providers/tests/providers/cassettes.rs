@@ -4,12 +4,12 @@ use serde_json::Value;
 use tower_chat_testkit::recordings::Recordings;
 pub(crate) use tower_chat_testkit::recordings::{Api, Cassette, Exchange};
 
-/// All cassettes, in order.
+/// Returns all cassettes, in order.
 pub(crate) fn all() -> Vec<Cassette> {
     Recordings::all().cassettes().unwrap()
 }
 
-/// All cassettes of each folder of recorded data.
+/// Returns all cassettes of each folder of recorded data.
 pub(crate) fn of_each_folder() -> Vec<Vec<Cassette>> {
     let recordings = Recordings::all();
     let folders = recordings.folders().iter().map(Recordings::at);

@@ -28,7 +28,7 @@ fn header(name: &'static str, value: impl ToString) -> (&'static str, String) {
 struct Upstream {
     replies: Arc<Mutex<Vec<Reply>>>,
     received: Arc<Mutex<Vec<Instant>>>,
-    /// How long the service takes to answer.
+    /// The time until the service answers.
     latency: Duration,
 }
 

@@ -45,7 +45,7 @@ async fn a_write_is_in_the_memory_of_a_replica_when_it_is_acknowledged() {
     let hasty =
         options.with_retry_timeout(Duration::ZERO).with_response_timeout(Duration::from_secs(2));
     let last = write(&key, at, &["last"]);
-    // Repeating the write over another connection does not make it more durable.
+    // A repetition of the write over another connection does not make the write more durable.
     for _ in 0..2 {
         let hasty = hasty.clone().connect(&server.address(0)).await.unwrap();
         let error = append(&hasty, last.clone()).await.unwrap_err().source;

@@ -20,7 +20,7 @@ mod contract {
 }
 
 const LEASE: Duration = Duration::from_secs(600);
-/// How long a test waits at most. If the log is correct, each wait ends long before this time.
+/// The maximum time for which a test waits. If the log is correct, each wait ends long before this time.
 const LONG: Duration = Duration::from_secs(120);
 
 async fn connect(address: &str, options: RedisOptions) -> RedisUpdateLog {

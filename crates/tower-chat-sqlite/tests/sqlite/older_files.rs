@@ -349,7 +349,7 @@ fn approval_request() -> ApprovalRequest {
     ApprovalRequest::new("approval_1", ToolCall::new("call_3", "refund", "{}"), true)
 }
 
-/// Created `fixtures/v7.db`, once. A later schema gets a new fixture, and this one is not changed.
+/// Creates `fixtures/v7.db`. A later schema gets a new fixture, and this one is not changed.
 #[tokio::test]
 #[ignore = "makes a fixture"]
 async fn make_the_fixture() {

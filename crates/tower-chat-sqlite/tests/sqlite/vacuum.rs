@@ -41,7 +41,7 @@ impl Fixture {
         self.folder.path().join("chat.db")
     }
 
-    /// Returns how often a word occurs in all files.
+    /// Returns the number of occurrences of a word in all files.
     fn count(&self, word: &str) -> usize {
         let files = fs::read_dir(&self.folder).unwrap();
         let read = |file: std::io::Result<fs::DirEntry>| fs::read(file.unwrap().path()).unwrap();

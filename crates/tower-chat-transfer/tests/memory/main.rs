@@ -21,7 +21,7 @@ const BYTES: usize = 1_000;
 /// messages, as JSON and as rows.
 const LIMIT: usize = 5 * 1024 * 1024;
 
-/// Returns the maximum number of bytes that a future allocates, above those before.
+/// Returns the maximum number of bytes that a future allocates, minus those that were allocated before.
 async fn peak_of<T>(future: impl Future<Output = T>) -> (T, usize) {
     MEMORY.reset_peak_usage();
     let before = MEMORY.current_usage();

@@ -13,7 +13,7 @@ use tower_chat_wire::{
     openai_chat,
 };
 
-/// Request bodies that the service accepted, each with its source.
+/// Returns the request bodies that the service accepted, each with its source.
 fn accepted() -> Vec<(String, Value)> {
     let recordings = Recordings::all();
     let requests = ["anthropic", "bedrock-invoke"].map(|wire| recordings.accepted(wire).unwrap());

@@ -7,8 +7,8 @@ use tower_chat_wire::body::BodyWire;
 
 use crate::odd::Odd;
 
-/// One value of each type, without the empty string: the result of a call with an empty id is written
-/// with another id.
+/// Returns one value of each type, without the empty string: the result of a call with an empty id is
+/// written with another id.
 fn odd() -> Vec<Value> {
     vec![json!(null), json!("text"), json!(7), json!(true), json!([]), json!({"a": 1})]
 }

@@ -55,7 +55,7 @@ impl Odd {
     }
 }
 
-/// One value of each type.
+/// Returns one value of each type.
 pub(crate) fn odd() -> Vec<Value> {
     vec![json!(null), json!(""), json!("text"), json!(7), json!(true), json!([]), json!({"a": 1})]
 }

@@ -116,7 +116,7 @@ fn replayed(messages: &[Message], dangling: DanglingCalls) -> Value {
     written(view.iter().map(|message| &**message))
 }
 
-/// Conversations that were recorded with OpenAI's Chat Completions, each with its source.
+/// Returns the conversations that were recorded with OpenAI's Chat Completions, each with its source.
 fn chats() -> Vec<(String, Vec<Message>)> {
     let recordings = Recordings::all();
     let accepted = recordings.accepted("openai-chat").unwrap().into_iter();

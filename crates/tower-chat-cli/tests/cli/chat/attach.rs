@@ -103,7 +103,7 @@ impl Application {
     }
 }
 
-/// One answer of the model: up to the next finish, or to an error.
+/// Returns one answer of the model: up to the next finish, or to an error.
 fn response(parts: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Part>>>) -> ChatResponse {
     let updates = futures_util::stream::unfold(Some(parts), |parts| async move {
         let parts = parts?;

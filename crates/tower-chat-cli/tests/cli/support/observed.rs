@@ -101,7 +101,7 @@ fn used(calls: u64, tools: u64, tokens: [u64; 4], cost: Option<u64>) -> UsageSum
     UsageSum::of_calls(calls, tools).with_tokens(usage).with_cost_nanos(cost)
 }
 
-/// Records of the calls in messages. Each call started and finished at these times.
+/// Returns records of the calls in messages. Each call started and finished at these times.
 pub(crate) fn timed(messages: &[Message], first: u64, times: &[(u64, u64)]) -> Vec<ToolRecord> {
     let mut records = extract(&messages.iter().cloned().collect(), first, 0);
     for (record, (started, finished)) in records.iter_mut().zip(times) {
@@ -110,8 +110,8 @@ pub(crate) fn timed(messages: &[Message], first: u64, times: &[(u64, u64)]) -> V
     records
 }
 
-/// Alice's conversation `wardrobe`: a run with two parallel tools of which one fails, and a run that
-/// waits for approval.
+/// Returns Alice's conversation `wardrobe`: a run with two parallel tools of which one fails, and a run
+/// that waits for approval.
 pub(crate) fn wardrobe() -> Writes {
     let mut writes = Writes::of("alice", "wardrobe");
     let (first, second) = (run_id(0), run_id(60_000));
@@ -173,7 +173,8 @@ pub(crate) fn hats() -> Writes {
     writes
 }
 
-/// Calls that were approved, rejected, run by the provider, and answered only in the record.
+/// Returns a conversation with calls that were approved, rejected, run by the provider, and answered only
+/// in the record.
 pub(crate) fn decided() -> Writes {
     let mut writes = Writes::of("carol", "decisions");
     let run = run_id(7_200_000);
@@ -235,7 +236,7 @@ pub(crate) fn long(messages: u64) -> Writes {
     writes
 }
 
-/// Parts of every kind, an open run, and messages that replay omits.
+/// Returns a conversation with parts of every kind, an open run, and messages that replay omits.
 pub(crate) fn odd() -> Writes {
     let mut writes = Writes::of("bob", "漢字 \u{1b}[2J");
     let run = run_id(3_600_000);

@@ -37,7 +37,7 @@ pub(crate) fn execute_unchecked(path: &Path, sql: &str) {
     assert!(connection.execute(sql, []).unwrap() > 0, "{sql}");
 }
 
-/// Every row of every table, as text.
+/// Returns every row of every table, as text.
 pub(crate) fn dump(path: &Path) -> Vec<String> {
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
     let mut rows = Vec::new();

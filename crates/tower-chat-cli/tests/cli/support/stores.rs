@@ -372,7 +372,7 @@ impl TestStore {
     }
 }
 
-/// Every row of every table.
+/// Returns every row of every table.
 fn rows_of_file(path: &Path) -> Vec<String> {
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
     let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name";

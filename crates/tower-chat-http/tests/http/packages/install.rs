@@ -44,7 +44,7 @@ fn install_python() -> Result<Program, String> {
     Ok(Program { program: python, folder, script: "ask.py" })
 }
 
-/// Node.js, started in a folder with the package.
+/// Returns Node.js, started in a folder with the package.
 pub(crate) fn javascript() -> Result<Program, String> {
     let folder = target().join(format!("openai-js-{JAVASCRIPT}"));
     let is_installed = || {

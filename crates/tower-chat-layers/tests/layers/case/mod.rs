@@ -106,7 +106,7 @@ pub(crate) struct Cases {
 }
 
 impl Cases {
-    /// Every mode, whole and streamed, in memory and in SQLite. The ids of calls are distinct.
+    /// Returns every mode, whole and streamed, in memory and in SQLite. The ids of calls are distinct.
     pub(crate) fn all() -> Self {
         let mut cases = Vec::new();
         for mode in MODES {

@@ -32,7 +32,7 @@ impl Executed {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 
-    /// Tools that return `<name> <arguments>`: `pay` needs approval, `look` does not, `stop` ends
+    /// Returns tools that return `<name> <arguments>`: `pay` needs approval, `look` does not, `stop` ends
     /// the run, the caller executes `ask`.
     pub(crate) fn tools(&self) -> Tools {
         let executed = |name: &'static str| {

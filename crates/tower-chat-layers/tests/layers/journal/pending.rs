@@ -155,8 +155,8 @@ async fn what_came_before_a_pending_call_that_is_not_offered_is_kept_as_for_a_fa
 #[tokio::test]
 async fn a_changed_argument_never_runs_and_the_model_receives_an_error() {
     for (streamed, mode, again) in cases!(BOTH_WAYS, ALL_MODES, ["same", "anew", "elsewhere"]) {
-        // A refused approval discards its staged messages, whatever the policy does with other
-        // refused runs.
+        // A refused approval discards its staged messages, regardless of the policy for other refused
+        // runs.
         for journal in
             [JournalPolicy::default(), JournalPolicy::default().on_refusal(OnRefusal::LeaveOpen)]
         {

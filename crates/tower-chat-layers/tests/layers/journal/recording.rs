@@ -113,8 +113,8 @@ async fn an_outcome_of_which_nothing_is_kept_is_no_write() {
         .await;
 }
 
-/// Tools whose calls are not stored, because the hook drops the call, fails or panics. `wait` waits
-/// at a gate.
+/// Returns tools whose calls are not stored, because the hook drops the call, fails or panics. `wait`
+/// waits at a gate.
 fn secretive(ran: &Ran, gate: &Gate, hook: fn(&mut StoredCall<'_>) -> Hooked) -> Tools {
     let (whispers, gate) = (ran.clone(), gate.clone());
     let whisper = tool_fn(definition("whisper"), move |_| {

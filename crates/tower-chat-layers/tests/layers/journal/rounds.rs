@@ -14,7 +14,7 @@ use crate::common::*;
 /// The calls that were executed, each with the round in its context.
 type Rounds = Arc<Mutex<Vec<(String, usize)>>>;
 
-/// Tools that are safe to retry, and record the round.
+/// Returns tools that are safe to retry, and record the round.
 fn noting<const N: usize>(rounds: &Rounds, names: [&str; N]) -> Tools {
     names.into_iter().fold(Tools::new(), |tools, name| {
         let rounds = rounds.clone();

@@ -21,7 +21,7 @@ struct City {
     city: String,
 }
 
-/// Tools whose results name the call that they answer.
+/// Returns tools whose results name the call that they answer.
 fn tools() -> Tools {
     Tools::new()
         .with(tool_fn(definition("look"), |context: ToolContext| async move {

@@ -1,4 +1,4 @@
-//! Sources are numbered consecutively through the whole conversation.
+//! Tests that sources are numbered consecutively through the whole conversation.
 
 use tower_chat::{ChatResponse, ToolContext, tool::tool_fn};
 use tower_chat_testkit::{Step, cases};

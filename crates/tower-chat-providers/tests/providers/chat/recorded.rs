@@ -324,7 +324,8 @@ fn of_words(id: &Value) -> Value {
     id.as_str().map_or(Value::Null, |id| Value::String(of_words(id)))
 }
 
-/// Some clients trim the text of an answer, and some include the reasoning in the text.
+/// Returns the text of an answer without surrounding white space and without reasoning, because some
+/// clients trim the text, and some include the reasoning in the text.
 fn answer_text(text: &str) -> &str {
     let after = text.strip_prefix("<think>").and_then(|text| text.split_once("</think>"));
     after.map_or(text, |(_, answer)| answer).trim()

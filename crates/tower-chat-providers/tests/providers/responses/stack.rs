@@ -80,7 +80,7 @@ impl Stack {
     }
 }
 
-/// Every combination of mode and streaming for a history storage.
+/// Returns every combination of mode and streaming for a history storage.
 fn every(storage: HistoryStorage, conflict: ConflictPolicy) -> Vec<Stack> {
     let ways = BOTH_MODES.into_iter().flat_map(|mode| [false, true].map(|way| (mode, way)));
     let stacks = ways.map(|(mode, is_streamed)| Stack {

@@ -10,7 +10,8 @@ use crate::{
     server::{Reply, Server},
 };
 
-/// Each provider with a model, an answer with reasoning, and a text that only the reasoning contains.
+/// Returns each provider with a model, an answer with reasoning, and a text that only the reasoning
+/// contains.
 fn answers() -> [(Provider, &'static str, serde_json::Value, &'static str); 6] {
     [
         (

@@ -37,7 +37,8 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// `None` if the exchange is not a request to a model, or if another test asserts on its format.
+    /// Returns the request of an exchange. `None` if the exchange is not a request to a model, or if
+    /// another test asserts on its format.
     pub(crate) fn of(exchange: &Exchange) -> Option<Self> {
         let path = exchange.path();
         let in_vertex = path.contains("aiplatform.googleapis.com");
@@ -204,7 +205,7 @@ impl Asked {
     }
 }
 
-/// Anthropic refuses blank texts, so they are never sent.
+/// Returns whether a part is a blank text. Anthropic refuses blank texts, so they are never sent.
 fn is_blank(part: &Value) -> bool {
     let fields = part.as_object().unwrap();
     part["text"].as_str().is_some_and(|text| text.trim().is_empty())

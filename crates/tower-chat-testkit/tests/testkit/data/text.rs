@@ -132,7 +132,7 @@ pub(crate) fn pieces(text: &str, length: usize) -> Vec<String> {
     characters.chunks(length).map(|chunk| chunk.iter().collect()).collect()
 }
 
-/// Returns JSON with the fields of every object in alphabetical order, whatever the order in a
+/// Returns JSON with the fields of every object in alphabetical order, regardless of the order in a
 /// [`Value`].
 pub(crate) fn text(value: &Value) -> String {
     match value {

@@ -13,8 +13,8 @@ pub(crate) struct Accepted {
     pub(crate) body: Value,
 }
 
-/// All accepted requests, of every wire that can be validated. Bedrock's `InvokeModel` requests for
-/// Claude have Anthropic's wire.
+/// Returns all accepted requests, of every wire that can be validated. Bedrock's `InvokeModel` requests
+/// for Claude have Anthropic's wire.
 pub(crate) fn accepted() -> Vec<Accepted> {
     let recordings = Recordings::all();
     let files = Wire::ALL.map(|wire| (wire, wire.name())).into_iter();
@@ -26,7 +26,7 @@ pub(crate) fn accepted() -> Vec<Accepted> {
     bodies.collect()
 }
 
-/// Whole conversations in the format of OpenAI Chat Completions.
+/// Returns the whole conversations in the format of OpenAI Chat Completions.
 pub(crate) fn transcripts() -> Vec<RecordedConversation> {
     Recordings::all().conversations().unwrap()
 }

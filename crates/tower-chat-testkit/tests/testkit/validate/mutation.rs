@@ -52,6 +52,8 @@ impl Mutation {
         Self::ReasoningLast,
     ];
 
+    /// Returns the verdict of the documents of a wire about this mutation.
+    ///
     /// If there are several rules, the rest of the round decides which one is broken. A result without
     /// its call counts as a second result if calls of the round remain, or if the round before used the
     /// same id. Otherwise it counts as a result without a call.

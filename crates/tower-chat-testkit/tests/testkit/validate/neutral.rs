@@ -20,7 +20,8 @@ fn parse(messages: &[Value]) -> Vec<Message> {
     messages.iter().map(|message| parse_message(&message.to_string()).unwrap()).collect()
 }
 
-/// OpenAI accepts an assistant message with an empty text; Anthropic and Bedrock do not.
+/// Returns the result, or success if the only fault is an assistant message with an empty text. OpenAI
+/// accepts such a message, and Anthropic and Bedrock do not.
 fn except_empty_text(result: Result<(), InvalidMessages>) -> Result<(), InvalidMessages> {
     match result {
         Err(invalid)
