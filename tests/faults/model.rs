@@ -92,8 +92,8 @@ fn per_run(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     if without_answer.iter().any(is_stored) { without_answer } else { Vec::new() }
 }
 
-/// Returns the entries of a run that stores each answer together with the new messages of its
-/// service call. If a service call got no answer, the stored ones of its new messages are included.
+/// Returns the entries of a run that stores each answer together with the new messages of its service
+/// call. If a service call got no answer, those of its new messages that are stored are included.
 fn per_service_call(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     let mut log: Vec<Entry> = Vec::new();
     for attempt in index.attempts().iter().filter(|attempt| attempt.run == run) {
@@ -130,8 +130,8 @@ fn per_service_call(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     log
 }
 
-/// Appends the stored ones of the new messages of a service call without an answer. A batch without
-/// a finished call adds no entry.
+/// Appends those new messages of a service call without an answer that are stored. A batch without a
+/// finished call adds no entry.
 fn append_stored(log: &mut Vec<Entry>, new: &mut Vec<Entry>, run: usize, index: &TraceIndex<'_>) {
     let is_stored = |entry: &Entry| match entry {
         Entry::Input => index.is_stored(&input_label(run, index)),

@@ -368,7 +368,7 @@ impl Model<'_> {
             } else if stops {
                 let stopped = Outcome::stopped(&call);
                 outcomes.push(match call.form {
-                    // The call is stored, whatever the hook of its tool would have made of it.
+                    // The call is stored regardless of the hook of its tool.
                     Form::Request(_) => Outcome { hook: call.tool.hook().of_result(), ..stopped },
                     Form::Call => stopped,
                 });

@@ -16,7 +16,8 @@ pub(super) struct Conversation {
     pub(super) open: Option<Open>,
 }
 
-/// The incarnation. After a prune it may be any other than before, until an operation reads it.
+/// The incarnation. After a prune, the incarnation may have any value except its earlier one. The first
+/// operation that reads the incarnation determines its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Incarnation {
     Known(u64),

@@ -107,7 +107,7 @@ impl Clients {
 ///
 /// # Errors
 ///
-/// [`Failure::CannotRun`], if the store cannot be opened, or an order cannot be read.
+/// [`Failure::CannotRun`], if the store cannot be opened, or a command cannot be read.
 pub fn serve(arguments: ClientArguments) -> Result<(), Failure> {
     let clients = Clients::open(&arguments, 1)?;
     let mut lines = std::io::stdout().lock();
@@ -163,7 +163,7 @@ impl OtherProcess {
         sent.map_err(|error| Failure::cannot_run(format!("the second process has ended: {error}")))
     }
 
-    /// Returns the events that the second process has recorded since the last order.
+    /// Returns the events that the second process has recorded since the last command.
     pub(super) fn events(&mut self) -> Result<Vec<Event>, Failure> {
         let mut events = Vec::new();
         loop {

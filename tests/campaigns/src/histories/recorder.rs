@@ -65,7 +65,7 @@ impl Begun {
     }
 }
 
-/// Nanoseconds of the machine's monotonic clock.
+/// Returns the time of the machine's monotonic clock, in nanoseconds.
 fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();

@@ -1,9 +1,9 @@
 //! A sequential specification of a store.
 //!
-//! It is written from the documentation of `HistoryStore` and `Write`, and shares no code with the
-//! stores. The state covers all conversations of a history, since a fork reads one and creates another.
-//! A fork takes effect at two moments: its two conversations may be on different servers, without a common
-//! transaction.
+//! The specification is derived from the documentation of `HistoryStore` and `Write`, and shares no code
+//! with the stores. The state covers all conversations of a history, since a fork reads one and creates
+//! another. A fork takes effect at two moments: its two conversations may be on different servers,
+//! without a common transaction.
 
 use std::collections::{BTreeMap, BTreeSet};
 

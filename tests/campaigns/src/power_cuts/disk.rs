@@ -9,7 +9,8 @@
 //!   of the size of a file, and within a write to each sector of 512 or 4,096 bytes. A sector is written
 //!   whole or not at all, and no byte outside of a write changes, as SQLite assumes (its "powersafe
 //!   overwrite").
-//! - Where a file has grown and the data written there are lost, it has zeros or arbitrary bytes: some file
+//! - If a file has grown and its new data are lost, the new part has zeros or arbitrary bytes, since some
+//!   file systems make the size durable before the content.
 //!   systems make the size durable before the content.
 //! - An unsynced change of a folder is on the disk or not, independently of changes of other names. Changes
 //!   of one name keep their order, and a rename is atomic, as on every journaling file system.
@@ -158,9 +159,9 @@ fn apply_entry(names: &mut BTreeMap<String, usize>, entry: &Entry) {
 /// The unsynced changes that are on the disk after a cut.
 #[derive(Debug, Clone)]
 enum Style {
-    /// None of them.
+    /// No unsynced change.
     AllLost,
-    /// All of them, as when only the process is killed.
+    /// All unsynced changes, as when only the process is killed.
     AllDurable,
     /// A prefix of the changes of each file. The last of them may be torn.
     Prefix { sector: u64 },

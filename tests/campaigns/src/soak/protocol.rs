@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::metrics::Measures;
 use crate::conversations::{Job, Outcome, Turn, TurnEvent};
 
-/// Sent to a process, on its standard input.
+/// A command to a process, on its standard input.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Command {
     Run(Job),
@@ -33,7 +33,7 @@ pub(super) enum Command {
     Quit,
 }
 
-/// Sent by a process, on its standard output.
+/// A report of a process, on its standard output.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Report {
     Opened,

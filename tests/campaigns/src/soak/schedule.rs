@@ -1,4 +1,4 @@
-//! The schedule of the chores beside the runs.
+//! The schedule of the chores during the runs.
 
 use std::time::{Duration, Instant};
 

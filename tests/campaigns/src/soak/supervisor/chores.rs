@@ -1,4 +1,4 @@
-//! The chores beside the runs.
+//! The chores during the runs.
 
 use std::fs;
 

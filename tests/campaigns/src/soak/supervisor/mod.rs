@@ -42,7 +42,7 @@ const KEEP: u64 = 24;
 /// If no report arrives for this time, the processes hang.
 const TIME_LIMIT: Duration = Duration::from_secs(300);
 
-/// How often the supervisor checks for due chores.
+/// The interval at which the supervisor checks for due chores.
 const TICK: Duration = Duration::from_millis(50);
 
 struct Supervisor {
