@@ -1,4 +1,4 @@
-//! A local replacement of OpenAI. It calls the first tool of the request, and then repeats the
+//! A local replacement of OpenAI. The server calls the first tool of the request, and then repeats the
 //! result of the tool. It streams its answers, in the formats of Chat Completions and Responses.
 
 mod responses;

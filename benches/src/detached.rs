@@ -6,7 +6,8 @@
 //! - `appends`, `appends_durable`: the appends to the log for each second and run, by default and with
 //!   `durable_delivery`. Bounds: 1.1 and 4.1. The last message and the end of a run are appended at once, which
 //!   adds at most 2 appends to each run.
-//! - `update`: the processor time of the process for each update, without that of the same runs in the same
+//! - `update`: the processor time of the process for each update, minus that of the same runs in the same
+//!   pipeline without the layer. The model sends its tokens without a pause. Bound: 2 us.
 //!   pipeline without the layer. The model sends its tokens without a pause. Bound: 2 us.
 //! - `update_paced`: the same with 50 tokens a second, so that an append has 50 updates.
 //! - `commits`: the median time of a commit of a history in a file of the same folder, with full durability,

@@ -16,7 +16,7 @@ use crate::{bare::Bare, rows::BareAppend, workload, written::Log};
 #[derive(Debug)]
 pub(crate) struct Template {
     path: PathBuf,
-    /// Deleted when dropped.
+    /// The folder of the file, which is deleted when this value is dropped.
     _folder: TempDir,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Files {
     pub(crate) floor: Arc<Mutex<Bare>>,
     pub(crate) floor_log: Log,
     path: PathBuf,
-    /// Deleted when dropped.
+    /// The folder of the file, which is deleted when this value is dropped.
     _folder: TempDir,
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Measures the page for many messages and for few, in turn.
+/// Measures the page for many messages and for few messages, alternately.
 async fn measure_page(page: &str, requests: usize) -> Result<(Samples, Samples), BoxError> {
     let (many, few) = (
         Files::make(Durability::Full, 1, LONG).await?,

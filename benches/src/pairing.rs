@@ -9,9 +9,9 @@
 //! answers immediately. The history is the number of calls or messages, and the time of the HTTP
 //! request is divided by this number.
 //!
-//! Floor: the same with 1,000. The case fails if the time for each of 16,000 is more than 3 times
-//! that for each of 1,000. The two are measured alternately, since the load of the machine changes.
-//! With quadratic growth the ratio would be 16.
+//! Floor: the same request with 1,000 calls or messages. The case fails if the time for each of 16,000 is
+//! more than 3 times that for each of 1,000. The two are measured alternately, since the load of the
+//! machine changes. With quadratic growth the ratio would be 16.
 
 use std::time::Instant;
 

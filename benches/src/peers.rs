@@ -103,7 +103,7 @@ struct Opened {
     pipeline: ChatPipeline,
     model: Model,
     key: ConversationKey,
-    /// Deleted when dropped.
+    /// The folder of the store, which is deleted when this value is dropped.
     _folder: Option<TempDir>,
 }
 

@@ -82,7 +82,7 @@ impl Line {
     ///
     /// # Errors
     ///
-    /// If it has no JSON form.
+    /// If the line has no JSON form.
     pub(crate) fn print(&self) -> Result<(), serde_json::Error> {
         println!("{}", serde_json::to_string(self)?);
         Ok(())

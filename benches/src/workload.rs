@@ -149,7 +149,7 @@ pub(crate) fn stored_messages(count: usize) -> Vec<Arc<Message>> {
     std::iter::repeat_with(turn).flatten().take(count).map(Arc::new).collect()
 }
 
-/// Adds what a run stores with a message: the time, and the reason for which an answer ended.
+/// Adds the fields that a run stores with a message: the time, and the reason for which an answer ended.
 pub(crate) fn added(mut message: Message) -> Message {
     // The stored times of many years have the same number of digits.
     message.added_at = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000));

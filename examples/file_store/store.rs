@@ -151,7 +151,7 @@ impl HistoryStore for FileStore {
     }
 }
 
-/// Replaces a file. After a crash it has its former content or the new one.
+/// Replaces a file. After a crash, the file has either its old or its new content.
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let unnamed = path.with_extension("new");
     let mut file = File::create(&unnamed)?;

@@ -42,7 +42,7 @@ const WORDS: [&str; 32] = [
 ];
 /// The numbers of levels to which a value is nested. Parsers accept at most 120 or 128 levels.
 const LEVELS: [usize; 7] = [60, 119, 126, 130, 1000, 10_000, 100_000];
-/// At most this many bytes are added to a list by copies of one of its items.
+/// The maximum number of bytes by which copies of an item extend a list.
 const MANY_BYTES: usize = 64 * 1024;
 /// The placeholder that is replaced by a nested value. No seed contains it.
 const NESTED: &str = "<nested>";

@@ -52,7 +52,7 @@ impl Finding {
     ///
     /// # Errors
     ///
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub(crate) fn save(
         target: &str,
         seed: u64,

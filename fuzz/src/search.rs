@@ -28,8 +28,8 @@ const FIXED_TIME: Duration = Duration::from_millis(20);
 const TIME_PER_BYTE: Duration = Duration::from_micros(5);
 /// The factor by which unoptimised code may be slower.
 const SLOWDOWN: u32 = if cfg!(debug_assertions) { 2 } else { 1 };
-/// How often an execution that exceeds the limit on time is repeated. Initialisation of the process, or
-/// other load on the machine, can make one execution slow.
+/// The number of repetitions of an execution that exceeds the limit on time. Initialisation of the
+/// process, or other load on the machine, can make one execution slow.
 const REPETITIONS: usize = 2;
 
 /// The text of the first panic of the current execution, on any thread.

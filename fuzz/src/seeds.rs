@@ -9,7 +9,7 @@ use tower_chat_wire::body::BodyWire;
 /// targets slow.
 const MAX_SEED_BYTES: usize = 12 * 1024;
 
-/// How many lines of each file of conversations are used.
+/// The number of lines of each file of conversations that are used.
 const LINES_OF_FILE: usize = 32;
 
 /// The seeds of one wire.

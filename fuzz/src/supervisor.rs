@@ -73,7 +73,7 @@ pub(crate) struct Supervisor<'a> {
     outcome: Outcome,
 }
 
-/// Where a worker was when it ended, and the rule that its end breaks.
+/// The position of a worker when it ended, and the rule that its end breaks.
 struct Position {
     target: String,
     /// The most recent case that the worker has reported.

@@ -150,8 +150,7 @@ fn databases() -> Made {
     (seeds.to_vec(), Box::new(run))
 }
 
-/// Returns whether the file can be imported. Panics if it can and the replay of a conversation is
-/// invalid.
+/// Returns whether the file can be imported. Panics if an imported conversation has an invalid replay.
 fn accepts(format: Format, path: &std::path::Path) -> bool {
     let Ok(conversations) = read(format, path) else { return false };
     for conversation in conversations {

@@ -128,7 +128,7 @@ async fn ask(store: &RedisStore, operation: &str) -> Result<(), StoreError> {
 ///
 /// # Errors
 ///
-/// If they cannot be written.
+/// If the replies cannot be written.
 pub(crate) fn record(address: &str) -> std::io::Result<()> {
     let runtime = runtime();
     fs::create_dir_all(RECORDED)?;
