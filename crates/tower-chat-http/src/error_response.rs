@@ -239,6 +239,11 @@ impl ErrorResponse {
                 let refusal = Self::new(StatusCode::SERVICE_UNAVAILABLE, message);
                 Some(refusal.with_code("interrupted"))
             }
+            DeliveryError::Truncated { .. } => {
+                let message = "the updates of the answer are incomplete: send the request again";
+                let refusal = Self::new(StatusCode::SERVICE_UNAVAILABLE, message);
+                Some(refusal.with_code("truncated"))
+            }
             DeliveryError::Log(error) => {
                 let source = error as &dyn Error;
                 tracing::error!(error = source, "a request failed: the update log failed");

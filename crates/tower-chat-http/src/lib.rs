@@ -77,7 +77,7 @@
 //!   the [`RequestLimits`]; 422 if it reuses the id of a run for another input, or approves calls whose
 //!   original arguments are not stored;
 //! - the request conflicts with the stored conversation, or with another run or decision: 409;
-//! - the server is overloaded, or a run that continues without its client was interrupted: 503; a
+//! - the server is overloaded, or a run that continues without its client was interrupted or truncated: 503; a
 //!   deadline or a timeout has passed: 504;
 //! - the store failed: 500, or 503 if a retry may succeed;
 //! - the model's service failed: 502, or the status from [`ChatEndpoint::with_upstream`], such as 429
@@ -106,7 +106,8 @@
 //!   server-sent events. `text` has the next part of a message's text (`{"text": ...}`). `message` has
 //!   the complete text of a message, in place of its deltas (`{"index": ..., "text": ...}`); it replaces
 //!   all messages with the same or a later index, and its text may be empty. After `restarted`, the text of the unfinished message
-//!   begins anew. `end` is the final event (`{"end": "completed" | "failed" | "interrupted"}`). Every
+//!   begins anew. `end` is the final event (`{"end": "completed" | "failed" | "interrupted" |
+//!   "truncated"}`). The log lacks the last updates of a truncated run, and the history has its messages. Every
 //!   other event has an id. A request with the header `Last-Event-ID`, which a browser's `EventSource`
 //!   sends when it reconnects, or with the query `after`, receives the events that follow the event with
 //!   this id.

@@ -161,6 +161,7 @@ fn name_of(end: &RunEnd) -> &'static str {
     match end {
         RunEnd::Completed => "completed",
         RunEnd::Interrupted => "interrupted",
+        RunEnd::Truncated => "truncated",
         _ => "failed",
     }
 }

@@ -84,6 +84,11 @@ fn ended(end: &RunEnd, printer: &mut Printer) -> ExitCode {
              print its stored messages with `tower-chat show`"
                 .to_owned()
         }
+        RunEnd::Truncated => {
+            "the run is complete, but the update log lacks its last updates; print its stored messages with \
+             `tower-chat show`"
+                .to_owned()
+        }
         _ => "the run has ended in a way that this release does not know".to_owned(),
     };
     printer.screen.note(&note);

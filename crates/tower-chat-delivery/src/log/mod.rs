@@ -295,9 +295,12 @@ pub enum RunEnd {
         /// The message of the error, for developers.
         message: String,
     },
-    /// The process of the run died, or could not renew its lease. The history contains the messages
-    /// that were durable.
+    /// The lease of the last attempt expired before its end, because its process died or could not reach the
+    /// log. The history contains the messages that were durable. Another attempt may continue the run.
     Interrupted,
+    /// The response of the run is complete, but the log lacks its last updates, because it has refused them,
+    /// for example because of a limit. The history contains the messages.
+    Truncated,
 }
 
 /// The result of [`UpdateLog::renew`].

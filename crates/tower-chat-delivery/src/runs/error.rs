@@ -67,9 +67,21 @@ pub enum DeliveryError {
         /// The error of the run.
         source: SharedError,
     },
-    /// The process of the run died before the end of the run.
+    /// The process of the run died or lost its lease before the end of the run.
     #[error("{run} was interrupted: send the request of the run again to continue it")]
     Interrupted {
+        /// The run.
+        run: RunKey,
+        /// The verdict that a repeated request may succeed.
+        source: Retryability,
+    },
+    /// The run has ended, but the update log lacks its last updates, because it has refused them. The history
+    /// contains the answer.
+    #[error(
+        "the update log lacks the end of {run}: send the request of the run again, or read the conversation \
+         from its history"
+    )]
+    Truncated {
         /// The run.
         run: RunKey,
         /// The verdict that a repeated request may succeed.

@@ -72,7 +72,8 @@ pub(crate) enum Phase {
     Responding,
     /// The run has ended. All its updates are visible.
     Ended { end: RunEnd, error: Option<SharedError> },
-    /// Another process executes this attempt at the run.
+    /// The log contains the rest of the run: another process executes it or has done so. No other phase
+    /// follows.
     Elsewhere { attempt: u32 },
 }
 
@@ -92,7 +93,7 @@ pub(crate) enum Available {
         end: RunEnd,
         error: Option<SharedError>,
     },
-    /// Another process executes the run. The reader must follow the log.
+    /// The log contains the rest of the run. The reader must follow the log.
     InLog,
 }
 
@@ -125,9 +126,12 @@ impl Hub {
         (state.phase.clone(), state.attempt)
     }
 
-    /// Enters a phase, and wakes all readers.
+    /// Enters a phase, and wakes all readers. Has no effect after [`Phase::Elsewhere`].
     pub(crate) fn enter(&self, phase: Phase) {
         let mut state = self.state();
+        if let Phase::Elsewhere { .. } = state.phase {
+            return;
+        }
         if let Phase::Ended { .. } = phase {
             state.visible = state.next();
         }
@@ -157,18 +161,17 @@ impl Hub {
         Ok(())
     }
 
-    /// Returns the updates that are not stored yet. `None` if the log accepts no more updates of this
+    /// Returns the updates that are not stored yet, or no updates if the log accepts no more updates of this
     /// run.
-    pub(crate) fn batch(&self) -> Option<Batch> {
+    pub(crate) fn batch(&self) -> Batch {
         let state = self.state();
-        if state.is_unlogged {
-            return None;
-        }
-        let skipped = (state.stored - state.first) as usize;
-        let unstored = state.window.iter().skip(skipped);
-        let updates: Vec<StoredUpdate> = unstored.map(|entry| entry.stored.clone()).collect();
         let first = UpdatePosition::new(state.attempt, state.stored);
-        Some(Batch { first, updates })
+        let skipped = match state.is_unlogged {
+            true => state.window.len(),
+            false => (state.stored - state.first) as usize,
+        };
+        let unstored = state.window.iter().skip(skipped);
+        Batch { first, updates: unstored.map(|entry| entry.stored.clone()).collect() }
     }
 
     /// Returns whether the next append must not wait for the end of the batch interval.
@@ -216,10 +219,6 @@ impl Hub {
         let mut state = self.state();
         state.is_unlogged = true;
         self.show(state);
-    }
-
-    pub(crate) fn is_logged(&self) -> bool {
-        !self.state().is_unlogged
     }
 
     /// Returns what follows a position, for a reader that has all updates up to this position.

@@ -29,12 +29,7 @@ pub use self::{
     reader::{RunEvent, RunReader},
     service::DetachedRuns,
 };
-use self::{
-    hub::{Hub, Phase},
-    reader::Follower,
-    settings::Settings,
-    update::LoggedUpdate,
-};
+use self::{hub::Hub, reader::Follower, settings::Settings, update::LoggedUpdate};
 use crate::{PositionedUpdate, RunKey, RunState, UpdateLog, UpdateLogError, UpdatePosition};
 
 /// A layer that executes each run in a task of its own. The run continues if its caller
@@ -100,8 +95,11 @@ use crate::{PositionedUpdate, RunKey, RunState, UpdateLog, UpdateLogError, Updat
 /// what the log contains.
 ///
 /// If the log fails, readers in the process of the run still receive all updates. The task repeats
-/// appends that may succeed. If the log refuses the updates of a run, its readers elsewhere receive
-/// [`RunEnd::Interrupted`](crate::RunEnd::Interrupted) when the lease has expired.
+/// appends that may succeed. If the log refuses the updates of a run, for example because of a limit, the run
+/// continues, and its readers elsewhere receive [`RunEnd::Truncated`](crate::RunEnd::Truncated) at its end.
+///
+/// A process that cannot renew its lease in time loses the run: any process may begin the next attempt. When
+/// the former owner reads this in the log, it stops its attempt, and its readers follow the log.
 ///
 /// # The same request again
 ///
@@ -125,8 +123,10 @@ pub struct DetachedRunsLayer {
 /// The runs in progress in this process.
 #[derive(Debug)]
 struct Registry {
+    /// The runs whose updates readers in this process receive from a hub.
     hubs: Mutex<HashMap<RunKey, Arc<Hub>>>,
-    count: watch::Sender<usize>,
+    /// The number of tasks. It includes attempts that have lost their lease and have not ended.
+    tasks: watch::Sender<usize>,
 }
 
 /// The state that a service shares with its tasks.
@@ -139,7 +139,7 @@ struct Shared {
 impl DetachedRunsLayer {
     /// Creates the layer with a log.
     pub fn new(log: impl UpdateLog) -> Self {
-        let registry = Registry { hubs: Mutex::default(), count: watch::Sender::new(0) };
+        let registry = Registry { hubs: Mutex::default(), tasks: watch::Sender::new(0) };
         Self { log: Arc::new(log), settings: Settings::default(), registry: Arc::new(registry) }
     }
 
@@ -220,8 +220,9 @@ impl DetachedRunsLayer {
     }
 
     /// Stops a run, in this process or another one, and returns its state. The answer so far is stored,
-    /// as [`RunHandle::stop`] describes. A run in another process stops when that process renews its
-    /// lease. Stopping a run again, or stopping a run that has ended, has no effect.
+    /// as [`RunHandle::stop`] describes. A run in this process stops immediately, even if the log cannot be
+    /// written. A run in another process stops when that process renews its lease. Stopping a run again, or
+    /// stopping a run that has ended, has no effect.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -238,21 +239,13 @@ impl DetachedRunsLayer {
     ///
     /// # Errors
     ///
-    /// [`DeliveryError::Log`] if the run is not in this process and the log cannot be written.
+    /// [`DeliveryError::Log`] if the log cannot be written.
     pub async fn stop(&self, run: &RunKey) -> Result<RunState, DeliveryError> {
         if let Some(hub) = self.shared().hub(run) {
-            let (phase, attempt) = hub.phase();
-            match phase {
-                Phase::Calling | Phase::Responding => {
-                    hub.handle.stop();
-                    return Ok(RunState::Open { attempt, stop_requested: true });
-                }
-                // This process has not begun the attempt in the log, so another process may already
-                // execute the run. The other process receives the request from the log.
-                Phase::Beginning => hub.handle.stop(),
-                Phase::Ended { .. } | Phase::Elsewhere { .. } => {}
-            }
+            hub.handle.stop();
         }
+        // This process may have lost its lease, or may not have begun its attempt. Another process that
+        // executes the run receives the request through the log.
         Ok(self.log.request_stop(run).await?)
     }
 
@@ -267,14 +260,14 @@ impl DetachedRunsLayer {
 
     /// Returns the number of runs in progress in this process.
     pub fn in_progress(&self) -> usize {
-        *self.registry.count.borrow()
+        *self.registry.tasks.borrow()
     }
 
     /// Waits until no run is in progress in this process. A server that shuts down calls this after its
     /// last request, and then closes its stores.
     pub async fn drained(&self) {
         // The registry owns the sender, so the wait does not fail.
-        let _ = self.registry.count.subscribe().wait_for(|count| *count == 0).await;
+        let _ = self.registry.tasks.subscribe().wait_for(|count| *count == 0).await;
     }
 
     fn shared(&self) -> Arc<Shared> {
@@ -323,18 +316,17 @@ impl Shared {
         input: &Messages,
     ) -> Result<Entered, DeliveryError> {
         let mut hubs = self.hubs();
-        let count = hubs.len();
         match hubs.entry(run.clone()) {
             hash_map::Entry::Occupied(hub) => Ok(Entered::InProgress(hub.get().clone())),
             hash_map::Entry::Vacant(vacant) => {
                 let max_runs = self.settings.max_runs;
-                if count >= max_runs {
+                if *self.registry.tasks.borrow() >= max_runs {
                     let source = Retryability::Retryable;
                     return Err(DeliveryError::TooManyRuns { max_runs, source });
                 }
                 let hub = Arc::new(Hub::new(handle, input.clone(), self.settings.is_durable_first));
                 vacant.insert(hub.clone());
-                self.registry.count.send_replace(count + 1);
+                self.registry.tasks.send_modify(|tasks| *tasks += 1);
                 Ok(Entered::New(hub))
             }
         }
@@ -344,12 +336,18 @@ impl Shared {
         self.hubs().get(run).cloned()
     }
 
+    /// Removes the hub of a run. Readers of the run that attach later follow the log.
     fn remove(&self, run: &RunKey, hub: &Arc<Hub>) {
         let mut hubs = self.hubs();
         if hubs.get(run).is_some_and(|found| Arc::ptr_eq(found, hub)) {
             hubs.remove(run);
-            self.registry.count.send_replace(hubs.len());
         }
+    }
+
+    /// Removes the hub of a run whose task ends.
+    fn task_ended(&self, run: &RunKey, hub: &Arc<Hub>) {
+        self.remove(run, hub);
+        self.registry.tasks.send_modify(|tasks| *tasks -= 1);
     }
 
     fn hubs(&self) -> MutexGuard<'_, HashMap<RunKey, Arc<Hub>>> {

@@ -46,12 +46,15 @@ pub enum RunEvent {
         /// The update.
         update: ChatUpdate,
     },
-    /// A later attempt continues the run, because the process of the run died. The text of the unfinished
-    /// message begins anew. Complete messages stay, and are not sent again. If the attempt sends the
-    /// deltas of such a message again, this event follows the deltas, and readers discard them.
+    /// A later attempt continues the run, because the process of the earlier one died or lost its lease. The
+    /// text of the unfinished message begins anew. Complete messages stay, and are not sent again. If the
+    /// attempt sends the deltas of such a message again, this event follows the deltas, and readers discard
+    /// them.
     ///
-    /// A run whose messages are stored at its end (per-run mode) begins anew as a whole. Its new
-    /// messages replace those of the earlier attempt; the history has the final ones.
+    /// A run whose messages are stored at its end (per-run mode) begins anew as a whole. Each of its new
+    /// messages replaces those of earlier attempts with the same or a later index. If the new attempt sends
+    /// fewer messages, for example because it is stopped, the reader still has messages that the history
+    /// does not contain. The reader of such a run loads the history after the end.
     Restarted {
         /// The position.
         position: UpdatePosition,
@@ -149,6 +152,10 @@ async fn next_of_response(
                 return Some(Err(DeliveryError::Failed { run, source }));
             }
             Ok(Followed::Ended { end: RunEnd::Interrupted, .. }) => return interrupted(run),
+            Ok(Followed::Ended { end: RunEnd::Truncated, .. }) => {
+                let source = Retryability::Retryable;
+                return Some(Err(DeliveryError::Truncated { run, source }));
+            }
             Ok(Followed::Ended { end: RunEnd::Completed, .. }) => return None,
             Err(error) => return Some(Err(error)),
         }

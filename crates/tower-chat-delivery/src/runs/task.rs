@@ -30,6 +30,8 @@ pub(super) struct RunTask {
     shared: Arc<Shared>,
     run: RunKey,
     hub: Arc<Hub>,
+    /// The last phase of the run; `None` if the task was aborted or has panicked.
+    last: Option<Phase>,
 }
 
 type Earlier = HashMap<MessageId, Arc<Message>>;
@@ -45,11 +47,21 @@ enum Beginning {
 
 impl RunTask {
     pub(super) fn new(shared: Arc<Shared>, run: RunKey, hub: Arc<Hub>) -> Self {
-        Self { shared, run, hub }
+        Self { shared, run, hub, last: None }
     }
 
     /// Executes the run to its end.
-    pub(super) async fn execute<S>(self, mut service: S, request: ChatRequest)
+    pub(super) async fn execute<S>(mut self, service: S, request: ChatRequest)
+    where
+        S: Service<ChatRequest, Response = ChatResponse>,
+        S::Error: Into<BoxError>,
+        S::Future: Send + 'static,
+    {
+        self.last = Some(self.attempt(service, request).await);
+    }
+
+    /// Executes an attempt to its end, and returns the last phase of the run.
+    async fn attempt<S>(&self, mut service: S, request: ChatRequest) -> Phase
     where
         S: Service<ChatRequest, Response = ChatResponse>,
         S::Error: Into<BoxError>,
@@ -57,20 +69,16 @@ impl RunTask {
     {
         let (attempt, earlier) = match self.begin().await {
             Ok(Beginning::Here { attempt, earlier }) => (attempt, earlier),
-            Ok(Beginning::Elsewhere { attempt }) => {
-                return self.end(Phase::Elsewhere { attempt });
-            }
-            Err(error) => return self.end(failed(error)),
+            Ok(Beginning::Elsewhere { attempt }) => return Phase::Elsewhere { attempt },
+            Err(error) => return failed(error),
         };
         self.hub.begin(attempt);
         let call = service.call(request);
         drop(service);
         let call = Box::pin(async move { call.await.map_err(Into::into) });
-        let progress = Progress::new(&self, Source::Calling(call), earlier);
+        let progress = Progress::new(self, Source::Calling(call), attempt, earlier);
         let (end, error) = progress.run(attempt).await;
-        // The run leaves the registry before its readers receive the end. A caller that receives a
-        // failure may send its request again immediately.
-        self.end(Phase::Ended { end, error });
+        Phase::Ended { end, error }
     }
 
     /// Begins the next attempt, unless another process executes the run.
@@ -132,12 +140,6 @@ impl RunTask {
         }
     }
 
-    /// Removes the run from this process's registry, and then reports the end to its readers.
-    fn end(&self, phase: Phase) {
-        self.shared.remove(&self.run, &self.hub);
-        self.hub.enter(phase);
-    }
-
     fn warn(&self, error: &UpdateLogError, what: &'static str) {
         let error = error as &(dyn std::error::Error + 'static);
         tracing::warn!(run = %self.run.run, conversation = %self.run.conversation, error, what);
@@ -145,12 +147,12 @@ impl RunTask {
 }
 
 impl Drop for RunTask {
-    /// Ends the readers of the run if the task was aborted or has panicked.
+    /// Removes the run from this process's registry, and then reports the end to its readers. A caller that
+    /// receives a failure may therefore send its request again immediately.
     fn drop(&mut self) {
-        self.shared.remove(&self.run, &self.hub);
-        if matches!(self.hub.phase().0, Phase::Beginning | Phase::Calling | Phase::Responding) {
-            self.hub.enter(Phase::Ended { end: RunEnd::Interrupted, error: None });
-        }
+        self.shared.task_ended(&self.run, &self.hub);
+        let interrupted = Phase::Ended { end: RunEnd::Interrupted, error: None };
+        self.hub.enter(self.last.take().unwrap_or(interrupted));
     }
 }
 
@@ -205,14 +207,16 @@ struct Progress<'t> {
     is_over: bool,
     /// Whether the log contains the end of the run.
     is_closed: bool,
+    /// Whether the log has refused updates of the run.
+    is_truncated: bool,
+    /// Whether the task no longer writes to the log: this attempt does not own the run, or the log is
+    /// unavailable after the end of the run.
+    is_log_lost: bool,
     append: Option<BoxFuture<'static, (Appended, Result<(), UpdateLogError>)>>,
     renewal: Option<BoxFuture<'static, Result<Renewed, UpdateLogError>>>,
     /// When the updates that are not stored yet must be appended.
     flush_at: Option<Instant>,
     renew_at: Instant,
-    /// Whether this attempt owns the run, as far as the task knows. An append that the log refuses for
-    /// another reason does not change this.
-    is_owner: bool,
     readers: watch::Receiver<usize>,
     /// When the task drops a response that has not ended although the run was stopped.
     dropped_at: Option<Instant>,
@@ -223,7 +227,12 @@ struct Progress<'t> {
 }
 
 impl<'t> Progress<'t> {
-    fn new(task: &'t RunTask, source: Source, earlier: Earlier) -> Self {
+    fn new(task: &'t RunTask, source: Source, attempt: u32, earlier: Earlier) -> Self {
+        // Before a later attempt, the task reads the whole log, which may take most of the lease.
+        let renewal_in = match attempt {
+            1 => task.shared.settings.renewal_interval(),
+            _ => Duration::ZERO,
+        };
         Self {
             source,
             earlier,
@@ -231,11 +240,12 @@ impl<'t> Progress<'t> {
             end: None,
             is_over: false,
             is_closed: false,
+            is_truncated: false,
+            is_log_lost: false,
             append: None,
             renewal: None,
             flush_at: None,
-            renew_at: Instant::now() + task.shared.settings.renewal_interval(),
-            is_owner: true,
+            renew_at: Instant::now() + renewal_in,
             readers: task.hub.reader_count(),
             dropped_at: None,
             unread_until: None,
@@ -251,7 +261,7 @@ impl<'t> Progress<'t> {
         self.readers_changed();
         loop {
             self.start_append();
-            let is_stored = self.is_closed || !self.task.hub.is_logged();
+            let is_stored = self.is_closed || self.is_log_lost;
             match self.end.take_if(|_| self.is_over && is_stored) {
                 Some(end) => return end,
                 None => self.step(attempt).await,
@@ -377,7 +387,7 @@ impl<'t> Progress<'t> {
     /// Returns whether the lease of this attempt must be renewed. After the end of the run, the append that
     /// closes the log may end the lease at any time.
     fn needs_lease(&self) -> bool {
-        self.is_owner && self.end.is_none()
+        !self.is_log_lost && self.end.is_none()
     }
 
     /// Ends a run whose response has not ended although the run was stopped. Only a tool loop ends the
@@ -405,7 +415,7 @@ impl<'t> Progress<'t> {
 
     /// Starts an append if none is in flight and the updates that are not stored must be appended now.
     fn start_append(&mut self) {
-        if self.append.is_some() || self.is_closed {
+        if self.append.is_some() || self.is_closed || self.is_log_lost {
             return;
         }
         let settings = &self.task.shared.settings;
@@ -415,8 +425,11 @@ impl<'t> Progress<'t> {
             return;
         }
         self.flush_at = None;
-        let end = self.end.as_ref().map(|(end, _)| end.clone());
-        let Some(batch) = self.task.hub.batch() else { return };
+        let end = self.end.as_ref().map(|(end, _)| match end {
+            RunEnd::Completed if self.is_truncated => RunEnd::Truncated,
+            end => end.clone(),
+        });
+        let batch = self.task.hub.batch();
         if batch.updates.is_empty() && end.is_none() {
             return;
         }
@@ -437,11 +450,21 @@ impl<'t> Progress<'t> {
             }
             Err(error) => {
                 self.task.warn(error, "updates of a run were not stored in the update log");
+                if let UpdateLogError::NotOwner { found, .. } = error {
+                    return self.lost_run(found);
+                }
                 self.failures += 1;
                 let is_last = self.end.is_some() && self.failures >= MAX_FAILURES_AT_END;
-                if is_last || !error.is_retryable() {
-                    hub.log_lost();
-                    return self.check_owner(error);
+                let is_refused = !error.is_retryable();
+                if is_last || (is_refused && what.count == 0) {
+                    self.is_log_lost = true;
+                    return hub.log_lost();
+                }
+                if is_refused {
+                    // The log keeps the lease until the end of the run, and then receives the end alone.
+                    self.is_truncated = true;
+                    self.failures = 0;
+                    return hub.log_lost();
                 }
                 hub.append_failed();
             }
@@ -465,18 +488,26 @@ impl<'t> Progress<'t> {
             Ok(Renewed { stop_requested: false }) => {}
             Err(error) => {
                 self.task.warn(error, "the lease of a run was not renewed");
-                self.check_owner(error);
+                if let UpdateLogError::NotOwner { found, .. } = error {
+                    self.lost_run(found);
+                }
             }
         }
     }
 
-    /// Stops the run if the log reports that this attempt is not its owner.
-    fn check_owner(&mut self, error: &UpdateLogError) {
-        if let UpdateLogError::NotOwner { .. } = error {
-            self.is_owner = false;
-            self.task.hub.log_lost();
-            self.stop("the run was stopped, because another attempt may execute it");
+    /// Stops this attempt, because the log reports that it does not own the run. Its readers follow the log,
+    /// unless the log no longer contains the run.
+    fn lost_run(&mut self, found: &RunState) {
+        let RunTask { shared, run, hub, .. } = self.task;
+        self.is_log_lost = true;
+        match found {
+            RunState::Unknown => hub.log_lost(),
+            RunState::Open { .. } | RunState::LeaseExpired { .. } | RunState::Closed { .. } => {
+                shared.remove(run, hub);
+                hub.enter(Phase::Elsewhere { attempt: found.attempt() });
+            }
         }
+        self.stop("the run was stopped, because another attempt may execute it");
     }
 
     fn readers_changed(&mut self) {

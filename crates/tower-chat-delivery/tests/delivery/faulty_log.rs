@@ -11,8 +11,9 @@ use std::{
 use async_trait::async_trait;
 use tower_chat::{MemoryStore, PersistenceMode};
 use tower_chat_delivery::{
-    DetachedRunsLayer, Erase, MemoryUpdateLog, Renewed, RunEnd, RunKey, RunState, StoredUpdate,
-    UpdateLog, UpdateLogError, UpdatePage, UpdatePosition,
+    DeliveryError, DetachedRunsLayer, Erase, MemoryUpdateLog, Renewed, RunEnd, RunKey, RunState,
+    StoredUpdate, UpdateLog, UpdateLogError, UpdateLogOptions, UpdatePage, UpdatePosition,
+    contract::ManualClock,
 };
 use tower_chat_testkit::Step;
 
@@ -39,17 +40,25 @@ struct State {
     appends: AtomicUsize,
     faults: Mutex<Vec<Fault>>,
     is_down: AtomicBool,
+    /// The clock that each read of updates advances, and by how much.
+    slow_reads: Mutex<Option<(ManualClock, Duration)>>,
 }
 
 impl FaultyLog {
     pub(crate) fn new(log: MemoryUpdateLog, faults: &[Fault]) -> Self {
         let faults = Mutex::new(faults.iter().rev().copied().collect());
         let (appends, is_down) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Self(Arc::new(State { log, appends, faults, is_down }))
+        let slow_reads = Mutex::default();
+        Self(Arc::new(State { log, appends, faults, is_down, slow_reads }))
     }
 
     pub(crate) fn appends(&self) -> usize {
         self.0.appends.load(Ordering::Relaxed)
+    }
+
+    /// Lets each read of updates take this time.
+    pub(crate) fn set_slow_reads(&self, clock: ManualClock, time: Duration) {
+        *self.0.slow_reads.lock().unwrap() = Some((clock, time));
     }
 
     fn set_down(&self) {
@@ -114,6 +123,11 @@ impl UpdateLog for FaultyLog {
         limit: usize,
     ) -> Result<UpdatePage, UpdateLogError> {
         self.check()?;
+        if limit > 0
+            && let Some((clock, time)) = &*self.0.slow_reads.lock().unwrap()
+        {
+            clock.advance(*time);
+        }
         self.0.log.read(run, after, limit).await
     }
 
@@ -157,8 +171,7 @@ async fn an_append_that_fails_is_repeated() {
 
 #[tokio::test(start_paused = true)]
 async fn readers_in_the_process_need_no_log() {
-    let (memory, clock) = timed_log();
-    let log = FaultyLog::new(memory, &[Fault::Permanent]);
+    let log = FaultyLog::new(MemoryUpdateLog::new(), &[Fault::Permanent]);
     let gate = tower_chat_testkit::Gate::closed();
     let step = Step::updates(deltas(&["Take ", "a coat."])).waits_after(1, &gate);
     let runs = DetachedRunsLayer::new(log.clone());
@@ -170,9 +183,37 @@ async fn readers_in_the_process_need_no_log() {
     assert_eq!(response.collect().await.unwrap().text(), "Take a coat.");
     assert_eq!(sketch(&rest(reader).await), ANSWER);
     server.runs.drained().await;
-    // Readers elsewhere do not receive an end that the log does not contain.
-    clock.advance(Duration::from_secs(16));
-    assert_eq!(sketch(&server.events(&run, UpdatePosition::START).await), ["interrupted"]);
+    // The log has no updates, and readers elsewhere receive an end that says so.
+    assert_eq!(sketch(&server.events(&run, UpdatePosition::START).await), ["truncated"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_exceeds_a_limit_of_the_log_has_an_end_in_the_log() {
+    let options = UpdateLogOptions::default().with_max_updates_per_run(2);
+    let log = MemoryUpdateLog::with_options(options);
+    let gate = tower_chat_testkit::Gate::closed();
+    let step = Step::updates(deltas(&["Take ", "a coat."])).waits_after(1, &gate);
+    let (store, mode) = (MemoryStore::new(), PersistenceMode::PerServiceCall);
+    let server = Server::new([step], DetachedRunsLayer::new(log.clone()), store.clone(), mode);
+    let other = Server::new([], DetachedRunsLayer::new(log.clone()), store, mode);
+    let (request, run) = request();
+    let response = server.call(request.clone()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let joined = other.call(request.clone()).await.unwrap();
+    let reader = other.attach(&run, UpdatePosition::START).await;
+    gate.open();
+    // In the process of the run, the caller receives the whole answer.
+    assert_eq!(response.collect().await.unwrap().text(), "Take a coat.");
+    server.runs.drained().await;
+    assert_eq!(sketch(&rest(reader).await), ["Take ", "truncated"]);
+    let error = joined.collect().await.unwrap_err();
+    assert!(matches!(error.downcast_ref(), Some(DeliveryError::Truncated { .. })), "{error:?}");
+    assert_eq!(tower_chat::is_retryable(&*error), Some(true));
+    let closed = RunState::Closed { attempt: 1, end: RunEnd::Truncated };
+    assert_eq!(other.runs.state(&run).await.unwrap(), closed);
+    // The same request returns the stored answer.
+    let again = other.call(request).await.unwrap();
+    assert_eq!(again.collect().await.unwrap().text(), "Take a coat.");
 }
 
 #[tokio::test(start_paused = true)]
@@ -192,21 +233,6 @@ async fn a_run_whose_updates_are_refused_keeps_its_lease() {
     let open = RunState::Open { attempt: 1, stop_requested: true };
     assert_eq!(other.stop(&run).await.unwrap(), open);
     assert_eq!(response.collect().await.unwrap().text(), "Take ");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_run_that_another_attempt_executes_is_stopped() {
-    let (log, clock) = timed_log();
-    let step = Step::updates(deltas(&["Take ", "a coat."])).hangs_after(1);
-    let runs = DetachedRunsLayer::new(log.clone());
-    let server = Server::new([step], runs, MemoryStore::new(), PersistenceMode::PerServiceCall);
-    let (request, run) = request();
-    let response = server.call(request).await.unwrap();
-    clock.advance(Duration::from_secs(15));
-    log.begin(&run, 2, Duration::from_secs(15)).await.unwrap();
-    let answer = tokio::time::timeout(Duration::from_secs(60), response.collect()).await;
-    assert_eq!(answer.expect("the run continues").unwrap().text(), "Take ");
-    server.runs.drained().await;
 }
 
 #[tokio::test(start_paused = true)]

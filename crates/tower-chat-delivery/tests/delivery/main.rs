@@ -7,6 +7,7 @@ mod faulty_log;
 mod histories;
 mod kills;
 mod limits;
+mod lost_leases;
 mod readers;
 mod repetitions;
 mod sqlite_log;

@@ -98,6 +98,7 @@ pub(crate) fn sketch(events: &[RunEvent]) -> Vec<String> {
             RunEvent::Restarted { attempt, .. } => format!("restarted {attempt}"),
             RunEvent::Ended(RunEnd::Completed) => "completed".to_owned(),
             RunEvent::Ended(RunEnd::Interrupted) => "interrupted".to_owned(),
+            RunEvent::Ended(RunEnd::Truncated) => "truncated".to_owned(),
             RunEvent::Ended(RunEnd::Failed { message }) => format!("failed: {message}"),
             other => panic!("{other:?}"),
         })
