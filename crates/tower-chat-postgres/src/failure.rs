@@ -197,8 +197,8 @@ impl fmt::Display for Failure {
                 "PostgreSQL cannot be reached: check that it runs, and try again"
             }
             Meaning::Unknown => {
-                "the connection to PostgreSQL was lost before the response, so the outcome is unknown: load the \
-                 conversation to check it"
+                "the connection to PostgreSQL was lost before the response, so the outcome is unknown: to check it, \
+                 load the conversation, or read the state of the run if an update log reports this"
             }
             Meaning::TooSlow => {
                 "PostgreSQL exceeded the time limit of a statement: try again, or raise \

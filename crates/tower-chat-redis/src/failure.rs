@@ -154,8 +154,8 @@ impl fmt::Display for Failure {
         f.write_str(match self.meaning {
             Meaning::NotApplied => "Redis cannot be reached: check that it runs, and try again",
             Meaning::Unknown => {
-                "the connection to Redis was lost before the response, so the outcome is unknown: load the \
-                 conversation to check it"
+                "the connection to Redis was lost before the response, so the outcome is unknown: to check it, \
+                 load the conversation, or read the state of the run if an update log reports this"
             }
             Meaning::NotSafe => {
                 "Redis has applied it, but it is not yet on the required number of disks and replicas: try again"
