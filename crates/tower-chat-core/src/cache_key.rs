@@ -51,10 +51,10 @@ impl ChatRequest {
     /// | the id under which the service keeps the history | [`new_from`](Self::new_from), and the [`extensions`](Self::extensions): the conversation, the run, and what layers add |
     ///
     /// The order of messages, parts and tools is part of the key. The order of the fields of a JSON
-    /// object and the white space between them are not, whichever features `serde_json` has. The
-    /// text of a call's arguments is part of the key byte for byte. Settings of the model client,
-    /// such as a default model or an account, are unknown here: a cache for several clients puts
-    /// the name of the client before the key.
+    /// object and the white space between them are not, regardless of the features of `serde_json`. The
+    /// text of a call's arguments is part of the key byte for byte. Settings of the model client, such as
+    /// a default model or an account, are unknown here: a cache for several clients puts the name of the
+    /// client before the key.
     ///
     /// Put the cache directly above the model client and below the persister, so that a cached
     /// answer is stored like any other. Computing the key takes time in proportion to the size of

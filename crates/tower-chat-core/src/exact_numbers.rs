@@ -9,10 +9,9 @@ use crate::RawJson;
 
 /// The integers of a JSON document that need more than 64 bits, each with its path in the document.
 ///
-/// A [`Value`] rounds such an integer to a float. A reader that parses the fields of a document
-/// into values collects the integers here. A writer restores the digits wherever its document has
-/// the rounded number at the same path. A number that was changed or moved in between is not
-/// restored.
+/// A [`Value`] rounds such an integer to a float. A reader that parses the fields of a document into
+/// values collects the integers here. A writer restores the digits at each place where its document has
+/// the rounded number at the same path. A number that was changed or moved in between is not restored.
 ///
 /// ```
 /// use tower_chat_core::ExactNumbers;

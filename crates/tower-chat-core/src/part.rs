@@ -234,7 +234,7 @@ pub struct ToolResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Native>,
     /// Whether the run ended with this result, and no service call has received it. The field shows that
-    /// the run is complete, wherever the result is stored.
+    /// the run is complete, regardless of the place where the result is stored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ends_run: bool,
     /// The messages that the tool has queued for the next service call. The record of tool calls

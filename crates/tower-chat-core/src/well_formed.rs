@@ -94,7 +94,7 @@ impl WellFormedPrefix {
     }
 }
 
-/// Returns whether replay leaves a part unchanged wherever it is.
+/// Returns whether replay leaves a part unchanged at every position.
 fn is_plain(part: &Part) -> bool {
     match part {
         Part::Text(_) | Part::Reasoning(_) | Part::Media(_) | Part::Error(_) | Part::Native(_) => {

@@ -9,10 +9,10 @@ use crate::SecretKey;
 
 /// Returns the keys of conversations.
 ///
-/// Submitting a write cannot await a key. Therefore [`writing_key`](Self::writing_key) must be
-/// ready at once if it was ready for the same conversation before: a provider that fetches keys
-/// over a network has to cache them for a while. The store calls this method whenever the head of a
-/// conversation is read. Every run begins with such a read.
+/// Submitting a write cannot await a key. Therefore [`writing_key`](Self::writing_key) must be ready at
+/// once if it was ready for the same conversation before: a provider that fetches keys over a network has
+/// to cache them for a while. The store calls this method each time the head of a conversation is read.
+/// Every run begins with such a read.
 ///
 /// The example has one key for all conversations of a scope, from a table:
 ///

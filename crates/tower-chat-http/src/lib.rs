@@ -89,10 +89,10 @@
 //!
 //! When a client disconnects, its run is dropped, and the stack's persistence mode determines what is
 //! stored. With [`ChatEndpoint::with_runs`], the run continues instead. To shut down, pass a signal to
-//! axum's `with_graceful_shutdown`: in-flight runs finish before the server ends. Runs without a client belong to no connection, so with
-//! `with_runs` also await `DetachedRunsLayer::drained`. Then close the store.
-//! A client that sends half a request, or does not read its response, keeps the server from ending, so
-//! the host should limit the time of the shutdown.
+//! axum's `with_graceful_shutdown`: in-flight runs finish before the server ends. Runs without a client
+//! belong to no connection, so with `with_runs` also await `DetachedRunsLayer::drained`. Then close the
+//! store. A client that sends half a request, or does not read its response, prevents the server from
+//! ending, so the host should limit the time of the shutdown.
 //!
 //! # Runs that continue without their client
 //!

@@ -194,8 +194,8 @@ impl Inspector {
     /// finish; connections that are still open after that are closed.
     ///
     /// Without a [token](Self::with_token), the pages are served on loopback addresses only. Every user
-    /// and every program of the machine can then read them, whatever the file permissions of the store
-    /// are.
+    /// and every program of the machine can then read the pages, regardless of the file permissions of
+    /// the store.
     ///
     /// # Errors
     ///

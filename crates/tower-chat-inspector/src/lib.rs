@@ -44,9 +44,9 @@
 //! - With [`Inspector::with_token`], each request must have the token: as `Authorization: Bearer TOKEN`,
 //!   or once as the parameter `token` of a page, which then sets a cookie. Without a token,
 //!   [`Inspector::serve`] refuses to listen on addresses other than loopback. On loopback without a
-//!   token, every user and every program of the machine can read the pages, whatever the file
-//!   permissions of the store are. A browser sends the cookies of a host to all of its ports. Do not
-//!   open pages that other users of the machine serve in the same browser.
+//!   token, every user and every program of the machine can read the pages, regardless of the file
+//!   permissions of the store. A browser sends the cookies of a host to all of its ports. Do not open
+//!   pages that other users of the machine serve in the same browser.
 //! - The pages change the store only if [`Inspector::with_writes`] allows it, and only through forms of
 //!   the pages.
 //! - A page can approve a call only if it shows all of the call's arguments, and the approval applies

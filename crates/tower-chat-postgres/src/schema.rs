@@ -387,7 +387,7 @@ async fn bring_up_to_date(client: &mut Client, layout: &Layout) -> Result<Found,
     }
     let mut layout = layout.clone();
     if version > 0 {
-        // The existing tables determine these properties, whatever the options of this process are.
+        // The existing tables determine these properties, regardless of the options of this process.
         layout.row_level_security = has_policies(transaction.client(), &layout).await?;
         layout.partitions = partitions(transaction.client(), &layout).await?;
     }

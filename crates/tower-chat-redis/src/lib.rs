@@ -79,21 +79,20 @@
 //!
 //! # The directory
 //!
-//! The directory entry of a conversation is in its key `directory`. The script of each write
-//! updates it, without another round trip. A
-//! [`summary`](tower_chat_core::store::Directory::summary) is one request, whatever the length
-//! of the conversation. [`runs`](tower_chat_core::store::Directory::runs) and the usage of a
-//! conversation are one request too, and read the rows of all its runs.
+//! The directory entry of a conversation is in its key `directory`. The script of each write updates it,
+//! without another round trip. A [`summary`](tower_chat_core::store::Directory::summary) is one request,
+//! regardless of the length of the conversation. [`runs`](tower_chat_core::store::Directory::runs) and
+//! the usage of a conversation are one request too, and read the rows of all its runs.
 //!
-//! There is no index by last activity. It would be on another server of a cluster than the
-//! conversations, and each write would take one more round trip. Therefore
-//! [`conversations`](tower_chat_core::store::Directory::conversations) reads every conversation
-//! on the list of the scope for each page, 256 at a time, and
-//! [`usage`](tower_chat_core::store::Directory::usage) does so 32 at a time. The results are
-//! exact, and the cost grows with the number of conversations, whatever the limit. A query over all
-//! scopes first finds their lists among the names of all keys of the server, or of each primary of
-//! the cluster (`SCAN`), including keys of other programs. While a slot of a cluster is migrated, a
-//! scope may be missed. Conversations with an unreadable entry are on the first page.
+//! There is no index by last activity. It would be on another server of a cluster than the conversations,
+//! and each write would take one more round trip. Therefore
+//! [`conversations`](tower_chat_core::store::Directory::conversations) reads every conversation on the
+//! list of the scope for each page, 256 at a time, and
+//! [`usage`](tower_chat_core::store::Directory::usage) does so 32 at a time. The results are exact, and
+//! the cost grows with the number of conversations, regardless of the limit. A query over all scopes
+//! first finds their lists among the names of all keys of the server, or of each primary of the cluster
+//! (`SCAN`), including keys of other programs. While a slot of a cluster is migrated, a scope may be
+//! missed. Conversations with an unreadable entry are on the first page.
 //!
 //! A conversation of a release without a directory gets its entry when it is first read or written.
 //! Its times are those of its run ids, its runs are counted from the remaining messages, and its

@@ -1,9 +1,9 @@
 //! Writes that wait for replicas or disks before they are acknowledged.
 //!
 //! The server handles no other request of a connection while a command on it waits. These writes
-//! therefore have connections of their own. Writes that arrive at a connection while others wait
-//! are sent together afterwards, and wait once. A write therefore waits for at most one other
-//! group, whatever the number of writes.
+//! therefore have connections of their own. Writes that arrive at a connection while others wait are sent
+//! together afterwards, and wait once. A write therefore waits for at most one other group, regardless of
+//! the number of writes.
 
 use std::time::Duration;
 

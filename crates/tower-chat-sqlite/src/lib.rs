@@ -106,9 +106,9 @@
 //!
 //! # Permissions
 //!
-//! On Unix a new file is readable and writable for its owner only (mode 0600), whatever the umask.
-//! The same applies to its log (`-wal`), the log's index (`-shm`) and [backups](Backup). An
-//! existing file keeps its permissions, and its log gets the same ones.
+//! On Unix a new file is readable and writable for its owner only (mode 0600), regardless of the umask.
+//! The same applies to its log (`-wal`), the log's index (`-shm`) and [backups](Backup). An existing file
+//! keeps its permissions, and its log gets the same ones.
 //!
 //! # Deleting
 //!

@@ -227,8 +227,8 @@ pub(crate) enum Difference {
     Unknown(String),
 }
 
-/// Determines the kind of a file without changing it, in one snapshot, because another process may
-/// be creating it. The check stops after a maximum number of steps, whatever the schema contains.
+/// Determines the kind of a file without changing it, in one snapshot, because another process may be
+/// creating it. The check stops after a maximum number of steps, regardless of the schema.
 pub(crate) fn content(connection: &mut Connection) -> Result<Content> {
     let mut steps = 0;
     let counts = move || {

@@ -19,10 +19,10 @@ const PAGE: usize = 100;
 /// Deletes all conversations of a scope, one after the other, including those without visible
 /// messages. The messages of such a conversation are staged or were discarded.
 ///
-/// Call the function again to continue a deletion that failed, or after its future was dropped.
-/// Before a conversation is deleted, [`Event::Begins`] reports its counts. A callback that stores
-/// the events, such as a [`ReceiptLog`](crate::ReceiptLog), therefore has a record of every deleted
-/// conversation, wherever the process stops.
+/// Call the function again to continue a deletion that failed, or after its future was dropped. Before a
+/// conversation is deleted, [`Event::Begins`] reports its counts. A callback that stores the events, such
+/// as a [`ReceiptLog`](crate::ReceiptLog), therefore has a record of every deleted conversation, at each
+/// point at which the process stops.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {

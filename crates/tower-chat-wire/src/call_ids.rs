@@ -10,9 +10,9 @@ use tower_chat_core::{
 /// Assigns the call ids of one round. A round consists of consecutive messages of the assistant and the
 /// results of their calls.
 ///
-/// Anthropic and Bedrock require ids of ASCII letters, digits, `_` and `-`, each once in a round. An id in
-/// this form is not changed. A new id depends only on the round, so a round is always written in the same
-/// way, whatever messages precede it.
+/// Anthropic and Bedrock require ids of ASCII letters, digits, `_` and `-`, each once in a round. An id
+/// in this form is not changed. A new id depends only on the round, so a round is always written in the
+/// same way, regardless of the messages before it.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
     calls: Matcher<String>,

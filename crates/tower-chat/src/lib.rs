@@ -1,8 +1,8 @@
 //! Durable conversations for programs that call language models through tower: stores for histories,
 //! layers that write them, a tool loop, and model clients.
 //!
-//! For one question, an agent may call the model and run tools many times. The layers store every
-//! answer, and keep the stored history valid for every provider, wherever the process stops.
+//! For one question, an agent may call the model and run tools many times. The layers store every answer,
+//! and keep the stored history valid for every provider, at each point at which the process stops.
 //!
 //! ```
 //! # fn main() -> Result<(), tower_chat::BoxError> {

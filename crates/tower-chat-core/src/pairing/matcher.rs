@@ -82,7 +82,7 @@ pub enum Ids {
 /// Matches results with calls, one result after the other.
 ///
 /// If the results are in the order of their calls, each costs one comparison. Otherwise an index is
-/// built, so that a result costs O(log n) in the number of calls, whatever their ids are.
+/// built, so that a result costs O(log n) in the number of calls, regardless of their ids.
 ///
 /// ```
 /// use tower_chat_core::pairing::{Answers, Candidate, Ids, Matcher, Target};

@@ -7,8 +7,8 @@ use crate::{Message, RunId};
 
 /// The right to write an open run, and its expiry time.
 ///
-/// Each attempt at a run has an attempt number that is one higher than that of the previous
-/// attempt. The store refuses the writes of an earlier attempt, whatever the clocks show.
+/// Each attempt at a run has an attempt number that is one higher than that of the previous attempt. The
+/// store refuses the writes of an earlier attempt, regardless of the clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
     /// The number of the attempt, from 1.

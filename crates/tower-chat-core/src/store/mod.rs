@@ -75,7 +75,7 @@ use crate::ConversationKey;
 ///   whether or not the ticket is awaited. It may be called where nothing can be awaited, such as
 ///   in `Drop` on a thread outside of the runtime.
 /// - A load that begins after a submission to the same conversation includes that submission.
-/// - Messages are returned in the order in which they were appended, whatever the clocks showed.
+/// - Messages are returned in the order in which they were appended, regardless of the clocks.
 /// - Stored data that are invalid, such as a number out of its range, cause [`StoreError::Corrupt`]
 ///   or [`StoreError::Undecodable`]. The store deletes nothing because of them, other conversations
 ///   are not affected, and [`delete`](Self::delete) still deletes the conversation. A store checks

@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn every_holder_has_an_incarnation_of_its_own() {
         let revision = Revision { incarnation: 0b0110, sequence: 3 };
-        // Each bit of the holder yields a different incarnation, whatever the one before it was.
+        // Each bit of the holder yields a different incarnation, regardless of the previous incarnation.
         let mut incarnations: Vec<_> = (0..64)
             .map(|bit| revision.taken_by(1 << bit))
             .inspect(|taken| assert_eq!(taken.sequence, 3))

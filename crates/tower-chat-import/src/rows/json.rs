@@ -8,7 +8,7 @@ use tower_chat_core::Reasoning;
 
 use super::row::{AggregateCall, AggregateResult};
 
-/// The fields of a stored call or result, whatever they are.
+/// All fields of a stored call or result.
 ///
 /// The fields of a result are the same in a list of results and inside a call.
 #[derive(Debug, Deserialize)]

@@ -151,8 +151,8 @@ pub struct AggregateCall {
     pub arguments: String,
     /// The provider's item for the call: thought signatures, reasoning ids.
     pub native: Option<Native>,
-    /// The result inside the call, if the system stores it there. It answers the call whatever the
-    /// ids are.
+    /// The result inside the call, if the system stores it there. This result answers the call regardless
+    /// of the ids.
     pub result: Option<AggregateResult>,
 }
 

@@ -28,12 +28,12 @@
 //! # What is repeated
 //!
 //! The policy repeats a call that failed before it returned a response. The client reads a whole answer
-//! to its end before it returns the response, so a whole answer is repeated wherever it broke off. For a
-//! streamed answer, the client returns the response when the stream begins. If the stream breaks off
-//! later, its reader gets the error, and this policy does not act: the application may already have
-//! displayed the text or started a tool, and a second answer would begin with other words. The layers of
-//! `tower-chat` store the beginning that was received, and a request that is sent again continues from
-//! there.
+//! to its end before it returns the response, so a whole answer is repeated regardless of the position at
+//! which it broke off. For a streamed answer, the client returns the response when the stream begins. If
+//! the stream breaks off later, its reader gets the error, and this policy does not act: the application
+//! may already have displayed the text or started a tool, and a second answer would begin with other
+//! words. The layers of `tower-chat` store the beginning that was received, and a request that is sent
+//! again continues from there.
 //!
 //! Each attempt keeps a clone of the request. Cloning is cheap, because clones of a
 //! [`ChatRequest`](tower_chat_core::ChatRequest) share its messages.

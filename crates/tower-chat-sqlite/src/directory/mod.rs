@@ -127,8 +127,8 @@ impl Activity {
     }
 }
 
-/// Sets the hour in a statement of its own, because SQLite writes to an index whenever a statement
-/// names its column.
+/// Sets the hour in a statement of its own, because SQLite writes to an index each time a statement names
+/// its column.
 fn set_hour(connection: &Connection, number: i64, hour: i64) -> rusqlite::Result<()> {
     connection
         .prepare_cached("UPDATE conversations SET active_hour = ?2 WHERE id = ?1")?

@@ -116,7 +116,7 @@ impl<S: HistoryStore> FaultyStore<S> {
     /// processes.
     ///
     /// Operations of the inner store block the calling thread. Their order and effects therefore depend
-    /// only on the decisions of the injector, whatever threads the inner store has. Each operation waits
+    /// only on the decisions of the injector, even if the inner store has threads. Each operation waits
     /// for the earlier submissions. The store owns a delayed submission: a task submits it to the inner
     /// store, in the order of the submissions. [`hold_appends`](Self::hold_appends) has no effect.
     pub fn with_injector(inner: S, injector: impl FaultInjector) -> Self {
@@ -143,8 +143,9 @@ impl<S: HistoryStore> FaultyStore<S> {
         self
     }
 
-    /// Makes the store that of one of several processes, whatever the inner store is. It gets its own
-    /// handle, which is not [exclusive](StoreHandle::exclusive), so journaled runs have leases.
+    /// Makes the store behave like the store of one of several processes, regardless of the inner store.
+    /// The store gets its own handle, which is not [exclusive](StoreHandle::exclusive), so journaled runs
+    /// have leases.
     #[must_use]
     pub fn shared_by_processes(mut self) -> Self {
         self.handle = Some(StoreHandle::new());

@@ -5,7 +5,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// Runs a shell script when it is dropped, or when this process has ended, by whatever cause: a
+/// Runs a shell script when this value is dropped, or when this process has ended for any reason: a
 /// separate shell waits for the end of a pipe that only this process has open.
 #[derive(Debug)]
 pub struct AtTheEnd(Child);

@@ -1,8 +1,8 @@
 //! Throwaway database servers, for tests that need a real one.
 //!
 //! A server listens only on the loopback interface, on a free port, stores its data in a temporary
-//! folder, and is removed with its data when the process ends, by whatever cause. Tests never use a
-//! server that is already running.
+//! folder, and is removed with its data when the process ends for any reason. Tests never use a server
+//! that is already running.
 //!
 //! If its programs are missing, Debian's package is installed if this process is root. Otherwise
 //! the tests that need it are reported and skipped. With `TOWER_CHAT_CI=1` in the environment, this

@@ -58,7 +58,7 @@ pub async fn a_fork_has_what_readers_see_and_a_life_of_its_own(store: Store) {
     assert_eq!((texts(&store, &to).await.len(), recorded(&store, &to).await.len()), (4, 2));
 }
 
-/// A call that waits for approval waits in the original only, whatever its row contains.
+/// A call that waits for approval waits only in the original, regardless of the content of its row.
 pub async fn a_fork_does_not_wait_for_approvals(store: Store) {
     let (from, to) = (key("original"), key("copy"));
     let result = Box::new(ToolResult::new("id 1", "paid"));

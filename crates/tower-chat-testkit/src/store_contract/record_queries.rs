@@ -151,7 +151,7 @@ pub async fn tool_calls_are_counted_per_tool(store: Store) {
 }
 
 /// Conversations are returned in the byte order of their ids, and their calls in the order of the
-/// messages, whatever the order of recording.
+/// messages, regardless of the order of recording.
 pub async fn calls_come_in_the_order_of_conversation_message_and_position(store: Store) {
     let ids = ["b", "\u{e9}", "", "a\0", "B", "a"];
     for id in ids {

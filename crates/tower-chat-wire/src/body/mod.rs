@@ -231,7 +231,7 @@ impl BodyWire {
     }
 
     /// Reads the body of a response whose HTTP status is not a success. The result is always
-    /// [`AnswerError::Refused`], whatever the body contains.
+    /// [`AnswerError::Refused`], regardless of the content of the body.
     ///
     /// ```
     /// use tower_chat_wire::body::BodyWire;

@@ -25,7 +25,7 @@ impl Content {
         Self { envelope, is_user: false, may_join: false, results: Vec::new(), others: parts }
     }
 
-    /// Creates a content of the user, whatever role the envelope has.
+    /// Creates a content of the user, regardless of the role of the envelope.
     pub(super) fn user(envelope: Option<Fields>) -> Self {
         let mut envelope = envelope.unwrap_or_else(usual_envelope);
         if envelope.is_text("role", "model") {

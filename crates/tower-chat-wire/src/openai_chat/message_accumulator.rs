@@ -142,9 +142,9 @@ impl MessageAccumulator {
     }
 }
 
-/// Returns whether a field describes only the deltas of a stream, such as `channel` of Groq's
-/// gpt-oss: a string, a number or a flag that no whole answer is known to have. Objects and lists
-/// are content, whatever their names.
+/// Returns whether a field describes only the deltas of a stream, such as `channel` of Groq's gpt-oss: a
+/// string, a number or a flag that no whole answer is known to have. Objects and lists are content,
+/// regardless of their names.
 fn is_of_pieces(name: &str, value: &RawJson) -> bool {
     let is_scalar = !value.get().starts_with(['{', '[', 'n']);
     let is_known = OF_MESSAGES.contains(&name)

@@ -1,10 +1,10 @@
 //! Reads and writes the messages of OpenAI Chat Completions (`POST /v1/chat/completions`) and of the
 //! many compatible services.
 //!
-//! If a message is read and written again, the JSON values are equal, whatever fields a service has
-//! added. Data for which [`Message`](tower_chat_core::Message) and its parts have a field are stored in
-//! that field only. All other data are stored in [`Native`](tower_chat_core::Native) items of the wire
-//! [`WIRE`]:
+//! If a message is read and written again, the JSON values are equal, regardless of the fields that a
+//! service has added. Data for which [`Message`](tower_chat_core::Message) and its parts have a field are
+//! stored in that field only. All other data are stored in [`Native`](tower_chat_core::Native) items of
+//! the wire [`WIRE`]:
 //!
 //! - A message has a [`Part::Native`] before its other parts: the message object without the fields of
 //!   the message (`{"role":"assistant","content":null,"refusal":null}`).

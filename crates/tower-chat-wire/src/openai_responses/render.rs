@@ -19,9 +19,9 @@ use crate::{
 
 /// Writes messages as the items of an `input`.
 ///
-/// A call and its result get the same id, whatever ids they had. An item depends only on its message and on
-/// earlier messages, with one exception: an output is moved before any message that is between the output and
-/// its call.
+/// A call and its result get the same id, regardless of their original ids. An item depends only on its
+/// message and on earlier messages, with one exception: an output is moved before any message that is
+/// between the output and its call.
 ///
 /// ```
 /// use tower_chat_core::{Message, ToolCall, ToolResult};

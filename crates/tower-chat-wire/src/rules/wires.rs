@@ -10,7 +10,7 @@ pub(super) const fn kind(media_type: &'static str, sources: Sources) -> MediaKin
     MediaKind { media_type, sources }
 }
 
-/// All media, wherever their bytes are.
+/// All media, from every kind of source.
 pub(super) const ANYTHING: &[MediaKind] = &[kind("*/*", Sources::Any)];
 /// The types of images that every model with image input accepts.
 pub(super) const IMAGES: &[MediaKind] = &[

@@ -1,5 +1,5 @@
-//! A run can be resumed wherever it stopped. No answered service call is paid for again, no
-//! finished tool runs again, and the history is the same as without the interruption.
+//! A run can be resumed from every point at which it stopped. No answered service call is paid for again,
+//! no finished tool runs again, and the history is the same as without the interruption.
 
 use std::{collections::HashSet, time::Duration};
 

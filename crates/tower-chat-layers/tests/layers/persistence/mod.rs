@@ -1,5 +1,5 @@
-//! The guarantees of the persistence layers, whole and streamed: who stores which messages, when,
-//! and which of them are in the store wherever a run stops.
+//! The guarantees of the persistence layers, whole and streamed: who stores which messages, when, and
+//! which of them are in the store at each point at which a run stops.
 
 mod answer_end;
 mod approval_claims;

@@ -1,6 +1,6 @@
-//! A tool loop that an application has written itself, with message types that have no ids. The
-//! persister does not store a message twice that such a loop sends twice: in every mode, after a
-//! restart, and whichever fields the types lose.
+//! A tool loop that an application has written itself, with message types that have no ids. The persister
+//! stores a message once that such a loop sends twice: in every mode, after a restart, and for every
+//! combination of fields that the types lose.
 
 use std::{collections::HashSet, sync::Arc};
 

@@ -1,5 +1,5 @@
-//! An answer ends a run, in whichever mode the run was stored and in whichever mode its request is
-//! sent again. A complete run returns its stored answer, and an interrupted run continues after its
+//! An answer ends a run, in every mode in which the run was stored and in every mode in which its request
+//! is sent again. A complete run returns its stored answer, and an interrupted run continues after its
 //! stored messages.
 
 use std::sync::{

@@ -55,7 +55,7 @@ struct IsFitted(ForeignRule);
 /// The [`RefusalMarks`] in the extensions of the request identify content that the service has refused. A
 /// sentence replaces this content.
 ///
-/// A request that is already fitted is returned unchanged, whatever the rules are.
+/// A request that is already fitted is returned unchanged, regardless of the rules.
 pub fn fit(request: &ChatRequest, rules: &ServiceRules) -> Fitted {
     if request.extensions.get::<IsFitted>().is_some() {
         return Fitted { request: request.clone(), names: NameMap::default(), changes: Vec::new() };
