@@ -15,7 +15,7 @@ use crate::{
 /// The key under which a response cache stores the answer to a request, from
 /// [`ChatRequest::cache_key`].
 ///
-/// The key is a SHA-256 hash, displayed in hexadecimal digits. It is the same in every process and
+/// The key is a SHA-256 hash, displayed in hexadecimal digits. The key is the same in every process and
 /// on every machine. The changelog names each release that computes it differently.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CacheKey([u8; 32]);

@@ -181,8 +181,8 @@ pub struct MessageId {
 }
 
 impl MessageId {
-    /// The largest [`index`](Self::index) that a store accepts. It is one less than the maximum of
-    /// the type, so that the index after any stored message can be computed.
+    /// The largest [`index`](Self::index) that a store accepts: one less than the maximum of the type, so
+    /// that the index after any stored message can be computed.
     pub const LAST_INDEX: u32 = u32::MAX - 1;
 }
 

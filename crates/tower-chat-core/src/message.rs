@@ -17,8 +17,8 @@ use crate::{
 pub enum Role {
     /// The operator who set up the conversation.
     System,
-    /// The name of [`Role::System`] on newer wires. It is a role of its own so that the name
-    /// survives a round trip.
+    /// The name of [`Role::System`] on newer wires, as a separate role, so that the name survives a round
+    /// trip.
     Developer,
     /// The person, or the program that acts for the person.
     User,
@@ -37,7 +37,8 @@ pub enum Role {
 /// ```
 ///
 /// Two messages are equal if all their fields except the [`finish_reason`](Self::finish_reason) are
-/// equal. It is not compared, because the transcripts that clients send again do not contain it.
+/// equal. The finish reason is not compared, because the transcripts that clients send again do not
+/// contain it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Message {
@@ -57,14 +58,14 @@ pub struct Message {
     /// that older releases have stored have none; see [`time`](Self::time).
     #[serde(default, skip_serializing_if = "Option::is_none", with = "milliseconds::optional")]
     pub added_at: Option<SystemTime>,
-    /// The reason why the model's answer ended. Only the final message of the answer has it. It
-    /// decides the next step of the run, also when another process continues the run.
-    /// [`ChatResponse`](crate::ChatResponse) sets it from
-    /// [`Finish::reason`](crate::Finish::reason). Messages that older releases have stored have
-    /// none. It is not sent to models.
+    /// The reason why the model's answer ended. Only the final message of the answer has a finish reason.
+    /// The reason decides the next step of the run, also when another process continues the run.
+    /// [`ChatResponse`](crate::ChatResponse) sets this field from
+    /// [`Finish::reason`](crate::Finish::reason). Messages that older releases have stored have no finish
+    /// reason. Models do not receive this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<FinishReason>,
-    /// Application data that is stored with the message. It is not sent to models.
+    /// Application data that is stored with the message, and not sent to models.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
 }

@@ -54,7 +54,7 @@ impl Messages {
         self.0.push_back(message.into());
     }
 
-    /// Adds all messages of another sequence at the end. It takes O(log n) of both lengths.
+    /// Adds all messages of another sequence at the end, in O(log n) of both lengths.
     pub fn append(&mut self, other: &Messages) {
         if other.len() <= FEW {
             self.0.extend(other.iter().cloned());
@@ -64,7 +64,7 @@ impl Messages {
     }
 
     /// Adds a range of another sequence at the end, without the part of the range that exceeds the
-    /// sequence. It takes O(log n) of both lengths.
+    /// sequence. This takes O(log n) of both lengths.
     pub fn append_range(&mut self, other: &Messages, range: Range<usize>) {
         let count = range.end.min(other.len()).saturating_sub(range.start);
         self.append(&other.skip(range.start).take(count));

@@ -5,8 +5,8 @@ use std::{ops::Range, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// A provider's own item. It is sent unchanged, only on the wire from which it was received, and
-/// only to the service that made it, if that is known.
+/// A provider's own item, which is sent unchanged, only on the wire from which it was received, and only
+/// to the service that made it, if that is known.
 ///
 /// Reasoning ids, encrypted reasoning, thought signatures and redacted thinking are native items.
 ///
@@ -25,9 +25,9 @@ use serde_json::value::RawValue;
 pub struct Native {
     /// The wire format of the item, such as `anthropic` or `openai-responses`.
     pub wire: Arc<str>,
-    /// The service that made the item, such as `deepseek`; several services may use one wire. It is
-    /// `None` if an older release stored the item or its service is unknown. Such an item is sent
-    /// to any service of the wire.
+    /// The service that made the item, such as `deepseek`; several services may use one wire. `None` if
+    /// an older release stored the item or the service is unknown. Such an item is sent to any service of
+    /// the wire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<Arc<str>>,
     /// The item as the provider sent it.

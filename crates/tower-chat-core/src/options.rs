@@ -7,8 +7,8 @@ use crate::{ExactNumbers, Native};
 
 /// The settings of a request besides its messages.
 ///
-/// They are sent with each service call and never stored. For a field that is `None` the provider's
-/// default applies.
+/// The options are sent with each service call and never stored. For a field that is `None` the
+/// provider's default applies.
 ///
 /// ```
 /// use tower_chat_core::{ChatOptions, ChatRequest};
@@ -180,8 +180,8 @@ pub struct ToolDefinition {
     /// Whether calls of the tool wait for approval.
     #[serde(default)]
     pub needs_approval: bool,
-    /// The wire's item for the tool, without the fields above. It is present if the item has
-    /// further fields, such as a grammar or a cache mark.
+    /// The wire's item for the tool, without the fields above. `None` unless the item has further fields,
+    /// such as a grammar or a cache mark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Native>,
     /// Whether a call that may or may not have run can be run again: the tool only reads, or recognises a

@@ -28,8 +28,8 @@ pub enum Part {
     ToolCall(ToolCall),
     /// The result of a tool call.
     ToolResult(ToolResult),
-    /// A tool call that waits for approval. It becomes a [`ToolCall`] when it is approved or
-    /// rejected.
+    /// A tool call that waits for approval. An approval or a rejection converts the request to a
+    /// [`ToolCall`].
     ApprovalRequest(ApprovalRequest),
     /// The decision on an [`ApprovalRequest`].
     ApprovalResponse(ApprovalResponse),
@@ -226,7 +226,7 @@ pub struct ToolResult {
     /// Whether the tool failed. The content then describes the failure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
-    /// The stored call that the result answers, if the order of the messages does not show it. It
+    /// The stored call that the result answers, if the order of the messages does not show it. This field
     /// takes precedence over `call_id` and is never sent to a provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallPosition>,

@@ -34,10 +34,10 @@ pub enum PersistenceMode {
     /// Every successful service call is appended with its new inputs, before the caller receives
     /// the end of the response.
     PerServiceCall,
-    /// Every message and the start and outcome of every tool are made durable at once. They become
-    /// part of the history at the end of the run, all or none. Until then the run is open: it can
-    /// be resumed, committed in its current state, or discarded (module `recovery` of
-    /// `tower-chat`). If a write fails, the call fails.
+    /// Every message and the start and outcome of every tool are made durable at once. All messages
+    /// together become part of the history at the end of the run, or none. Until then the run is open: a
+    /// later attempt can resume the run, and the run can be committed in its current state, or discarded
+    /// (module `recovery` of `tower-chat`). If a write fails, the call fails.
     Journaled,
 }
 

@@ -134,7 +134,7 @@ impl ChatRequest {
         self.messages.skip(self.new_from)
     }
 
-    /// Puts a history before the messages. It takes O(log n) of both lengths.
+    /// Puts a history before the messages, in O(log n) of both lengths.
     pub fn prepend(&mut self, history: &Messages) {
         let own = std::mem::replace(&mut self.messages, history.clone());
         self.messages.append(&own);

@@ -107,7 +107,7 @@ impl RunHandle {
 
     /// Stops the run, from any task. Calling it again has no effect.
     ///
-    /// The tool loop makes no further service call and starts no further tool. It drops the service
+    /// The tool loop makes no further service call and starts no further tool. The loop drops the service
     /// call and the tools in progress. In every persistence mode, the answer so far is stored:
     ///
     /// - the messages of the model, and the results of tools that have finished;

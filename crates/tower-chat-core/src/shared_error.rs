@@ -6,7 +6,7 @@ use crate::BoxError;
 
 /// An error of any type that can be cloned, for use as the source of other errors.
 ///
-/// It does not implement [`Error`]. It dereferences to the inner error, and
+/// A shared error does not implement [`Error`], but dereferences to the inner error, and
 /// [`source`](Error::source) of the outer error returns the inner error with its own type.
 ///
 /// ```

@@ -1,8 +1,8 @@
 //! The locks of the types that are tested under many schedules.
 //!
-//! They are the locks of the standard library. For these tests, `.ci/schedules` builds with
-//! `--cfg shuttle`. The locks are then those of shuttle, which chooses at each use the thread or
-//! task to run next. shuttle does not control the locks inside tokio's channels.
+//! By default, the locks are those of the standard library. For these tests, `.ci/schedules` builds with
+//! `--cfg shuttle`. The locks are then those of shuttle, which chooses at each use the thread or task to
+//! run next. shuttle does not control the locks inside tokio's channels.
 
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use std::sync::{Mutex, MutexGuard};

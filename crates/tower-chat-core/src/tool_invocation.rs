@@ -6,8 +6,8 @@ use crate::{MessageId, ToolResult};
 
 /// The record of one tool call.
 ///
-/// Unlike the replay, the record contains every call. It also contains a call without a result, and
-/// a call whose result was never sent to the model or was removed because it is stale.
+/// Unlike the replay, the record contains every call, including a call without a result, and a call whose
+/// result was never sent to the model or was removed because it is stale.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ToolInvocation {

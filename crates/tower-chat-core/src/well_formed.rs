@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// Counts the messages at the beginning of a history that replay leaves unchanged: every call has a
-/// unique id and is answered once, in order, directly after its message. It follows the history
+/// unique id and is answered once, in order, directly after its message. The counter follows the history
 /// message by message.
 ///
 /// The count may be too small, but is never too large.

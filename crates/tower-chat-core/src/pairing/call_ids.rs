@@ -45,10 +45,9 @@ impl IdBase {
 /// are different, even if calls in two messages of the answer have the same id.
 ///
 /// A call keeps its own id. A call gets a generated id if it has none, an empty one, or that of an
-/// earlier call in the answer, which providers refuse. The generated id is computed from the
-/// position of the message, so that every replay uses the same id for the call and its result. It
-/// consists of `[a-z0-9_]` and has at most 40 characters, the maximum of OpenAI's Chat Completions
-/// API.
+/// earlier call in the answer, which providers refuse. The generated id is computed from the position of
+/// the message, so that every replay uses the same id for the call and its result. A generated id
+/// consists of `[a-z0-9_]` and has at most 40 characters, the maximum of OpenAI's Chat Completions API.
 ///
 /// ```
 /// use tower_chat_core::{Message, ToolCall, pairing::AnswerIds};

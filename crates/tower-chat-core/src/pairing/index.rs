@@ -16,7 +16,7 @@ pub(super) struct Index<K> {
     /// The first call at each position.
     by_position: HashMap<CallPosition, usize>,
     by_id: HashMap<K, OfId>,
-    /// The calls by order. It is built for the first result with an id that no call has.
+    /// The calls by order. The index is built for the first result with an id that no call has.
     in_order: Option<InOrder<K>>,
 }
 

@@ -57,8 +57,8 @@ impl<'a> Candidate<&'a str> {
 }
 
 impl<K: Borrow<str>> Candidate<K> {
-    /// Iterates over the ids by which results may name the call: its assigned id and its own id.
-    /// They differ if several calls of the answer have the same id of their own.
+    /// Iterates over the ids by which results may name the call: its assigned id and its own id. The two
+    /// ids differ if several calls of the answer have the same id of their own.
     pub fn ids(&self) -> impl Iterator<Item = &K> {
         let other = self.given_id.as_ref().filter(|given| (*given).borrow() != self.id.borrow());
         std::iter::once(&self.id).chain(other)
@@ -97,8 +97,8 @@ pub struct Matcher<K> {
     ids: Ids,
     /// The index of the first call that may be neither answered nor hidden.
     first_open: usize,
-    /// The index of calls. It is built for the first result that does not answer the first open
-    /// call by its id.
+    /// The index of calls, which is built for the first result that does not answer the first open call
+    /// by its id.
     index: Option<Box<Index<K>>>,
 }
 

@@ -67,8 +67,8 @@ pub fn foreign_results(message: &Message) -> BTreeSet<usize> {
 /// Returns the indices of the results that leave a message: the foreign ones, and those that
 /// foreign results separate from the provider's own call.
 ///
-/// A result that leaves may separate others from their calls. It splits a piece in two. Only the
-/// results in the shorter piece, and those whose call is there, are checked again.
+/// A removed result may separate other results from their calls. Its removal splits a piece in two. Only
+/// the results in the shorter piece, and those whose call is there, are checked again.
 fn leaving_results(message: &Message) -> BTreeSet<usize> {
     let mut leaving = foreign_results(message);
     if message.role != Role::Assistant {

@@ -67,8 +67,8 @@ pub(super) struct Assembled {
     updates: Option<BoxStream<'static, Result<ChatUpdate, BoxError>>>,
     accumulator: Accumulator,
     ready: VecDeque<Result<ChatUpdate, BoxError>>,
-    /// Messages of the model that may be the last of the answer. They are delayed until the next
-    /// update, because the reason of a finish is stored in them.
+    /// Messages of the model that may be the last of the answer. These messages are delayed until the
+    /// next update, because the last message contains the reason of a finish.
     held: Vec<Arc<Message>>,
 }
 

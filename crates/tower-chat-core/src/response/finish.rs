@@ -27,8 +27,8 @@ use crate::{ConversationKey, ExactNumbers, HistoryOwner, RunId};
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Finish {
-    /// The reason why the model stopped, from the provider. It is unreliable: some providers report
-    /// `stop`, or nothing, for an answer with tool calls.
+    /// The reason why the model stopped, from the provider. This reason is unreliable: some providers
+    /// report `stop`, or nothing, for an answer with tool calls.
     pub reason: Option<FinishReason>,
     /// The tokens of the answer, summed over the service calls of a run.
     pub usage: Usage,
@@ -66,8 +66,9 @@ impl Finish {
         Self::new(FinishReason::Stop)
     }
 
-    /// Returns the integers that the JSON values of `metadata` have rounded. They are from the body
-    /// of a whole answer. When a body of the same wire is written, it contains all their digits.
+    /// Returns the integers that the JSON values of `metadata` have rounded. The integers are from the
+    /// body of a whole answer. A body that is written for the same wire contains all digits of these
+    /// integers.
     pub fn exact_numbers(&self) -> &ExactNumbers {
         &self.exact_numbers
     }
@@ -152,11 +153,11 @@ pub enum EndedBy {
 pub struct Usage {
     /// The number of input tokens.
     pub input_tokens: u64,
-    /// The number of input tokens from the provider's cache. They are included in `input_tokens`.
+    /// The number of input tokens from the provider's cache. `input_tokens` includes these tokens.
     pub cached_input_tokens: u64,
     /// The number of output tokens.
     pub output_tokens: u64,
-    /// The number of reasoning tokens. They are included in `output_tokens`.
+    /// The number of reasoning tokens. `output_tokens` includes these tokens.
     pub reasoning_tokens: u64,
 }
 
@@ -166,7 +167,7 @@ impl Usage {
         Self { input_tokens, output_tokens, ..Self::default() }
     }
 
-    /// Returns the sum of input and output tokens. It saturates at the largest number.
+    /// Returns the sum of input and output tokens, which saturates at the largest number.
     ///
     /// ```
     /// use tower_chat_core::Usage;

@@ -53,7 +53,7 @@ enum Body {
 }
 
 impl ChatResponse {
-    /// Creates the response of a complete answer. It costs no more than the messages themselves.
+    /// Creates the response of a complete answer, at no cost besides that of the messages.
     ///
     /// The final message of the model gets the [reason](Finish::reason) of the end, unless it has
     /// one.

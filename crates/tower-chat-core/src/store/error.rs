@@ -205,8 +205,8 @@ pub struct Conflict {
     pub expected: Revision,
     /// The revision of the conversation.
     pub found: Revision,
-    /// The open run of the conversation, if there is one: no other run can write while it is open.
-    /// It may be the writer's own run, if another process has resumed it.
+    /// The open run of the conversation, if there is one: no other run can write while this run is open.
+    /// The open run may be the writer's own, if another process has resumed it.
     pub open_run: Option<RunId>,
 }
 

@@ -18,7 +18,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Head {
-    /// The revision that the next write must expect. It counts the messages of an open run too.
+    /// The revision that the next write must expect. The revision counts the messages of an open run too.
     pub revision: Revision,
     /// The number of pruned messages, and thereby the sequence number of the last of them. The
     /// first remaining message has the next sequence number.

@@ -152,7 +152,7 @@ impl CallSelection {
 pub struct Invocations {
     /// The calls that could be read, with their conversations.
     pub found: Vec<(ConversationKey, ToolInvocation)>,
-    /// The rows that could not be read. They do not hide the others.
+    /// The rows that could not be read. Unreadable rows do not hide the others.
     pub unreadable: Vec<UnreadableInvocation>,
 }
 

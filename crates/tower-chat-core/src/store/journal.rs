@@ -121,10 +121,10 @@ impl OpenRun {
         }
     }
 
-    /// Returns whether a staged write may be stored while this run is open. It must be a write of
-    /// this run, under the current lease or a later attempt. If the write discards the run, its
-    /// [`Close::Discard`] must have the same number of visible messages as this run. If two
-    /// processes resume a run with the same attempt number, only the first of them gets the lease.
+    /// Returns whether a staged write may be stored while this run is open. The write must be one of this
+    /// run, under the current lease or a later attempt. If the write discards the run, its
+    /// [`Close::Discard`] must have the same number of visible messages as this run. If two processes
+    /// resume a run with the same attempt number, only the first of them gets the lease.
     pub fn admits(&self, run: RunId, staged: &Staged) -> bool {
         let lease = &self.lease;
         let is_holder = staged.lease.attempt > lease.attempt

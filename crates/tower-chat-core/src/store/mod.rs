@@ -71,9 +71,9 @@ use crate::ConversationKey;
 /// - A write may have no messages: it can set the service id of a conversation, and creates the
 ///   conversation if it does not exist. Such a write stores no id, so that its repetition is
 ///   acknowledged only until the next write.
-/// - [`append`](Self::append) is a submission: once it has returned, the store owns the writes,
-///   whether or not the ticket is awaited. It may be called where nothing can be awaited, such as
-///   in `Drop` on a thread outside of the runtime.
+/// - [`append`](Self::append) is a submission: once it has returned, the store owns the writes, whether
+///   or not the ticket is awaited. `append` may be called where nothing can be awaited, such as in `Drop`
+///   on a thread outside of the runtime.
 /// - A load that begins after a submission to the same conversation includes that submission.
 /// - Messages are returned in the order in which they were appended, regardless of the clocks.
 /// - Stored data that are invalid, such as a number out of its range, cause [`StoreError::Corrupt`]

@@ -10,7 +10,7 @@ use crate::{ConversationKey, RunId, ToolStatus};
 
 /// The amount of a conversation that a [`prune`](super::Maintenance::prune) keeps.
 ///
-/// It is a minimum: a run is never divided, and the last run is always kept.
+/// The amount is a minimum: a run is never divided, and the last run is always kept.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};

@@ -10,7 +10,7 @@ pub const LAST_SEQUENCE: u64 = (1 << 53) - 1;
 
 /// There are no sequence numbers or indices left for the messages of a write.
 ///
-/// It is the source of a [`StoreError::Backend`] that is not retryable.
+/// This error is the source of a [`StoreError::Backend`] that is not retryable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NumbersUsedUp {

@@ -19,9 +19,9 @@ use crate::RunId;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Revision {
-    /// A random number. It is chosen when the conversation is created, when messages are deleted
-    /// from it or rewritten, when an attempt at a journaled run begins, and when a resumed run is
-    /// committed. It is 0 if there is no conversation.
+    /// A random number, which is chosen when the conversation is created, when messages are deleted from
+    /// it or rewritten, when an attempt at a journaled run begins, and when a resumed run is committed.
+    /// The number is 0 if there is no conversation.
     pub incarnation: u64,
     /// The sequence number of the last message, from 1; 0 if there is no message.
     pub sequence: u64,

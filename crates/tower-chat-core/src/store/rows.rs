@@ -13,7 +13,7 @@ use crate::{ConversationKey, Message, RunId, format::FormatError};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ConversationRows {
-    /// The head, whose revision a [`Rewrite`] must expect. It need not contain the pending
+    /// The head, whose revision a [`Rewrite`] must expect. The head need not contain the pending
     /// approvals.
     pub head: Head,
     /// The visible messages, in order, with their sequence numbers. A gap in the numbers after the
@@ -35,7 +35,7 @@ impl ConversationRows {
     }
 }
 
-/// A change of rows of one conversation. It adds no message, and changes no sequence number and no
+/// A change of rows of one conversation, which adds no message, and changes no sequence number and no
 /// message id.
 ///
 /// The example removes a word from the stored messages:

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::SystemTime};
 
 use crate::{Message, ToolInvocation, ToolResult, ToolStatus};
 
-/// A row of the record of tool calls in a write. It replaces the earlier row of the call.
+/// A row of the record of tool calls in a write. The row replaces the earlier row of the call.
 ///
 /// Call and result are in messages. The record refers to them and copies neither. A result that is
 /// not part of the history is in no message, and the record contains it.

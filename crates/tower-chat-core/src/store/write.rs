@@ -10,7 +10,7 @@ use crate::{ConversationKey, Message, MessageId, RunId};
 
 /// The id of a write, by which a store recognises a repetition.
 ///
-/// It is the id of the write's first message, and is therefore stored with the messages.
+/// The id of a write is the id of its first message, and is therefore stored with the messages.
 pub type WriteId = MessageId;
 
 /// One atomic append to one conversation.

@@ -143,8 +143,8 @@ pub trait Maintenance: Send + Sync {
     /// Returns the new revision. The conversation gets a new incarnation: a run in progress, in any
     /// process, gets a [`Conflict`](crate::store::Conflict) at its next write.
     ///
-    /// It is meant for repairs only; every other change of a conversation is an append. If the
-    /// future is dropped, the change may or may not take effect.
+    /// This operation is meant for repairs only; every other change of a conversation is an append. If
+    /// the future is dropped, the change may or may not take effect.
     ///
     /// # Errors
     ///

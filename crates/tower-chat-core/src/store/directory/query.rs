@@ -151,7 +151,8 @@ impl ConversationQuery {
 pub struct ConversationPage {
     /// The conversations that could be read.
     pub conversations: Vec<ConversationSummary>,
-    /// The conversations that may match and could not be read. They do not hide the others.
+    /// The conversations that may match and could not be read. Unreadable conversations do not hide the
+    /// others.
     pub unreadable: Vec<UnreadableConversation>,
     /// The position at which the next page begins; `None` if this is the last page.
     pub next: Option<DirectoryCursor>,

@@ -23,8 +23,8 @@ pub struct ConversationSummary {
     /// When the first run of the conversation [began](crate::store::RunActivity::began_at), by the
     /// writer's clock, to the millisecond. For a copy, when the copy was made.
     pub created_at: SystemTime,
-    /// When the conversation was last written, by the writers' clocks, to the millisecond. It never
-    /// decreases.
+    /// The time of the last write to the conversation, by the writers' clocks, to the millisecond. This
+    /// time never decreases.
     pub last_active_at: SystemTime,
     /// The number of visible messages.
     pub messages: u64,

@@ -28,7 +28,7 @@ pub struct UsageQuery {
     pub grouping: UsageGrouping,
     /// Selects usage of this scope; of all scopes if it is `None`.
     pub scope: Option<Arc<str>>,
-    /// Selects usage of this conversation. It is ignored without a scope.
+    /// Selects usage of this conversation. Ignored without a scope.
     pub conversation: Option<Arc<str>>,
     /// Selects usage from this time on.
     pub since: Option<SystemTime>,
