@@ -9,9 +9,9 @@ use tower_chat_core::{
 
 /// Returns an answer as one message, for a caller that expects one message of the model.
 ///
-/// The message is the final message of the model. Its text begins with the texts of the earlier
-/// messages, which the model wrote between calls of tools that ran in the stack, separated by blank
-/// lines. It contains the calls of all messages of the model's final answer, without those that have a
+/// The message is the final message of the model. Its text begins with the texts of the earlier messages,
+/// which the model wrote between calls of tools that ran in the stack, separated by blank lines. The
+/// message contains the calls of all messages of the model's final answer, without those that have a
 /// result and those that wait for approval. Each call has the id that its result must use, also if the
 /// model set none.
 ///

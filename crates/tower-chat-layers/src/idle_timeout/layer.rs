@@ -17,8 +17,8 @@ use super::IdleTimeout;
 /// time between bytes (tower-http's `ResponseBodyTimeoutLayer`). At the limit the call is dropped,
 /// which closes the connection.
 ///
-/// The [module](super) describes the position in a stack. The timer is tokio's. It needs a runtime with
-/// time enabled, and follows a paused clock in tests.
+/// The [module](super) describes the position in a stack. The timer is tokio's, which needs a runtime
+/// with time enabled, and follows a paused clock in tests.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {

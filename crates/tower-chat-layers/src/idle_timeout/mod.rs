@@ -16,7 +16,7 @@
 //! ```
 //!
 //! The stored messages are those that the persistence mode defines for a failed service call. A retry
-//! above this layer repeats a call whose head was late. It does not repeat a call whose answer had
+//! above this layer repeats a call whose head was late. The retry does not repeat a call whose answer had
 //! begun, but the same request, sent again by its caller, continues after the stored messages.
 //!
 //! If this layer is above `PerServiceCallPersistence`, the persister sees a caller that disconnects,

@@ -26,13 +26,13 @@ use crate::{Clock, PersistencePolicy, ToolSource, run::Settings};
 /// new messages. If a loop sends stored messages again, the layer recognises them by their ids or by
 /// their content.
 ///
-/// Under [`PerRunPersistence`](crate::PerRunPersistence), the layer follows that run's mode and
-/// policy. Without that layer, the request must name a conversation. The first service call of a
-/// [`ToolLoopLayer`](crate::ToolLoopLayer) then begins a run that the loop shares. The run loads
-/// the history once. It applies the hooks of the loop's tools before it stores messages, and
-/// records the times and outcomes of tool calls. A request that is sent again continues after the
-/// stored messages of its run, and its answer contains only the messages that this attempt has
-/// added. If the run was complete, the answer is the stored one.
+/// Under [`PerRunPersistence`](crate::PerRunPersistence), the layer follows that run's mode and policy.
+/// Without that layer, the request must name a conversation. The first service call of a
+/// [`ToolLoopLayer`](crate::ToolLoopLayer) then begins a run that the loop shares. The run loads the
+/// history once. The run applies the hooks of the loop's tools before it stores messages, and records the
+/// times and outcomes of tool calls. A request that is sent again continues after the stored messages of
+/// its run, and its answer contains only the messages that this attempt has added. If the run was
+/// complete, the answer is the stored one.
 ///
 /// **Under your own tool loop** with your own types, the layer compares each request with the stored
 /// messages, message by message: roles, texts, media, ids and names of calls, and the calls that results
@@ -69,10 +69,10 @@ impl PerServiceCallPersistence {
         self
     }
 
-    /// Sets the registered tools of a layer without a `PerRunPersistence` above it. They are needed
-    /// for a replay policy that drops calls of unregistered tools, and for the tools' hooks under a
-    /// tool loop of another crate. A [`ToolLoopLayer`](crate::ToolLoopLayer) passes its tools for
-    /// their hooks automatically.
+    /// Sets the registered tools of a layer without a `PerRunPersistence` above it. The tools are needed
+    /// for a replay policy that drops calls of unregistered tools, and for the tools' hooks under a tool
+    /// loop of another crate. A [`ToolLoopLayer`](crate::ToolLoopLayer) passes its tools for their hooks
+    /// automatically.
     #[must_use]
     pub fn tools(mut self, tools: impl ToolSource) -> Self {
         self.settings.tools = Some(Arc::new(tools));

@@ -251,7 +251,7 @@ impl fmt::Debug for UnknownCalls {
     }
 }
 
-/// A call that was started and has no outcome. It may or may not have run.
+/// A call that was started and has no outcome. The call may or may not have run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownCall {

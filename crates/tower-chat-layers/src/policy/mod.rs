@@ -171,10 +171,10 @@ pub enum ConcurrentRuns {
     /// before the model is called.
     #[default]
     Reject,
-    /// The run waits in a queue, in the order in which runs arrived in this process. It also waits for
-    /// a journaled run whose lease another process has, for [a limited
-    /// time](crate::recovery::JournalPolicy::with_max_lease_wait). A request that answers approvals
-    /// also waits, in every mode, for a run of another process that executes an approved call.
+    /// The run waits in a queue, in the order in which runs arrived in this process. The run also waits
+    /// for a journaled run whose lease another process has, for [a limited
+    /// time](crate::recovery::JournalPolicy::with_max_lease_wait). A request that answers approvals also
+    /// waits, in every mode, for a run of another process that executes an approved call.
     Queue {
         /// The maximum number of runs that wait on one conversation. Further runs are rejected.
         max_waiting: usize,

@@ -84,7 +84,7 @@ pub enum CallState {
     Failed,
     /// The call was not started.
     NeverStarted,
-    /// The call was started and has no recorded outcome. It may or may not have run.
+    /// The call was started and has no recorded outcome. The call may or may not have run.
     Unknown,
 }
 

@@ -1,8 +1,8 @@
 //! Removes the ids of reasoning and other items if the replay omits a call between them.
 //!
-//! OpenAI Responses links a reasoning item with the item that followed it. It recognises both by their
-//! ids, and refuses an input that contains only one of the two. It accepts items without ids: reasoning
-//! with encrypted content, and calls with their `call_id`.
+//! OpenAI Responses links a reasoning item with the item that followed it. The service recognises both by
+//! their ids, and refuses an input that contains only one of the two. The service accepts items without
+//! ids: reasoning with encrypted content, and calls with their `call_id`.
 
 use std::{collections::BTreeMap, ops::Range};
 

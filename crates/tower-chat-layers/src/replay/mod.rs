@@ -125,8 +125,8 @@ impl Replay {
         Self::with_strictness(Strictness::Repair(dangling))
     }
 
-    /// Creates a replay of messages that may refer to stored calls and results. It fills in ids and
-    /// resolves approvals, but does not change dangling calls and orphan results.
+    /// Creates a replay of messages that may refer to stored calls and results. The replay fills in ids
+    /// and resolves approvals, but does not change dangling calls and orphan results.
     pub fn lenient() -> Self {
         Self::with_strictness(Strictness::Lenient)
     }

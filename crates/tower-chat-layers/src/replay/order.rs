@@ -1,7 +1,8 @@
 //! Step 1: splits messages, so that each contains either results or other parts.
 //!
-//! A row of an older system may contain a whole turn: text, calls, their results and the final text. It
-//! is split into assistant messages with calls, tool messages with results, and the parts after them.
+//! A row of an older system may contain a whole turn: text, calls, their results and the final text. Such
+//! a row is split into assistant messages with calls, tool messages with results, and the parts after
+//! them.
 //!
 //! Calls and approval requests in messages with another role than assistant are omitted. Only the
 //! model calls tools, and no provider accepts a call of another role. If such a call were converted to

@@ -26,8 +26,8 @@ pub(crate) struct PendingBatch {
     pub(crate) waiting: Vec<PendingApproval>,
     /// The name of the tool and the id of each call that needs no approval and has no result.
     pub(crate) returned: Vec<(String, String)>,
-    /// Whether the answer also contains calls that need no approval, which the caller executes. They may
-    /// have results.
+    /// Whether the answer also contains calls that need no approval, which the caller executes. These
+    /// calls may have results.
     pub(crate) has_returned: bool,
 }
 

@@ -40,8 +40,8 @@ pub(crate) fn mark_ended(message: &mut Arc<Message>) {
     Arc::make_mut(message).metadata.insert(RUN_ENDED.to_owned(), Value::Bool(true));
 }
 
-/// The metadata key for the reason of a run's end, in the final stored message of the run. It is only
-/// used if the message itself does not show the reason.
+/// The metadata key for the reason of a run's end, in the final stored message of the run. The key is
+/// only used if the message itself does not show the reason.
 const ENDED_BY: &str = "ended_by";
 
 const STOP: &str = "stop";

@@ -35,8 +35,8 @@ pub(crate) struct ServiceCalls {
     /// The number of the most recent service call whose answer the run or the store has refused. Nothing
     /// of that call is stored.
     pub(super) refused: Option<u32>,
-    /// The messages that a layer above put before the run's input. They are first in every service
-    /// call, although the tool loop sends them only once.
+    /// The messages that a layer above put before the run's input. These messages are first in every
+    /// service call, although the tool loop sends them only once.
     pub(super) above: Messages,
     pub(super) untold_usage: UntoldUsage,
 }

@@ -25,8 +25,8 @@ pub(super) enum Effect {
 #[derive(Default)]
 pub(super) struct RunWrite {
     pub(super) messages: Vec<Arc<Message>>,
-    /// Messages with results at the end of the run that no service call has sent. They are stored in the
-    /// record, not as messages.
+    /// Messages with results at the end of the run that no service call has sent. These results are
+    /// stored in the record, not as messages.
     pub(super) left_out: Vec<Arc<Message>>,
     /// The history owner, if an answer has named one.
     pub(super) adopted: Option<Adopted>,
@@ -48,8 +48,8 @@ pub(super) struct RunWrite {
     pub(super) rows: Vec<ToolRecord>,
     /// Whether messages and rows already are in their stored form. The store then numbers the messages.
     pub(super) is_as_stored: bool,
-    /// Whether the write must be submitted again with the next one. It may have been refused without an
-    /// effect on the run: the run does not await its outcome, or ignores a failure.
+    /// Whether the write must be submitted again with the next one. The write may have been refused
+    /// without an effect on the run: the run does not await its outcome, or ignores a failure.
     pub(super) is_unsettled: bool,
 }
 

@@ -1,5 +1,5 @@
-//! The digest of the user's messages in the input of a run. It detects a run id that is used again with
-//! another input.
+//! The digest of the user's messages in the input of a run. The digest detects a run id that is used
+//! again with another input.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const VERSION: &str = "1:";
 /// Returns the digest of the user's messages in the input of a run, or `None` if the input has no user
 /// message.
 ///
-/// The digest covers texts, media and decisions about approval requests. It does not cover system
+/// The digest covers texts, media and decisions about approval requests. The digest does not cover system
 /// messages, which may contain the time, nor metadata, nor the provider's own data of a part.
 pub(super) fn input_digest(input: &[Arc<Message>]) -> Option<String> {
     digest_of_first(usize::MAX, input)

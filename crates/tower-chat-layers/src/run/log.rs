@@ -23,8 +23,8 @@ use crate::{
     tool::{CallOfRun, ToolReports},
 };
 
-/// The state of a run's messages and calls. It contains no store, no clock and no futures.
-/// [`apply`](super::events::apply) uses it to decide what is written.
+/// The state of a run's messages and calls, without a store, a clock or futures.
+/// [`apply`](super::events::apply) uses the log to decide what is written.
 pub(crate) struct RunLog {
     pub(super) run: RunId,
     /// How the run is stored: the column of the contract that applies to the run.
@@ -37,8 +37,8 @@ pub(crate) struct RunLog {
     pub(super) conversation: LoadedConversation,
     pub(super) stored_before: StoredBefore,
     pub(crate) calls: ServiceCalls,
-    /// The messages that tools of this attempt have queued. They are stored together with the results of
-    /// tools, because the tools do not run again.
+    /// The messages that tools of this attempt have queued. Queued messages are stored together with the
+    /// results of tools, because the tools do not run again.
     pub(crate) queued_by_tools: HashSet<MessageId>,
     pub(super) approved_calls: ApprovedCalls,
     pub(super) call_records: CallRecords,
@@ -46,7 +46,7 @@ pub(crate) struct RunLog {
     pub(super) prior_attempts: PriorAttempts,
     /// The number of messages of the conversation in the store's outbox.
     pub(super) unsaved: usize,
-    /// Writes whose outcome no caller has awaited. They are submitted again with the next write,
+    /// Writes whose outcome no caller has awaited. These writes are submitted again with the next write,
     /// because the store may have refused them.
     pub(super) unsettled: Vec<Write>,
     /// The content of messages that services have refused.
@@ -61,12 +61,12 @@ pub(crate) struct RunLog {
     /// persister below: the index of the first of them in the request, and their number. If there is a
     /// persister that the loop could not find, the persister removes these messages from the request.
     pub(crate) history_in_request: Option<(usize, usize)>,
-    /// The digest of the user's messages in the input. It is stored with the first message.
+    /// The digest of the user's messages in the input, which is stored with the first message.
     pub(super) input_digest: Option<String>,
     /// The state of a run in per-run mode.
     pub(super) whole_run: WholeRun,
-    /// In per-service-call mode: the received text of the last service call, if that call failed. It is
-    /// stored when the run ends, because a retry below the tool loop may still return an answer.
+    /// In per-service-call mode: the received text of the last service call, if that call failed. The
+    /// text is stored when the run ends, because a retry below the tool loop may still return an answer.
     pub(super) partial_text: Option<Arc<str>>,
     /// The state of a run in journaled mode.
     pub(super) journal: Option<Box<Journal>>,
@@ -90,8 +90,8 @@ pub(super) struct LoadedConversation {
     pub(super) recording: Recording,
     /// The messages that this run has submitted to the store, in order.
     pub(super) added: Vec<Arc<Message>>,
-    /// The number of messages to which the run has given an index, whether stored or not. It is also the
-    /// index of the next message.
+    /// The number of messages to which the run has given an index, whether stored or not. This number is
+    /// also the index of the next message.
     pub(super) assigned_ids: usize,
 }
 

@@ -39,8 +39,8 @@ impl CallOutcome {
     }
 
     /// Returns the state of a call from its row in the record. Every reader of rows must use this
-    /// function. It does not use the status: a call that waits for approval keeps its status regardless
-    /// of the outcome of its tool.
+    /// function. The function does not use the status: a call that waits for approval keeps its status
+    /// regardless of the outcome of its tool.
     pub(crate) fn of<'r>(row: impl Into<Recorded<'r>>) -> Self {
         let row = row.into();
         match (row.result, row.started_at) {

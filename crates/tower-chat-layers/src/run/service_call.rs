@@ -30,8 +30,9 @@ use crate::{
     tool::{CallOfRun, PendingCall},
 };
 
-/// A service call in flight. It is stored if it completes. If it fails or is dropped, the policy decides
-/// whether its inputs are stored. In a run that is stored at its end, one value represents the whole run.
+/// A service call in flight. A complete service call is stored. If the call fails or is dropped, the
+/// policy decides whether its inputs are stored. In a run that is stored at its end, one value represents
+/// the whole run.
 pub(crate) struct OpenCall {
     run: Run,
     ordinal: Option<u32>,

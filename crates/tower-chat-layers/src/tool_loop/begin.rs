@@ -188,7 +188,7 @@ fn transcript(request: &ChatRequest, run: &Run, has_persister: bool, run_id: Run
     }
 }
 
-/// Returns the numbers for sources that the run's tools find. They follow the numbers in the
+/// Returns the numbers for sources that the run's tools find. These numbers follow the numbers in the
 /// conversation that the run has loaded and in the request.
 fn source_numbers(run: Run, messages: Messages) -> SourceNumbers {
     SourceNumbers::from(move || next_source_number(&run, &messages))

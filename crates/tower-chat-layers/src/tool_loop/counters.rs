@@ -11,7 +11,7 @@ use crate::{
 /// The counters of a run.
 #[derive(Default)]
 pub(super) struct RunCounters {
-    /// The number of service calls that this attempt has begun. It is the ordinal of the next one.
+    /// The number of service calls that this attempt has begun, which is the ordinal of the next one.
     pub(super) service_calls: u32,
     /// The usage of the answered service calls of this attempt.
     pub(super) usage: Usage,

@@ -148,11 +148,11 @@ impl ToolLoopLayer {
 
     /// Sets whether the loop assumes a `PerServiceCallPersistence` below it that it cannot find.
     ///
-    /// In per-service-call and journaled mode the loop refuses a stack without that layer before any
-    /// tool runs and before the model is called. The loop finds the layer by polling for readiness. A
-    /// layer in between may answer the poll itself, as tower's `Buffer` does. It is better to put such
-    /// a layer below `PerServiceCallPersistence`. With this setting, a missing layer is only detected
-    /// after the first service call.
+    /// In per-service-call and journaled mode the loop refuses a stack without that layer before any tool
+    /// runs and before the model is called. The loop finds the layer by polling for readiness. A layer in
+    /// between may answer the poll itself, as tower's `Buffer` does. Preferably, put such a layer below
+    /// `PerServiceCallPersistence`. With this setting, a missing layer is only detected after the first
+    /// service call.
     #[must_use]
     pub fn assume_persister_below(self, assume: bool) -> Self {
         self.with(|settings| settings.assumes_persister_below = assume)

@@ -37,8 +37,8 @@ pub(super) struct Rounds<S> {
     pub(super) updates: VecDeque<ChatUpdate>,
     /// The outcomes of the batch that is running.
     pub(super) outcomes: Outcomes,
-    /// The messages from the run's queue that the service call in flight sends. They are the last
-    /// messages of that call.
+    /// The messages from the run's queue that the service call in flight sends. These messages are the
+    /// last ones of that call.
     pub(super) queued_in_flight: Vec<Message>,
     pub(super) counters: RunCounters,
 }

@@ -220,9 +220,9 @@ impl Transcript {
     }
 }
 
-/// Returns the index of the run's next message. It follows the run's last numbered message in the
-/// request. If the request ends with another message, the index is the number of the request's own
-/// messages or `assigned_ids`, whichever is larger.
+/// Returns the index of the run's next message. This index follows that of the run's last numbered
+/// message in the request. If the request ends with another message, the index is the number of the
+/// request's own messages or `assigned_ids`, whichever is larger.
 fn next_index(request: &ChatRequest, run: RunId, assigned_ids: impl FnOnce() -> usize) -> u32 {
     match request.messages.last().and_then(|last| last.id) {
         Some(last) if last.run == run => last.index.saturating_add(1),

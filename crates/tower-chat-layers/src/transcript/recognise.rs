@@ -44,8 +44,8 @@ pub fn recognise(
     recognise_after_cut(stored, 0, sent, is_retry)
 }
 
-/// Like [`recognise`], with the history of a store. If older messages were pruned, the request may
-/// repeat them. They are removed if the rest of the request begins like the history.
+/// Like [`recognise`], with the history of a store. If older messages were pruned, the request may repeat
+/// them. Repeated messages are removed if the rest of the request begins like the history.
 ///
 /// # Errors
 ///

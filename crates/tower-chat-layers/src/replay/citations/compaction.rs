@@ -14,8 +14,8 @@ use crate::replay::{
     turns::{Turns, is_answer},
 };
 
-/// The step that removes uncited sources. It buffers the messages of a turn until its end, because the
-/// citations of the turn are only known then.
+/// The step that removes uncited sources. The step buffers the messages of a turn until its end, because
+/// the citations of the turn are only known then.
 #[derive(Debug)]
 pub(in crate::replay) struct Compaction<'c, 'a> {
     citations: &'c Citations,

@@ -7,8 +7,8 @@ use tower_chat_core::{
 /// A call without a result.
 #[derive(Debug, Clone)]
 pub(in crate::replay) struct Unanswered {
-    /// The position of the first message with a call in the answer. It is the same for all calls of the
-    /// answer.
+    /// The position of the first message with a call in the answer, which is the same for all calls of
+    /// the answer.
     pub(in crate::replay) position: usize,
     /// The id of the message that contains the call, and the index of the call among its calls. `None`
     /// if the message has no id.

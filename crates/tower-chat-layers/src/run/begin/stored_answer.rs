@@ -94,8 +94,8 @@ fn repeats_input(_run: &Run, log: &RunLog, request: &ChatRequest) -> bool {
     !own.is_empty() && own.iter().zip(&log.conversation.added).all(is_same)
 }
 
-/// Returns the messages that earlier attempts have added after the input of the run. They are part of the
-/// answer. Partial responses are omitted.
+/// Returns the messages that earlier attempts have added after the input of the run. These messages are
+/// part of the answer. Partial responses are omitted.
 pub(crate) fn answered_before(run: &Run, request: &ChatRequest) -> Vec<Arc<Message>> {
     let log = run.log();
     let input = log.input_len(request);

@@ -30,8 +30,8 @@ pub(in crate::run) struct Journal {
     /// The number of the conversation's messages that readers see.
     pub(in crate::run) visible: u64,
     stage: Stage,
-    /// The number of the run's input messages among those that an earlier attempt has staged. They are
-    /// the first of them.
+    /// The number of the run's input messages among those that an earlier attempt has staged. The input
+    /// messages are the first staged messages.
     input: usize,
     /// The number of the run's messages that were part of the history before the run was staged.
     visible_before: usize,

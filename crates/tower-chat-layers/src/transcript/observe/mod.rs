@@ -1,11 +1,11 @@
 //! Finds the stored messages in a service call's request, for a tool loop of another crate.
 //!
-//! Such a loop has its own message types. It sends the whole transcript of its run with each call, or
-//! only new messages, and its types may lose ids, reasoning and provider items. The request is compared
-//! with the stored messages: roles, texts, media, the ids and names of calls, and the calls that
+//! Such a loop has its own message types. The loop sends the whole transcript of its run with each call,
+//! or only new messages, and its types may lose ids, reasoning and provider items. The request is
+//! compared with the stored messages: roles, texts, media, the ids and names of calls, and the calls that
 //! results answer. Arguments and the contents of results are not compared, because hooks and truncation
-//! may have changed the stored ones. The result depends only on the request and the stored messages, so that
-//! every process gets the same result.
+//! may have changed the stored ones. The result depends only on the request and the stored messages, so
+//! that every process gets the same result.
 
 mod align;
 mod atom;
