@@ -18,7 +18,7 @@ pub(crate) struct Activity {
     /// The time of the write in milliseconds since 1970, like all times here; `None` for a write
     /// that belongs to no run.
     pub(crate) at: Option<i64>,
-    /// The start of the run. It is also the creation time of the conversation, if this write
+    /// The start of the run. The same time is the creation time of the conversation, if this write
     /// creates the conversation.
     pub(crate) made: i64,
     pub(crate) mode: Option<&'static str>,

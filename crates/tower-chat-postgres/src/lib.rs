@@ -23,12 +23,12 @@
 //!
 //! # Round trips
 //!
-//! A write is one statement, which is one transaction. Most writes append a few messages after the
-//! last one. Their statement contains every row, finds the row of the conversation at the expected
-//! revision, and stores everything. All other writes, and those that find another revision, call a
-//! database function. It locks the row, checks the revision, and stores everything or returns why
-//! not. A conflict therefore takes a second round trip. With row-level security all writes call the
-//! function.
+//! A write is one statement, which is one transaction. Most writes append a few messages after the last
+//! one. Their statement contains every row, finds the row of the conversation at the expected revision,
+//! and stores everything. All other writes, and those that find another revision, call a database
+//! function. The function locks the row, checks the revision, and stores everything or returns the reason
+//! for a refusal. A conflict therefore takes a second round trip. With row-level security all writes call
+//! the function.
 //!
 //! A read is one round trip too. The first use of a statement on a connection takes one more round
 //! trip to prepare the statement. A copy takes several round trips.
@@ -41,10 +41,11 @@
 //! # Failures of the server
 //!
 //! If the server is unreachable or does not answer, a write is sent again until
-//! [`with_retry_timeout`](PostgresOptions::with_retry_timeout) has passed, and then fails with a retryable
-//! error. The write is stored once even if its first acknowledgement was lost, because the server
-//! finds its id. A write without messages that claims tool calls, and a deletion, have no id. They
-//! are not sent again if they may have been executed, and their error is not retryable.
+//! [`with_retry_timeout`](PostgresOptions::with_retry_timeout) has passed, and then fails with a
+//! retryable error. The write is stored once even if its first acknowledgement was lost, because the
+//! server finds its id. A write without messages that claims tool calls, and a deletion, have no id.
+//! Operations without an id are not sent again if they may have been executed, and their error is not
+//! retryable.
 //!
 //! A read-only server refuses a write with
 //! [`StoreError::ReadOnly`](tower_chat_core::store::StoreError::ReadOnly). After a failover, the

@@ -135,8 +135,8 @@ pub(crate) const RUN_USAGE: (&str, &str) = (
     PRIMARY KEY (scope, conversation, run, model)",
 );
 
-/// An index of calls that wait for approval. They are few, so that finding them costs the same in a
-/// record of any length.
+/// An index of calls that wait for approval, so that finding these few calls costs the same in a record
+/// of any length.
 const PENDING_APPROVALS: &str = "
     CREATE INDEX pending_approvals ON {schema}.tool_invocations (scope, conversation, sequence)
     WHERE status = 'pending_approval';";
@@ -191,10 +191,10 @@ fn directory(layout: &Layout) -> String {
 }
 
 /// Makes the index of conversations by activity a partial index, which only lists of conversations use.
-/// If the planner assumes one conversation per scope, it considers the full index as good as the primary
-/// key for finding a conversation, and then scans all conversations of a large scope. The condition of
-/// the partial index is always true. It excludes the index from all queries that do not contain the same
-/// condition.
+/// If the planner assumes one conversation per scope, the planner considers the full index as good as the
+/// primary key for finding a conversation, and then scans all conversations of a large scope. The
+/// condition of the partial index is always true. The condition excludes the index from all queries that
+/// do not contain the same condition.
 fn activity_index(layout: &Layout) -> String {
     layout.with_schema(
         "DROP INDEX {schema}.conversations_by_activity;

@@ -1,4 +1,4 @@
-//! The statements that query the settings of a server. They read no row of a conversation.
+//! The statements that query the settings of a server, and read no row of a conversation.
 
 /// The table whose permissions are checked.
 pub(crate) const TABLE: &str = "{schema}.conversations";

@@ -74,9 +74,9 @@ const ERASE: &str = "WITH gone AS (DELETE FROM {schema}.run_log WHERE {condition
 
 /// An update log in a PostgreSQL database, for processes on several machines.
 ///
-/// It has tables of its own in the schema of the options, and can share the connections of a store.
-/// The policies of row-level security do not apply to these tables. The updates are stored in
-/// plaintext, even if the store of the histories encrypts its messages. The `EncryptedUpdateLog` of
+/// The log has tables of its own in the schema of the options, and can share the connections of a store.
+/// The policies of row-level security do not apply to these tables. The updates are stored in plaintext,
+/// even if the store of the histories encrypts its messages. The `EncryptedUpdateLog` of
 /// `tower-chat-encrypted` wraps this log and encrypts them.
 ///
 /// Clones are handles of the same log. Notifications of the server wake its waiting readers; see the
