@@ -28,8 +28,8 @@ use crate::{
 
 const ACTION: &str = "copy a conversation";
 
-/// The time to live of the temporary keys, in milliseconds. They expire if the process dies before
-/// it completes or removes them.
+/// The time to live of the temporary keys, in milliseconds. The keys expire if the process dies before it
+/// completes or removes them.
 const KEPT: u64 = 10 * 60 * 1000;
 
 /// The maximum number of bytes, and of messages or rows, in a part.

@@ -46,14 +46,14 @@
 //!
 //! If the server is unreachable, a write is sent again until
 //! [`with_retry_timeout`](RedisOptions::with_retry_timeout) has passed, and then fails with a retryable
-//! error. The write is stored once even if its first acknowledgement was lost, because the script
-//! finds its id. A write without messages that claims tool calls, and a deletion, have no id. They
-//! are not sent again if they may have been executed, and their error is not retryable. A write
-//! that reached a replica is sent once more over a new connection, which may lead to the new
+//! error. The write is stored once even if its first acknowledgement was lost, because the script finds
+//! its id. A write without messages that claims tool calls, and a deletion, have no id. Operations
+//! without an id are not sent again if they may have been executed, and their error is not retryable. A
+//! write that reached a replica is sent once more over a new connection, which may lead to the new
 //! primary after a failover.
 //!
 //! While a slot of a cluster is migrated to another server, most requests for its conversations are
-//! refused: their keys are moved one by one, and the store does not follow individual keys. It
+//! refused: their keys are moved one by one, and the store does not follow individual keys. The store
 //! repeats the requests until the retry timeout has passed, as if the server were unreachable.
 //!
 //! # Several processes
@@ -84,8 +84,8 @@
 //! regardless of the length of the conversation. [`runs`](tower_chat_core::store::Directory::runs) and
 //! the usage of a conversation are one request too, and read the rows of all its runs.
 //!
-//! There is no index by last activity. It would be on another server of a cluster than the conversations,
-//! and each write would take one more round trip. Therefore
+//! There is no index by last activity. Such an index would be on another server of a cluster than the
+//! conversations, and each write would take one more round trip. Therefore
 //! [`conversations`](tower_chat_core::store::Directory::conversations) reads every conversation on the
 //! list of the scope for each page, 256 at a time, and
 //! [`usage`](tower_chat_core::store::Directory::usage) does so 32 at a time. The results are exact, and

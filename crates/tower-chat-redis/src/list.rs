@@ -27,8 +27,8 @@ use crate::{
 /// The time within which a conversation must be created after it was added to the list.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// The maximum number of times that a conversation is added to the list. It is added again if it
-/// was not created in time.
+/// The maximum number of times that a conversation is added to the list. A conversation is added again if
+/// it was not created in time.
 pub(crate) const ATTEMPTS: usize = 3;
 
 /// The number of ids that are verified concurrently.

@@ -76,7 +76,7 @@ impl Names {
         format!("{}:runs", self.prefix)
     }
 
-    /// Returns the name of the mark of sealed data. It is on one server of a cluster, and most
+    /// Returns the name of the mark of sealed data. The mark is on one server of a cluster, and most
     /// conversations are on others.
     pub(crate) fn seal_mark(&self) -> String {
         format!("{}:sealed", self.prefix)

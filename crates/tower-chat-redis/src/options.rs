@@ -59,8 +59,8 @@ impl RedisOptions {
         }
     }
 
-    /// Sets the prefix of the names of all keys. It must not contain a brace. Stores with different
-    /// prefixes are independent.
+    /// Sets the prefix of the names of all keys. The prefix must not contain a brace. Stores with
+    /// different prefixes are independent.
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();

@@ -34,10 +34,10 @@ pub struct ServerSettings {
     /// When the append-only file is synced: `always`, `everysec` or `no`. `None` if the user may
     /// not read the setting.
     pub append_fsync: Option<String>,
-    /// Whether it starts with an append-only file that is truncated at its end
-    /// (`aof-load-truncated`). It then ignores an incomplete transaction at the end, but leaves it
-    /// in the file, and executes the incomplete transaction at the next start. `None` if the user
-    /// may not read the setting.
+    /// Whether the server starts with an append-only file that is truncated at its end
+    /// (`aof-load-truncated`). The server then ignores an incomplete transaction at the end, but leaves
+    /// it in the file, and executes the incomplete transaction at the next start. `None` if the user may
+    /// not read the setting.
     pub loads_truncated_file: Option<bool>,
     /// When it makes snapshots, such as `3600 1 300 100`; empty if never. `None` if the user may
     /// not read the setting.

@@ -20,10 +20,10 @@ pub enum WriteConcern {
     Server,
     /// The write must also be in the memory of this many replicas (`WAIT`).
     Replicas(u32),
-    /// The write must be on the disk of the server, and on those of this many replicas (`WAITAOF`).
-    /// It requires Redis 7.2, or Valkey, with `appendonly yes`. With `appendfsync everysec` each
-    /// write waits for up to a second. With `appendfsync no` the server does not sync in time, and
-    /// every write fails.
+    /// The write must be on the disk of the server, and on those of this many replicas (`WAITAOF`). This
+    /// concern requires Redis 7.2, or Valkey, with `appendonly yes`. With `appendfsync everysec` each
+    /// write waits for up to a second. With `appendfsync no` the server does not sync in time, and every
+    /// write fails.
     Synced {
         /// The number of replicas; 0 for the server alone.
         replicas: u32,
