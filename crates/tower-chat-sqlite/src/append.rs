@@ -1,4 +1,4 @@
-//! The SQL statements of a write. They run inside a transaction that the caller has begun.
+//! The SQL statements of a write, inside a transaction that the caller has begun.
 
 use std::ops::RangeInclusive;
 
@@ -279,7 +279,7 @@ fn change_service_id(
 /// open run and its usage. Returns whether the conversation existed. If the conversation is too
 /// large for one step, this function only makes it invisible: see [`removal`].
 ///
-/// It does not read the head, so that a conversation with a damaged head can be deleted.
+/// This function does not read the head, so that a conversation with a damaged head can be deleted.
 pub(crate) fn delete(connection: &Connection, key: &ConversationKey) -> Result<bool, NotStored> {
     let Some(number) = conversation::number(connection, key)? else { return Ok(false) };
     if !removal::is_one_step(connection, number)? {

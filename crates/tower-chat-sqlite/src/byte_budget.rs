@@ -24,7 +24,7 @@ impl ByteBudget {
         Self { limit, taken: AtomicUsize::new(0), freed: Notify::new() }
     }
 
-    /// Counts the bytes of a submission until the guard is dropped. They may exceed the limit,
+    /// Counts the bytes of a submission until the guard is dropped. The bytes may exceed the limit,
     /// because the caller has reserved its slot before.
     pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> BudgetGuard {
         self.taken.fetch_add(bytes, Ordering::SeqCst);

@@ -21,7 +21,7 @@ thread_local! {
 /// Returns whether the calling thread may block: it belongs to a multi-thread runtime, where other
 /// threads then execute its tasks, and tokio has not refused it before.
 pub(crate) fn may_block() -> bool {
-    // The threads of shuttle may block. They belong to no runtime.
+    // The threads of shuttle may block, because they belong to no runtime.
     if cfg!(all(test, shuttle)) {
         return true;
     }

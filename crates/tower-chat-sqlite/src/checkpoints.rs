@@ -29,8 +29,8 @@ pub(crate) const CHECKPOINT: &str = "empty the write-ahead log";
 /// The number of new pages in the log after which the checkpoint thread is woken.
 const STEP: u32 = 400;
 
-/// The number of pages in the log at which the writer copies the remaining pages. It equals SQLite's
-/// default for automatic checkpoints, which copy the whole log at once.
+/// The number of pages in the log at which the writer copies the remaining pages. This number equals
+/// SQLite's default for automatic checkpoints, which copy the whole log at once.
 const LIMIT: u32 = 1000;
 
 /// The maximum number of pages that the writer copies. If more pages remain, for example after a long
@@ -324,8 +324,8 @@ impl Drop for UnderWay<'_> {
 
 /// Executes a statement that runs a checkpoint.
 fn carry_over(connection: &Connection, sql: &str) -> rusqlite::Result<Reached> {
-    // SQLite returns -1 if the number is unknown, for example while another process runs a
-    // checkpoint. It counts as 0.
+    // SQLite returns -1 if the number is unknown, for example while another process runs a checkpoint. An
+    // unknown number counts as 0.
     let pages = |pages: i64| u32::try_from(pages).unwrap_or(0);
     connection.query_row(sql, [], |row| {
         Ok(Reached { log: pages(row.get(1)?), carried: pages(row.get(2)?) })

@@ -4,10 +4,10 @@
 //! text without an error. In a file without checksums in its rows, half of the single bit flips were
 //! not detected (measured by the campaign `corruption`, on a file that mostly contains text).
 //!
-//! The checksum is the CRC-32 of the message's sequence number, its id, and its body. It is stored
-//! as a signed integer of four bytes. The number of the conversation is not included, so that a
-//! copied row has the same checksum. Therefore a row that was moved to another conversation is
-//! detected only if its sequence number is not expected there.
+//! The checksum is the CRC-32 of the message's sequence number, its id, and its body. The checksum is
+//! stored as a signed integer of four bytes. The number of the conversation is not included, so that a
+//! copied row has the same checksum. Therefore a row that was moved to another conversation is detected
+//! only if its sequence number is not expected there.
 
 use rusqlite::{Connection, OptionalExtension, Row, params, types::ValueRef};
 

@@ -7,8 +7,8 @@ use tower_chat_core::{Classified, SharedError, store::StoreError};
 
 use crate::{FileChange, FileMoved, OpenError, WritePanicked};
 
-/// The cause of a failed operation on the file, with the path of the file. It is cloned for every
-/// submission of a failed group.
+/// The cause of a failed operation on the file, with the path of the file. The failure is cloned for
+/// every submission of a failed group.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     path: Arc<Path>,

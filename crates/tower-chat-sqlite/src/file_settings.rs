@@ -31,8 +31,8 @@ pub struct FileSettings {
 }
 
 impl SqliteStore {
-    /// Returns the settings and the condition of the file at a path. Nothing is created or changed.
-    /// Files of every release are accepted, also while other processes have them open. It reads the
+    /// Returns the settings and the condition of the file at a path. Nothing is created or changed. Files
+    /// of every release are accepted, also while other processes have them open. This function reads the
     /// whole file. Must be called on a tokio runtime.
     ///
     /// ```

@@ -16,7 +16,7 @@ use crate::{
 /// The maximum number of cached conversations. A full cache is cleared.
 const LIMIT: usize = 512;
 
-/// The heads of conversations that this connection has written. They are valid until another
+/// The heads of conversations that this connection has written. The heads are valid until another
 /// connection, of this or another process, commits. SQLite's data version shows such a commit.
 #[derive(Debug, Default)]
 pub(crate) struct HeadCache {

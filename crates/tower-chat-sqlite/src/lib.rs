@@ -45,10 +45,10 @@
 //!
 //! # Failures of the disk
 //!
-//! Acknowledged writes stay stored, as long as the file and its log are not removed, and no write
-//! is stored in part. The store can be used again as soon as the cause of the failure is removed.
-//! It must be opened again only if its log was lost. If the disk is full, the store copies the log
-//! into the file at once, so that the log can be reused.
+//! Acknowledged writes stay stored, as long as the file and its log are not removed, and no write is
+//! stored in part. The store can be used again as soon as the cause of the failure is removed. Open the
+//! store again only if its log was lost. If the disk is full, the store copies the log into the file at
+//! once, so that the log can be reused.
 //!
 //! | cause | error of a store that is open | error of opening |
 //! |---|---|---|

@@ -126,11 +126,11 @@ impl SqliteOptions {
     /// Sets whether the store is read-only. Every write then fails with
     /// [`StoreError::ReadOnly`](tower_chat_core::store::StoreError::ReadOnly).
     ///
-    /// Opening the store changes no data. It creates an empty write-ahead log and SQLite's index of
-    /// it if they are missing; the last connection removes both if it has permission to write the
-    /// file. A log with content is unchanged. If there is no permission to write the folder, the
-    /// file is read without a log if the log is empty or missing, and otherwise refused with
-    /// [`OpenError::UnreadLog`]. A read fails if another program writes to the file meanwhile.
+    /// Opening the store changes no data, but creates an empty write-ahead log and SQLite's index of it
+    /// if they are missing; the last connection removes both if it has permission to write the file. A
+    /// log with content is unchanged. If there is no permission to write the folder, the file is read
+    /// without a log if the log is empty or missing, and otherwise refused with [`OpenError::UnreadLog`].
+    /// A read fails if another program writes to the file meanwhile.
     #[must_use]
     pub fn with_read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
@@ -138,11 +138,10 @@ impl SqliteOptions {
     }
 
     /// Sets whether a caller on a multi-thread runtime executes short work on its own thread (the
-    /// default): its own write if the store is idle, and the read of a head. This avoids waking
-    /// another thread. It uses tokio's `block_in_place`, which panics inside a `LocalSet`. The
-    /// panic is caught, and the writer thread or a thread of tokio's blocking pool executes the
-    /// work. Under `panic = "abort"`, a program that uses the store from `spawn_local` should
-    /// disable this option.
+    /// default): its own write if the store is idle, and the read of a head. This avoids waking another
+    /// thread. The store uses tokio's `block_in_place`, which panics inside a `LocalSet`. The panic is
+    /// caught, and the writer thread or a thread of tokio's blocking pool executes the work. Under
+    /// `panic = "abort"`, a program that uses the store from `spawn_local` should disable this option.
     #[must_use]
     pub fn with_work_on_caller(mut self, work_on_caller: bool) -> Self {
         self.work_on_caller = work_on_caller;

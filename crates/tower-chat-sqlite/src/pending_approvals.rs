@@ -21,8 +21,8 @@ pub(crate) const SQL: &str = "
 
 /// Returns the requests of the calls that wait in visible messages, grouped by answer.
 ///
-/// It reads only the rows that wait for approval and their messages. Its cost does not depend on
-/// the length of the record.
+/// This function reads only the rows that wait for approval and their messages. Its cost does not depend
+/// on the length of the record.
 pub(crate) fn pending_approvals(
     connection: &Connection,
     key: &ConversationKey,

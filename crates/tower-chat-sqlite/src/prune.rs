@@ -41,8 +41,7 @@ pub(crate) fn prune(
     Ok(cut.pruned)
 }
 
-/// Passes the sequence number and the run of every message to `pruning`. It does not read the
-/// bodies.
+/// Passes the sequence number and the run of every message to `pruning`. The bodies are not read.
 fn see_messages(
     connection: &Connection,
     conversation: i64,

@@ -20,8 +20,8 @@ const ROWS: usize = 1000;
 /// conversation as `c`. No store writes the incarnation 0 otherwise.
 pub(crate) const NOT_DELETED: &str = "c.incarnation <> 0";
 
-/// Returns whether the messages of a conversation fit in one step, and its tool rows in another
-/// one. They are then deleted in one transaction.
+/// Returns whether the messages of a conversation fit in one step, and its tool rows in another one. Both
+/// are then deleted in one transaction.
 pub(crate) fn is_one_step(connection: &Connection, number: i64) -> rusqlite::Result<bool> {
     let (_, last) = row_key::range(number);
     let first_of = |table| end_of_step(connection, table, number, STEP);

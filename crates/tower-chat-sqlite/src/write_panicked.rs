@@ -9,8 +9,8 @@ use std::{
 /// other writes of the store are not affected. If the commit or a checkpoint panicked, every write
 /// of the transaction has this error and may be stored or not.
 ///
-/// It is the source of a [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend) that is
-/// not retryable. Under `panic = "abort"` there is no such error: the process ends.
+/// This error is the source of a [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend)
+/// that is not retryable. Under `panic = "abort"` there is no such error: the process ends.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the write panicked and was rolled back: {message}: report it as a bug")]
 #[non_exhaustive]

@@ -105,8 +105,8 @@ impl Writer {
         self.heads.forget();
     }
 
-    /// Fails a group after a panic outside of its statements. It is unknown whether the group was
-    /// committed, as after a lost connection. The callers find out when they repeat the writes.
+    /// Fails a group after a panic outside of its statements. As after a lost connection, it is unknown
+    /// whether the group was committed. The callers learn the outcome when they repeat the writes.
     pub(crate) fn panicked<W: Work>(&mut self, group: &mut [W], panic: WritePanicked) {
         self.release();
         let failure = self.file.panicked(panic);

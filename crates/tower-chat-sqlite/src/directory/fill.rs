@@ -8,9 +8,9 @@ use tower_chat_core::{RunId, store::author::milliseconds};
 use super::HOUR;
 use crate::row_key;
 
-/// Inserts the rows of the directory into a file without them, inside the transaction that has
-/// created the tables. The times come from the ids of the runs, the counts from the messages and
-/// the record. It reads the row key and the run of every message once.
+/// Inserts the rows of the directory into a file without them, inside the transaction that has created
+/// the tables. The times come from the ids of the runs, the counts from the messages and the record. The
+/// row key and the run of every message are read once.
 pub(crate) fn fill(connection: &Connection) -> rusqlite::Result<()> {
     let now = milliseconds::of(SystemTime::now());
     let mut statement = connection.prepare("SELECT place, run FROM messages ORDER BY place")?;

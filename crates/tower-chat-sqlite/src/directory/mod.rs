@@ -41,13 +41,13 @@ pub(crate) const LAST_ACTIVE: &str = "max(c.last_active, ifnull((
 /// The activity of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Activity {
-    /// The last activity in milliseconds since 1970. It is exact, unlike the column.
+    /// The exact last activity in milliseconds since 1970, unlike the column.
     pub(crate) last_active: i64,
     pub(crate) runs: RunCount,
     /// The mode of the last write that contains a mode.
     pub(crate) mode: Option<PersistenceMode>,
-    /// The runs before the open run began, to which a discard returns. It is ignored while no run
-    /// is open.
+    /// The runs before the open run began, to which a discard returns. This number is ignored while no
+    /// run is open.
     pub(crate) without_open_run: RunCount,
 }
 

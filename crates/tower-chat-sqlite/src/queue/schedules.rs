@@ -58,8 +58,8 @@ impl Fixture {
         Self { queue, budget: Arc::new(ByteBudget::new(1 << 20)), serving }
     }
 
-    /// Starts a thread that submits consecutive writes to its own conversation without waiting.
-    /// They must be stored in this order or refused.
+    /// Starts a thread that submits consecutive writes to its own conversation without waiting. The
+    /// writes must be stored in this order or refused.
     fn submit(&self) -> thread::JoinHandle<Vec<Ticket>> {
         let (queue, budget) = (self.queue.clone(), self.budget.clone());
         thread::spawn(move || {

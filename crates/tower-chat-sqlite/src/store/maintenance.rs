@@ -33,11 +33,11 @@ impl SqliteStore {
     /// ([Deleting](crate#deleting)). The file becomes as small as possible. Conversations, open
     /// runs and revisions do not change.
     ///
-    /// It needs space for two more files of the same size: the log, and a temporary file without a
-    /// name (on Unix in `SQLITE_TMPDIR`, or else `TMPDIR`). Reads continue meanwhile. Writes of
-    /// this store wait; writes of another process fail if the vacuum takes longer than their lock
-    /// timeout. If the future is dropped, the vacuum may or may not take effect, and the log may
-    /// still contain deleted data.
+    /// A vacuum needs space for two more files of the same size: the log, and a temporary file without a
+    /// name (on Unix in `SQLITE_TMPDIR`, or else `TMPDIR`). Reads continue meanwhile. Writes of this
+    /// store wait; writes of another process fail if the vacuum takes longer than their lock timeout. If
+    /// the future is dropped, the vacuum may or may not take effect, and the log may still contain
+    /// deleted data.
     ///
     /// # Errors
     ///
@@ -52,8 +52,8 @@ impl SqliteStore {
         vacuumed.and(emptied)
     }
 
-    /// Returns the errors that SQLite finds in the file; empty if the file is intact. It reads the
-    /// whole file.
+    /// Returns the errors that SQLite finds in the file; empty if the file is intact. This function reads
+    /// the whole file.
     ///
     /// # Errors
     ///
