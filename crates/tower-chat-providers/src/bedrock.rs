@@ -76,8 +76,8 @@ impl Bedrock<Auth<ReqwestTransport>> {
 #[cfg(all(feature = "reqwest", feature = "sigv4"))]
 impl Bedrock<SigV4<ReqwestTransport>> {
     /// Creates a client that signs its requests with the credentials in `AWS_ACCESS_KEY_ID`,
-    /// `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`. It reads the region and the address from the
-    /// same variables as `from_env`.
+    /// `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`. The region and the address are read from the same
+    /// variables as in `from_env`.
     ///
     /// # Errors
     ///

@@ -27,7 +27,7 @@ pub(crate) enum BodyKind {
     Text,
 }
 
-/// A body from which [`peek`] has read the first pieces. It returns these pieces again.
+/// A body from which [`peek`] has read the first pieces, and which returns these pieces again.
 pub(crate) type PeekedBody = StreamBody<Pieces>;
 
 type Pieces = Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, BoxError>> + Send>>;

@@ -21,7 +21,7 @@ use crate::{
     provider::{Provider, Settings},
 };
 
-/// A client of one provider's API, over an HTTP transport. It is the innermost service of a stack.
+/// A client of one provider's API, over an HTTP transport: the innermost service of a stack.
 ///
 /// The transport is a service of HTTP requests whose responses have streaming bodies. HTTP layers can
 /// therefore be added between the client and the network: see [`with_layer`](Self::with_layer). Cloning
@@ -105,7 +105,7 @@ impl<P: Provider, T> ProviderClient<P, T> {
         }
     }
 
-    /// Adds a header to every request. It replaces a header of the same name.
+    /// Adds a header to every request, and replaces a header of the same name.
     ///
     /// # Errors
     ///

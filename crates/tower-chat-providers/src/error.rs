@@ -204,9 +204,9 @@ impl ProviderError {
     /// longer stores the history with this id. [`tower_chat_core::is_history_lost`] then returns `true`
     /// for the error.
     ///
-    /// A history is lost if the code is `previous_response_not_found`. It is also lost if the message
-    /// contains the id and "not found", with the status 400 or 404 or without a status, as OpenAI, Azure
-    /// and xAI report it.
+    /// A history is lost if the code is `previous_response_not_found`. A history is also lost if the
+    /// message contains the id and "not found", with the status 400 or 404 or without a status, as
+    /// OpenAI, Azure and xAI report it.
     pub(crate) fn with_service_id(mut self, service_id: Option<&str>) -> Self {
         if let (ProviderErrorKind::Refused(refusal), Some(id)) = (&*self.kind, service_id) {
             let is_named = refusal.code.as_deref() == Some("previous_response_not_found");

@@ -82,7 +82,7 @@ pub enum HistoryStorage {
     /// The caller stores the history, in a history store or elsewhere. Every request carries the whole
     /// history.
     ///
-    /// The client sends `store: false`. It also asks for the [encrypted
+    /// The client sends `store: false`, and asks for the [encrypted
     /// reasoning](OpenAiResponses::with_encrypted_reasoning), because reasoning can be sent back only in
     /// this form.
     #[default]

@@ -17,10 +17,10 @@ use crate::error::{Errors, ProviderError};
 /// An HTTP transport by [reqwest](https://docs.rs/reqwest), the default transport of clients.
 ///
 /// Clones share their connections. The transport does not request or decompress compressed answers,
-/// unless it is created by `with_gzip` (feature `gzip`). It follows up to 5 redirects, only to the same
-/// scheme, host and port, and only if the redirect repeats the request unchanged (307, 308). A key is
-/// therefore never sent to another server. The transport has no timeout: the documentation of the crate
-/// lists the layers that limit the time of an answer.
+/// unless it is created by `with_gzip` (feature `gzip`). The transport follows up to 5 redirects, only to
+/// the same scheme, host and port, and only if the redirect repeats the request unchanged (307, 308). A
+/// key is therefore never sent to another server. The transport has no timeout: the documentation of the
+/// crate lists the layers that limit the time of an answer.
 ///
 /// ```
 /// use tower_chat_providers::ReqwestTransport;
@@ -59,8 +59,9 @@ impl ReqwestTransport {
     /// Creates a transport that uses the application's client, with its proxies, certificates and
     /// timeouts.
     ///
-    /// The client then decides about redirects and decompression. By default reqwest follows redirects
-    /// to other hosts. It then removes the header `authorization`, but not a header such as `x-api-key`.
+    /// The client then decides about redirects and decompression. By default reqwest follows redirects to
+    /// other hosts. reqwest then removes the header `authorization`, but not a header such as
+    /// `x-api-key`.
     pub fn from_client(client: reqwest::Client) -> Self {
         Self { client }
     }

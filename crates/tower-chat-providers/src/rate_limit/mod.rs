@@ -1,24 +1,24 @@
 //! A layer over the transport that keeps calls within the rate limits of a service.
 //!
-//! [`RateLimitLayer`] limits the number of concurrent calls. It reads the remaining amounts of the
+//! [`RateLimitLayer`] limits the number of concurrent calls. The layer reads the remaining amounts of the
 //! service's limits from the headers of each response. While a limit is exhausted, calls wait until its
 //! reset, instead of being refused by the service.
 //!
 //! # Where it belongs
 //!
 //! The layer belongs beneath the client, where the headers are visible:
-//! `client.with_layer(RateLimitLayer::new(8))`. It is then also beneath a retry (feature `retry`), so
-//! each attempt waits separately. It should be above the layers of authentication, so that no token
-//! expires while a call waits. Limits belong to a key, and at some services to a model. Clones of a
-//! layer share their state: clients with the same key use clones of one layer, and clients with
-//! different keys use separate layers.
+//! `client.with_layer(RateLimitLayer::new(8))`. The layer is then also beneath a retry (feature `retry`),
+//! so each attempt waits separately. Put the layer above the layers of authentication, so that no token
+//! expires while a call waits. Limits belong to a key, and at some services to a model. Clones of a layer
+//! share their state: clients with the same key use clones of one layer, and clients with different keys
+//! use separate layers.
 //!
 //! # What it reads
 //!
 //! - `x-ratelimit-remaining-*` with `x-ratelimit-reset-*` (OpenAI, Azure, Groq, Cerebras and others),
 //!   also without the `x-` or without a suffix;
 //! - `anthropic-ratelimit-*-remaining` with `anthropic-ratelimit-*-reset`;
-//! - `retry-after-ms` and `retry-after` of responses with the status 429, 503 or 529. They delay all
+//! - `retry-after-ms` and `retry-after` of responses with the status 429, 503 or 529, which delay all
 //!   calls.
 //!
 //! A reset is a duration (`1s`, `6m0s`, `20ms`), a number of seconds, a Unix time in seconds or

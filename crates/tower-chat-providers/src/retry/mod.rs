@@ -1,9 +1,9 @@
 //! A retry policy for `tower`'s retry layer that understands the errors of model clients.
 //!
 //! [`RetryPolicy`] sends a request again after a failure that may be temporary: a broken connection, an
-//! overloaded service, an exhausted rate limit. It waits as long as the service requests. If the service
-//! requests no wait, the wait grows with each attempt. Each wait has a random part, so clients that
-//! failed at the same time do not retry at the same time.
+//! overloaded service, an exhausted rate limit. The policy waits as long as the service requests. If the
+//! service requests no wait, the wait grows with each attempt. Each wait has a random part, so clients
+//! that failed at the same time do not retry at the same time.
 //!
 //! # Where it belongs
 //!

@@ -30,8 +30,8 @@ pub enum StructuredFormat {
     Mistral,
     /// `format` of Ollama (<https://docs.ollama.com/capabilities/structured-outputs>).
     Ollama,
-    /// A tool that the model must call; the arguments of the call are the answer. It works with every
-    /// model for which a request can require a call. A request to Ollama cannot, and neither can a
+    /// A tool that the model must call; the arguments of the call are the answer. This format works with
+    /// every model for which a request can require a call. A request to Ollama cannot, and neither can a
     /// request to Claude while thinking is on.
     ForcedTool,
 }
