@@ -35,8 +35,9 @@ impl Reasons {
         (!is_usual).then_some(text)
     }
 
-    /// Returns the text for the finish reason of an answer. `received` is the text that was received with the
-    /// answer. It is returned if it still means the finish reason, and otherwise the usual text is returned.
+    /// Returns the text for the finish reason of an answer. `received` is the text that was received with
+    /// the answer. Returns the received text if it still means the finish reason, and otherwise the usual
+    /// text.
     pub(crate) fn text(self, finish: &Finish, received: Option<&Value>, has_calls: bool) -> String {
         let received = received.and_then(Value::as_str).map(str::to_owned);
         let is_same = |text: &String| Some((self.read)(text.clone())) == finish.reason;

@@ -62,8 +62,8 @@ impl Block {
 pub(super) struct Turn {
     pub(super) speaker: Speaker,
     pub(super) blocks: Vec<Block>,
-    /// The fields of the message besides role and blocks. They include `content` if the message was read with
-    /// an empty content.
+    /// The fields of the message besides role and blocks, including `content` if the message was read
+    /// with an empty content.
     pub(super) rest: Fields,
 }
 

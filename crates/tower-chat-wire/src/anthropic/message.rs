@@ -158,7 +158,7 @@ pub fn parse_answer(json: &str) -> Result<Message, WireError> {
 }
 
 /// Removes the content from the fields, and returns its parts. A blank string and an empty list have no
-/// parts. They remain in the fields.
+/// parts, and remain in the fields.
 fn take_content(fields: &mut Fields, context: BlockContext) -> Result<Vec<Part>, WireError> {
     let content = fields.get("content").ok_or(WireError::Field {
         what: "a message",

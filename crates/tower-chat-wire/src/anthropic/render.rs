@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{call_ids::Round, fields::Fields, provider_calls::ids_of_assistants_provider_calls};
 
-/// The conversation of a request body. It serializes as an object with these fields, to which a client
+/// The conversation of a request body, which serializes as an object with these fields, to which a client
 /// adds the other fields of a body (`model`, `max_tokens`, `tools`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -60,9 +60,10 @@ fn answered_hosted_calls(messages: &[&Message]) -> HashSet<String> {
     ids.collect()
 }
 
-/// Returns whether a message may contain provider-executed calls without results. `later` are the messages
-/// after it. The service continues such calls in a paused answer at the end of the request, and in an answer
-/// that is followed by results of the client's tools. It refuses them in any other message.
+/// Returns whether a message may contain provider-executed calls without results. `later` are the
+/// messages after it. The service continues such calls in a paused answer at the end of the request, and
+/// in an answer that is followed by results of the client's tools. The service refuses such calls in any
+/// other message.
 fn keeps_open_calls(later: &[&Message]) -> bool {
     let next = later.iter().find(|message| message.role != Role::Assistant);
     next.is_none_or(|next| next.results().next().is_some())
@@ -73,8 +74,8 @@ fn keeps_open_calls(later: &[&Message]) -> bool {
 struct Writing {
     /// The blocks of the field `system`.
     system: Vec<Block>,
-    /// The value of the field `system` that was read without blocks. It is written if no other message adds
-    /// blocks.
+    /// The value of the field `system` that was read without blocks, which is written if no other message
+    /// adds blocks.
     empty_system: Option<RawJson>,
     /// The messages so far, with their blocks in the order of the parts.
     turns: Vec<Turn>,

@@ -1,4 +1,4 @@
-//! Codecs for [`tower_chat_layers::adapt`] with JSON bodies. They need the feature `codec`.
+//! Codecs for [`tower_chat_layers::adapt`] with JSON bodies (feature `codec`).
 //!
 //! [`JsonClient`] makes a model client from a `Service<http::Request<Value>, Response =
 //! http::Response<Value>>`. [`JsonServer`] makes a service of this type from a stack. [`JsonTypes`] does both

@@ -12,8 +12,8 @@ use tower_chat_layers::{
 use crate::body::BodyWire;
 
 /// A codec for an application's own types: a request and an answer that serde converts to and from the
-/// JSON bodies of a wire. It works in both directions, so layers of this project can be added in the
-/// middle of a stack with these types.
+/// JSON bodies of a wire. The codec works in both directions, so layers of this project can be added in
+/// the middle of a stack with these types.
 ///
 /// Fields of the wire that the types do not have are dropped without an error, in both directions. A
 /// tool loop over these types may lose ids, reasoning and provider items: see

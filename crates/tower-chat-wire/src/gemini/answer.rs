@@ -118,8 +118,8 @@ fn spell(reason: &FinishReason) -> &str {
     }
 }
 
-/// Reads the usage. Gemini counts the tokens of thoughts separately from the output, and the input tokens of
-/// its own tools separately from the prompt. They are added to the output and to the input.
+/// Reads the usage. Gemini counts the tokens of thoughts separately from the output, and the input tokens
+/// of its own tools separately from the prompt. Both are added, to the output and to the input.
 pub(crate) fn usage(json: &Value) -> Usage {
     let count = |name| json.get(name).and_then(Value::as_u64).unwrap_or_default();
     let thought = count("thoughtsTokenCount");

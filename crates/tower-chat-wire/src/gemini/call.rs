@@ -45,8 +45,8 @@ pub(super) fn render(call: &ToolCall) -> Fields {
     fields
 }
 
-/// Removes and returns the id. An empty id is returned but not removed, so that it is written again. It means
-/// the same as no id.
+/// Removes and returns the id. An empty id is returned but not removed, so that it is written again. An
+/// empty id means the same as no id.
 pub(super) fn take_id(inner: &mut Fields) -> Option<String> {
     let id = inner.text("id")?;
     if !id.is_empty() {

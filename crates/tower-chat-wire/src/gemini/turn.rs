@@ -34,7 +34,7 @@ impl Content {
         Self { envelope, is_user: true, may_join: false, results: Vec::new(), others: Vec::new() }
     }
 
-    /// Creates a content of results. It is joined with the previous content if that also has only results.
+    /// Creates a content of results, joined with the previous content if that also has only results.
     pub(super) fn results() -> Self {
         Self { may_join: true, ..Self::user(None) }
     }

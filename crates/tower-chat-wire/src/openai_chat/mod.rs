@@ -89,5 +89,5 @@ pub enum Audience {
 }
 
 /// The name of [`Native`](tower_chat_core::Native) items with fields that describe only the deltas of a
-/// stream, such as the channel of a delta. They are stored and never written.
+/// stream, such as the channel of a delta. These items are stored and never written.
 pub const DELTA_WIRE: &str = "openai-chat-delta";

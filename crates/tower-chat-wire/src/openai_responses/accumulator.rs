@@ -12,7 +12,7 @@ use crate::{
     stream::{DONE, Frame, ResponseAccumulator},
 };
 
-/// The accumulated response. It is complete when the event with the whole response arrives.
+/// The accumulated response, which is complete when the event with the whole response arrives.
 #[derive(Debug)]
 pub(crate) struct ResponsesAccumulator {
     context: AnswerContext,

@@ -17,8 +17,8 @@ pub(crate) fn parse(body: &str, context: &AnswerContext) -> Result<Answer, Answe
     read(object::parse(body)?, Vec::new(), context)
 }
 
-/// Reads a response. `items` are the items that arrived in the stream before the response. They are used if
-/// there are more of them than in the response's own list, which some services leave empty.
+/// Reads a response. `items` are the items that arrived in the stream before the response. These items
+/// are used if there are more of them than in the response's own list, which some services leave empty.
 pub(super) fn read(
     mut response: Object,
     items: Vec<RawJson>,

@@ -11,8 +11,8 @@ use crate::{
 
 /// Where the history before a request is stored: in the request, or at the service.
 ///
-/// It determines the fields `store`, `previous_response_id` and `conversation` of the request, and the
-/// service id of the answer.
+/// The location determines the fields `store`, `previous_response_id` and `conversation` of the request,
+/// and the service id of the answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HistoryLocation {

@@ -13,8 +13,8 @@ use crate::{
 
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 
-/// The beginnings of the names of OpenAI's models without reasoning. They refuse a request for encrypted
-/// reasoning: "Encrypted content is not supported with this model."
+/// The beginnings of the names of OpenAI's models without reasoning. These models refuse a request for
+/// encrypted reasoning: "Encrypted content is not supported with this model."
 const WITHOUT_REASONING: [&str; 4] = ["gpt-3.5", "gpt-4", "gpt-5-chat", "chatgpt-"];
 
 /// The form in which a service expects a request.

@@ -7,9 +7,9 @@
 //! its provider, its address and its model, or receives them from its caller. [`KNOWN`] contains the known
 //! services, each with the sources of its rules.
 //!
-//! [`fit`] changes a request so that it complies with the rules, and returns the changes. It never fails:
-//! it changes a part that the service does not accept as little as possible, replaces the part by a
-//! sentence, or omits the part. [`check_new`] refuses content that the user or the system adds with the
+//! [`fit`] changes a request so that it complies with the rules, and returns the changes. `fit` never
+//! fails: it changes a part that the service does not accept as little as possible, replaces the part by
+//! a sentence, or omits the part. [`check_new`] refuses content that the user or the system adds with the
 //! request and that the service does not accept. Call it before the request is sent, because a refused
 //! request may cost money.
 //!

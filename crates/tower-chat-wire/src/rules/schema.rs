@@ -23,8 +23,8 @@ pub(super) enum Demands {
     Other,
 }
 
-/// Adds fields that services require and that the schema of a tool does not have. They do not change the
-/// meaning of the schema. Returns whether a field was added.
+/// Adds fields that services require and that the schema of a tool does not have. These fields do not
+/// change the meaning of the schema. Returns whether a field was added.
 ///
 /// - The schema itself has the type `object`: "schema must be a JSON Schema of 'type: "object"', got 'type:
 ///   "None"'" (<https://github.com/i-am-bee/beeai-framework/issues/844>).

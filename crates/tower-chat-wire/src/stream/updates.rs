@@ -14,11 +14,12 @@ use crate::AnswerError;
 
 /// Returns the updates of a streamed answer.
 ///
-/// The stream yields deltas when frames arrive. It yields the messages and the finish after the frames have
-/// ended, or after the frame that ends the stream on this wire. If the frames end before the answer is
-/// complete, it yields [`AnswerError::Truncated`] with the text that was received. If a frame is an error, it
-/// yields this error, to which it adds the text if the error is [`AnswerError::Truncated`]. Errors after a
-/// complete answer are ignored. The stream ends after an error.
+/// The stream yields deltas when frames arrive. The stream yields the messages and the finish after the
+/// frames have ended, or after the frame that ends the stream on this wire. If the frames end before the
+/// answer is complete, it yields [`AnswerError::Truncated`] with the text that was received. If a frame
+/// is an error, the stream yields this error, to which it adds the text if the error is
+/// [`AnswerError::Truncated`]. Errors after a complete answer are ignored. The stream ends after an
+/// error.
 ///
 /// The client converts an error of its connection with [`AnswerError::interrupted`].
 ///

@@ -140,8 +140,8 @@ struct Fitting<'r> {
     names: NameMap,
     ids: CallIds,
     changes: Vec<Change>,
-    /// The media that were removed from the results of the current round. They are sent in a message of the
-    /// user after these results.
+    /// The media that were removed from the results of the current round. The removed media are sent in a
+    /// message of the user after these results.
     behind: Vec<Part>,
     /// The numbers of images and documents since the latest message of the assistant that has content to
     /// send.

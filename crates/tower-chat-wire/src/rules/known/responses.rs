@@ -66,7 +66,7 @@ const OPENAI_RESPONSES_SOURCES: &[(&str, &str)] = &[
     ("refused_in_schemas", OPENAI_UNIONS),
 ];
 
-/// The types of images and files that OpenAI accepts. It accepts neither audio nor video.
+/// The types of images and files that OpenAI accepts. OpenAI accepts neither audio nor video.
 const OPENAI_MEDIA: &[MediaKind] = &[
     kind("image/png", Sources::Any),
     kind("image/jpeg", Sources::Any),
