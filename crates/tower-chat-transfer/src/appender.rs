@@ -37,10 +37,10 @@ const SUBMISSION_BYTES: usize = 1024 * 1024;
 
 /// Appends to one conversation.
 ///
-/// A write has messages of one run, because their ids count from the id of the write. It also has
-/// the rows of the record of tool calls that were added since the previous write. A whole
-/// conversation cannot be staged, because an open run has the messages of one run only. While a
-/// conversation is written, readers therefore see the messages of the completed writes.
+/// A write has messages of one run, because their ids count from the id of the write. A write also has
+/// the rows of the record of tool calls that were added since the previous write. A whole conversation
+/// cannot be staged, because an open run has the messages of one run only. While a conversation is
+/// written, readers therefore see the messages of the completed writes.
 pub(crate) struct Appender<'a> {
     store: &'a dyn HistoryStore,
     key: ConversationKey,
@@ -177,7 +177,7 @@ impl<'a> Appender<'a> {
         Ok(())
     }
 
-    /// Adds a row of the record. It is part of the write of the most recently appended message, or
+    /// Adds a row of the record. The row is part of the write of the most recently appended message, or
     /// of the next write if that write was already added.
     pub(crate) fn row(&mut self, row: ToolRecord) {
         self.rows.push(row);
@@ -325,9 +325,9 @@ impl<'a> Appender<'a> {
 
     /// Submits all added writes, and waits until they are durable.
     ///
-    /// Drops them if the conversation is refused. It is refused if the target has an open run, if
-    /// another process wrote to the conversation, or if the target reports an error that concerns
-    /// this conversation only. The transfer then continues with the other conversations.
+    /// Drops the added writes if the conversation is refused. A conversation is refused if the target has
+    /// an open run, if another process wrote to the conversation, or if the target reports an error that
+    /// concerns this conversation only. The transfer then continues with the other conversations.
     pub(crate) async fn submit(&mut self) -> Result<(), TransferError> {
         let writes = mem::take(&mut self.writes);
         self.bytes = 0;

@@ -77,7 +77,7 @@ impl<'a> Comparison<'a> {
         self.reader.as_ref()?.open_run()
     }
 
-    /// Returns the staged messages of the target's open run. They are complete after
+    /// Returns the staged messages of the target's open run. The list is complete after
     /// [`next_message`](Self::next_message) has returned `None`.
     pub(crate) fn staged(&self) -> &[Arc<Message>] {
         &self.staged

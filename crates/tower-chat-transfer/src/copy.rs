@@ -14,11 +14,11 @@ use crate::{
 
 /// Copies conversations from one store to another, with one page of messages in memory at a time.
 ///
-/// The copy can be repeated. It compares each conversation with the one that the target has under
-/// the same key, if any. If the target has the whole conversation, nothing is written. If the target
-/// has only its beginning, or less data about the runs, the rest is written. If the target has a
-/// different conversation, the conversation is refused and nothing of it is written. After a failure,
-/// or if the future was dropped, call the function again, with all conversations or with those
+/// The copy can be repeated. A copy compares each conversation with the one that the target has under the
+/// same key, if any. If the target has the whole conversation, nothing is written. If the target has only
+/// its beginning, or less data about the runs, the rest is written. If the target has a different
+/// conversation, the conversation is refused and nothing of it is written. After a failure, or if the
+/// future was dropped, call the function again, with all conversations or with those
 /// [after](Selection::after) the last finished one.
 ///
 /// While a conversation is written, readers of the target see the messages of the completed writes,

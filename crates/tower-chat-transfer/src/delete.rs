@@ -59,9 +59,9 @@ pub async fn delete_scope(
         }
     }
     // The remaining conversations have no visible messages or were written meanwhile. The directory
-    // includes them. It is queried only now, because in a store without an index of the directory,
-    // each page reads the whole scope. An active conversation moves between the pages, so the first
-    // page is read until it is empty.
+    // includes these conversations. The directory is queried only now, because in a store without an
+    // index of the directory, each page reads the whole scope. An active conversation moves between the
+    // pages, so the first page is read until it is empty.
     loop {
         let query = ConversationQuery::in_scope(scope).with_limit(PAGE);
         let found = store.conversations(&query).await?;

@@ -35,11 +35,11 @@
 //!
 //! # What is preserved
 //!
-//! The following data of an imported or copied conversation are preserved: its messages with their
-//! ids, the record of tool calls, its description, times, service id and number of runs, and the
-//! times, mode and usage of every run, including pruned and discarded ones. An open run is open at
-//! the target too, with all its staged messages, and its lease has ended. It can then be resumed in
-//! both stores, but should be in only one, because its tools would run in both.
+//! The following data of an imported or copied conversation are preserved: its messages with their ids,
+//! the record of tool calls, its description, times, service id and number of runs, and the times, mode
+//! and usage of every run, including pruned and discarded ones. An open run is open at the target too,
+//! with all its staged messages, and its lease has ended. The run can then be resumed in both stores, but
+//! should be in only one, because its tools would run in both.
 //!
 //! The following data are not preserved. The [receipt](TransferStep::differences) of each affected
 //! conversation reports them:
@@ -61,9 +61,9 @@
 //!
 //! - a line `conversation`;
 //! - a line `run` for each run of the directory;
-//! - a line `message` for each message, with its sequence number, its id and its
-//!   [stored form](tower_chat_core::format). It is followed by a line `tool` for each row of the
-//!   record of tool calls whose call and result are in this message or earlier ones;
+//! - a line `message` for each message, with its sequence number, its id and its [stored
+//!   form](tower_chat_core::format). This line is followed by a line `tool` for each row of the record of
+//!   tool calls whose call and result are in this message or earlier ones;
 //! - a line `tool` for each row with a result that is in no message;
 //! - if a run is open, a line `open_run`, and its messages and rows, marked `"staged":true`;
 //! - a line `end` with the counts and the SHA-256 of the conversation's lines.

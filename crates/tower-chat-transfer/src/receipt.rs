@@ -112,7 +112,7 @@ pub struct TransferStep {
     /// The differences that remain at the target.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<Difference>,
-    /// The open run of the conversation, which was transferred with it. It can be resumed in the
+    /// The open run of the conversation, which was transferred with it. The run can be resumed in the
     /// source and at the target, but should be in only one of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_run: Option<RunId>,
@@ -144,8 +144,8 @@ pub struct Counts {
     /// The number of runs that the directory has data of, including pruned and discarded ones. A
     /// deletion does not count discarded runs.
     pub runs: u64,
-    /// The size of the messages in stored form, in bytes. It is 0 in a deletion, which does not
-    /// read the messages.
+    /// The size of the messages in stored form, in bytes: 0 in a deletion, which does not read the
+    /// messages.
     pub bytes: u64,
 }
 

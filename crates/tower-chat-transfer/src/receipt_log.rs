@@ -95,7 +95,7 @@ pub enum ReceiptLogError {
     /// The file is the receipt of a different transfer.
     #[error("the receipt belongs to another transfer: name another file, or delete this one")]
     OtherTransfer,
-    /// The file exists and is not a receipt. It is not changed.
+    /// The file exists and is not a receipt. The file is not changed.
     #[error("the file is not a receipt, and was not changed: name another file")]
     NotAReceipt,
     /// A line after the first cannot be parsed.

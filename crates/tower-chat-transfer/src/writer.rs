@@ -20,10 +20,10 @@ use crate::{
 
 /// Compares a conversation with the one that the target has, and writes the part that is missing.
 ///
-/// The caller passes the records in order. As long as the target has messages, the writer compares
-/// each message with that of the target and writes nothing. It appends the messages that follow. A
-/// target with a different conversation is therefore not changed, and one with the beginning of
-/// this conversation is continued.
+/// The caller passes the records in order. As long as the target has messages, the writer compares each
+/// message with that of the target and writes nothing. The writer appends the messages that follow. A
+/// target with a different conversation is therefore not changed, and one with the beginning of this
+/// conversation is continued.
 pub(crate) struct Writer<'a> {
     store: &'a dyn HistoryStore,
     key: ConversationKey,
@@ -39,8 +39,8 @@ pub(crate) struct Writer<'a> {
     compared: u64,
     /// The open run of the source.
     open: Option<StagedRun>,
-    /// The records of the source that follow the visible messages of the target. They are stored here
-    /// while the target has an open run, because they must be compared with its staged messages.
+    /// The records of the source that follow the visible messages of the target. These records are stored
+    /// here while the target has an open run, because they must be compared with its staged messages.
     held_back: VecDeque<HeldBack>,
 }
 
