@@ -33,8 +33,8 @@ use crate::Gate;
 /// Faults are either prepared for the next operations of a kind, or decided at every operation by a
 /// [`FaultInjector`]. Without faults, it forwards each operation to the inner store.
 ///
-/// It has the [`handle`](HistoryStore::handle) of the inner store, unless it simulates [another
-/// process](Self::in_another_process) or [one of several](Self::shared_by_processes), or has an
+/// The [`handle`](HistoryStore::handle) is that of the inner store, unless the faulty store simulates
+/// [another process](Self::in_another_process) or [one of several](Self::shared_by_processes), or has an
 /// injector. Clones share faults and counts.
 ///
 /// ```

@@ -314,7 +314,7 @@ impl Found<'_> {
         self.check(open.is_empty(), || format!("calls without results: {open:?}"));
     }
 
-    /// Checks a part of a message of Responses, for OpenAI and Azure alone. They accept four types of
+    /// Checks a part of a message of Responses, for OpenAI and Azure alone, which accept four types of
     /// pictures, and no sounds.
     fn responses_part(&mut self, part: &Value) {
         if !matches!(self.service.name, "openai" | "azure") {
@@ -372,9 +372,9 @@ impl Found<'_> {
         }
     }
 
-    /// Checks the role of the message at an index: the roles must alternate. They begin with the user if
-    /// the service requires it, and otherwise with the role of the first message. Returns whether the
-    /// message is the user's.
+    /// Checks the role of the message at an index: the roles must alternate. The first role is that of
+    /// the user if the service requires this, and otherwise that of the first message. Returns whether
+    /// the message is the user's.
     fn turn(&mut self, messages: &[Value], index: usize) -> bool {
         let is_user = |message: &Value| text(message, "role") == "user";
         let first = self.service.requires_user_first || messages.first().is_some_and(is_user);

@@ -116,8 +116,8 @@ fn status(response: &Value) -> Result<u16, String> {
     number.or_else(named).ok_or_else(|| format!("the status {found} is not a number"))
 }
 
-/// Returns the headers, with names in lower case. They are recorded as a mapping to texts or lists of
-/// texts, or as a list of `{name, value}`.
+/// Returns the headers, with names in lower case. Cassettes contain headers as a mapping to texts or
+/// lists of texts, or as a list of `{name, value}`.
 fn headers(of: &Value) -> Result<BTreeMap<String, String>, String> {
     let mut headers = BTreeMap::new();
     let mut add = |name: &str, value: &Value| {

@@ -1,5 +1,5 @@
-/// A recording that cannot be parsed. It must make a test fail, because a recording that is skipped
-/// would not be tested.
+/// A recording that cannot be parsed. The error must make a test fail, because a skipped recording would
+/// not be tested.
 #[derive(Debug, thiserror::Error)]
 #[error("{source_name}: {problem}")]
 pub struct RecordingError {

@@ -36,7 +36,7 @@ pub enum PoolMode {
 
 /// A PgBouncer for this process only, in front of a [`PostgresServer`].
 ///
-/// It ignores the startup parameter `options`, and does not support prepared statements
+/// The pooler ignores the startup parameter `options`, and does not support prepared statements
 /// (`max_prepared_statements` is 0, which versions before 1.21 cannot change).
 ///
 /// ```no_run

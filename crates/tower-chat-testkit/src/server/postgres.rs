@@ -29,8 +29,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 /// A PostgreSQL server for this process only. Every client on the loopback interface is accepted as
 /// any user.
 ///
-/// By default it does not sync to the disk. It is therefore fast, and its data survive the end of its
-/// processes, but not a power loss.
+/// By default the server does not sync to the disk. The server is therefore fast, and its data survive
+/// the end of its processes, but not a power loss.
 ///
 /// ```no_run
 /// use tower_chat_testkit::server::{PostgresServer, required};
@@ -126,8 +126,8 @@ impl PostgresServer {
         self.control(&["stop", "--mode=fast"]).expect("PostgreSQL is stopped");
     }
 
-    /// Kills the server's main process. It cannot notify the server's other processes, which detect its
-    /// end and then end too.
+    /// Kills the server's main process. A killed main process cannot notify the server's other processes,
+    /// which detect its end and then end too.
     ///
     /// # Panics
     ///

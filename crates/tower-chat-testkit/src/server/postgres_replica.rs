@@ -5,7 +5,7 @@ use std::fs;
 use super::{PostgresServer, postgres::run};
 
 impl PostgresServer {
-    /// Starts a streaming replica of this server. It answers queries, and refuses changes.
+    /// Starts a streaming replica of this server, which answers queries, and refuses changes.
     ///
     /// # Panics
     ///

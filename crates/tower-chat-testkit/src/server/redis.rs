@@ -32,8 +32,8 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A Redis server for this process only.
 ///
-/// It writes everything to its append-only file and syncs before it replies (`appendfsync always`),
-/// so that acknowledged writes survive [`crash`](Self::crash).
+/// The server writes everything to its append-only file and syncs before it replies
+/// (`appendfsync always`), so that acknowledged writes survive [`crash`](Self::crash).
 ///
 /// ```no_run
 /// use tower_chat_testkit::server::{RedisServer, required};

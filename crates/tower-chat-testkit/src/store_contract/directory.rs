@@ -323,8 +323,8 @@ pub async fn a_prune_leaves_counts_and_usage(store: Store) {
     assert_eq!(listed.len(), 3);
 }
 
-/// A copy has the description, the number of runs and the mode. It has no usage, and its own
-/// creation time.
+/// A copy has the description, the number of runs and the mode, but no usage, and has its own creation
+/// time.
 pub async fn a_fork_has_the_description_and_has_used_nothing(store: Store) {
     if lacks(&store, &[Capability::Journal, Capability::Maintenance]) {
         return;

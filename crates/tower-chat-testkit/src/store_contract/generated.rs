@@ -129,7 +129,7 @@ impl Generator {
         write
     }
 
-    /// Returns the revision that a write expects. It is usually the current one.
+    /// Returns the revision that a write expects, usually the current one.
     fn expected(&mut self, current: Revision) -> Revision {
         let sequence = current.sequence;
         match self.rng.below(16) {

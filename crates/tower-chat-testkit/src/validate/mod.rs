@@ -1,10 +1,10 @@
 //! Checks whether a provider would accept a conversation, before the request is sent.
 //!
-//! [`validate`] checks only the conversation in a request body of one wire. It reports the reasons for
-//! which the provider would refuse it, such as a call without a result, a result without a call, or a
-//! message between the two. Each [`Rule`] is one that a provider documents; [`Wire::rules`] lists the
-//! rules with their sources. If real servers accept more than their documents allow, the check accepts
-//! it too.
+//! [`validate`] checks only the conversation in a request body of one wire. The function reports the
+//! reasons for which the provider would refuse the body, such as a call without a result, a result
+//! without a call, or a message between the two. Each [`Rule`] is one that a provider documents;
+//! [`Wire::rules`] lists the rules with their sources. If real servers accept more than their documents
+//! allow, the check accepts it too.
 //!
 //! ```
 //! use serde_json::json;

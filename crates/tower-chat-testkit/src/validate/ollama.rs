@@ -78,7 +78,7 @@ pub(super) fn check(body: &Value, report: &mut Report) {
     round.close(report);
 }
 
-/// The calls of one assistant message. They usually have no ids and are distinguished by their tools.
+/// The calls of one assistant message, which usually have no ids and are distinguished by their tools.
 #[derive(Debug, Default)]
 struct Round<'a> {
     message: usize,
