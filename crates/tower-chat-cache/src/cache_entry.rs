@@ -19,7 +19,7 @@ pub(crate) struct CacheEntry {
     /// The number of bytes that the content may have. The weight of the entry in the cache is this
     /// number plus the length of the key.
     pub(crate) max_bytes: u64,
-    /// Counts the entry in the gauges. It has a lock that shuttle does not control, because moka
+    /// Counts the entry in the gauges. The counter has a lock that shuttle does not control, because moka
     /// calls [`removed`](Self::removed) while it holds its own lock.
     counted: sync::Mutex<Vec<GaugeGuard>>,
 }

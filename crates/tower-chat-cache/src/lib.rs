@@ -30,8 +30,8 @@
 //! to the cached state with [`Head::advance`](tower_chat_core::store::Head::advance). Data
 //! derived from a history, such as its replay, therefore stay valid for the longer history.
 //!
-//! The entry of a conversation is empty while a write is in flight. It is removed after a failed
-//! write, and if the ticket was dropped before its outcome. Reads then go to the inner store, so
+//! The entry of a conversation is empty while a write is in flight. The cache removes the entry after a
+//! failed write, and if the ticket was dropped before its outcome. Reads then go to the inner store, so
 //! that a load includes the writes submitted before it. Staged messages of an open run are cached
 //! separately until its commit.
 //!

@@ -22,7 +22,7 @@ use crate::{
 
 /// Caches conversations of another store in memory; see [the crate](crate).
 ///
-/// It has the [`handle`](HistoryStore::handle) of the inner store. Clones share the cache.
+/// The [`handle`](HistoryStore::handle) is that of the inner store. Clones share the cache.
 ///
 /// Concurrent loads of one conversation read it once. If the caller that began the load drops its
 /// future, another waiting caller drives the load.

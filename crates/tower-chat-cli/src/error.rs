@@ -201,8 +201,8 @@ pub(crate) enum CliError {
     Output(#[source] io::Error),
 }
 
-/// Some errors of the library contain advice for programs. They are converted to errors that name the
-/// command's options.
+/// Some errors of the library contain advice for programs. The command converts these errors to errors
+/// that name the command's options.
 impl From<OpenError> for CliError {
     fn from(error: OpenError) -> Self {
         match error {

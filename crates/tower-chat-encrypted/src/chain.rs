@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tower_chat_core::{MessageId, RunId};
 
-/// The digest of a message and of all messages before it. It is stored only inside encrypted
-/// values.
+/// The digest of a message and of all messages before it, which is stored only inside encrypted values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Digest([u8; 16]);
 

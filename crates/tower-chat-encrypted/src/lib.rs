@@ -114,8 +114,8 @@
 //! - A conversation's head has to be read before it is written, as every run does. A write of a
 //!   process that does not know the life is refused, and can be repeated.
 //! - A [`prune`](tower_chat_core::store::Maintenance::prune) is three writes.
-//! - A [`fork`](tower_chat_core::store::Maintenance::fork) reads and opens the original and seals
-//!   it for its new position. It is one submission of several writes, which a crash can interrupt.
+//! - A [`fork`](tower_chat_core::store::Maintenance::fork) reads and opens the original and seals it for
+//!   its new position. A fork is one submission of several writes, which a crash can interrupt.
 //! - Results in messages are copied into the record when the record is queried.
 //! - A [rewrite](tower_chat_core::store::Maintenance::rewrite) of a message also seals the
 //!   messages after it again.

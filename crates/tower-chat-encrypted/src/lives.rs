@@ -41,7 +41,7 @@ pub(crate) struct HeadContent {
     /// `None` if all messages may.
     #[serde(default)]
     pub(crate) unchained: Option<u64>,
-    /// The minimum and the maximum number of pruned messages. They differ while a prune is in
+    /// The minimum and the maximum number of pruned messages. The two differ while a prune is in
     /// progress.
     pub(crate) pruned: (u64, u64),
     pub(crate) service_id: Option<Arc<str>>,

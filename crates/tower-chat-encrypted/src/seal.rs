@@ -57,7 +57,7 @@ impl From<Position> for Found {
     }
 }
 
-/// Distinguishes a conversation from a deleted one with the same key. It is random, or in the
+/// Distinguishes a conversation from a deleted one with the same key. The value is random, or in the
 /// second format the run whose write began the conversation.
 pub(crate) type Life = RunId;
 

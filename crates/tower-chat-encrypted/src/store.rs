@@ -31,9 +31,9 @@ use crate::{
 
 /// Encrypts the data of another store; see [the crate](crate).
 ///
-/// It has the [`handle`](HistoryStore::handle) of the inner store. A value that cannot be opened
-/// causes a [`StoreError::Unreadable`], and one that cannot be sealed a [`StoreError::Backend`];
-/// the source of both is an [`EncryptionError`].
+/// The [`handle`](HistoryStore::handle) is that of the inner store. A value that cannot be opened causes
+/// a [`StoreError::Unreadable`], and one that cannot be sealed a [`StoreError::Backend`]; the source of
+/// both is an [`EncryptionError`].
 #[derive(Clone)]
 pub struct EncryptedStore<S> {
     inner: Arc<S>,
@@ -274,8 +274,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(invocations)
     }
 
-    /// Seals writes up to the first one that cannot be sealed, and returns the error for that one.
-    /// It is not async, because it runs while writes are submitted.
+    /// Seals writes up to the first one that cannot be sealed, and returns the error for that one. The
+    /// function is not async, because it runs while writes are submitted.
     fn sealed(&self, writes: &[Write]) -> (Vec<Write>, Submission, Option<EncryptionError>) {
         let mut sealed = Vec::with_capacity(writes.len());
         let mut submission = Submission::default();

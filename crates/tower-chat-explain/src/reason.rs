@@ -76,7 +76,7 @@ pub enum ReasonKind {
     Interrupted,
     /// A call is sent with a result that only the record of tool calls contains.
     FromRecord,
-    /// A call waits for approval. It is not sent before it has a result.
+    /// A call waits for approval. The call is not sent before it has a result.
     AwaitingApproval,
     /// A decision about a call is not sent. The result of the call contains the outcome.
     Decision,

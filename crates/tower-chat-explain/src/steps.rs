@@ -55,8 +55,9 @@ impl Steps<'_, '_> {
             self.take(&fresh, ReasonKind::Stale);
         }
         if policy.outdated_calls != OutdatedCalls::keep() {
-            // The two settings together decide which calls of an open round are removed. They are therefore
-            // applied in one edit, and the edit above only finds the parts that are too old.
+            // The two settings together decide which calls of an open round are removed. Both settings
+            // are therefore applied in one edit, and the edit above only finds the parts that are too
+            // old.
             *self.replay = before;
             let both = fresh.with_outdated_calls(policy.outdated_calls);
             self.take(&both, ReasonKind::Outdated);

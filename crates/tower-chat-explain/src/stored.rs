@@ -82,8 +82,8 @@ fn fold(history: &History, completed: &Messages, dangling_calls: DanglingCalls) 
     folded
 }
 
-/// Returns whether a completed message is this stored message. It may be a copy with a further mark in its
-/// metadata, and then has the same id.
+/// Returns whether a completed message is this stored message. The completed message may be a copy with a
+/// further mark in its metadata, and then has the same id.
 fn is_same(stored: &Arc<Message>, message: &Arc<Message>) -> bool {
     Arc::ptr_eq(stored, message) || (stored.id.is_some() && stored.id == message.id)
 }

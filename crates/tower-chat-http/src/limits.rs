@@ -21,7 +21,7 @@ use crate::ErrorResponse;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestLimits {
-    /// The largest body in bytes; 2 MiB by default. It replaces axum's `DefaultBodyLimit`.
+    /// The largest body in bytes; 2 MiB by default. This limit replaces axum's `DefaultBodyLimit`.
     pub max_body_bytes: usize,
     /// The maximum number of levels of nested objects and arrays in the body; 120 by default.
     /// [`with_max_depth`](Self::with_max_depth) reduces a larger value to 120.
@@ -46,8 +46,8 @@ impl Default for RequestLimits {
     }
 }
 
-/// The default of [`RequestLimits::max_depth`], and the maximum that `with_max_depth` sets. It is below
-/// 127, the maximum number of levels that `serde_json` parses.
+/// The default of [`RequestLimits::max_depth`], and the maximum that `with_max_depth` sets. The value is
+/// below 127, the maximum number of levels that `serde_json` parses.
 const MAX_DEPTH: usize = 120;
 
 impl RequestLimits {

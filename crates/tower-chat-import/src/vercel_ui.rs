@@ -1,8 +1,8 @@
 //! The messages that Vercel's AI SDK displays and stores. All that the model and the tools did in
 //! one turn is one message with many parts.
 //!
-//! They are split like its `convertToModelMessages` does: each step of a turn becomes an assistant
-//! message, followed by the results of its calls.
+//! The messages are split like the SDK's `convertToModelMessages` does: each step of a turn becomes an
+//! assistant message, followed by the results of its calls.
 
 use serde_json::Value;
 use tower_chat_core::{Message, Part, Role, ToolCall, ToolResult};

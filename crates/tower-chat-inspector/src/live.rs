@@ -71,9 +71,9 @@ fn is_absent(head: &Head) -> bool {
     head.revision == Revision::ABSENT && head.open_run.is_none()
 }
 
-/// Returns the state of a conversation as a text. It changes when messages are added or deleted, when an
-/// attempt at a run begins, when a run ends, and when the number of batches that wait for approval
-/// changes. A write that only changes rows of the record does not change it.
+/// Returns the state of a conversation as a text. The text changes when messages are added or deleted,
+/// when an attempt at a run begins, when a run ends, and when the number of batches that wait for
+/// approval changes. A write that only changes rows of the record does not change the text.
 pub(crate) fn state_of(head: &Head) -> String {
     let Revision { incarnation, sequence, .. } = head.revision;
     let open = head.open_run.as_ref();
@@ -130,7 +130,7 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The permit of a page that follows a conversation. It also counts for the address of the page.
+/// The permit of a page that follows a conversation. The permit also counts for the address of the page.
 struct FollowerPermit {
     followers: Arc<Followers>,
     address: Option<IpAddr>,

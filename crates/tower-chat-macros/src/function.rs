@@ -49,8 +49,8 @@ impl ToolFunction {
         Ok(Self { item, parameters })
     }
 
-    /// Returns the generated function, which creates the tool. It has the name of the tool's function,
-    /// and a parameter for each state.
+    /// Returns the generated function, which creates the tool. The generated function has the name of the
+    /// tool's function, and a parameter for each state.
     pub(crate) fn expand(&self, settings: &Settings) -> syn::Result<TokenStream> {
         let tower_chat = settings.tower_chat();
         let ItemFn { attrs, vis, sig, block, .. } = &self.item;
@@ -203,8 +203,8 @@ fn parameter(input: &mut FnArg, function: &Ident) -> syn::Result<Parameter> {
     Ok(Parameter { name, variable, kind })
 }
 
-/// Returns whether a parameter has attributes of serde or schemars. They may define how a type without
-/// these crates' traits is deserialized or described, so the field must have the type itself.
+/// Returns whether a parameter has attributes of serde or schemars. Such attributes may define how a type
+/// without these crates' traits is deserialized or described, so the field must have the type itself.
 fn has_derive_attributes(attributes: &[Attribute]) -> bool {
     let is_of_derive = |attribute: &Attribute| {
         attribute.path().is_ident("serde") || attribute.path().is_ident("schemars")

@@ -4,8 +4,8 @@ use rmcp::model::{Annotations, CallToolResult, ContentBlock, ResourceContents, R
 use serde_json::Value;
 use tower_chat_layers::{Media, MediaSource, Part, ToolOutput};
 
-/// Returns the output that the model is sent. It is never empty, because some providers refuse empty
-/// results.
+/// Returns the output that the model receives. The output is never empty, because some providers refuse
+/// empty results.
 ///
 /// Omits content for the user alone (MCP specification 2025-11-25, `Annotations`: `audience`
 /// "describes who the intended customer of this object or data is").

@@ -23,7 +23,7 @@ pub struct McpTools {
 }
 
 impl McpTools {
-    /// Creates the settings for the server at the other end of a connection. It sends no request.
+    /// Creates the settings for the server at the other end of a connection, without a request.
     pub fn new(server: &Peer<RoleClient>) -> Self {
         let server = server.clone();
         let (needs_approval, safe_to_retry) = (None, None);

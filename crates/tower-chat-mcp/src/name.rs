@@ -35,9 +35,9 @@ pub(crate) fn unique_names(prefix: &str, names: &[&str]) -> Vec<String> {
     names.collect()
 }
 
-/// Returns the name for a tool if another tool has its usual name, that of [`for_model`]. It is the
-/// beginning of the usual name, followed by a digest of the prefix and the original name. If the usual
-/// name equals the original name with the prefix, returns the usual name.
+/// Returns the name for a tool if another tool has its usual name, that of [`for_model`]. The new name is
+/// the beginning of the usual name, followed by a digest of the prefix and the original name. If the
+/// usual name equals the original name with the prefix, returns the usual name.
 pub(crate) fn with_digest(prefix: &str, name: &str) -> String {
     let usual = for_model(prefix, name);
     let whole = format!("{prefix}{name}");

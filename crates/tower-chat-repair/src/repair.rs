@@ -40,10 +40,10 @@ pub struct Repaired {
 /// Repairs the problems of a store, and reports each repair when it is durable.
 ///
 /// The repair adds missing results of calls and moves results without calls to the metadata of their
-/// messages. It corrects or removes rows of the record, removes unreadable descriptions, and recomputes
-/// wrong counts in the directory. If a conversation has an open run or an unreadable message, its messages,
-/// rows and counts are not changed. A damaged file is not changed at all, because writing to the file may
-/// damage more data.
+/// messages. The repair also corrects or removes rows of the record, removes unreadable descriptions, and
+/// recomputes wrong counts in the directory. If a conversation has an open run or an unreadable message,
+/// its messages, rows and counts are not changed. A damaged file is not changed at all, because writing
+/// to the file may damage more data.
 ///
 /// # Errors
 ///

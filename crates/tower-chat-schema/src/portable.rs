@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// Keywords that some providers refuse. They are moved into the description.
+/// Keywords that some providers refuse, and that are moved into the description.
 const LIMITS: [&str; 15] = [
     "exclusiveMaximum",
     "exclusiveMinimum",

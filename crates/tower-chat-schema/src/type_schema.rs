@@ -55,8 +55,8 @@ impl TypeSchema {
         &self.sent.schema
     }
 
-    /// Returns whether no object accepts keys that the schema does not list, as `strict` requires. It is
-    /// `true` for types without maps.
+    /// Returns whether no object accepts keys that the schema does not list, as `strict` requires.
+    /// Returns `true` for types without maps.
     pub fn is_closed(&self) -> bool {
         self.sent.is_closed
     }

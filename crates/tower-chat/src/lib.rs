@@ -58,8 +58,9 @@ pub mod prelude;
 pub use tower_chat_layers::*;
 
 /// Re-exports for implementations of this crate's traits, whose signatures contain their types: a
-/// [`store`], a [`Tool`], a codec of [`adapt`], a layer or a model client. They have the versions that
-/// this crate uses. `tower` has its feature `util`; other features need your own dependency.
+/// [`store`], a [`Tool`], a codec of [`adapt`], a layer or a model client. The re-exports have the
+/// versions that this crate uses. `tower` has its feature `util`; other features need your own
+/// dependency.
 #[doc(no_inline)]
 pub use async_trait::async_trait;
 #[doc(no_inline)]

@@ -1,7 +1,7 @@
 //! Reads the lines that the user writes.
 //!
 //! The terminal itself edits a line until it is sent (erase, kill, reprint), which every terminal
-//! supports. A line editor in the program would add a history and arrow keys. It would need the
+//! supports. A line editor in the program would add a history and arrow keys, but would need the
 //! terminal's raw mode, in which Ctrl-C is an input byte instead of a signal, also while an answer is
 //! streamed.
 

@@ -45,11 +45,11 @@ use crate::{
     store::StoreLocation,
 };
 
-/// The lease of a chat's run. It is shorter than the library's 15 seconds, because a user waits for its
-/// end after a crash.
+/// The lease of a chat's run, which is shorter than the library's 15 seconds, because a user waits for
+/// its end after a crash.
 const LEASE: Duration = Duration::from_secs(5);
 
-/// How long to wait for the run of another process. It is longer than the library's lease.
+/// The maximum wait for the run of another process, which is longer than the library's lease.
 const LEASE_WAIT: Duration = Duration::from_secs(20);
 
 /// The arguments of `chat`.

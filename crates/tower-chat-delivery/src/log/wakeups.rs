@@ -54,9 +54,9 @@ pub trait Notifications: fmt::Debug + Send + Sync + 'static {
 /// Wakes the waiting readers of an update log, with one connection for all of them.
 ///
 /// The connection is opened when the first reader waits, and closed when no reader waits. The process
-/// also sends heartbeats to itself: notifications that must arrive on this connection. They detect a
-/// pooler that does not forward notifications, and a connection that was lost without an error. While no
-/// heartbeat arrives, readers read their run every 250 ms.
+/// also sends heartbeats to itself: notifications that must arrive on this connection. Heartbeats detect
+/// a pooler that does not forward notifications, and a connection that was lost without an error. While
+/// no heartbeat arrives, readers read their run every 250 ms.
 #[derive(Debug)]
 pub struct Wakeups {
     notifications: Arc<dyn Notifications>,

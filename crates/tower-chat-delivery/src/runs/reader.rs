@@ -65,7 +65,7 @@ pub enum RunEvent {
     Ended(RunEnd),
 }
 
-/// A reader of a run. It receives the updates that were sent so far, and then each new update.
+/// A reader of a run, which receives the updates that were sent before, and then each new update.
 ///
 /// A reader that is dropped, or that reads slowly, does not affect the run or other readers.
 /// [`DetachedRunsLayer::attach`](crate::DetachedRunsLayer::attach) creates it, and has an example.

@@ -396,7 +396,8 @@ impl<'t> Progress<'t> {
         match self.source {
             _ if self.end.is_some() => self.is_over = true,
             Source::Responding(_) => self.fail_stopped(),
-            // The run waits in the queue of its conversation. It is stopped when it leaves the queue.
+            // The run waits in the queue of its conversation. The stop takes effect when the run leaves
+            // the queue.
             Source::Calling(_) => self.dropped_at = None,
         }
     }

@@ -126,7 +126,7 @@ impl Messages {
             let call = call.object()?;
             calls.push(tool_call(&call, call.get("args"), extra)?);
         }
-        // The arguments of these calls are not valid JSON. They are stored as the model wrote them.
+        // The arguments of these calls are not valid JSON, and are stored as the model wrote them.
         for call in object.list("invalid_tool_calls")? {
             let call = call.object()?;
             calls.push(tool_call(&call, call.get("args"), extra)?);

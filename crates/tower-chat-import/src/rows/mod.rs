@@ -1,9 +1,9 @@
 //! Converting histories of systems that store one row per turn.
 //!
-//! Such a row contains the text of the turn, its calls and their results. It becomes, in this
-//! order, an assistant message with the calls, a tool message with their results, and an assistant
-//! message with the text. If the row contains steps, each step becomes a message with its text and
-//! its calls, followed by their results.
+//! Such a row contains the text of the turn, its calls and their results. The row becomes, in this order,
+//! an assistant message with the calls, a tool message with their results, and an assistant message with
+//! the text. If the row contains steps, each step becomes a message with its text and its calls, followed
+//! by their results.
 
 mod json;
 mod read;

@@ -7,12 +7,12 @@ use super::json::{StoredCall, StoredResult, list, reasoning};
 
 /// One row of a history that is stored one row per turn: its text, its calls, and their results.
 ///
-/// It can be deserialized from JSON. `content`, `tool_calls` and `tool_results` are aliases of
-/// `text`, `calls` and `results`. A list may be a JSON list, `null`, an object with numbers as
-/// keys, possibly with gaps (`{"0": ..., "2": ...}`), as some languages write it, or a text with
-/// the JSON of either, as in a text column. Reasoning may be a text. Other columns of the row, and
-/// other fields of a step, are ignored. A call or a result with an unknown field is refused,
-/// because the field may contain the result.
+/// A row can be deserialized from JSON. `content`, `tool_calls` and `tool_results` are aliases of `text`,
+/// `calls` and `results`. A list may be a JSON list, `null`, an object with numbers as keys, possibly
+/// with gaps (`{"0": ..., "2": ...}`), as some languages write it, or a text with the JSON of either, as
+/// in a text column. Reasoning may be a text. Other columns of the row, and other fields of a step, are
+/// ignored. A call or a result with an unknown field is refused, because the field may contain the
+/// result.
 ///
 /// ```
 /// use tower_chat::import::rows::AggregateRow;

@@ -9,7 +9,7 @@ use tower_chat_core::{ToolCall, ToolResult};
 
 use super::{AggregateCall, Entry};
 
-/// An index of the entries of one row by their calls. It finds the entry with the call that a
+/// An index of the entries of one row by their calls. The index finds the entry with the call that a
 /// result answers, without a search of all entries for each result.
 #[derive(Default)]
 pub(super) struct RowCalls {
