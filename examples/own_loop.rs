@@ -83,7 +83,7 @@ async fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// The tool loop of the program. It sends its complete list of messages with each call.
+/// The tool loop of the program, which sends its complete list of messages with each call.
 async fn converse<S>(client: &mut S, list: &mut Vec<Line>, text: &str) -> Result<String, BoxError>
 where
     S: Service<Chat, Response = Reply, Error = BoxError>,

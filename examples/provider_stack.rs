@@ -45,8 +45,8 @@ async fn main() -> Result<(), BoxError> {
         .with_deadline(Duration::from_secs(30));
     let retry = RetryLayer::new(policy);
 
-    // Right: the persister sees one service call, and stores the answer and the tool result once.
-    // It does not see the failed attempts, and every attempt sends the same request.
+    // Right: the persister sees one service call, and stores the answer and the tool result once. The
+    // persister does not see the failed attempts, and every attempt sends the same request.
     let (server, store) = (UnreliableServer::start().await?, counting_store());
     let stack = ServiceBuilder::new()
         .layer(PerRunPersistence::new(store.clone()).mode(PersistenceMode::PerServiceCall))

@@ -1,5 +1,5 @@
 //! A local replacement of OpenAI. The server calls the first tool of the request, and then repeats the
-//! result of the tool. It streams its answers, in the formats of Chat Completions and Responses.
+//! result of the tool. The server streams its answers, in the formats of Chat Completions and Responses.
 
 mod responses;
 

@@ -1,7 +1,7 @@
 //! The floor of the SQLite cases: one reused connection on the calling thread.
 //!
-//! The connection has the same pragmas, tables, indexes and rows as the store. It uses prepared
-//! statements and already encoded messages, and does not check the revision.
+//! The connection has the same pragmas, tables, indexes and rows as the store. The connection uses
+//! prepared statements and already encoded messages, and does not check the revision.
 
 use std::path::Path;
 

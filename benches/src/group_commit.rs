@@ -24,7 +24,7 @@ use crate::{
 const CONVERSATIONS: usize = 64;
 const APPENDS_OF_EACH: usize = 20;
 
-/// The number of appends whose bytes are counted. They are too few to cause a checkpoint.
+/// The number of appends whose bytes are counted, which is too small to cause a checkpoint.
 const COUNTED_APPENDS_OF_EACH: usize = 4;
 
 pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {

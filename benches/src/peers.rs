@@ -1,4 +1,4 @@
-//! The process of tower-chat in the comparison of `benches/peers`. It runs the workload at each
+//! The process of tower-chat in the comparison of `benches/peers`. The process runs the workload at each
 //! command.
 //!
 //! `peers FOLDER STORE` reads one command from each line of standard input, and answers each with

@@ -4,13 +4,12 @@
 //! Before the run, the conversation is in the cache, as after an earlier run. The cases `cold_load`
 //! and `per_run` measure the cost without a cache. All modes use the same file in turn.
 //!
-//! - `per_service_call`, `journaled`: the time from an answer of the model to the next service
-//!   call, or to the end of the run. It includes the tool loop, persistence and the durable
-//!   appends, and the first one includes the beginning of the run. Floor: one transaction for each
-//!   service call on a bare connection, between two service calls, with the rows of
-//!   per-service-call mode: two messages, and records of the finished call and of the new call. A
-//!   journaled run makes two durable appends for each service call: one for the answer, and one for
-//!   the outcome of the tool.
+//! - `per_service_call`, `journaled`: the time from an answer of the model to the next service call, or
+//!   to the end of the run. This time includes the tool loop, persistence and the durable appends, and
+//!   the first one includes the beginning of the run. Floor: one transaction for each service call on a
+//!   bare connection, between two service calls, with the rows of per-service-call mode: two messages,
+//!   and records of the finished call and of the new call. A journaled run makes two durable appends for
+//!   each service call: one for the answer, and one for the outcome of the tool.
 //! - `per_run`: the complete run divided by its 21 service calls. Floor: one transaction with the
 //!   same rows, also divided by the service calls.
 //!
@@ -51,7 +50,7 @@ const COPIES: usize = 3;
 /// The longest history of a quick measurement, since longer ones take long to create.
 const LONGEST_OF_QUICK: usize = 1000;
 
-/// The runs of each mode whose bytes are counted. They are too few to cause a checkpoint.
+/// The number of runs of each mode whose bytes are counted, which is too small to cause a checkpoint.
 const COUNTED_RUNS: usize = 2;
 
 const MODES: [(&str, PersistenceMode); 3] = [

@@ -26,7 +26,7 @@ pub(crate) const CALLS: usize = 21;
 
 const ROUNDS_OF_STORED_TURN: usize = 4;
 
-/// The model. It returns one prepared message for each call, and records the times of the calls.
+/// The model, which returns one prepared message for each call, and records the times of the calls.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Model(Arc<Mutex<Script>>);
 

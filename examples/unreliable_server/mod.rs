@@ -1,5 +1,6 @@
-//! A server with the API of OpenAI that is sometimes overloaded. It calls the first tool of a request. For
-//! each run, it refuses the first request with the tool's result as overloaded, and answers the next one.
+//! A server with the API of OpenAI that is sometimes overloaded. The server calls the first tool of a
+//! request. For each run, the server refuses the first request with the tool's result as overloaded, and
+//! answers the next one.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use crate::search::processor_time;
 
-/// A planted fault. It occurs in place of a fault of a parser, so a search must find it.
+/// A planted fault, which replaces a fault of a parser, so that a search must find it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Plant {
     /// Some inputs make the parser panic.

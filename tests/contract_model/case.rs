@@ -158,7 +158,7 @@ pub(crate) enum How {
 }
 
 impl Case {
-    /// Creates the case with this number. It depends only on the seed and the number.
+    /// Creates the case with this number, which depends only on the seed and the number.
     pub(crate) fn random(seed: u64, number: u64, features: &Features) -> Self {
         let mut rng = Rng::of(seed, number);
         let has_run_layer = !features.persister_alone || !rng.one_in(6);

@@ -68,7 +68,7 @@ pub(crate) enum Then {
 }
 
 impl Case {
-    /// Creates the case with this number. It depends only on the seed and the number.
+    /// Creates the case with this number, which depends only on the seed and the number.
     pub(crate) fn random(seed: u64, number: u64) -> Self {
         let mut rng = Rng::of(seed, number);
         let mode = match rng.below(5) {

@@ -1,7 +1,7 @@
 //! A model of the contract of persistence: the histories that a trace allows.
 //!
-//! The model does not use writes, revisions or leases. It reads the events of the trace, and
-//! computes what a reader must see of each turn.
+//! The model does not use writes, revisions or leases. The model reads the events of the trace, and
+//! computes the messages of each turn that a reader must see.
 
 use tower_chat::PersistenceMode;
 

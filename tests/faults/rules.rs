@@ -1,4 +1,4 @@
-//! The rules of the contract for service calls, tools and callers. They do not depend on the
+//! The rules of the contract for service calls, tools and callers. The rules do not depend on the
 //! history.
 
 use std::collections::{HashMap, HashSet};
@@ -278,7 +278,7 @@ fn nothing_is_lost_at_the_end_of(
         let Event::Finished { token } = event else { continue };
         let call = token.split('#').next().unwrap_or_default();
         if case.mode == PersistenceMode::PerServiceCall && has_ended_the_run(call, attempt, index) {
-            // The model never receives the result, therefore it is not stored in a message. It is
+            // The model never receives the result, therefore it is not stored in a message. The result is
             // in the record only if the caller waits until the end.
             continue;
         }

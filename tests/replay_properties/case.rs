@@ -27,7 +27,7 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// Creates the case with this number. It depends only on the seed and the number.
+    /// Creates the case with this number, which depends only on the seed and the number.
     pub(crate) fn random(seed: u64, case: u64, transcripts: &[Vec<Message>]) -> Self {
         let mut rng = Rng::of(seed, case);
         let which = usize::try_from(case).expect("a small number") % transcripts.len();

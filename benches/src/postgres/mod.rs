@@ -13,8 +13,8 @@
 //! `full`: at most 1.7 times the floor, and the times of all lengths of history are within a factor
 //! of 1.25.
 //!
-//! The written bytes are those of the server's log, as the median of all runs. The server counts
-//! the syncs of its log. They are measured in additional runs after the others.
+//! The written bytes are those of the server's log, as the median of all runs. The server counts the
+//! syncs of its log. The syncs are measured in additional runs after the others.
 
 mod bare;
 pub(crate) mod server;

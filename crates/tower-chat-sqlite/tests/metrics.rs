@@ -1,4 +1,4 @@
-//! A test of the metrics of a store. It needs its own process, because the writer thread records
+//! A test of the metrics of a store. The test needs its own process, because the writer thread records
 //! for the process.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -94,8 +94,8 @@ fn errors_say_what_to_do() {
 /// information the compiler reports some errors twice, with different notes.
 type Errors = BTreeMap<String, String>;
 
-/// Checks all programs in one run of cargo. They are the binaries of one package, which depends only on
-/// the facade.
+/// Checks all programs in one run of cargo. The programs are the binaries of one package, which depends
+/// only on the facade.
 fn errors_by_program() -> BTreeMap<String, Errors> {
     let package = package();
     let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))

@@ -49,7 +49,7 @@ pub(crate) fn imported_rows() -> Entry {
     })
 }
 
-/// Returns messages in their stored form. They contain items that are sent back to providers.
+/// Returns messages in their stored form, with items that are sent back to providers.
 fn stored_messages() -> Vec<Vec<u8>> {
     let mut messages: Vec<Arc<Message>> = Vec::new();
     for (_, body, _) in WIRES {

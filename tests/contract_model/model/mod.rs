@@ -1,7 +1,7 @@
 //! The contract as a plain model: the content of a conversation, and the effect of sending a
 //! request.
 //!
-//! The model identifies calls only by their tokens. It has no ids, revisions, writes or leases.
+//! The model identifies calls only by their tokens. The model has no ids, revisions, writes or leases.
 
 mod entry;
 mod replay;

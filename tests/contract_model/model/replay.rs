@@ -37,7 +37,8 @@ struct Replay<'c> {
     /// The indices of the first items of the messages of the last round, and the index after its
     /// last item.
     messages: Vec<usize>,
-    /// The texts beside approvals of a round that still waits. They follow the results of the round.
+    /// The texts beside approvals of a round that still waits. These texts follow the results of the
+    /// round.
     beside_approvals: Vec<Item>,
     interrupted: BTreeSet<&'c str>,
 }

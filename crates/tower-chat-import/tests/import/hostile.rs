@@ -89,8 +89,8 @@ fn what_is_beside_the_tables_of_a_database_is_not_run() {
     assert_eq!(read[0].messages[0].text(), "Is it cold?");
 }
 
-/// The database has a leaf page to which each interior page refers many times. It has few bytes,
-/// and more rows than can be read.
+/// The database has a leaf page to which each interior page refers many times. The database has few
+/// bytes, and more rows than can be read.
 #[test]
 fn a_database_of_pages_that_repeat_each_other_ends_in_bounded_time_and_memory() {
     let text = "x".repeat(40);

@@ -75,7 +75,7 @@ fn prompt(line: &str) -> Prompt {
     Prompt { user: "alice".to_owned(), lines: vec![line.to_owned()], has_run: false }
 }
 
-/// Returns the wrapped client. It records its requests, and its first answer calls a tool.
+/// Returns the wrapped client, which records its requests, and whose first answer calls a tool.
 fn client(
     asked: &Arc<Mutex<Vec<Prompt>>>,
 ) -> impl Service<Prompt, Response = String, Error = BoxError, Future: Send> + Clone + Send + 'static

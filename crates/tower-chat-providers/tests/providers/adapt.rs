@@ -23,7 +23,7 @@ use tower_chat_providers::{
 
 type Asked = Arc<Mutex<Vec<Value>>>;
 
-/// Returns a client with async-openai's types. It records the requests, and calls a tool until the
+/// Returns a client with async-openai's types, which records the requests, and calls a tool until the
 /// request has a result.
 async fn answer(asked: Asked, request: CreateChatCompletionRequest) -> Result<Value, BoxError> {
     let request = serde_json::to_value(request)?;

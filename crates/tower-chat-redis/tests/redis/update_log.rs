@@ -141,7 +141,7 @@ async fn the_keys_of_a_run_expire() {
     let mut expiring = 0;
     for name in names(&mut connection, &prefix).await {
         let left: i64 = ask(&mut connection, &["TTL", &name]).await.unwrap();
-        // The index is one key for all runs. It stays, and contains no updates.
+        // The index is one key for all runs, which stays, and contains no updates.
         if !name.contains("{runs}") {
             let longest = i64::try_from((LEASE.as_secs()) + 3600).unwrap();
             assert!((1..=longest).contains(&left), "{name}: {left}");

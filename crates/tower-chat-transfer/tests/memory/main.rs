@@ -1,4 +1,4 @@
-//! A test of the memory that a transfer allocates. It needs its own process, because it counts all
+//! A test of the memory that a transfer allocates. The test needs its own process, because it counts all
 //! allocations.
 
 #![allow(clippy::unwrap_used, reason = "a panic is a failing test")]

@@ -27,8 +27,8 @@ type Asked = Arc<Mutex<Vec<Request<Value>>>>;
 #[derive(Debug, Clone, PartialEq)]
 struct Trace(u8);
 
-/// Returns a client of the application. It records the requests, and calls a tool until the request has a
-/// result.
+/// Returns a client of the application, which records the requests, and calls a tool until the request
+/// has a result.
 fn client(
     wire: BodyWire,
     asked: &Asked,
@@ -151,7 +151,7 @@ struct Chat {
     extensions: http::Extensions,
 }
 
-/// Returns the application's own tool loop over those types. It sends its whole list with each call.
+/// Returns the application's own tool loop over those types, which sends its whole list with each call.
 fn own_loop(
     below: impl Service<Chat, Response = Value, Error = BoxError, Future: Send>
     + Clone

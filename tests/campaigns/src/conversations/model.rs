@@ -61,7 +61,7 @@ impl ConversationModel {
         begun
     }
 
-    /// Adds an event of a run. It may be an earlier run, which a later request has resumed.
+    /// Adds an event of a run, which may be an earlier run that a later request has resumed.
     pub(crate) fn add(&mut self, turn: Turn, event: TurnEvent) -> Result<(), String> {
         match self.turns.iter_mut().find(|model| model.turn == turn) {
             Some(model) => {

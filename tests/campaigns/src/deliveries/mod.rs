@@ -1,10 +1,10 @@
 //! Deliveries: two processes execute a run over one update log and one store in SQLite files, and are killed.
 //!
-//! The clients of the run are in the process of the campaign. They connect, read slowly, disconnect and
-//! reconnect after the last event that they have received. The run is stopped from a process that may not
-//! execute it, and sent again after a kill. At the end every client must have received each update once and in
-//! order, and exactly the messages of the history; no process may still execute the run; and a message that is
-//! stored must not have been requested from the model again.
+//! The clients of the run are in the process of the campaign. The clients connect, read slowly,
+//! disconnect and reconnect after the last event that they have received. The run is stopped from a
+//! process that may not execute it, and sent again after a kill. At the end every client must have
+//! received each update once and in order, and exactly the messages of the history; no process may still
+//! execute the run; and a message that is stored must not have been requested from the model again.
 //!
 //! The rules for a client, and the planted faults, are those of the generated histories in the tests of
 //! `tower-chat-delivery`, where both processes are simulated.

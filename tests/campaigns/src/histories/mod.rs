@@ -11,8 +11,8 @@
 //! # The checker
 //!
 //! `todc-utils` searches for the order: the algorithm of Wing and Gong with Lowe's cache of visited
-//! states, as in Porcupine and Knossos, tested by its authors against histories of etcd recorded by Jepsen.
-//! It depends on no other crate. The alternatives:
+//! states, as in Porcupine and Knossos, tested by its authors against histories of etcd recorded by
+//! Jepsen. `todc-utils` depends on no other crate. The alternatives:
 //!
 //! - Elle and Knossos are written in Clojure, and their registry cannot be reached from the test machine.
 //!   Elle infers dependencies between transactions of reads, writes and appends. Most promises of a store

@@ -138,7 +138,7 @@ fn read(
 }
 
 /// Checks an append. A write is stored completely if the conversation has the expected revision and
-/// admits the write. It is acknowledged if it is stored already, and refused otherwise.
+/// admits the write. Any other write is acknowledged if it is stored already, and refused otherwise.
 fn append(state: &mut Conversations, write: &AppendRequest, response: Option<&Response>) -> bool {
     let mut conversation = state.get(&write.key).cloned().unwrap_or_else(Conversation::absent);
     let is_expected = conversation.is_at(write.expected);

@@ -12,8 +12,8 @@
 //! - Messages before the first system, developer or user message are appended unchanged.
 //! - The input of a run consists of the messages before the next assistant message, without the results
 //!   of calls of this run. Input after the last assistant message is not played.
-//! - The tool messages directly after an assistant message that answer its calls are the results of
-//!   these calls. They are paired by id, or by position if an id is missing, and returned in the order
+//! - The tool messages directly after an assistant message that answer its calls are the results of these
+//!   calls. The results are paired by id, or by position if an id is missing, and returned in the order
 //!   of the calls. If every call has a result and an assistant message follows, the run continues.
 //!   Otherwise the last tool of the batch ends the run, and the results are the beginning of the next
 //!   run's input, if there is a next run.

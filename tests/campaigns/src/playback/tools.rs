@@ -42,8 +42,8 @@ impl Tool for RecordedTool {
     }
 }
 
-/// Returns the definition of a recorded tool. It is safe to retry, because each execution of a call returns
-/// the same result.
+/// Returns the definition of a recorded tool, which is safe to retry, because each execution of a call
+/// returns the same result.
 fn recorded(name: &str) -> ToolDefinition {
     ToolDefinition::new(name, "recorded", json!({})).safe_to_retry()
 }

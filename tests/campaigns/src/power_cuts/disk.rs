@@ -3,8 +3,8 @@
 //! The model is as strict as POSIX allows, not that of one file system:
 //!
 //! - `fsync` and `fdatasync` of a file make everything durable that had been written to that file before
-//!   they were called. They do not make its name durable: only an `fsync` of the folder does. (ext4 and XFS
-//!   make the name of a new file durable too; POSIX does not promise it.)
+//!   they were called. These calls do not make the name of the file durable: only an `fsync` of the
+//!   folder does. (ext4 and XFS make the name of a new file durable too; POSIX does not promise it.)
 //! - An unsynced change may be on the disk or not, in any order. This applies to each write and each change
 //!   of the size of a file, and within a write to each sector of 512 or 4,096 bytes. A sector is written
 //!   whole or not at all, and no byte outside of a write changes, as SQLite assumes (its "powersafe

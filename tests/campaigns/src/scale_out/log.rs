@@ -52,8 +52,8 @@ impl WriterLog {
         self.longest = self.longest.max(time);
     }
 
-    /// Removes the messages that are not stored. They must be at the end of the conversation, and
-    /// must be complete writes.
+    /// Removes the messages that are not stored. The removed messages must be at the end of the
+    /// conversation, and must be complete writes.
     pub(super) fn remove_lost(&mut self, stored: &[Entry]) -> Result<(), String> {
         if !self.messages.starts_with(stored) {
             return Err(difference(&self.messages, stored));

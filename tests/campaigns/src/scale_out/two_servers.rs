@@ -19,7 +19,7 @@ struct Stores {
 }
 
 impl Stores {
-    /// Returns the store of a scope. It is determined by a hash that is the same in every process,
+    /// Returns the store of a scope. The store is determined by a hash that is the same in every process,
     /// except for the moved scope.
     fn of(&self, scope: &str) -> &PostgresStore {
         let hash = scope.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

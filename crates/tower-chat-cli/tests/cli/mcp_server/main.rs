@@ -1,5 +1,5 @@
-//! The MCP server in the tests of `chat`, over standard input and output. It logs the calls of its tools
-//! to the file in its argument, one per line.
+//! The MCP server in the tests of `chat`, over standard input and output. The server logs the calls of
+//! its tools to the file in its argument, one per line.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

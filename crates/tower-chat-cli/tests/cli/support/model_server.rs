@@ -1,4 +1,4 @@
-//! A local HTTP server instead of a provider. It answers each request with the next reply of a
+//! A local HTTP server instead of a provider. The server answers each request with the next reply of a
 //! script.
 
 use std::{
@@ -133,7 +133,7 @@ fn line_of(message: &Value) -> String {
     format!("{role}: {line}")
 }
 
-/// The server. It listens until the end of the test.
+/// The server, which listens until the end of the test.
 pub(crate) struct ModelServer {
     /// The address of the server, `http://` and the host, without a path.
     pub(crate) url: String,

@@ -1,4 +1,4 @@
-//! Stacks with a missing layer or a layer in the wrong position. They are refused before the model
+//! Stacks with a missing layer or a layer in the wrong position. Such stacks are refused before the model
 //! is called and before any tool runs, including approved calls.
 
 use tower::{Layer, buffer::BufferLayer};

@@ -340,7 +340,7 @@ async fn a_run_that_a_tool_ends_is_the_same_whether_or_not_it_was_interrupted() 
         let model = ScriptedModel::new([calls([("stop", "c1")])]);
         let request = ask("stop", streamed);
         if interrupted {
-            // The tool waits at the gate. It starts only after its start is durable.
+            // The tool waits at the gate, and starts only after its start is durable.
             let gate = Gate::closed();
             let waiting = gate.clone();
             let mut definition = definition("stop");
