@@ -64,7 +64,7 @@ impl Messages {
     }
 
     /// Adds a range of another sequence at the end, without the part of the range that exceeds the
-    /// sequence. This takes O(log n) of both lengths.
+    /// sequence. The time is O(log n) of both lengths.
     pub fn append_range(&mut self, other: &Messages, range: Range<usize>) {
         let count = range.end.min(other.len()).saturating_sub(range.start);
         self.append(&other.skip(range.start).take(count));

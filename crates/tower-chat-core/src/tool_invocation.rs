@@ -32,11 +32,11 @@ pub struct ToolInvocation {
     pub result: Option<ToolResult>,
     /// A description of the failure for people, not for the model.
     pub error: Option<String>,
-    /// When the tool started.
+    /// The time at which the tool started.
     pub started_at: Option<SystemTime>,
-    /// When the tool finished.
+    /// The time at which the tool finished.
     pub finished_at: Option<SystemTime>,
-    /// When the lease on the call ends, if the call was approved and a run executes it now.
+    /// The time at which the lease on the call ends, if the call was approved and a run executes it now.
     pub held_until: Option<SystemTime>,
 }
 

@@ -190,7 +190,7 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// How many messages of a run the history store has stored.
+/// The number of messages of a run that the history store has stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Saved {

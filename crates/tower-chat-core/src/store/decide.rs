@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{MessageId, ToolStatus};
 
-/// What a store looks up in a conversation for the decision about a write.
+/// The lookups of a store in a conversation for the decision about a write.
 pub trait Lookup {
     /// The error of a read.
     type Error;
@@ -34,7 +34,7 @@ pub trait Lookup {
 pub struct CallState {
     /// Whether the status is [`PendingApproval`](crate::ToolStatus::PendingApproval).
     pub waits_for_approval: bool,
-    /// When the call was started.
+    /// The time at which the call was started.
     pub started_at: Option<SystemTime>,
 }
 
@@ -46,7 +46,7 @@ impl CallState {
     }
 }
 
-/// What a store does with a write.
+/// The decision of a store about a write.
 #[derive(Debug, Clone)]
 pub enum Decision {
     /// The store makes these changes, all of them or none.

@@ -16,7 +16,7 @@ pub struct Lease {
     /// The [`StoreHandle::holder`](super::StoreHandle::holder) of the store through which the run
     /// is written.
     pub holder: u64,
-    /// When the lease was acquired or renewed, by the writer's clock, to the millisecond.
+    /// The time at which the lease was acquired or renewed, by the writer's clock, to the millisecond.
     pub renewed_at: SystemTime,
     /// The end of the lease.
     pub until: LeaseEnd,
@@ -31,8 +31,8 @@ pub enum LeaseEnd {
     /// aborted, or a timeout above the run fired. The process that executes the run writes this mark.
     /// If the process dies, the run is not marked.
     Abandoned,
-    /// When the lease expires, by the writer's clock, to the millisecond. Until then other processes
-    /// should not resume the run.
+    /// The time at which the lease expires, by the writer's clock, to the millisecond. Until then other
+    /// processes should not resume the run.
     At(SystemTime),
 }
 
@@ -85,7 +85,7 @@ pub struct OpenRun {
     pub run: RunId,
     /// The lease of the process that writes the run.
     pub lease: Lease,
-    /// When the first write of the run was made, by the writer's clock, to the millisecond.
+    /// The time of the first write of the run, by the writer's clock, to the millisecond.
     pub opened_at: SystemTime,
     /// The sequence number of the last message that is visible to readers; 0 if there is none. The
     /// messages of the run follow it.
@@ -180,7 +180,7 @@ impl OpenRun {
 pub struct Staged {
     /// The lease under which the run is written.
     pub lease: Lease,
-    /// How the run ends, if this is its last write.
+    /// The end of the run, if this is its last write.
     pub close: Option<Close>,
     /// The change of the service id that takes effect at the commit. `None` does not change an
     /// earlier one of the run.
@@ -190,7 +190,7 @@ pub struct Staged {
     pub partial_text: Option<Arc<str>>,
 }
 
-/// How an open run ends.
+/// The end of an open run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Close {
     /// All messages of the run become part of the history. If the run was resumed by another

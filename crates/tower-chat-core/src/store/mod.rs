@@ -98,7 +98,7 @@ use crate::ConversationKey;
 ///   with [`StoreError::Sealed`], except for a [deletion](Self::delete).
 /// - No operation crosses a scope.
 ///
-/// These are the methods that every mode of persistence uses. A store may have further
+/// The methods of this trait are those that every mode of persistence uses. A store may have further
 /// [capabilities](Capability): it implements their traits and returns itself from
 /// [`journal`](Self::journal), [`directory`](Self::directory), [`tool_calls`](Self::tool_calls) and
 /// [`maintenance`](Self::maintenance).

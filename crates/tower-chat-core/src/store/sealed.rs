@@ -17,7 +17,7 @@ pub const SEALED_WIRE: &str = "tower-chat-encrypted";
 /// The prefix of a sealed head in every version. The store stores a sealed head as a service id.
 const SEALED_HEAD: &str = "tower-chat-";
 
-/// How long a process that has read the mark of its store relies on it.
+/// The time for which a process relies on the mark of its store after it has read the mark.
 const UNCHECKED: Duration = Duration::from_secs(1);
 
 /// Returns whether an encrypting wrapper has sealed a message.
@@ -38,7 +38,7 @@ pub struct SealMark {
     holds_sealed: AtomicBool,
     /// Whether this process has stored the mark.
     is_stored: AtomicBool,
-    /// When the mark was last read.
+    /// The time of the last read of the mark.
     checked_at: Mutex<Option<Instant>>,
 }
 

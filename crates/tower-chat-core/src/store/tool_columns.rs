@@ -42,7 +42,7 @@ pub struct ToolColumns {
     pub result: Option<String>,
     /// A description of the failure for people.
     pub error: Option<String>,
-    /// When the tool started, in milliseconds since 1970.
+    /// The time at which the tool started, in milliseconds since 1970.
     pub started: Option<i64>,
     /// [The end of the call](ToolRecord::end), in milliseconds since 1970.
     pub finished: Option<i64>,

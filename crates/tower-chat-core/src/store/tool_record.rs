@@ -54,12 +54,12 @@ pub struct ToolRecord {
     pub result: RecordedResult,
     /// A description of the failure for people.
     pub error: Option<String>,
-    /// When the tool started, to the millisecond.
+    /// The time at which the tool started, to the millisecond.
     pub started_at: Option<SystemTime>,
-    /// When the tool finished, to the millisecond.
+    /// The time at which the tool finished, to the millisecond.
     pub finished_at: Option<SystemTime>,
-    /// When the lease on the call expires, to the millisecond. Only an approved call without a
-    /// result has a lease. The run renews the lease while the tool runs.
+    /// The time at which the lease on the call expires, to the millisecond. Only an approved call without
+    /// a result has a lease. The run renews the lease while the tool runs.
     pub held_until: Option<SystemTime>,
 }
 

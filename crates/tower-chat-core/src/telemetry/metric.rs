@@ -37,7 +37,7 @@ pub mod label {
     pub const STORE_OPERATION: &str = "db.operation.name";
     /// The persistence mode: `per_run`, `per_service_call` or `journaled`.
     pub const MODE: &str = "tower_chat.mode";
-    /// How an operation ended: `completed`, `failed` or `dropped`.
+    /// The outcome of an operation: `completed`, `failed` or `dropped`.
     pub const OUTCOME: &str = "tower_chat.outcome";
     /// The result of a cache lookup: `hit`, `revalidated` or `miss`.
     pub const CACHE_RESULT: &str = "tower_chat.cache.result";

@@ -16,12 +16,12 @@ pub struct ConversationSummary {
     pub key: ConversationKey,
     /// Its title and metadata.
     pub description: Description,
-    /// How often the description was set. [`set_description`] expects this number.
+    /// The number of times that the description was set. [`set_description`] expects this number.
     ///
     /// [`set_description`]: crate::store::Directory::set_description
     pub description_version: u64,
-    /// When the first run of the conversation [began](crate::store::RunActivity::began_at), by the
-    /// writer's clock, to the millisecond. For a copy, when the copy was made.
+    /// The time at which the first run of the conversation [began](crate::store::RunActivity::began_at),
+    /// by the writer's clock, to the millisecond. For a copy, the time at which the copy was made.
     pub created_at: SystemTime,
     /// The time of the last write to the conversation, by the writers' clocks, to the millisecond. This
     /// time never decreases.
@@ -116,10 +116,10 @@ pub struct RunSummary {
     pub run: RunId,
     /// The mode in the last write of the run that contains a mode.
     pub mode: Option<PersistenceMode>,
-    /// When the first request of the run arrived, by the writer's clock, to the millisecond. For a
-    /// run that an older release stored, the time of its first write.
+    /// The time at which the first request of the run arrived, by the writer's clock, to the millisecond.
+    /// For a run that an older release stored, the time of its first write.
     pub began_at: SystemTime,
-    /// When the run was last written.
+    /// The time of the last write of the run.
     pub last_written_at: SystemTime,
     /// The usage of the run, in the byte order of the models' names. The usage of an unknown model
     /// is first.
