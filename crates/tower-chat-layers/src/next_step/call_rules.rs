@@ -10,7 +10,7 @@ use crate::{
     tool::{PendingCall, Tools},
 };
 
-/// How a tool loop handles a call of an unknown tool.
+/// The policy of a tool loop for calls of unknown tools.
 ///
 /// ```
 /// use tower_chat::{ToolLoopLayer, Tools, tool_loop::UnknownTools};

@@ -53,8 +53,8 @@ impl NextStep {
     }
 }
 
-/// How a tool loop decides the next step after a service call: a request extension of that call, for
-/// the layer below that stores the answer.
+/// The rules by which a tool loop decides the next step after a service call: a request extension of that
+/// call, for the layer below that stores the answer.
 #[derive(Clone)]
 pub(crate) struct LoopPolicy {
     pub(crate) tools: Tools,

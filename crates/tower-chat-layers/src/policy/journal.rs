@@ -117,7 +117,8 @@ impl Default for JournalPolicy {
     }
 }
 
-/// How a new run handles an open run of its conversation if no process works on the open run.
+/// The policy for an open run of the conversation when a new run begins, if no process works on the open
+/// run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnOpenRun {
@@ -135,7 +136,7 @@ pub enum OnOpenRun {
     Reject,
 }
 
-/// How a journaled run is handled if its caller disconnects before the end of the run. A caller
+/// The policy for a journaled run whose caller disconnects before the end of the run. A caller
 /// disconnects if the response or the future of the call is dropped, the task is aborted, or a timeout
 /// above the layers fires.
 ///
@@ -155,7 +156,7 @@ pub enum OnDisconnect {
     Discard,
 }
 
-/// How a journaled run is handled after a permanent failure. A failure of the service, or of a layer
+/// The policy for a journaled run after a permanent failure. A failure of the service, or of a layer
 /// below, is permanent if [`is_retryable`](tower_chat_core::is_retryable) returns `Some(false)` for its
 /// error. An error of unknown retryability is permanent at the [final
 /// attempt](JournalPolicy::with_max_unclear_attempts).
@@ -179,7 +180,7 @@ pub enum OnRefusal {
     LeaveOpen,
 }
 
-/// How an open run ends without being resumed.
+/// The end of an open run that is not resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunEnd {
@@ -201,7 +202,7 @@ impl OnRefusal {
     }
 }
 
-/// How a call that was started and has no outcome is handled when its run is resumed.
+/// The policy for a call that was started and has no outcome, when its run is resumed.
 ///
 /// ```
 /// use tower_chat::{ToolOutput, recovery::{JournalPolicy, UnknownAnswer, UnknownCalls}};
@@ -267,7 +268,7 @@ pub struct UnknownCall {
     pub arguments: String,
     /// The key by which the tool can recognise a repetition of the call.
     pub idempotency_key: String,
-    /// When the call was started.
+    /// The time at which the call was started.
     pub started_at: Option<SystemTime>,
 }
 

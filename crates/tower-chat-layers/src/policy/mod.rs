@@ -1,4 +1,4 @@
-//! When and how a run is persisted, and how failures are handled.
+//! The policies for persisting a run, and for failures.
 
 mod journal;
 mod prices;
@@ -20,8 +20,8 @@ use crate::{
     transcript::RepeatedTranscript,
 };
 
-/// How a conflict between two history owners is handled: a service stores the history under a service
-/// id, although a history store is configured. Everything would be stored twice.
+/// The policy for a conflict between two history owners: a service stores the history under a service id,
+/// although a history store is configured. Everything would be stored twice.
 ///
 /// In every mode, the tool loop and `PerServiceCallPersistence` compare the service id of each answer
 /// before its tools run and before the next service call. If a later answer of the same run has no id,
@@ -59,7 +59,7 @@ pub enum ConflictPolicy {
     Record,
 }
 
-/// How the loss of a history in the service is handled: the response or the conversation that the store
+/// The policy for the loss of a history in the service: the response or the conversation that the store
 /// refers to was deleted there, or has expired.
 ///
 /// `PerRunPersistence` applies the policy when the first service call of a run fails with
@@ -83,9 +83,9 @@ pub enum LostHistory {
     Fail,
 }
 
-/// How a request is handled if a service refuses it permanently, and the content of its messages may be
-/// the reason. The service reports the status 400, 413 or 422, for example for an image that it cannot
-/// read, or for a text that a filter has refused.
+/// The policy for a request that a service refuses permanently, if the content of its messages may be the
+/// reason. The service reports the status 400, 413 or 422, for example for an image that it cannot read,
+/// or for a text that a filter has refused.
 ///
 /// Without a mark, every later request of the conversation contains the same content, and is refused. A
 /// [mark](tower_chat_core::RefusalMark) is stored with the messages. Later requests to that service
@@ -116,7 +116,7 @@ pub enum RefusedContent {
     Fail,
 }
 
-/// How a failed write is handled.
+/// The policy for a failed write.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreFailure {
@@ -129,8 +129,8 @@ pub enum StoreFailure {
     FailCall,
 }
 
-/// How a run in [`PersistenceMode::PerServiceCall`] is handled if no `PerServiceCallPersistence` is
-/// below the tool loop.
+/// The policy for a run in [`PersistenceMode::PerServiceCall`] if no `PerServiceCallPersistence` is below
+/// the tool loop.
 ///
 /// By default the run fails, except under
 /// [`use_client_as_is`](crate::ChatPipelineBuilder::use_client_as_is), where a warning is logged. In
@@ -150,7 +150,7 @@ pub enum MissingPersister {
     Fail,
 }
 
-/// How a run is handled on a conversation with another active run.
+/// The policy for a run in a conversation with another active run.
 ///
 /// Journaled runs of other processes are detected before the run begins. Other runs of other processes
 /// are detected by the revision of the conversation at the first write, which fails with a
@@ -185,9 +185,9 @@ pub enum ConcurrentRuns {
     Branch,
 }
 
-/// Which inputs of a failed service call are stored, in per-service-call mode: user messages,
-/// approvals, and results of tools. The caller must send the other inputs again. The same request sent
-/// again continues in either case.
+/// The stored inputs of a failed service call, in per-service-call mode: user messages, approvals, and
+/// results of tools. The caller must send the other inputs again. The same request sent again continues
+/// in either case.
 ///
 /// In per-run mode nothing of a run without an answer is stored, and in journaled mode everything is
 /// staged before the service is called.

@@ -64,14 +64,15 @@ pub struct ReportedCall {
     pub call_id: String,
     /// The state of the call.
     pub state: CallState,
-    /// When the call was started, if it was.
+    /// The time at which the call was started, if it was started.
     pub started_at: Option<SystemTime>,
 }
 
 /// A request extension of a request that only resumes an open run.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ResumesRun {
-    /// How long the run waits for the end of another process's lease, if the request sets a time.
+    /// The maximum time for which the run waits for the end of another process's lease, if the request
+    /// sets a time.
     pub(crate) lease_wait: Option<Duration>,
 }
 

@@ -10,8 +10,9 @@ use super::{
     output::{MessageRef, after_step, changed},
 };
 
-/// Which pictures, documents and other media of the stored messages are sent again. A sentence with the
-/// type, and the size if it is known, is sent instead of the others. The store keeps all of them.
+/// The policy that decides which pictures, documents and other media of the stored messages are sent
+/// again. A sentence with the type, and the size if it is known, is sent instead of the others. The store
+/// keeps all of them.
 ///
 /// Media in messages of the user and in results of tools count. Media in answers of the model do not, and
 /// media that are not stored yet are always sent. When a medium is no longer sent, the request changes at

@@ -1,6 +1,6 @@
 //! The policy of the replay for an incomplete record.
 
-/// How the replay handles a dangling call: a stored tool call without a stored result.
+/// The policy of the replay for a dangling call: a stored tool call without a stored result.
 ///
 /// Every provider refuses a request with a dangling call. The call remains in the record in every case.
 ///

@@ -7,7 +7,7 @@ use tower_chat_core::{Messages, ToolCall};
 
 use super::without_calls::without_calls;
 
-/// Which calls the replay omits because the tools have changed. Off by default.
+/// The policy for calls that the replay omits because the tools have changed. Off by default.
 ///
 /// These calls remain in the record. A call is not sent, and neither is its result. If no call of a round
 /// remains, only the text of the round is sent.

@@ -12,8 +12,8 @@ use super::{
     without_calls::WithoutCalls,
 };
 
-/// Which part of a stored history the model receives. All steps except the repair of dangling calls are
-/// off by default, and a step that is off has no cost.
+/// The policy that decides which part of a stored history the model receives. All steps except the repair
+/// of dangling calls are off by default, and a step that is off has no cost.
 ///
 /// ```
 /// use tower_chat::replay::{Freshness, ReplayPolicy, Window};
@@ -25,17 +25,17 @@ use super::{
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ReplayPolicy {
-    /// How calls without a result are handled.
+    /// The policy for calls without a result.
     pub dangling_calls: DanglingCalls,
     /// Whether calls and results are replayed.
     pub tool_history: ToolHistory,
     /// For how long results are replayed.
     pub freshness: Option<Freshness>,
-    /// Which calls are omitted because the tools have changed.
+    /// The policy for calls that are omitted because the tools have changed.
     pub outdated_calls: OutdatedCalls,
     /// Whether sources that were not cited are omitted.
     pub citations: Option<Citations>,
-    /// Which pictures and documents are sent again.
+    /// The policy for pictures and documents.
     pub old_media: Option<OldMedia>,
     /// The limit of the replay's length.
     pub window: Option<Window>,

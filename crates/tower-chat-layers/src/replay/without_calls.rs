@@ -25,7 +25,7 @@ pub(super) fn without_calls(
 /// except its text.
 pub(super) struct WithoutCalls<G> {
     goes: G,
-    /// How the next results are handled.
+    /// The handling of the next results.
     open: Round,
     position: usize,
     /// Whether each call of a message is removed, in order.
@@ -70,7 +70,7 @@ impl<G: FnMut(&Message, usize, &ToolCall) -> bool> WithoutCalls<G> {
     }
 }
 
-/// How the results of a round are handled.
+/// The handling of the results of a round.
 enum Round {
     /// All results are kept.
     Whole,

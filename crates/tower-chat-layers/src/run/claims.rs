@@ -50,7 +50,7 @@ impl ApprovedCalls {
     }
 }
 
-/// When a claim ends. `None` if the claim does not expire because no other process can access the store,
-/// or if the run gives the claim up.
+/// The time at which a claim ends. `None` if the claim does not expire because no other process can
+/// access the store, or if the run gives the claim up.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HeldUntil(pub(super) Option<SystemTime>);

@@ -36,7 +36,7 @@ pub(super) struct RunWrite {
     pub(super) starts: Vec<CallOfRun>,
     /// The outcomes of calls whose results are not part of a message yet.
     pub(super) outcomes: Vec<ToolOutcome>,
-    /// How the write ends a journaled run.
+    /// The end of a journaled run that the write causes.
     pub(super) close: Option<Close>,
     /// Whether the write is the final one of its run and the run ended intentionally.
     pub(super) ends_run: bool,

@@ -27,7 +27,7 @@ use crate::{
 /// [`apply`](super::events::apply) uses the log to decide what is written.
 pub(crate) struct RunLog {
     pub(super) run: RunId,
-    /// How the run is stored: the column of the contract that applies to the run.
+    /// The mode in which the run is stored: the column of the contract that applies to the run.
     pub(super) mode: PersistenceMode,
     /// Whether no layer above the tool loop has begun the run.
     pub(crate) is_alone: bool,

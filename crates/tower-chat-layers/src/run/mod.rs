@@ -133,25 +133,25 @@ pub struct Run(Arc<Shared>);
 struct Shared {
     conversation: Conversation,
     log: Mutex<RunLog>,
-    /// How and where the run is stored. Empty for the run of a tool loop without a persister, whose
+    /// The mode and the store of the run. Empty for the run of a tool loop without a persister, whose
     /// events have no effect. Must be the last field: fields are dropped in order, so all other
     /// references of the run to the loaded messages are dropped first.
     stored: OnceCell<Arc<Storage>>,
 }
 
-/// How and where a run is stored.
+/// The mode and the store of a run.
 struct Storage {
     conversation: Conversation,
     mode: PersistenceMode,
     policy: PersistencePolicy,
     store: Arc<dyn HistoryStore>,
     clock: Clock,
-    /// How this run is stored: the column of the contract that applies to it. May differ from `mode` for
-    /// an answer in the background.
+    /// The mode in which this run is stored: the column of the contract that applies to it. May differ
+    /// from `mode` for an answer in the background.
     stored_as: PersistenceMode,
     /// Whether a tool of another run has begun this run.
     is_nested: bool,
-    /// When the request of the run arrived.
+    /// The time at which the request of the run arrived.
     arrived_at: SystemTime,
     _loaded: Loaded,
 }

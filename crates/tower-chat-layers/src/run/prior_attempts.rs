@@ -115,7 +115,7 @@ impl<'r> From<&'r ToolInvocation> for Recorded<'r> {
     }
 }
 
-/// What the record contained about calls that wait for approval when the run began: the calls that were
+/// The content of the record about calls that wait for approval, when the run began: the calls that were
 /// started or that have a result.
 #[derive(Debug, Default)]
 pub(super) struct PriorAttempts {
@@ -126,7 +126,7 @@ pub(super) struct PriorAttempts {
     /// Calls whose row is closed without a result, because this conversation is a copy and the calls
     /// remain pending in the original.
     copied: HashSet<CallOfRun>,
-    /// When the claims of other runs end, by call.
+    /// The times at which the claims of other runs end, by call.
     held: HashMap<CallOfRun, SystemTime>,
 }
 

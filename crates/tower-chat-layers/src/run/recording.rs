@@ -6,7 +6,7 @@ use tower_chat_core::{Message, Part, Role, store::ServiceIdChange};
 
 use crate::{ConflictPolicy, replay::Replay};
 
-/// Which of a run's messages are stored.
+/// The selection of a run's messages that are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Recording {
     /// All messages. The store is the history owner.

@@ -8,7 +8,7 @@ use tower_chat_core::{ChatRequest, Message, RefusalMark, RefusalMarks, Role};
 #[derive(Debug, Default)]
 pub(super) struct RefusedSoFar {
     pub(super) all: Vec<RefusalMark>,
-    /// How many marks, counted from the first, are stored or submitted.
+    /// The number of marks, counted from the first, that are stored or submitted.
     stored: usize,
 }
 

@@ -46,8 +46,8 @@ impl Stored<'_> {
 /// A compared service call of a tool loop of another crate, if no layer above the loop has begun its run.
 pub(super) struct ObservedAlone {
     pub(super) observed: Observed,
-    /// The run of the service call. This is the last stored run if the types of the loop lose the ids of
-    /// runs and the call continues stored messages.
+    /// The run of the service call, or the last stored run if the types of the loop lose the ids of runs
+    /// and the call continues stored messages.
     pub(super) run: RunId,
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct OpenCall {
     /// The new messages of the service call, numbered.
     inputs: Vec<Arc<Message>>,
     options: Arc<ChatOptions>,
-    /// How the tool loop decides the next step, if it has reported its policy.
+    /// The rules by which the tool loop decides the next step, if it has reported its policy.
     loop_policy: Option<LoopPolicy>,
     /// The streamed text of the answer, if the policy stores partial responses.
     streamed: Option<StreamedText>,

@@ -23,7 +23,7 @@ struct Pending {
     ticket: Ticket,
     /// The submitted writes that are not known to be durable. More than one if the outbox was not empty.
     writes: Vec<Write>,
-    /// How many of `writes`, counted from the first, come from the outbox.
+    /// The number of `writes`, counted from the first, that come from the outbox.
     waited: usize,
     store: Arc<dyn HistoryStore>,
     policy: StoreFailure,

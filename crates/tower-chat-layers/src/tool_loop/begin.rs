@@ -1,4 +1,4 @@
-//! How a run of the loop begins: with a service call, with approved calls, or at the step where an
+//! The beginning of a run of the loop: with a service call, with approved calls, or at the step where an
 //! earlier attempt was interrupted.
 
 use std::{

@@ -77,8 +77,8 @@ pub enum ToolLoopError {
     ApprovalHeld {
         /// The id of the approval request.
         id: String,
-        /// When the claim expires. The other run renews the claim while it executes the call. If the
-        /// claim expires, the other run has ended without a result.
+        /// The time at which the claim expires. The other run renews the claim while it executes the
+        /// call. If the claim expires, the other run has ended without a result.
         until: SystemTime,
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,

@@ -195,8 +195,8 @@ impl Executor<'_> {
     }
 
     /// Answers the calls whose tools do not run in this batch: refused calls, and calls whose result is
-    /// known. This happens before the first tool starts, because a tool may end the run, and the commit
-    /// in the write of its outcome must contain these answers.
+    /// known. These calls are answered before the first tool starts, because a tool may end the run, and
+    /// the commit in the write of its outcome must contain these answers.
     ///
     /// Returns the calls to run, and the outcomes of the other calls for the run.
     fn answer_without_tools(

@@ -22,8 +22,8 @@ pub use self::{
 };
 use crate::PersistenceError;
 
-/// How a persistence layer handles the request of a new run that contains stored messages without their
-/// ids.
+/// The policy of a persistence layer for the request of a new run that contains stored messages without
+/// their ids.
 ///
 /// Set by
 /// [`PersistencePolicy::with_repeated_transcript`](crate::PersistencePolicy::with_repeated_transcript),

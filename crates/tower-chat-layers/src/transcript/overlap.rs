@@ -5,7 +5,7 @@ use std::{
     hash::Hash,
 };
 
-/// How the beginning of one list repeats another list.
+/// The repetition of one list by the beginning of another list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Overlap {
     /// The maximum number of items that are both the first items of `sent` and the last items of

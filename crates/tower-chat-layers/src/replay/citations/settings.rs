@@ -41,7 +41,7 @@ pub struct Citations {
     pub(super) content_key: Arc<str>,
 }
 
-/// When uncited sources are removed.
+/// The time at which uncited sources are removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CompactionTime {
@@ -54,7 +54,7 @@ pub enum CompactionTime {
     AtSave,
 }
 
-/// How the sources of a turn without any citation are handled.
+/// The policy for the sources of a turn without any citation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Uncited {

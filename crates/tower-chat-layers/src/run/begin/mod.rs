@@ -65,7 +65,7 @@ pub(crate) struct Begins {
     pub(crate) conversation: Conversation,
     pub(crate) mode: PersistenceMode,
     pub(crate) head: Head,
-    /// When the request of the run arrived, before it waited in a queue.
+    /// The time at which the request of the run arrived, before it waited in a queue.
     pub(crate) arrived_at: SystemTime,
     /// Whether the service has lost its history, so that the stored messages are sent.
     pub(crate) sends_record: bool,

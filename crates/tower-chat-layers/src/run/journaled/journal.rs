@@ -21,7 +21,7 @@ use crate::{run::partial_text::PartialText, tool::CallOfRun};
 #[derive(Debug)]
 pub(in crate::run) struct Journal {
     lease: Lease,
-    /// How long the lease lasts after its last renewal. Zero if the lease does not expire.
+    /// The duration of the lease after its last renewal. Zero if the lease does not expire.
     length: Duration,
     /// Whether nothing was written under this lease yet.
     is_first: bool,

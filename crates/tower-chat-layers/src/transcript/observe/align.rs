@@ -2,7 +2,7 @@
 
 use super::atom::{Atom, Atoms, Content};
 
-/// How the beginning of a request repeats stored atoms.
+/// The repetition of stored atoms by the beginning of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Alignment {
     /// The maximum number of atoms at the beginning of the request that repeat the final stored atoms.

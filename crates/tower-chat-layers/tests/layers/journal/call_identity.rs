@@ -1,5 +1,5 @@
-//! Which call a result answers, if calls of several runs, or of several messages of one answer,
-//! share an id or have none.
+//! Tests of the calls that results answer, if calls of several runs, or of several messages of one
+//! answer, share an id or have none.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! What the run of a disconnected caller becomes, by policy.
+//! Tests of the run of a disconnected caller, under each policy.
 
 use std::sync::{
     Arc,

@@ -1,5 +1,5 @@
-//! How abandoned runs are ended, how much is stored of an answer that was cut off, and which runs
-//! end without a further request.
+//! Tests how abandoned runs are ended, which part of a cut-off answer is stored, and which runs end
+//! without a further request.
 
 use tower_chat::{
     ChatOptions, Message, PersistenceError, PersistencePolicy, ToolLoopLayer,

@@ -10,7 +10,7 @@ use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 use super::{booking_tools::*, call_identity::*};
 use crate::{case::Ids, common::*};
 
-/// How a late result identifies its call.
+/// The way in which a late result identifies its call.
 #[derive(Debug, Clone, Copy)]
 enum Names {
     /// By the id that the model gave the call. The id may be missing or empty.

@@ -14,7 +14,7 @@ use tower_chat_testkit::{ScriptedModel, Step, cases};
 use super::booking_tools::*;
 use crate::common::*;
 
-/// Why the caller executes a call.
+/// The reason why the caller executes a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Callers {
     /// The tool set declares the tool without an executor.

@@ -18,7 +18,7 @@ use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 use super::booking_tools::*;
 use crate::common::*;
 
-/// How a run is resumed.
+/// The way in which a run is resumed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Way {
     SameRequest,

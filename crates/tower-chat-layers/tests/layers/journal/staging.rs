@@ -1,4 +1,4 @@
-//! Which messages are staged, and when.
+//! Tests of the staged messages, and of the times at which they are staged.
 
 use tower_chat::{
     PersistenceError, ToolStatus, Tools,

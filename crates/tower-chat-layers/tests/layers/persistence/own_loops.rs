@@ -32,7 +32,7 @@ enum Sends {
 
 const SENDS: [Sends; 4] = [Sends::All, Sends::Run, Sends::New, Sends::Trimmed];
 
-/// How the loop identifies the run of a request.
+/// The way in which the loop identifies the run of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Runs {
     /// The types of the loop carry the run id.
