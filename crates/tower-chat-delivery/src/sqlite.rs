@@ -42,7 +42,7 @@ const READ: &str =
 /// Selects expired runs for erasure. The parameters are the latest end of an expired run, the id of the
 /// run that begins, which is selected first, and the largest number of runs.
 const EXPIRED: &str = "id IN (SELECT id FROM runs WHERE last_at <= ? ORDER BY run <> ? LIMIT ?)";
-/// How long a connection waits for a lock on the file.
+/// The maximum time for which a connection waits for a lock on the file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The largest number of expired runs that are erased when a run begins.
 const MAX_SWEPT: i64 = 100;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::{LEASE, Subject, at, expected, run_in, sketch};
 use crate::{RunEnd, RunState, UpdateLogError, UpdatePosition};
 
-/// How long a test waits at most. If the log follows its contract, each wait ends long before this time.
+/// The maximum time for which a test waits. If the log follows its contract, each wait ends long before
+/// this time.
 const LONG: Duration = Duration::from_secs(60);
 
 /// A page begins after the position of the reader, and contains at most `limit` updates.

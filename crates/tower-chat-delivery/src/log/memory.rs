@@ -44,7 +44,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     runs: BTreeMap<RunKey, LoggedRun>,
-    /// When the log most recently erased all expired runs.
+    /// The time at which the log last erased all expired runs.
     swept_at: Option<SystemTime>,
 }
 

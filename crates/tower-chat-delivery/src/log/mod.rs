@@ -247,7 +247,7 @@ pub enum RunState {
     Closed {
         /// The last attempt.
         attempt: u32,
-        /// How it ended.
+        /// The end of the run.
         end: RunEnd,
     },
 }
@@ -283,7 +283,7 @@ impl fmt::Display for RunState {
     }
 }
 
-/// How a run ended, for its readers.
+/// The end of a run, for its readers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

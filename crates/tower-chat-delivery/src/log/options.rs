@@ -17,7 +17,7 @@ use tower_chat_layers::Clock;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct UpdateLogOptions {
-    /// How long the updates of a run can be read after its end.
+    /// The time for which the updates of a run can be read after its end.
     retention: Duration,
     /// The largest number of runs in the log.
     pub(crate) max_runs: u64,

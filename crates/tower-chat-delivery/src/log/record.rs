@@ -49,7 +49,7 @@ pub struct RunRecord {
     lease_until: i64,
     stop_requested: bool,
     end: Option<RunEnd>,
-    /// When the run was closed, in milliseconds since 1970.
+    /// The time at which the run was closed, in milliseconds since 1970.
     ended_at: Option<i64>,
 }
 

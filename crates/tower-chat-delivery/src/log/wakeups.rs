@@ -20,7 +20,7 @@ use tower_chat_layers::{BoxError, RunId};
 
 use super::{RunKey, RunState, UpdateLog, UpdateLogError, UpdatePosition};
 
-/// How often a log is read while no notifications arrive.
+/// The interval at which a log is read while no notifications arrive.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The time between two heartbeats, and the time within which the notification of a heartbeat must
 /// arrive.

@@ -77,7 +77,7 @@ pub(crate) enum Phase {
     Elsewhere { attempt: u32 },
 }
 
-/// What a reader receives from a hub, or must do next.
+/// The next item of a reader from a hub, or the next action of the reader.
 #[derive(Debug)]
 pub(crate) enum Available {
     Updates(Vec<(UpdatePosition, LoggedUpdate)>),

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{DeliveryError, RunEnd, RunKey, RunState, UpdateLogError, UpdatePosition};
 
-/// What a reader of a run receives.
+/// An event that a reader of a run receives.
 ///
 /// ```
 /// use tower_chat_delivery::RunEvent;

@@ -10,13 +10,13 @@ pub(crate) struct Settings {
     pub(crate) max_batch_bytes: usize,
     /// Whether readers receive each update only after it is stored in the log.
     pub(crate) is_durable_first: bool,
-    /// How long a lease in the log lasts after its last renewal.
+    /// The duration of a lease in the log after its last renewal.
     pub(crate) lease: Duration,
     /// The largest number of runs in progress in this process.
     pub(crate) max_runs: usize,
     /// The size of the updates of a run, in bytes, above which the run is stopped.
     pub(crate) max_bytes: u64,
-    /// How long a run continues without a reader in its process. `None` for no limit.
+    /// The time for which a run continues without a reader in its process. `None` for no limit.
     pub(crate) max_time_without_reader: Option<Duration>,
 }
 

@@ -214,13 +214,13 @@ struct Progress<'t> {
     is_log_lost: bool,
     append: Option<BoxFuture<'static, (Appended, Result<(), UpdateLogError>)>>,
     renewal: Option<BoxFuture<'static, Result<Renewed, UpdateLogError>>>,
-    /// When the updates that are not stored yet must be appended.
+    /// The time at which the updates that are not stored yet must be appended.
     flush_at: Option<Instant>,
     renew_at: Instant,
     readers: watch::Receiver<usize>,
-    /// When the task drops a response that has not ended although the run was stopped.
+    /// The time at which the task drops a response that has not ended although the run was stopped.
     dropped_at: Option<Instant>,
-    /// When the task stops the run because it has no reader.
+    /// The time at which the task stops the run because the run has no reader.
     unread_until: Option<Instant>,
     /// The number of appends that have failed since the most recent success.
     failures: u32,

@@ -1,4 +1,4 @@
-//! When updates are appended, and when readers receive them.
+//! The times at which updates are appended, and at which readers receive them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What callers and readers receive.
+//! The updates that callers and readers receive.
 
 use std::time::Duration;
 

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use tower_chat::{ChatUpdate, Message, MessageId, PersistenceMode, Role};
 use tower_chat_delivery::{RunEnd, RunEvent, UpdatePosition};
 
-/// What a client has received over all its connections. Checks the contents of the updates: the text of
-/// each delta is its index in its message.
+/// The updates that a client has received over all its connections. Checks the contents of the updates:
+/// the text of each delta is its index in its message.
 #[derive(Debug, Default)]
 pub(crate) struct Client {
     /// The position of the most recent event.
