@@ -13,7 +13,7 @@ use tower_chat_wire::{
 
 use crate::refused_content::content_refused;
 
-/// Why a call of a provider returned no answer, or an incomplete one.
+/// The reason why a call of a provider returned no answer, or an incomplete one.
 ///
 /// One type serves all providers. [`kind`](Self::kind) distinguishes the failures. The other methods
 /// return what retry policies, logs and users need, for every kind. Neither `Debug` nor `Display` prints
@@ -71,7 +71,7 @@ pub enum ProviderErrorKind {
     Refused(Refusal),
     /// The service sent a body that is not an answer of its API.
     Malformed {
-        /// What is wrong with the body.
+        /// The fault of the body.
         what: String,
         /// The part of the body that is wrong, as the service sent it.
         body: String,
@@ -86,12 +86,12 @@ pub enum ProviderErrorKind {
     Truncated {
         /// The text that was received.
         text: String,
-        /// How the stream ended.
+        /// The way in which the stream ended.
         reason: String,
     },
 }
 
-/// How a service refused a request.
+/// The refusal of a request by a service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refusal {

@@ -91,11 +91,12 @@ fn fitted(
     Ok((request, of_answer.with_changes(names, changes)))
 }
 
-/// How the body of an answer is read.
+/// The format in which the body of an answer is read.
 #[derive(Debug, Clone)]
 pub(crate) struct Expected {
     pub(crate) wire: BodyWire,
-    /// How a streamed answer is divided into frames; `None` if the request asked for a whole answer.
+    /// The format that divides a streamed answer into frames; `None` if the request asked for a whole
+    /// answer.
     pub(crate) framing: Option<StreamFraming>,
     pub(crate) context: AnswerContext,
 }

@@ -59,7 +59,7 @@ use crate::{
 /// continues from the answer of the previous run.
 pub type OpenAiResponses<T> = ProviderClient<OpenAiResponsesApi, T>;
 
-/// Where the history of a new conversation of an [`OpenAiResponses`] client is stored.
+/// The place where the history of a new conversation of an [`OpenAiResponses`] client is stored.
 ///
 /// The setting applies to requests without a service id. For a request with a service id, the id names
 /// where the history is stored: an id that begins with `conv_` is a conversation of the Conversations

@@ -108,7 +108,7 @@ pub struct Exchange {
     pub(crate) step: Step,
 }
 
-/// What the answer to an HTTP request is for.
+/// The purpose of the answer to an HTTP request.
 pub(crate) enum Step {
     /// The answer of the model.
     Answer(Expected),

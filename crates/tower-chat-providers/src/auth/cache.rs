@@ -61,7 +61,7 @@ pub(super) struct Cache<V> {
 
 struct Fetched<V> {
     value: Arc<V>,
-    /// When the source must be called again.
+    /// The time at which the source must be called again.
     renew_at: Option<SystemTime>,
 }
 

@@ -20,7 +20,7 @@ use http_body_util::BodyExt;
 use tower_chat_core::{BoxError, RawJson};
 use tower_chat_wire::stream::{Frame, Limit, LimitExceeded, Limits, check_depth};
 
-/// How a streamed body is divided into frames.
+/// The format that divides a streamed body into frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamFraming {
@@ -33,7 +33,7 @@ pub enum StreamFraming {
     EventStream,
 }
 
-/// Why the next frame cannot be read.
+/// The reason why the next frame cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FrameError {
     /// The body, a line or an event exceeds a limit, or the JSON of a frame is nested too deeply.

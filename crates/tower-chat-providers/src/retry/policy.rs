@@ -36,7 +36,7 @@ pub struct RetryPolicy {
     /// The number of failed attempts of this call. `Retry` clones the policy for each call; the
     /// original's count stays 0.
     failed: u32,
-    /// When this call began.
+    /// The time at which this call began.
     began: Option<Instant>,
 }
 

@@ -1,4 +1,4 @@
-/// Why an answer is not a value of the requested type.
+/// The reason why an answer is not a value of the requested type.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StructuredError {
@@ -33,7 +33,7 @@ pub enum StructuredError {
         name: String,
         /// The text of the answer, or the arguments of the call that contains it.
         text: String,
-        /// What does not conform, and its position in the answer.
+        /// The part that does not conform, and its position in the answer.
         problem: String,
     },
     /// The schema of the type cannot be used.
@@ -42,7 +42,7 @@ pub enum StructuredError {
     Schema {
         /// The name of the schema.
         name: String,
-        /// What is wrong with it.
+        /// The fault of the schema.
         problem: String,
     },
 }

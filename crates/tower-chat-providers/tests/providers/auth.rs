@@ -1,4 +1,4 @@
-//! How keys and tokens are sent, renewed, and removed from errors.
+//! Tests that keys and tokens are sent, renewed, and removed from errors.
 
 use std::{
     sync::{

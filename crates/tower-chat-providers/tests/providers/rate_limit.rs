@@ -1,4 +1,4 @@
-//! Which calls the layer lets pass, and when.
+//! Tests of the calls that the layer lets pass, and of their times.
 
 use std::{
     convert::Infallible,

@@ -1,4 +1,4 @@
-//! Which failures the retry policy retries, when, and how often.
+//! Tests of the failures that the retry policy retries, of the times and of the number of retries.
 
 use std::{
     sync::{

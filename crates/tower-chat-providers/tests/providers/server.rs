@@ -22,7 +22,7 @@ pub(crate) struct Reply {
     pub(crate) framing: Framing,
 }
 
-/// How the end of the body is marked.
+/// The mark of the end of the body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Framing {
     /// By a `content-length` header.

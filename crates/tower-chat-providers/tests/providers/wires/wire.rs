@@ -27,7 +27,7 @@ pub(crate) enum Wire {
     Chat,
 }
 
-/// How an exchange sends a request to a model.
+/// The way in which an exchange sends a request to a model.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) provider: Provider,
