@@ -24,8 +24,8 @@ pub enum AnswerError {
         code: Option<String>,
         /// The service's message, or the whole body if it has another form.
         message: String,
-        /// How long the service requests to wait before the next attempt, if the body contains this time. The
-        /// client reads the headers.
+        /// The wait before the next attempt that the service requests, if the body contains this time.
+        /// The client reads the headers.
         retry_after: Option<Duration>,
         /// The error as it was received.
         body: String,
@@ -33,7 +33,7 @@ pub enum AnswerError {
     /// The answer does not have the form that the provider's API documents.
     #[non_exhaustive]
     Malformed {
-        /// What is wrong with the answer.
+        /// The fault of the answer.
         what: String,
         /// The part of the answer that is wrong, as it was received.
         body: String,
@@ -47,7 +47,7 @@ pub enum AnswerError {
     Truncated {
         /// The text that had been received.
         text: String,
-        /// How the stream ended.
+        /// The way in which the stream ended.
         reason: String,
         /// The error of the connection, if it reported one.
         source: Option<BoxError>,

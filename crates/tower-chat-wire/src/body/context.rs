@@ -15,8 +15,9 @@ use crate::{
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AnswerContext {
-    /// Where the history of the request is stored. The location determines the service id of the answer.
-    /// `None` means that the location is unknown: the fields of the answer then determine the service id.
+    /// The place where the history of the request is stored. The location determines the service id of
+    /// the answer. `None` means that the location is unknown: the fields of the answer then determine the
+    /// service id.
     pub history: Option<HistoryLocation>,
     /// Whether the request is for a background answer. A background answer that is still in progress is read
     /// as an answer without messages, and its id becomes the continuation token. If the request is for

@@ -165,7 +165,7 @@ impl BodyWire {
     }
 
     /// Reads the body of a whole answer. The arguments of calls have the same bytes as in the body, and
-    /// numbers in unknown fields have the same digits. This is [`parse_answer_to`](Self::parse_answer_to)
+    /// numbers in unknown fields have the same digits. Like [`parse_answer_to`](Self::parse_answer_to),
     /// without information about the request.
     ///
     /// # Errors
@@ -206,8 +206,8 @@ impl BodyWire {
         Ok(answer)
     }
 
-    /// Creates the accumulator for the frames of one streamed answer. This is
-    /// [`accumulator_to`](Self::accumulator_to) without information about the request.
+    /// Creates the accumulator for the frames of one streamed answer. Like
+    /// [`accumulator_to`](Self::accumulator_to), without information about the request.
     pub fn accumulator(self) -> Box<dyn ResponseAccumulator> {
         self.accumulator_to(AnswerContext::default())
     }

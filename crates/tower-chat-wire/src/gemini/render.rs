@@ -28,10 +28,10 @@ pub struct RequestContents {
     pub contents: Vec<RawJson>,
 }
 
-/// What to write if the first call of a content has no thought signature.
+/// The written form of the first call of a content if this call has no thought signature.
 ///
-/// This is the case if another provider or an older model made the call, or if the call with the signature is
-/// no longer in the history.
+/// Such a call was made by another provider or an older model, or the call with the signature is no
+/// longer in the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Unsigned {
     /// The call is written without a signature.

@@ -32,8 +32,8 @@ pub(super) fn has_free_text(call: &ToolCall) -> bool {
     fields.is_some_and(|fields| fields.contains(CUSTOM.name))
 }
 
-/// Removes and reads the calls in a message's fields. An empty list is not removed. Neither is a
-/// `function_call` with an empty name and empty arguments, which Snowflake sends in every answer.
+/// Removes and reads the calls in a message's fields. An empty list is not removed, nor a `function_call`
+/// with an empty name and empty arguments, which Snowflake sends in every answer.
 pub(super) fn parse_all(fields: &mut Fields) -> Result<Vec<ToolCall>, WireError> {
     let mut calls = Vec::new();
     if !fields.is_null("tool_calls")

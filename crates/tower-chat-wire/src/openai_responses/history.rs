@@ -1,4 +1,4 @@
-//! Where the history before a request is stored, and the service id for the next request.
+//! The place where the history before a request is stored, and the service id for the next request.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::{
     object::{self, Object, as_text, text},
 };
 
-/// Where the history before a request is stored: in the request, or at the service.
+/// The place where the history before a request is stored: in the request, or at the service.
 ///
 /// The location determines the fields `store`, `previous_response_id` and `conversation` of the request,
 /// and the service id of the answer.

@@ -93,8 +93,8 @@ impl ServiceRules {
     }
 }
 
-/// Returns whether the model refuses calls without a thought signature. This is the case for models from
-/// Gemini 3 on, and for names without a version, which are aliases of the newest model.
+/// Returns whether the model refuses calls without a thought signature. Such models are those from Gemini
+/// 3 on, and for names without a version, which are aliases of the newest model.
 pub(crate) fn requires_signatures(model: &str) -> bool {
     let Some((_, version)) = model.rsplit_once("gemini-") else { return false };
     let major: String = version.chars().take_while(char::is_ascii_digit).collect();
