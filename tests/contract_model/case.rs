@@ -67,7 +67,7 @@ pub(crate) struct ApprovalInput {
     pub(crate) extent: Extent,
 }
 
-/// Which requests an [`ApprovalInput`] answers.
+/// The requests that an [`ApprovalInput`] answers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Extent {
     /// All requests of the selected batches.

@@ -24,7 +24,7 @@ pub(crate) struct Cached {
     staged: Option<StagedMessages>,
     /// The estimated size in bytes.
     bytes: u64,
-    /// When the inner store was last read.
+    /// The time of the last read of the inner store.
     pub(crate) read: ReadAt,
 }
 

@@ -18,7 +18,7 @@ use crate::{
     store::{KEYS_VARIABLE, KeysError},
 };
 
-/// Why a command cannot continue.
+/// The reason why a command cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
     #[error("the pages cannot be served: choose another address with --listen")]

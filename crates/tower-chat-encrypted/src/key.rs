@@ -9,10 +9,9 @@ use crate::EncryptionError;
 /// A secret key of 32 bytes. The bytes are overwritten when the key is dropped, and are never
 /// displayed.
 ///
-/// The bytes stay at one address, so that no copy remains when a map or a vector moves its entries.
-/// Each clone has its own bytes, which are overwritten when the clone is dropped. This does not
-/// cover the bytes that a caller passes in or copies, nor registers and pages that the operating
-/// system has saved.
+/// The bytes stay at one address, so that no copy remains when a map or a vector moves its entries. Each
+/// clone has its own bytes, which are overwritten when the clone is dropped. Bytes that a caller passes
+/// in or copies are not overwritten, nor registers and pages that the operating system has saved.
 #[derive(Clone)]
 pub struct SecretKey(Box<Zeroizing<[u8; 32]>>);
 

@@ -106,7 +106,7 @@ impl SealedHead {
     }
 }
 
-/// What this process knows about one incarnation of a conversation.
+/// The knowledge of this process about one incarnation of a conversation.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known {
     head: Option<SealedHead>,

@@ -48,10 +48,10 @@
 //!   The client can send only the new messages, or begin another conversation with the whole history.
 //! - If a request repeats everything up to a question without an answer, the endpoint calls the
 //!   model again, and no message is stored twice.
-//! - If a request has been answered before, the response is the stored answer, with no usage. This
-//!   applies if the client marks the request as a retry (`x-stainless-retry-count`, which OpenAI's SDKs
-//!   send), or if the request repeats all answers except the newest, which therefore did not arrive. In
-//!   all other cases, a message with the text of a stored message is a new message.
+//! - If a request has been answered before, the response is the stored answer, with no usage. A request
+//!   counts as answered before if the client marks the request as a retry (`x-stainless-retry-count`,
+//!   which OpenAI's SDKs send), or if the request repeats all answers except the newest, which therefore
+//!   did not arrive. In all other cases, a message with the text of a stored message is a new message.
 //!
 //! # Tools
 //!

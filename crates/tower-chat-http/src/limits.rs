@@ -152,10 +152,10 @@ impl RequestLimits {
 )]
 #[non_exhaustive]
 pub struct RequestOverLimit {
-    /// What exceeds the limit, such as `messages`.
+    /// The counted items that exceed the limit, such as `messages`.
     pub what: &'static str,
-    /// How many the request has. For bytes and levels of nesting, a lower bound, because counting stops
-    /// at the limit.
+    /// The number of these items in the request. For bytes and levels of nesting, a lower bound, because
+    /// counting stops at the limit.
     pub found: usize,
     /// The limit.
     pub limit: usize,

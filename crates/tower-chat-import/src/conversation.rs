@@ -13,7 +13,7 @@ pub struct ImportedConversation {
     pub id: String,
     /// The title, if the other system has one.
     pub title: Option<String>,
-    /// When the conversation began, if the other system records it.
+    /// The time at which the conversation began, if the other system records it.
     pub created_at: Option<SystemTime>,
     /// The messages, oldest first, with [their times](Message::added_at) if they are known.
     pub messages: Vec<Message>,

@@ -35,8 +35,8 @@
 //!
 //! A client that can reach the pages can read every conversation of the store. Therefore:
 //!
-//! - The `Host` of a request must be a loopback host or one of [`Inspector::with_hosts`]. This prevents
-//!   DNS rebinding: a page of another site whose host name resolves to this address is refused.
+//! - The `Host` of a request must be a loopback host or one of [`Inspector::with_hosts`]. The check
+//!   prevents DNS rebinding: a page of another site whose host name resolves to this address is refused.
 //! - A request that a page of another origin has caused is refused (`Origin`, `Sec-Fetch-Site`), also if
 //!   it comes from a link on such a page. Readers type the address, or open it from a bookmark or a
 //!   terminal. A page of another origin can neither embed the pages nor keep a reference to their

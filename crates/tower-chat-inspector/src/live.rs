@@ -157,7 +157,7 @@ struct Follower {
     /// The state of the conversation in the previous event.
     seen: Option<String>,
     live: LiveText,
-    /// When the stream ends at the latest.
+    /// The latest time at which the stream ends.
     until: Instant,
     _permit: FollowerPermit,
 }

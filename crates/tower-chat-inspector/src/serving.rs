@@ -14,7 +14,7 @@ use tokio::{
 };
 use tower::ServiceExt as _;
 
-/// How long in-flight requests may take after the shutdown has begun.
+/// The maximum duration of in-flight requests after the shutdown has begun.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// The longest time in which a client must send the headers of a request, or begin the next request.

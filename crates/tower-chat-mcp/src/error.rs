@@ -154,7 +154,7 @@ impl From<DuplicateTool> for McpError {
 #[error("the MCP server sent more than {limit} {what}: raise McpLimits::{setting}")]
 #[non_exhaustive]
 pub struct OverLimit {
-    /// What exceeds the limit, such as `tools`.
+    /// The counted items that exceed the limit, such as `tools`.
     pub what: &'static str,
     /// The limit.
     pub limit: usize,

@@ -77,7 +77,7 @@ impl McpLimits {
 /// A counter with a limit. `name` is what it counts, and `setting` is the method that sets the limit.
 pub(crate) struct Counted {
     limit: usize,
-    /// How much can be added before the limit is exceeded.
+    /// The amount that can be added before the limit is exceeded.
     left: usize,
     name: &'static str,
     setting: &'static str,

@@ -110,12 +110,12 @@ impl PostgresOptions {
         self
     }
 
-    /// Makes the server itself isolate scopes, against mistakes and against other users of the
-    /// database. A transaction sees only the rows of the scope in the setting `tower_chat.scope`,
-    /// as bytes (`\x616c696365` for `alice`), and no rows without the setting. This also applies to
-    /// a query that names a partition. A transaction that sets `tower_chat.all_scopes` to `on` can
-    /// read all rows except messages, and change none. The store does so for queries of the
-    /// directory over all scopes. Superusers, and roles with `BYPASSRLS`, see all rows.
+    /// Makes the server itself isolate scopes, against mistakes and against other users of the database.
+    /// A transaction sees only the rows of the scope in the setting `tower_chat.scope`, as bytes
+    /// (`\x616c696365` for `alice`), and no rows without the setting. The restriction also applies to a
+    /// query that names a partition. A transaction that sets `tower_chat.all_scopes` to `on` can read all
+    /// rows except messages, and change none. The store does so for queries of the directory over all
+    /// scopes. Superusers, and roles with `BYPASSRLS`, see all rows.
     ///
     /// The option takes effect when the tables are created, and is ignored afterwards.
     #[must_use]

@@ -31,16 +31,16 @@ pub struct ServerSettings {
     pub evicted_keys: u64,
     /// Whether it has an append-only file.
     pub is_append_only: bool,
-    /// When the append-only file is synced: `always`, `everysec` or `no`. `None` if the user may
-    /// not read the setting.
+    /// The setting for syncs of the append-only file: `always`, `everysec` or `no`. `None` if the user
+    /// may not read the setting.
     pub append_fsync: Option<String>,
     /// Whether the server starts with an append-only file that is truncated at its end
     /// (`aof-load-truncated`). The server then ignores an incomplete transaction at the end, but leaves
     /// it in the file, and executes the incomplete transaction at the next start. `None` if the user may
     /// not read the setting.
     pub loads_truncated_file: Option<bool>,
-    /// When it makes snapshots, such as `3600 1 300 100`; empty if never. `None` if the user may
-    /// not read the setting.
+    /// The setting for snapshots, such as `3600 1 300 100`; empty if never. `None` if the user may not
+    /// read the setting.
     pub snapshots: Option<String>,
     /// Whether the last write to the append-only file succeeded.
     pub last_append_succeeded: bool,

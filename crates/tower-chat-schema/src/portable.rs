@@ -37,7 +37,7 @@ pub(crate) struct PortableSchema {
     pub(crate) is_closed: bool,
 }
 
-/// How the object that a request asks for relates to the type.
+/// The relation of the object that a request asks for to the type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Root {
     /// The type itself.

@@ -101,7 +101,7 @@ impl TypeSchema {
     }
 }
 
-/// Why a text is not a value of a type.
+/// The reason why a text is not a value of a type.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseError {
@@ -118,9 +118,9 @@ pub enum ParseError {
     #[error("{}{source}", of_field(field))]
     #[non_exhaustive]
     Field {
-        /// The path to it, such as `dishes[1].name`; `.` or empty for the whole value.
+        /// The path to the field, such as `dishes[1].name`; `.` or empty for the whole value.
         field: String,
-        /// What is wrong with it.
+        /// The fault of the value.
         source: serde_json::Error,
     },
 }

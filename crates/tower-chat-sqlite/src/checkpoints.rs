@@ -41,13 +41,13 @@ const MAX_COPIED_PAGES: u32 = 2 * LIMIT;
 /// complete checkpoint.
 const PAGES_BEFORE_WAIT: u32 = 2 * LIMIT;
 
-/// How long the writer waits for readers for every `PAGES_BEFORE_WAIT` pages in the log. If readers overlap
-/// without a gap, the log grows until the wait is as long as the longest read.
+/// The time for which the writer waits for readers for every `PAGES_BEFORE_WAIT` pages in the log. If
+/// readers overlap without a gap, the log grows until the wait is as long as the longest read.
 const WAIT_FOR_READERS: Duration = Duration::from_millis(50);
 /// The maximum time that the writer waits for readers.
 const MAX_WAIT_FOR_READERS: Duration = Duration::from_secs(1);
 
-/// How long one attempt to empty the log waits for readers. Writes are blocked meanwhile.
+/// The time for which one attempt to empty the log waits for readers. Writes are blocked meanwhile.
 const ATTEMPT: Duration = Duration::from_millis(100);
 /// The pause between two attempts to empty the log.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -24,7 +24,7 @@ use crate::{
 /// The size of the smallest database in bytes: one page of the smallest size.
 const SMALLEST: u64 = 512;
 
-/// How long a connection waits for a lock of another process.
+/// The time for which a connection waits for a lock of another process.
 pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The size to which SQLite truncates the write-ahead log when it reuses the log, in bytes. The log

@@ -109,9 +109,8 @@ pub(crate) fn close(connection: &Connection, conversation: i64) -> rusqlite::Res
     Ok(())
 }
 
-/// Returns whether all messages after the visible ones belong to the run. This is true for every
-/// run that a store has staged. If it is false, the number of visible messages in the row is
-/// damaged.
+/// Returns whether all messages after the visible ones belong to the run. Returns true for every run that
+/// a store has staged. If the result is false, the number of visible messages in the row is damaged.
 pub(crate) fn owns_the_rest(
     connection: &Connection,
     conversation: i64,

@@ -138,9 +138,9 @@ impl SqliteOptions {
     }
 
     /// Sets whether a caller on a multi-thread runtime executes short work on its own thread (the
-    /// default): its own write if the store is idle, and the read of a head. This avoids waking another
-    /// thread. The store uses tokio's `block_in_place`, which panics inside a `LocalSet`. The panic is
-    /// caught, and the writer thread or a thread of tokio's blocking pool executes the work. Under
+    /// default): its own write if the store is idle, and the read of a head. The caller then wakes no
+    /// other thread. The store uses tokio's `block_in_place`, which panics inside a `LocalSet`. The panic
+    /// is caught, and the writer thread or a thread of tokio's blocking pool executes the work. Under
     /// `panic = "abort"`, a program that uses the store from `spawn_local` should disable this option.
     #[must_use]
     pub fn with_work_on_caller(mut self, work_on_caller: bool) -> Self {

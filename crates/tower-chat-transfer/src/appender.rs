@@ -67,7 +67,7 @@ pub(crate) struct Appender<'a> {
     begins_attempt: bool,
     /// The open run of the target. While it is set, [`submit`](Self::submit) refuses all writes.
     open_run: Option<RunId>,
-    /// Why nothing more is written to the conversation.
+    /// The reason why nothing more is written to the conversation.
     pub(crate) refusal: Option<TransferRefusal>,
     /// The number of appended messages, including staged ones.
     pub(crate) added: u64,

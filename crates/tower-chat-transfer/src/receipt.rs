@@ -33,9 +33,9 @@ pub struct Receipt {
     pub operation: Operation,
     /// The selected conversations.
     pub selection: Selection,
-    /// When the transfer began, in milliseconds since 1970.
+    /// The time at which the transfer began, in milliseconds since 1970.
     pub began_at: i64,
-    /// When the transfer ended, in milliseconds since 1970.
+    /// The time at which the transfer ended, in milliseconds since 1970.
     pub ended_at: i64,
     /// The counts by scope and outcome.
     pub scopes: BTreeMap<String, BTreeMap<OutcomeKind, Counts>>,

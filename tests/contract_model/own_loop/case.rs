@@ -7,7 +7,7 @@ use tower_chat_testkit::{Rng, Step};
 
 use super::words;
 
-/// Which messages of its list the loop sends with each service call.
+/// The messages of its list that the loop sends with each service call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Sends {
     All,

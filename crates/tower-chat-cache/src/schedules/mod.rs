@@ -27,7 +27,7 @@ struct SlowStore {
     inner: MemoryStore,
     slots: Arc<Semaphore>,
     loads: Arc<AtomicUsize>,
-    /// How many of the first loads fail.
+    /// The number of loads, from the first one, that fail.
     failing_loads: usize,
     /// An injected fault: a load that begins after a submission may miss it.
     is_late: bool,

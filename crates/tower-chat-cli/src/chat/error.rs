@@ -15,7 +15,7 @@ use tower_chat_delivery::{DeliveryError, RunKey, UpdateLogError};
 use super::provider::ProviderName;
 use crate::{error::chain, store::KEYS_VARIABLE};
 
-/// Why a chat cannot begin or continue.
+/// The reason why a chat cannot begin or continue.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChatError {
     #[error("{cause}{}", with_advice(advice))]

@@ -22,12 +22,12 @@ pub(crate) use self::typed::TypedLine;
 /// The largest number of lines that wait for an answer. A program that writes more lines is blocked.
 const MAX_WAITING: usize = 64;
 
-/// How long a terminal must be silent before a question. A terminal passes a large paste on in pieces,
-/// without pauses between them.
+/// The time for which a terminal must be silent before a question. A terminal passes a large paste on in
+/// pieces, without pauses between them.
 const SILENCE_BEFORE: Duration = Duration::from_millis(250);
 
-/// How long a terminal must be silent after an answer. If other lines follow a `y` without a pause, the
-/// `y` was pasted.
+/// The time for which a terminal must be silent after an answer. If other lines follow a `y` without a
+/// pause, the `y` was pasted.
 const SILENCE_AFTER: Duration = Duration::from_millis(100);
 
 /// Standard input, line by line.

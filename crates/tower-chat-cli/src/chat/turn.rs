@@ -14,7 +14,7 @@ use super::{
     tool_events::{ToolEvent, ToolOutcome},
 };
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug)]
 pub(super) enum TurnEnd {
     /// The run has an answer.

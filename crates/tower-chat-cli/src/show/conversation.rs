@@ -71,7 +71,7 @@ pub(super) struct StoredResult {
     /// The number of the message with the result; `None` if only the record of tool calls has it.
     pub(super) number: Option<u64>,
     pub(super) result: ToolResult,
-    /// Why the model is not sent the result as it is stored.
+    /// The reason why the model does not receive the result as it is stored.
     pub(super) reasons: Vec<ReasonKind>,
 }
 

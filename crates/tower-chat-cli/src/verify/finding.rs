@@ -6,7 +6,7 @@ use tower_chat_repair::Finding;
 
 use crate::report::Report;
 
-/// What a command has done about the problem of a finding.
+/// The action that a command has taken for the problem of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {

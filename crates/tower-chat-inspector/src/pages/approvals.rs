@@ -25,8 +25,8 @@ use crate::{
     view::{Excerpt, visible},
 };
 
-/// How long the page waits for an error of the run. After this time the reader returns to the page of
-/// the conversation, and the run continues.
+/// The maximum time for which the page waits for an error of the run. After this time the reader returns
+/// to the page of the conversation, and the run continues.
 const ERROR_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The largest batch, in bytes, about which a page allows a decision. The page shows all of such a

@@ -130,7 +130,7 @@ struct PageMessages {
     /// If there are earlier messages, the value of [`Wanted::before`] for the page with them.
     earlier: Option<u64>,
     partial_text: Option<Excerpt>,
-    /// Why the staged messages are not shown.
+    /// The reason why the staged messages are not shown.
     damage: Option<String>,
 }
 

@@ -75,7 +75,7 @@ pub(crate) async fn next(
         chosen.ok_or_else(|| Failure::missing("There is no such replay policy."))?;
     let store = &inspector.store;
     // The whole conversation is read, because every stored message may affect the request. A permit
-    // limits how many pages do so at the same time.
+    // limits the number of pages that read a whole conversation at the same time.
     let _turn = inspector.whole.acquire().await.ok();
     let context = ReplayContext::at(SystemTime::now());
     let explained = explain_stored(&**store, &key, policy, &context).await?;

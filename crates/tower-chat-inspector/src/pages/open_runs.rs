@@ -54,7 +54,7 @@ struct Runs {
     frame: Frame,
     allows_writes: bool,
     open: Vec<Open>,
-    /// Why the rows of other open runs cannot be read, one line for each run.
+    /// The reasons why the rows of other open runs cannot be read, one line for each run.
     damaged: Vec<String>,
     more: Option<Link>,
     waiting: Waiting,

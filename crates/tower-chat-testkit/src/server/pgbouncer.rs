@@ -22,10 +22,10 @@ const PROGRAMS: Programs = Programs {
 /// The maximum number of ports that are tried, because another process may take a free port.
 const ATTEMPTS: usize = 5;
 
-/// How long the pooler may take to accept connections.
+/// The maximum time until the pooler accepts connections.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a connection to the server belongs to one client.
+/// The duration for which a connection to the server belongs to one client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolMode {
     /// Until the client disconnects.

@@ -23,7 +23,7 @@ const PROGRAMS: Programs = Programs {
 /// The maximum number of ports that are tried, because another process may take a free port.
 const ATTEMPTS: usize = 5;
 
-/// How long the processes of a killed server may take to end.
+/// The maximum time until the processes of a killed server end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A PostgreSQL server for this process only. Every client on the loopback interface is accepted as

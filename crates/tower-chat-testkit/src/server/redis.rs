@@ -27,7 +27,7 @@ const VALKEY: Programs =
 /// The maximum number of ports that are tried, because another process may take a free port.
 const ATTEMPTS: usize = 5;
 
-/// How long a server may take to answer.
+/// The maximum time until a server answers.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A Redis server for this process only.

@@ -13,7 +13,7 @@ use super::{Missing, RedisServer, free_port};
 /// The number of slots of a cluster.
 const SLOTS: usize = 16_384;
 
-/// How long the servers may take to reach a state that [`RedisCluster::until`] waits for.
+/// The maximum time until the servers reach a state that [`RedisCluster::until`] waits for.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A cluster of Redis servers: primary servers that each have a part of the slots, with or without
@@ -23,7 +23,7 @@ pub struct RedisCluster {
     servers: Vec<RedisServer>,
 }
 
-/// How long a primary server may be unreachable until its replica takes over, in milliseconds.
+/// The time for which a primary server must be unreachable until its replica takes over, in milliseconds.
 const NODE_TIMEOUT: &str = "2000";
 
 impl RedisCluster {

@@ -23,7 +23,7 @@ use tower_chat::RunId;
 use super::Mode;
 use crate::Failure;
 
-/// What every process of a case has in common.
+/// The settings that all processes of a case have in common.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     pub(super) program: PathBuf,

@@ -41,11 +41,11 @@ pub(super) struct RecordedPosition {
 pub(crate) struct RecordingError {
     /// The number of the line, from 1.
     pub(crate) line: usize,
-    /// What is wrong with the line.
+    /// The fault of the line.
     pub(crate) source: RecordingFault,
 }
 
-/// What is wrong with a recorded conversation.
+/// The fault of a recorded conversation.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RecordingFault {
     /// The line is not a JSON object with an `id` and a list of `messages`.

@@ -25,7 +25,7 @@ pub(crate) enum Mutation {
     ReasoningLast,
 }
 
-/// What the documents of a wire say about a mutation.
+/// The verdict of the documents of a wire about a mutation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The provider refuses it: every mutant breaks at least one of these rules.

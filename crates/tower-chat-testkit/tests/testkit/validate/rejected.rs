@@ -4,7 +4,7 @@ use tower_chat_testkit::{
     validate::{Rule, Wire, validate},
 };
 
-/// Why a provider refused a recorded request.
+/// The reason why a provider refused a recorded request.
 #[derive(Debug)]
 enum Cause {
     /// A rule that the validator checks.
