@@ -68,9 +68,22 @@ fn spell(reason: &FinishReason) -> &str {
     }
 }
 
-/// Reads the usage. The `input_tokens` of Anthropic do not include the tokens that the service read from its
-/// cache or wrote to it. These tokens are added.
+/// Reads the usage. The counts of Anthropic do not include the tokens of a compaction, which are in
+/// `iterations`. These tokens are added.
 pub(crate) fn usage(json: &Value) -> Usage {
+    let mut usage = usage_without_compaction(json);
+    let iterations = json.pointer("/iterations").and_then(Value::as_array);
+    for iteration in iterations.into_iter().flatten() {
+        if iteration.get("type").and_then(Value::as_str) == Some("compaction") {
+            usage += usage_without_compaction(iteration);
+        }
+    }
+    usage
+}
+
+/// Reads counts. The `input_tokens` of Anthropic do not include the tokens that the service read from its
+/// cache or wrote to it. These tokens are added.
+fn usage_without_compaction(json: &Value) -> Usage {
     let count = |pointer| json.pointer(pointer).and_then(Value::as_u64).unwrap_or_default();
     let cached = count("/cache_read_input_tokens");
     let written = count("/cache_creation_input_tokens");

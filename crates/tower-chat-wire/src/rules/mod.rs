@@ -33,6 +33,7 @@
 mod arguments;
 mod check;
 mod choose;
+mod compaction;
 mod fit;
 mod hosted;
 mod ids;

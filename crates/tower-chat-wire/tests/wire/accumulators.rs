@@ -1,6 +1,7 @@
 //! Streams of every wire: the frames add up to an answer, or report an error.
 
 use futures_util::{StreamExt, stream};
+use serde_json::{Value, json};
 use tower_chat_core::{Answer, ChatUpdate, FinishReason, Message, Part};
 use tower_chat_wire::{
     AnswerError,
@@ -166,6 +167,47 @@ async fn frames_add_up_to_the_whole_answer() {
         assert_eq!(counts, (9, 3, 4), "{wire:?}");
         let call = message.calls().next().unwrap();
         assert_eq!((call.id.as_deref(), &*call.arguments), (Some("c1"), BIG), "{wire:?}");
+    }
+}
+
+/// The frames are those of a documented stream: the block begins without a content, and one delta contains
+/// the content.
+#[tokio::test]
+async fn a_streamed_summary_of_anthropic_is_the_same_item_as_in_a_whole_answer() {
+    let usage = r#"{"input_tokens":600,"output_tokens":97,"iterations":[{"type":"compaction","input_tokens":48,"cache_read_input_tokens":2615,"output_tokens":496},{"type":"message","input_tokens":600,"output_tokens":97}]}"#;
+    let whole = format!(
+        r#"{{"type":"message","role":"assistant","model":"m","content":[{{"type":"compaction","content":"They talk of coats."}},{{"type":"text","text":"Yes."}}],"stop_reason":"end_turn","usage":{usage}}}"#
+    );
+    let frames = [
+        r#"{"type":"message_start","message":{"type":"message","role":"assistant","model":"m","content":[],"usage":{"input_tokens":600,"output_tokens":1}}}"#.to_owned(),
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"compaction","content":null}}"#.to_owned(),
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"compaction_delta","content":"They talk of coats."}}"#.to_owned(),
+        r#"{"type":"content_block_stop","index":0}"#.to_owned(),
+        r#"{"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}"#.to_owned(),
+        r#"{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"Yes."}}"#.to_owned(),
+        format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"end_turn"}},"usage":{usage}}}"#),
+        r#"{"type":"message_stop"}"#.to_owned(),
+    ];
+    let wire = BodyWire::Anthropic;
+    let answer = wire.parse_answer(&whole).unwrap();
+    let (updates, error) =
+        read(wire, frames.iter().map(|data| Ok(frame(None, data))).collect()).await;
+    assert!(error.is_none(), "{error:?}");
+    let [.., ChatUpdate::Message(message), ChatUpdate::Finish(finish)] = updates.as_slice() else {
+        panic!("{updates:?}")
+    };
+    for message in [message, &answer.messages[0]] {
+        let [Part::Native(summary), Part::Text(text)] = &message.parts[..] else {
+            panic!("{message:?}")
+        };
+        let item: Value = serde_json::from_str(summary.item.get()).unwrap();
+        assert_eq!(item, json!({"type": "compaction", "content": "They talk of coats."}));
+        assert_eq!(text.text, "Yes.");
+    }
+    for finish in [&**finish, &answer.finish] {
+        let usage = finish.usage;
+        let counts = (usage.input_tokens, usage.cached_input_tokens, usage.output_tokens);
+        assert_eq!(counts, (3263, 2615, 593));
     }
 }
 

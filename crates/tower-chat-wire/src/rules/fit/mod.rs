@@ -14,7 +14,7 @@ use tower_chat_core::{
 
 use self::parts::{add_text_beside, join_texts};
 use super::{
-    hosted,
+    compaction, hosted,
     ids::CallIds,
     media::Count,
     names::{self, NameMap},
@@ -51,6 +51,8 @@ struct IsFitted(ForeignRule);
 /// - A provider-executed call that has no result is omitted as soon as a later message shows that the
 ///   service does not continue the call.
 /// - Refused content is replaced as soon as the request has a mark of the refusal.
+/// - Messages are omitted as soon as a summary by the service itself stands for them: an item `compaction` of
+///   the Responses API, or a block `compaction` of Anthropic, from the issuer of the rules.
 ///
 /// The [`RefusalMarks`] in the extensions of the request identify content that the service has refused. A
 /// sentence replaces this content.
@@ -61,9 +63,16 @@ pub fn fit(request: &ChatRequest, rules: &ServiceRules) -> Fitted {
         return Fitted { request: request.clone(), names: NameMap::default(), changes: Vec::new() };
     }
     let mut fitting = Fitting::new(rules);
-    fitting.unanswered = hosted::unanswered(&request.messages, rules.wire);
+    let mut messages = Cow::Borrowed(&request.messages);
+    if let Some(compacted) = compaction::compact(&request.messages, rules) {
+        fitting.has_changed = !compacted.changes.is_empty();
+        fitting.begins_with_summary = compacted.begins_with_summary;
+        fitting.changes = compacted.changes;
+        messages = Cow::Owned(compacted.messages);
+    }
+    fitting.unanswered = hosted::unanswered(&messages, rules.wire);
     let refused = Refused::of(request, rules);
-    for message in &request.messages {
+    for message in &*messages {
         match refused.replace(message) {
             Some(replaced) => fitting.push_replaced(replaced),
             None => fitting.push(message),
@@ -153,6 +162,9 @@ struct Fitting<'r> {
     has_results: bool,
     /// The ids of the provider-executed calls that have no result and are omitted.
     unanswered: HashSet<String>,
+    /// Whether the first message after the instructions has a summary that the service accepts as the
+    /// beginning of a conversation.
+    begins_with_summary: bool,
 }
 
 /// The fitted parts of one message.
@@ -183,6 +195,7 @@ impl<'r> Fitting<'r> {
             called: Vec::new(),
             has_results: false,
             unanswered: HashSet::new(),
+            begins_with_summary: false,
         }
     }
 
@@ -281,6 +294,9 @@ impl<'r> Fitting<'r> {
     /// first message that is sent after the instructions is of the assistant or of a tool. `role` is the
     /// role of the next message.
     fn begin(&mut self, role: Role) {
+        if self.begins_with_summary {
+            return;
+        }
         let is_user = |role: Role| !matches!(role, Role::Assistant | Role::Tool);
         let is_instruction = |role: Role| matches!(role, Role::System | Role::Developer);
         // The wires do not send a message with only blank texts.

@@ -1,5 +1,6 @@
 //! Tests of requests that are changed by the rules of services.
 
+mod compaction;
 mod contents;
 mod guide;
 mod hosted;

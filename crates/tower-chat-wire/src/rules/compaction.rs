@@ -1,0 +1,138 @@
+//! Leaves out the messages for which a summary by the service itself stands.
+//!
+//! The Responses API and Anthropic can compact a long conversation themselves: the answer then contains an
+//! item that stands for everything before it. Only the service that made the item can read it.
+//!
+//! Sources: <https://developers.openai.com/api/docs/guides/compaction>,
+//! <https://platform.claude.com/docs/en/build-with-claude/compaction>.
+
+use std::{collections::HashSet, sync::Arc};
+
+use tower_chat_core::{Change, ChangeKind, Message, Messages, Native, Part, Role};
+
+use super::{natives::wire_name, service_rules::ServiceRules};
+use crate::{body::BodyWire, fields::Fields};
+
+/// The messages to send to a service that has made a summary.
+pub(super) struct Compacted {
+    pub(super) messages: Messages,
+    /// Whether the messages begin, after the instructions, with a message that has a summary.
+    pub(super) begins_with_summary: bool,
+    pub(super) changes: Vec<Change>,
+}
+
+/// The position of a summary: the index of its message, and of its part in the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Position {
+    message: usize,
+    part: usize,
+}
+
+/// Leaves out the messages before the newest usable summary, except instructions. Returns `None` if the
+/// service has made no summary in these messages.
+///
+/// A summary is not usable if a result after it belongs to a call before it: the service would receive a
+/// result without its call. Such a summary is left out, and the messages before it are sent.
+///
+/// If the last message has a summary, the service continues a paused answer. All messages are then sent, as
+/// the service documents it.
+pub(super) fn compact(messages: &Messages, rules: &ServiceRules) -> Option<Compacted> {
+    let mut summaries = summaries(messages, rules);
+    summaries.retain(|summary| summary.message + 1 < messages.len());
+    if summaries.is_empty() {
+        return None;
+    }
+    let is_usable = |summary: &&Position| !is_earlier_call_answered(messages, **summary);
+    let used = summaries.iter().rev().find(is_usable);
+    let first = used.map_or(0, |summary| summary.message);
+    let is_instruction =
+        |message: &&Arc<Message>| matches!(message.role, Role::System | Role::Developer);
+    let mut kept: Vec<Arc<Message>> =
+        messages.iter().take(first).filter(is_instruction).cloned().collect();
+    let mut changes = Vec::new();
+    match first - kept.len() {
+        0 => {}
+        count => changes.push(Change::new(ChangeKind::Message, covered(count, &rules.issuer))),
+    }
+    for (message, index) in messages.iter_from(first).zip(first..) {
+        let is_unusable = |part| {
+            let position = Position { message: index, part };
+            used != Some(&position) && summaries.contains(&position)
+        };
+        let parts = message.parts.iter().enumerate();
+        let parts: Vec<Part> =
+            parts.filter(|(part, _)| !is_unusable(*part)).map(|(_, part)| part.clone()).collect();
+        if parts.len() == message.parts.len() {
+            kept.push(Arc::clone(message));
+            continue;
+        }
+        let what = format!("a summary of {} is left out", rules.issuer);
+        changes.push(Change::new(ChangeKind::Native, what).of_message(message.id));
+        if !parts.is_empty() {
+            kept.push(Arc::new(message.with_parts(parts)));
+        }
+    }
+    let begins_with_summary = used.is_some();
+    Some(Compacted { messages: kept.into_iter().collect(), begins_with_summary, changes })
+}
+
+fn covered(count: usize, issuer: &str) -> String {
+    match count {
+        1 => format!("1 message is left out, because a summary of {issuer} stands for it"),
+        _ => {
+            format!("{count} messages are left out, because a summary of {issuer} stands for them")
+        }
+    }
+}
+
+/// Returns the positions of the summaries that the service has made, in their order.
+fn summaries(messages: &Messages, rules: &ServiceRules) -> Vec<Position> {
+    let kind = match rules.wire {
+        BodyWire::Anthropic | BodyWire::OpenAiResponses => "\"compaction\"",
+        _ => return Vec::new(),
+    };
+    let mut found = Vec::new();
+    for (message, index) in messages.iter().zip(0..) {
+        for (part, part_index) in message.parts.iter().zip(0..) {
+            let Part::Native(native) = part else { continue };
+            // The text is searched first, because parsing each item of each request takes longer.
+            if native.item.get().contains(kind) && is_summary(native, rules) {
+                found.push(Position { message: index, part: part_index });
+            }
+        }
+    }
+    found
+}
+
+/// Returns whether the service has made this item, and the item stands for the messages before it. An item
+/// without an issuer may be of another service.
+///
+/// Anthropic's block has no `content` if the compaction failed. The service then ignores the block.
+fn is_summary(native: &Native, rules: &ServiceRules) -> bool {
+    let is_own = native.issuer.as_ref().is_some_and(|issuer| *issuer == rules.issuer);
+    let content = match rules.wire {
+        BodyWire::Anthropic => "content",
+        _ => "encrypted_content",
+    };
+    is_own
+        && Fields::of_native(Some(native), wire_name(rules.wire)).is_some_and(|fields| {
+            fields.is_text("type", "compaction")
+                && fields.text(content).is_some_and(|content| !content.is_empty())
+        })
+}
+
+/// Returns whether a result at or after the position belongs to a call before it.
+fn is_earlier_call_answered(messages: &Messages, summary: Position) -> bool {
+    let mut calls = HashSet::new();
+    let first = messages.iter_from(summary.message).take(1);
+    let first = first.flat_map(|message| message.parts.iter().skip(summary.part));
+    let later = messages.iter_from(summary.message + 1).flat_map(|message| &message.parts);
+    for part in first.chain(later) {
+        match part {
+            Part::ToolCall(call) => drop(calls.insert(call.id.as_deref())),
+            Part::ToolResult(result) if !calls.contains(&result.call_id.as_deref()) => return true,
+            _ => {}
+        }
+    }
+    false
+}

@@ -1,0 +1,170 @@
+//! Summaries that a service makes itself of the messages before them.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tower_chat_core::{ChangeKind, ChatRequest, Message, Native, Part, Role, ToolCall, ToolResult};
+use tower_chat_wire::{body::BodyWire, rules::ServiceRules};
+
+use super::{rules, wire_name, written};
+
+const SERVICES: [(BodyWire, &str); 2] =
+    [(BodyWire::Anthropic, "anthropic"), (BodyWire::OpenAiResponses, "openai")];
+
+fn summary(wire: BodyWire, issuer: Option<&str>, text: Option<&str>) -> Part {
+    let item = match wire {
+        BodyWire::Anthropic => json!({"type": "compaction", "content": text}),
+        _ => json!({"type": "compaction", "id": "cmp_1", "encrypted_content": text}),
+    };
+    let mut native = Native::new(wire_name(wire), item.to_string().parse().unwrap());
+    native.issuer = issuer.map(Arc::from);
+    Part::Native(native)
+}
+
+fn assistant(parts: impl IntoIterator<Item = Part>) -> Message {
+    Message::new(Role::Assistant, parts.into_iter().collect())
+}
+
+fn call(id: &str) -> Part {
+    Part::ToolCall(ToolCall::new(id, "look", "{}"))
+}
+
+/// Which of the texts are in the body of the request that these rules allow, and how many changes there are.
+fn sent(
+    messages: &[Message],
+    rules: &ServiceRules,
+    texts: &[&str],
+) -> (Vec<bool>, Vec<ChangeKind>) {
+    let (fitted, body) = written(&ChatRequest::new(messages.to_vec()), rules);
+    let body = body.to_string();
+    let kinds = fitted.changes.iter().map(|change| change.kind).collect();
+    (texts.iter().map(|text| body.contains(text)).collect(), kinds)
+}
+
+#[test]
+fn only_the_service_that_made_a_summary_omits_what_it_stands_for() {
+    for (wire, name) in SERVICES {
+        let own = rules(wire, name);
+        let other_wire = if wire == BodyWire::Anthropic {
+            rules(BodyWire::OpenAiResponses, "openai")
+        } else {
+            rules(BodyWire::Anthropic, "anthropic")
+        };
+        let same_wire = ServiceRules::unknown(wire, "llm.example.com");
+        let chat = rules(BodyWire::OpenAiChat, "openai");
+        for (issuer, text, receiver, is_short, is_sent) in [
+            (Some(name), Some("SUMMARY"), &own, true, true),
+            // The compaction failed.
+            (Some(name), None, &own, false, true),
+            // The item may be of another service.
+            (None, Some("SUMMARY"), &own, false, true),
+            (Some("llm.example.com"), Some("SUMMARY"), &own, false, false),
+            (Some(name), Some("SUMMARY"), &same_wire, false, false),
+            (Some(name), Some("SUMMARY"), &other_wire, false, false),
+            (Some(name), Some("SUMMARY"), &chat, false, false),
+        ] {
+            let messages = [
+                Message::system("INSTRUCTION"),
+                Message::user("FIRST"),
+                Message::assistant("SECOND"),
+                Message::user("THIRD"),
+                assistant([summary(wire, issuer, text), Part::text("FOURTH")]),
+                Message::user("FIFTH"),
+            ];
+            let texts =
+                ["INSTRUCTION", "FIRST", "SECOND", "THIRD", "FOURTH", "FIFTH", "compaction"];
+            let (found, changes) = sent(&messages, receiver, &texts);
+            let old = !is_short;
+            let expected = [true, old, old, old, true, true, is_sent];
+            assert_eq!(found, expected, "{name} {issuer:?} {text:?} {}", receiver.issuer);
+            if is_short {
+                assert_eq!(changes, [ChangeKind::Message], "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_newest_summary_replaces_all_messages_before_it_and_the_earlier_summary() {
+    for (wire, name) in SERVICES {
+        let own = rules(wire, name);
+        let messages = [
+            Message::user("FIRST"),
+            assistant([
+                summary(wire, Some(name), Some("EARLIER")),
+                Part::text("SECOND"),
+                call("c1"),
+            ]),
+            Message::tool_results([ToolResult::new("c1", "THIRD")]),
+            assistant([summary(wire, Some(name), Some("LATER")), call("c2")]),
+            Message::tool_results([ToolResult::new("c2", "FOURTH")]),
+        ];
+        let texts = ["FIRST", "EARLIER", "SECOND", "THIRD", "LATER", "FOURTH", "c2"];
+        let (found, changes) = sent(&messages, &own, &texts);
+        assert_eq!(found, [false, false, false, false, true, true, true], "{name}");
+        assert_eq!(changes, [ChangeKind::Message], "{name}");
+    }
+}
+
+#[test]
+fn a_summary_between_a_call_and_its_late_result_is_left_out() {
+    for (wire, name) in SERVICES {
+        let own = rules(wire, name);
+        let round = |text: &str, id: &str| assistant([Part::text(text), call(id)]);
+        let messages = [
+            Message::user("FIRST"),
+            assistant([summary(wire, Some(name), Some("USABLE")), Part::text("SECOND")]),
+            Message::user("THIRD"),
+            round("FOURTH", "c1"),
+            Message::user("FIFTH"),
+            assistant([summary(wire, Some(name), Some("UNUSABLE")), Part::text("SIXTH")]),
+            Message::tool_results([ToolResult::new("c1", "SEVENTH")]),
+        ];
+        let texts = ["FIRST", "USABLE", "THIRD", "FOURTH", "FIFTH", "UNUSABLE", "SIXTH", "SEVENTH"];
+        let (found, changes) = sent(&messages, &own, &texts);
+        assert_eq!(found, [false, true, true, true, true, false, true, true], "{name}");
+        assert_eq!(changes[..2], [ChangeKind::Message, ChangeKind::Native], "{name}: {changes:?}");
+    }
+}
+
+#[test]
+fn a_call_id_that_is_used_again_after_a_summary_belongs_to_the_later_call() {
+    for (wire, name) in SERVICES {
+        let messages = [
+            Message::user("FIRST"),
+            assistant([Part::text("SECOND"), call("c1")]),
+            Message::tool_results([ToolResult::new("c1", "THIRD")]),
+            assistant([summary(wire, Some(name), Some("SUMMARY")), call("c1")]),
+            Message::tool_results([ToolResult::new("c1", "FOURTH")]),
+        ];
+        let (found, _) = sent(&messages, &rules(wire, name), &["SECOND", "THIRD", "FOURTH"]);
+        assert_eq!(found, [false, false, true], "{name}");
+    }
+}
+
+#[test]
+fn a_request_that_begins_with_a_summary_has_it_as_its_first_block() {
+    for (wire, name) in SERVICES {
+        let messages = [
+            Message::user("FIRST"),
+            assistant([summary(wire, Some(name), Some("SUMMARY")), Part::text("SECOND")]),
+            Message::user("THIRD"),
+        ];
+        let (_, body) = written(&ChatRequest::new(messages.to_vec()), &rules(wire, name));
+        let first: &Value = match wire {
+            BodyWire::Anthropic => &body["messages"][0]["content"][0],
+            _ => &body["input"][0],
+        };
+        assert_eq!(first["type"], "compaction", "{name}: {body}");
+    }
+}
+
+#[test]
+fn a_paused_answer_continues_with_all_messages() {
+    for (wire, name) in SERVICES {
+        let messages =
+            [Message::user("FIRST"), assistant([summary(wire, Some(name), Some("SUMMARY"))])];
+        let (found, changes) = sent(&messages, &rules(wire, name), &["FIRST", "SUMMARY"]);
+        assert_eq!((found, changes), (vec![true, true], vec![]), "{name}");
+    }
+}
