@@ -194,6 +194,8 @@ fn openai_chat(rules: &mut ServiceRules) {
     rules.call_ids.max_length = 40;
     rules.user_media = MediaRule::of(OPENAI_MEDIA);
     rules.refused_in_schemas = UNIONS_AND_VALUES;
+    // No model of these services reads reasoning that is sent back.
+    rules.reasoning_fields = Some(&[]);
 }
 
 fn deepseek(rules: &mut ServiceRules) {
@@ -294,6 +296,8 @@ const OLLAMA_IMAGES: &[MediaKind] = &[
 ];
 
 const OPENAI_CHAT_API: &str = "https://platform.openai.com/docs/api-reference/chat/create";
+const OPENAI_CHAT_ANSWER: &str =
+    "openai-python, types/chat/chat_completion_assistant_message_param.py";
 const OPENAI_CHAT_TYPES: &str = "openai-python, types/chat/chat_completion_tool_message_param.py";
 const OPENAI_LONG_ID: &str = "https://github.com/agno-agi/agno/issues/5382";
 const OPENAI_SAME_ID: &str = "https://github.com/agno-agi/agno/issues/5116";
@@ -323,6 +327,7 @@ const OPENAI_CHAT_SOURCES: &[(&str, &str)] = &[
     ("arguments", OPENAI_CHAT_API),
     ("tool_media", OPENAI_CHAT_TYPES),
     ("user_media", OPENAI_FILES),
+    ("reasoning_fields", OPENAI_CHAT_ANSWER),
     ("empty_assistant", OPENAI_CHAT_API),
     ("refused_in_schemas", OPENAI_UNIONS),
     ("author_names", "https://github.com/microsoft/autogen/issues/4157"),

@@ -387,7 +387,7 @@ fn reasoning_goes_to_its_service_alone_and_strict_services_get_no_unknown_field(
     let sent = body(&of("deepseek"), &rules(OpenAiChat, "deepseek"));
     assert_eq!(sent["messages"][1]["reasoning_content"], "a thought");
     // An older version did not store the issuer.
-    for name in ["mistral", "groq", "cerebras"] {
+    for name in ["openai", "azure", "mistral", "groq", "cerebras"] {
         let sent = body(&of(""), &rules(OpenAiChat, name));
         assert!(sent["messages"][1].get("reasoning_content").is_none(), "{name}");
     }
