@@ -135,8 +135,8 @@ impl Error for Classified {
     }
 }
 
-/// Returns whether an error only carries a verdict: it is a [`Retryability`] or a [`Classified`].
-/// Code that prints a chain of sources for a person skips it.
+/// Returns whether an error only contains a verdict: it is a [`Retryability`] or a [`Classified`]. Code
+/// that prints a chain of sources for a person skips it.
 pub fn is_verdict(error: &(dyn Error + 'static)) -> bool {
     error.is::<Retryability>() || error.is::<Classified>()
 }

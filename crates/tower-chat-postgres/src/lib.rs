@@ -102,9 +102,9 @@
 //!
 //! # Deleting
 //!
-//! Deleted rows stay in the files until the server cleans up. `VACUUM` does not overwrite them, but
-//! makes their space reusable; `VACUUM FULL` rewrites the tables. The write-ahead log contains them
-//! until it is recycled, and backups until they are deleted.
+//! Deleted rows remain in the files until `VACUUM` runs. `VACUUM` does not overwrite them, but makes
+//! their space reusable; `VACUUM FULL` rewrites the tables. The write-ahead log contains them until it is
+//! recycled, and backups until they are deleted.
 
 mod activity;
 mod append;

@@ -186,7 +186,7 @@ impl ResponseContext {
         }
     }
 
-    /// Adds the id of the request to the error, and removes the secrets that the request carried. In a
+    /// Adds the id of the request to the error, and removes the secrets that the request contained. In a
     /// refusal, also records whether the service has lost the history, or blames the content of the
     /// messages.
     pub(crate) fn complete(&self, error: ProviderError) -> ProviderError {

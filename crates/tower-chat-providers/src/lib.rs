@@ -43,7 +43,7 @@
 //!   [`ProviderError::retry_after`].
 //! - It returns ready when its transport is ready.
 //! - Dropping the future or the response of a call closes or resets the HTTP response's connection. A
-//!   stream is read only when its reader polls it, and never ahead of the reader.
+//!   stream is read only when its reader polls it, and never earlier.
 //! - It has no timeout; a layer adds one. `tower_chat_layers::idle_timeout::IdleTimeoutLayer` above
 //!   a client limits the time until the beginning of an answer and the time between two updates.
 //!   tower-http's `ResponseBodyTimeoutLayer` beneath the client, as in the example, limits the time

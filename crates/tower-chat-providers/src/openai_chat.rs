@@ -155,7 +155,7 @@ impl<T> OpenAiChat<T> {
         self.map_provider(|api| OpenAiChatApi { auth_header: AuthHeader::Named(name), ..api })
     }
 
-    /// Sets the field that carries [`max_output_tokens`](tower_chat_core::ChatOptions). The default is
+    /// Sets the name of the field for [`max_output_tokens`](tower_chat_core::ChatOptions). The default is
     /// `max_completion_tokens` for OpenAI and Azure, and `max_tokens` for other services.
     #[must_use]
     pub fn with_token_limit_field(self, field: &'static str) -> Self {

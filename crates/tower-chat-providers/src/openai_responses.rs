@@ -79,7 +79,7 @@ pub type OpenAiResponses<T> = ProviderClient<OpenAiResponsesApi, T>;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HistoryStorage {
-    /// The caller stores the history, in a history store or elsewhere. Every request carries the whole
+    /// The caller stores the history, in a history store or elsewhere. Every request contains the whole
     /// history.
     ///
     /// The client sends `store: false`, and asks for the [encrypted

@@ -35,8 +35,8 @@ pub struct RedisOptions {
     pub(crate) allow_eviction: bool,
 }
 
-/// The maximum number of connections. More would not be faster, because each connection carries any
-/// number of concurrent requests.
+/// The maximum number of connections. More would not be faster, because each connection serves any number
+/// of concurrent requests.
 const MAX_CONNECTIONS: u128 = 1024;
 
 /// The maximum time to live and timeout: a hundred years.
@@ -67,10 +67,10 @@ impl RedisOptions {
         self
     }
 
-    /// Sets the maximum number of connections, at least 1. Each is opened when it is first needed
-    /// and carries any number of concurrent requests. Writes that wait for replicas or disks have
-    /// as many connections of their own. On each of these, writes that arrive while others wait are
-    /// sent together.
+    /// Sets the maximum number of connections, at least 1. Each is opened when it is first needed and
+    /// serves any number of concurrent requests. Writes that wait for replicas or disks have as many
+    /// connections of their own. On each of these, writes that arrive while others wait are sent
+    /// together.
     #[must_use]
     pub fn with_max_connections(mut self, connections: usize) -> Self {
         self.connections = connections;

@@ -7,11 +7,11 @@ use std::{
 
 /// The database file of an open store, or its log, was moved, deleted, replaced or truncated.
 ///
-/// SQLite does not notice this: it would continue to write to a file that is no longer at the path,
-/// or behind a gap in the log, and these writes would be lost. Therefore the store does not write
-/// until the files are restored, and does not read a file that was moved. Each write checks the
-/// files before it is acknowledged. Writes that were acknowledged earlier are in the moved file.
-/// Data in a truncated part are lost. The error is the source of a
+/// SQLite does not notice this: it would continue to write to a file that is no longer at the path, or
+/// after a gap in the log, and these writes would be lost. Therefore the store does not write until the
+/// files are restored, and does not read a file that was moved. Each write checks the files before it is
+/// acknowledged. Writes that were acknowledged earlier are in the moved file. Data in a truncated part
+/// are lost. The error is the source of a
 /// [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend):
 ///
 /// ```

@@ -270,8 +270,8 @@ impl WriteQueue {
         let done = caller::block(|| self.write(&mut group, Duration::ZERO).is_ok());
         let [append] = group;
         if done == Some(true) {
-            // The append releases its slot and has its outcome before the lead ends, and therefore
-            // before a barrier behind it is resolved.
+            // The append releases its slot and has its outcome before the lead ends, and therefore before
+            // a barrier after the append is resolved.
             let ticket = append.done();
             drop(lead);
             return ticket;

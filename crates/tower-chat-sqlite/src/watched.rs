@@ -20,7 +20,7 @@ const FRAME_HEADER: u64 = 24;
 /// Checks at each transaction of the writer that the files were not truncated since the previous
 /// one.
 ///
-/// SQLite does not notice that the log was truncated: it writes behind the old end of the log, and a
+/// SQLite does not notice that the log was truncated: it writes after the old end of the log, and a
 /// process that opens the file later reads only up to the gap. If no other connection has committed,
 /// neither the log nor the file may have become shorter. SQLite's data version shows whether another
 /// connection has committed. A checkpoint that truncates the log counts as a commit.

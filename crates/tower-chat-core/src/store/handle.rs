@@ -191,7 +191,7 @@ impl StoreHandle {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// Adds writes that could not be stored to the outbox, behind the earlier writes of their
+    /// Adds writes that could not be stored to the outbox, after the earlier writes of their
     /// conversation.
     ///
     /// # Errors

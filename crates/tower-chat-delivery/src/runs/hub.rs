@@ -11,7 +11,8 @@ use tower_chat_layers::{BoxError, Messages, RunHandle, SharedError};
 use super::update::LoggedUpdate;
 use crate::{RunEnd, StoredUpdate, UpdatePosition};
 
-/// The largest size, in bytes, of the stored updates that a hub keeps for readers that are slightly behind.
+/// The largest size, in bytes, of the stored updates that a hub keeps for readers that lack only the
+/// latest updates.
 const KEPT_BYTES: usize = 64 * 1024;
 /// The largest number of updates that a reader copies from the hub at once.
 const MAX_COPIED: usize = 64;

@@ -46,10 +46,10 @@ pub enum RunEvent {
         /// The update.
         update: ChatUpdate,
     },
-    /// A later attempt continues the run, because the process of the earlier one died or lost its lease. The
-    /// text of the unfinished message begins anew. Complete messages stay, and are not sent again. If the
-    /// attempt sends the deltas of such a message again, this event follows the deltas, and readers discard
-    /// them.
+    /// A later attempt continues the run, because the process of the earlier one died or lost its lease.
+    /// The text of the unfinished message begins again. Complete messages stay, and are not sent again.
+    /// If the attempt sends the deltas of such a message again, this event follows the deltas, and
+    /// readers discard them.
     ///
     /// A run whose messages are stored at its end (per-run mode) begins anew as a whole. Each of its new
     /// messages replaces those of earlier attempts with the same or a later index. If the new attempt sends

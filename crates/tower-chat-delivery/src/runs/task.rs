@@ -20,7 +20,8 @@ use super::{
 };
 use crate::{Renewed, RunEnd, RunKey, RunState, UpdateLogError, UpdatePosition};
 
-/// After the end of a run, the task gives up writing to the log after this many failures in a row.
+/// The number of consecutive failures, after the end of a run, after which the task stops writing to the
+/// log.
 const MAX_FAILURES_AT_END: u32 = 5;
 /// The number of updates that one read of the log returns.
 pub(super) const PAGE: usize = 256;

@@ -173,8 +173,8 @@ fn a_damaged_row_is_named() {
     }
     let checkpoints = "CREATE TABLE writes (thread_id TEXT, checkpoint_ns TEXT, checkpoint_id TEXT, task_id TEXT, idx INTEGER, channel TEXT, type TEXT, value BLOB);
         CREATE TABLE checkpoints (thread_id TEXT, checkpoint_ns TEXT, checkpoint_id TEXT, parent_checkpoint_id TEXT, type TEXT, checkpoint BLOB);";
-    // The damages are 1,000 nested lists, a list with 2^32 - 1 items, bytes behind the value, and
-    // an extension without a class.
+    // The damages are 1,000 nested lists, a list with 2^32 - 1 items, bytes after the value, and an
+    // extension without a class.
     let deep = "91".repeat(1000);
     for (kind, hex, expected) in [
         ("msgpack", deep.as_str(), "thread \"t\", checkpoint 1"),

@@ -1,4 +1,4 @@
-//! Content that services have refused for good: finds the content that may be at fault, repeats the
+//! Content that services have refused permanently: finds the content that may be at fault, repeats the
 //! service call without it, and stores the marks.
 
 use std::{future::poll_fn, sync::Arc};
@@ -58,8 +58,9 @@ where
     S: Service<ChatRequest, Response = ChatResponse>,
     S::Error: Into<BoxError>,
 {
-    /// Calls the service. If the service refuses the request for good and stored content may be the
-    /// reason, marks the content and calls the service again without it, by the policy.
+    /// Calls the service. If the service refuses the request permanently and stored content may be the
+    /// reason, marks the content and calls the service again without the content, if the policy allows
+    /// it.
     ///
     /// # Errors
     ///

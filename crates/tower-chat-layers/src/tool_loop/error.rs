@@ -104,7 +104,7 @@ pub enum ToolLoopError {
     ///
     /// The record now contains an error result for each of these calls. If the same approvals are sent
     /// again, the other calls of the batch run, and the model receives the error results. The error is
-    /// not retryable all the same, because no repetition runs the calls themselves.
+    /// nevertheless not retryable, because no repetition runs the calls themselves.
     ArgumentsNotKept {
         /// The calls that cannot be run.
         calls: Vec<CallNotRun>,
@@ -312,7 +312,7 @@ impl ToolPanicked {
 #[error("a tool loop needs at least one round: leave the loop out to run no tools")]
 pub struct ZeroRounds;
 
-/// Displays an error with its causes on one line. Omits causes that only carry the effect of a
+/// Displays an error with its causes on one line. Omits causes that only contain the effect of a
 /// [`ToolError`] or a retry verdict.
 pub(super) struct Chain<'a>(pub(super) &'a (dyn std::error::Error + 'a));
 

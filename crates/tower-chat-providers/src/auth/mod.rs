@@ -6,9 +6,9 @@
 //! expires. A source of tokens is also called again if the service refuses a token with the status 401.
 //! Requests that need a new value at the same time wait for one call of the source.
 //!
-//! Secrets are wiped from memory when they are dropped, and `Debug` does not print them. The headers
-//! that carry them are marked as sensitive (tower-http and hyper print `Sensitive` in their place). A
-//! service may repeat a secret in the text of an error; the client replaces it with `[redacted]`.
+//! Secrets are wiped from memory when they are dropped, and `Debug` does not print them. The headers with
+//! secrets are marked as sensitive (tower-http and hyper print `Sensitive` in their place). A service may
+//! repeat a secret in the text of an error; the client replaces it with `[redacted]`.
 //!
 //! ```
 //! use std::time::{Duration, SystemTime};

@@ -24,8 +24,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The secrets that a request carried, as an extension of its response. A service may repeat them in the
-/// text of an error; [`redact`](Self::redact) replaces them.
+/// The secrets that a request contained, as an extension of its response. A service may repeat them in
+/// the text of an error; [`redact`](Self::redact) replaces them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SentSecrets(Vec<Secret>);
 

@@ -60,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    /// 2026-11-23T01:00:00Z.
+    /// Returns 2026-11-23T01:00:00Z.
     fn now() -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_395_600)
     }

@@ -75,7 +75,7 @@ impl Fixture {
         let [mut deleted, mut beside, mut last] =
             ["deleted", "beside", "last"].map(|name| Writing::new(name, in_record));
         // One page contains both conversations. Then a row in its middle becomes too large, so that
-        // SQLite moves the rows behind it to another page and defragments the others.
+        // SQLite moves the rows after it to another page and defragments the others.
         let (times, length, larger, filler) =
             if in_record { (4, 500, 800, 300) } else { (3, 660, 800, 3_500) };
         for number in 0..times {

@@ -82,7 +82,7 @@ impl<Q, A> JsonTypes<Q, A> {
         })
     }
 
-    /// Sets the function that returns the conversation and the run of a request, for types that carry
+    /// Sets the function that returns the conversation and the run of a request, for types that contain
     /// both.
     #[must_use]
     pub fn in_run_by(

@@ -25,7 +25,7 @@ pub(crate) struct PlayCounters {
     pub(crate) divergences: u64,
 }
 
-/// The counters behind [`PlayCounters`], and the divergences that were not returned yet.
+/// The atomic counters of [`PlayCounters`], and the divergences that were not returned yet.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     runs: AtomicU64,

@@ -1,8 +1,8 @@
 //! A short text form of messages, in which each result is paired with the call that it answers.
 //!
-//! Ids of calls may be equal, empty or missing, so an id does not identify a result. The calls of
-//! these tests carry a label in their arguments. Results are paired with calls by the rule that
-//! providers follow: of the results with one id, the first answers the first call with that id.
+//! Ids of calls may be equal, empty or missing, so an id does not identify a result. The calls of these
+//! tests have a label in their arguments. Results are paired with calls by the rule that providers
+//! follow: of the results with one id, the first answers the first call with that id.
 
 use std::sync::Arc;
 

@@ -231,7 +231,7 @@ async fn a_process_that_could_not_give_its_lease_back_continues_with_its_own_run
         let model = booking_model_with(0, [Step::error("overloaded")]);
         let booking_tools = BookingTools::default();
         let client = setup.stack(&model, booking_tools.tools());
-        // The input is staged, and the write that gives up the lease fails.
+        // The input is staged, and the write that releases the lease fails.
         store.let_appends_through(1);
         store.fail_next_append(disk_full());
         let request = ask("trip", streamed);

@@ -265,7 +265,7 @@ async fn after_a_write_that_failed_before_or_after_its_effect() {
         );
         let error = error.downcast::<tower_chat::PersistenceError>();
         assert!(error.is_ok(), "{case_name}: {error:?}");
-        // The attempt that could not write could not give up its lease either.
+        // The attempt that could not write could not release its lease either.
         clock.advance(16);
         take_up(way, &setup, &model, &booking_tools, &request, &case_name).await;
     }

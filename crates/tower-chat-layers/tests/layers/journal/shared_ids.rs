@@ -64,7 +64,7 @@ async fn a_call_beside_one_that_the_answer_answers_waits_for_its_approval() {
         let client = setup.elsewhere().stack(&model, executed.tools());
         send(&client, approving(&asked, streamed)).await.unwrap();
         assert_eq!(executed.take(), ["1"], "{case}");
-        // Replay moves a late result, together with its call, behind the text.
+        // Replay moves a late result, together with its call, to the position after the text.
         assert_eq!(shown(&model, 1), [pair(2, "inside"), pair(1, "pay 1")], "{case}");
         let rows = [row(1, "pay 1", ToolStatus::Ok), row(2, "inside", ToolStatus::Ok)];
         assert_eq!(recorded(&store).await, rows, "{case}");

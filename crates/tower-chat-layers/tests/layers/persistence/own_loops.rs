@@ -35,7 +35,7 @@ const SENDS: [Sends; 4] = [Sends::All, Sends::Run, Sends::New, Sends::Trimmed];
 /// The way in which the loop identifies the run of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Runs {
-    /// The types of the loop carry the run id.
+    /// The types of the loop contain the run id.
     Carried,
     /// Each request has a run of its own.
     Lost,
