@@ -5,8 +5,8 @@ use std::{ops::Range, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// A provider's own item, which is sent unchanged, only on the wire from which it was received, and only
-/// to the service that made it, if that is known.
+/// A provider's own item. The item is sent unchanged, only on the wire from which it was received, and
+/// only to the service that made it, if that is known.
 ///
 /// Reasoning ids, encrypted reasoning, thought signatures and redacted thinking are native items.
 ///

@@ -21,7 +21,7 @@ use crate::{
     provider::{Provider, Settings},
 };
 
-/// A client of one provider's API, over an HTTP transport: the innermost service of a stack.
+/// A client of one provider's API, over an HTTP transport. A client is the innermost service of a stack.
 ///
 /// The transport is a service of HTTP requests whose responses have streaming bodies. HTTP layers can
 /// therefore be added between the client and the network: see [`with_layer`](Self::with_layer). Cloning

@@ -18,7 +18,7 @@ use crate::{
     provider::{Exchange, Provider, Settings, in_path, json_bytes},
 };
 
-/// A client of Vertex AI, which uses Claude's API if the name of the model begins with `claude`, and
+/// A client of Vertex AI. The client uses Claude's API if the name of the model begins with `claude`, and
 /// Gemini's API otherwise.
 ///
 /// Google's tokens expire after an hour. An application provides a

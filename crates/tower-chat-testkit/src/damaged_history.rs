@@ -5,9 +5,9 @@ use tower_chat_core::{
     ToolResult,
 };
 
-/// Returns the stored history of a seed, with damage such as calls without results, results without
-/// calls, repeated ids and several turns in one message. Either no message has an id, or all messages
-/// except the system message have one.
+/// Returns the stored history of a seed. The history has damage such as calls without results, results
+/// without calls, repeated ids and several turns in one message. Either no message has an id, or all
+/// messages except the system message have one.
 ///
 /// ```
 /// use tower_chat_testkit::damaged_history;

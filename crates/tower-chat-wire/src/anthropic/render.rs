@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{call_ids::Round, fields::Fields, provider_calls::ids_of_assistants_provider_calls};
 
-/// The conversation of a request body, which serializes as an object with these fields, to which a client
-/// adds the other fields of a body (`model`, `max_tokens`, `tools`).
+/// The conversation of a request body. The conversation serializes as an object with these fields, to
+/// which a client adds the other fields of a body (`model`, `max_tokens`, `tools`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Body {
