@@ -1,4 +1,4 @@
-"""What .ci/checks and .ci/release share: steps by name, programs from PyPI, and a summary.
+"""The code that .ci/checks and .ci/release share: steps by name, programs from PyPI, and a summary.
 
 A step is a function that raises `Failed` or `Skipped`. The programs in .ci/tools.txt are installed from PyPI
 into the target folder. With TOWER_CHAT_CI=1 a program that cannot be installed is a failure.
@@ -34,7 +34,10 @@ def run(*command, cwd=ROOT, **environment):
 
 
 def output(*command, cwd=ROOT, errors=subprocess.PIPE, **environment):
-    """What a program prints; Failed if it fails. With `errors=subprocess.STDOUT`, its errors and warnings too."""
+    """Returns the output of a program, and raises Failed if it fails.
+
+    With `errors=subprocess.STDOUT`, the output includes errors and warnings.
+    """
     done = subprocess.run(command, cwd=cwd, env=os.environ | environment, stdout=subprocess.PIPE, stderr=errors,
                           text=True)
     if done.returncode != 0:
@@ -43,7 +46,7 @@ def output(*command, cwd=ROOT, errors=subprocess.PIPE, **environment):
 
 
 def tool(name):
-    """The path of a program from .ci/tools.txt, in that version, or from `PATH` if it cannot be installed."""
+    """Returns the path of a program from .ci/tools.txt, in that version, or from `PATH` if it cannot be installed."""
     wanted = (ROOT / ".ci/tools.txt").read_text()
     mark = TOOLS / "installed.txt"
     if not mark.exists() or mark.read_text() != wanted:
@@ -64,7 +67,7 @@ def metadata(*flags):
 
 
 def published():
-    """The packages that are published, as `cargo metadata` describes them."""
+    """Returns the packages that are published, as `cargo metadata` describes them."""
     return [package for package in metadata("--no-deps")["packages"] if package["publish"] != []]
 
 
@@ -74,7 +77,7 @@ def package_flags():
 
 
 def processor_time():
-    """The processor time of all finished child processes so far, in seconds."""
+    """Returns the processor time of all finished child processes so far, in seconds."""
     times = os.times()
     return times.children_user + times.children_system
 
@@ -105,7 +108,7 @@ def run_steps(steps):
 
 
 def named(steps, names):
-    """The steps with these names, or all of them for no names."""
+    """Returns the steps with these names, or all steps if there are no names."""
     known = {step.__name__: step for step in steps}
     if unknown := [name for name in names if name not in known]:
         sys.exit(f"no such step: {', '.join(unknown)}; there are {', '.join(known)}")

@@ -24,7 +24,7 @@ from peers import measure, workload
 
 
 class ScriptedClient(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
-    """Returns prepared answers, one for each call. It has the layers of a real client, except for telemetry."""
+    """Returns prepared answers, one for each call, with the layers of a real client except for telemetry."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""A measured process: sends commands to it, and measures the processor time and the I/O of it and its server."""
+"""A measured process: sends commands to the process, and measures the processor time and the I/O of the process and
+its server."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class System:
     module: tuple[str, ...] = ()
     program: str = ""
     arguments: tuple[str, ...] = ()
-    # Whether it uses a PostgreSQL server.
+    # Whether the stack uses a PostgreSQL server.
     has_server: bool = False
     # The key in `OWN` of the stack with the same durability or a better one.
     compared_with: str = ""
