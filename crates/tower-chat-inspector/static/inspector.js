@@ -1,9 +1,9 @@
-// The pages work without this. It follows a conversation, and moves between messages by keys.
+// Follows a conversation, and moves between messages by keys. The pages work without this script.
 "use strict";
 
 const timeline = () => document.getElementById("timeline");
 
-// What a reader has unfolded stays so when the page is brought up to date.
+// Replaces the content of the page with its current content. Elements that a reader has opened remain open.
 async function refresh() {
   const answer = await fetch(location.href, { headers: { accept: "text/html" } });
   if (!answer.ok) return;
@@ -56,7 +56,7 @@ function follow() {
   });
 }
 
-// j and k go to the next message and to the one before.
+// Moves the focus to the next message for the key j, and to the previous one for k.
 function move(event) {
   const typing = event.target instanceof HTMLElement && event.target.matches("input, select, textarea");
   if (typing || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -1,4 +1,4 @@
-// Uses the page as its users do. The model of the server sends a word when this program tells it to.
+// Uses the page in the same way as its users. The model of the server sends a word when this program writes a line.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -9,10 +9,10 @@ import { createInterface } from "node:readline";
 
 const [chromium, modules, program, database] = process.argv.slice(2);
 const puppeteer = createRequire(path.join(modules, "package.json"))("puppeteer-core");
-// How long a busy machine may take.
+// The maximum time of a step on a busy machine.
 const timeout = 300_000;
 
-// Starts a server. Its lines after the address are the requests to the model.
+// Starts a server. The server prints its address, and then a line for each request to the model.
 async function start() {
   const child = spawn(program, [database], { stdio: ["pipe", "pipe", "inherit"] });
   const lines = createInterface({ input: child.stdout });
@@ -47,7 +47,7 @@ const browser = await puppeteer.launch({
   args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
 });
 
-// The texts that a page has shown since it was loaded, each once.
+// Opens a page that records each text that it has shown since it was loaded, each once.
 async function open() {
   const page = await browser.newPage();
   page.on("pageerror", (error) => assert.fail(String(error)));
@@ -78,13 +78,13 @@ try {
   sendWord();
   await shows(first, "Let me ");
 
-  // A reload in the middle, and a second tab.
+  // Reloads the page in the middle of the answer, and opens a second tab.
   await first.reload({ timeout });
   await shows(first, "Let me ");
   const second = await open();
   await shows(second, "Let me ");
 
-  // The connections are cut, as by a closed lid, while the answer continues.
+  // Cuts the connections, like a closed laptop, while the answer continues.
   isCut = true;
   for (const socket of sockets) socket.destroy();
   sendWord();
@@ -93,7 +93,7 @@ try {
   for (const page of [first, second]) await shows(page, "Let me look.\nIt ");
   assert.equal(server.asked, 2);
 
-  // The server is killed and started again. The text that is not complete begins anew.
+  // Kills the server and starts it again. The incomplete text begins again.
   const killed = server.child;
   killed.kill("SIGKILL");
   await once(killed, "exit");

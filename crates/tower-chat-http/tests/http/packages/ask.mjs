@@ -1,14 +1,14 @@
-// Sends requests with the openai package, and prints what the answers say.
+// Sends requests with the openai package, and prints the content of the answers.
 //
 //     node ask.mjs BASE_URL REQUESTS
 //
-// REQUESTS is a file with a line of JSON for each: {"conversation": ..., "body": ...}.
+// REQUESTS is a file with a line of JSON for each request: {"conversation": ..., "body": ...}.
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 
-// The package is in the folder in which the program is started.
+// The package is in the current folder of the program.
 const require = createRequire(join(process.cwd(), "ask.mjs"));
 const { default: OpenAI } = require("openai");
 

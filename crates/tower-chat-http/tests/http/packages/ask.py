@@ -1,8 +1,8 @@
-"""Sends requests with the openai package, and prints what the answers say.
+"""Sends requests with the openai package, and prints the content of the answers.
 
     python ask.py BASE_URL REQUESTS
 
-REQUESTS is a file with a line of JSON for each: {"conversation": ..., "body": ...}.
+REQUESTS is a file with a line of JSON for each request: {"conversation": ..., "body": ...}.
 """
 
 import json

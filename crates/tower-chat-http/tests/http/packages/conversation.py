@@ -1,4 +1,4 @@
-"""A conversation of three turns with tools, held by the openai package.
+"""Runs a conversation of three turns with tools through the openai package.
 
     python conversation.py BASE_URL CONVERSATION whole|streamed|helper new|repeat|window
 """
@@ -49,7 +49,7 @@ class Conversation:
         self.client = client
         self.form = form
         self.history = history
-        # Both ways to name it.
+        # The conversation is named in the body or in a header.
         if form == "streamed":
             self.name = {"extra_body": {"conversation": {"id": name}}}
         else:
@@ -62,7 +62,7 @@ class Conversation:
         self.messages.append(message)
 
     def ask(self, text):
-        """Asks, runs tools until there are no calls, and gives all that was said."""
+        """Sends a question, runs tools until an answer has no calls, and returns the texts of all answers."""
         self.say({"role": "user", "content": text})
         said = []
         while True:
@@ -70,7 +70,7 @@ class Conversation:
             if message["content"]:
                 said.append(message["content"])
             self.say(message)
-            # The server knows what it has said.
+            # The server stores its own answer, so the answer is not sent again.
             self.sent = len(self.messages)
             calls = message.get("tool_calls")
             assert reason == ("tool_calls" if calls else "stop"), (reason, message)
@@ -87,7 +87,7 @@ class Conversation:
         if self.history == "new":
             messages = self.messages[self.sent :]
         elif self.history == "window":
-            # The system message and the end, as a client does that forgets.
+            # The system message and the last messages, as from a client with a window.
             messages = self.messages[:1] + self.messages[1:][-5:]
         else:
             messages = self.messages
@@ -146,7 +146,7 @@ class Conversation:
 
 
 def refusals(client, conversation):
-    """What goes wrong comes as the package's own exceptions, and changes nothing."""
+    """Checks that refused requests raise exceptions of the package, and change nothing."""
 
     def refused(kind, code, **request):
         request = {"model": "scripted", "messages": [{"role": "user", "content": "hi"}], **request}

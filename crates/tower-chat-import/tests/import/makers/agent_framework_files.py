@@ -1,5 +1,5 @@
-"""Sessions of Microsoft Agent Framework, stored by its FileHistoryProvider: a file of JSON Lines for each
-session, in the folders short, long (the same, later) and other."""
+"""Creates sessions of Microsoft Agent Framework, which its FileHistoryProvider stores: a file of JSON Lines for each
+session, in the folders short, long (a later state of the same session) and other."""
 
 import asyncio
 import pathlib

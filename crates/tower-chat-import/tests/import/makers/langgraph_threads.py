@@ -1,6 +1,6 @@
-"""Threads of LangGraph: a graph with a model that answers from a list, tools, and SqliteSaver. Writes
-short.db, long.db (the same, later), other.db, and the three again as delta-*.db with a DeltaChannel,
-which stores what was written and not the state."""
+"""Creates threads of LangGraph: a graph with a model that answers from a list, tools, and SqliteSaver. Writes
+short.db, long.db (a later state of the same threads), other.db, and the three again as delta-*.db with a
+DeltaChannel, which stores the writes instead of the state."""
 
 import pathlib
 import shutil

@@ -1,5 +1,6 @@
-"""Conversations of the OpenAI Agents SDK: its runner with a model that answers from a list, and its
-SQLiteSession. Writes short.db, long.db (the same, later) and other.db to the folder given."""
+"""Creates conversations of the OpenAI Agents SDK: its runner with a model that answers from a list, and its
+SQLiteSession. Writes short.db, long.db (a later state of the same conversations) and other.db to the folder in the
+argument."""
 
 import asyncio
 import pathlib

@@ -1,5 +1,5 @@
-"""Histories of Pydantic AI: its agent with a model that answers from a list, and its
-ModelMessagesTypeAdapter. Writes short.json, long.json (the same, later), other.json, and both
+"""Creates histories of Pydantic AI: its agent with a model that answers from a list, and its
+ModelMessagesTypeAdapter. Writes short.json, long.json (a later state of the same history), other.json, and both
 conversations as conversations.jsonl."""
 
 import json

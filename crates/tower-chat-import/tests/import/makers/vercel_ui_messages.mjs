@@ -1,6 +1,6 @@
-// Messages of Vercel's AI SDK: what streamText and readUIMessageStream make of a model that answers from
-// a list. Writes short.json, long.json (the same, later) and other.json, and what the SDK itself makes of
-// short.json for a model, model.json.
+// Creates messages of Vercel's AI SDK: the output of streamText and readUIMessageStream for a model that answers
+// from a list. Writes short.json, long.json (a later state of the same messages) and other.json. Also writes
+// model.json, the messages for a model to which the SDK itself converts short.json.
 
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -69,7 +69,7 @@ let alice = await turn(
   ],
 );
 alice = await turn(alice, user('u2', said('')), 'a2', [...text('You wrote nothing.'), finish('stop')]);
-// The program shows the weather beside the answer, and a tool that only this answer had.
+// Adds a data part that the program shows beside the answer, and a call of a tool that only this answer has.
 alice.at(-1).parts.push({ type: 'data-weather', data: { rain: true } });
 alice.at(-1).parts.push({
   type: 'dynamic-tool', toolName: 'flag', toolCallId: 'call_3', state: 'output-available', input: {}, output: 'Danish',

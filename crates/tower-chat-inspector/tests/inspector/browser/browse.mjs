@@ -1,4 +1,4 @@
-// Goes through the pages as a person does. Whatever a page complains about in the console fails.
+// Uses the pages in the same way as a person. Every warning or error in the console of a page is a failure.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import path from "node:path";
@@ -11,7 +11,7 @@ const browser = await puppeteer.launch({
   args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
 });
 const complaints = [];
-// How long a busy machine may take.
+// The maximum time of a step on a busy machine.
 const timeout = 300_000;
 
 async function open({ width = 1280, scheme = "light", script = true } = {}) {
@@ -21,7 +21,7 @@ async function open({ width = 1280, scheme = "light", script = true } = {}) {
   });
   page.on("pageerror", (error) => complaints.push(String(error)));
   page.on("requestfailed", (request) => {
-    // A page that is left ends the events it follows.
+    // Leaving a page cancels its event stream.
     if (!request.url().includes("/changes")) complaints.push(`${request.url()} failed`);
   });
   page.on("dialog", (dialog) => complaints.push(`a dialog: ${dialog.message()}`));
@@ -56,7 +56,7 @@ async function visit(page, url) {
 
 const text = (page) => page.$eval("main", (main) => main.innerText);
 
-// How well the text of every visible element can be told from what is behind it, by WCAG 2.
+// Returns the contrast of the text of every visible element with its background, as defined by WCAG 2.
 const contrast = () => {
   const parse = (color) => color.match(/[\d.]+/g).map(Number);
   const luminance = ([red, green, blue]) => {
@@ -112,7 +112,7 @@ try {
     }
   }
 
-  // Without a script every page says the same.
+  // Without scripts every page has the same content.
   const plain = await open({ script: false });
   await visit(plain, pages.conversation);
   for (const part of ["Find my things.", "find", "fail", "The keys are here."]) {
@@ -122,7 +122,7 @@ try {
   await plain.waitForSelector("table.next");
   await plain.close();
 
-  // With the keyboard alone.
+  // Uses the pages with the keyboard only.
   const keys = await open();
   await visit(keys, pages.conversation);
   const focused = (question) => keys.evaluate(question);
@@ -150,7 +150,7 @@ try {
   assert.equal(await keys.$$eval("tbody tr", (rows) => rows.length), 1);
   await keys.close();
 
-  // A long conversation comes in parts.
+  // A long conversation is divided into pages.
   const parts = await open();
   await visit(parts, pages.many);
   assert.equal(await parts.$$eval("article", (rows) => rows.length), 50);
@@ -159,7 +159,7 @@ try {
   assert.ok((await text(parts)).includes("Answer 9949."));
   await parts.close();
 
-  // Stored texts are texts.
+  // Stored texts are shown as texts, and not as markup.
   const strange = await open();
   await visit(strange, pages.hostile);
   assert.ok((await text(strange)).includes("<script>alert('x')</script> \\u{202e}\\u{1b}[2J &amp;"));
@@ -171,7 +171,7 @@ try {
   }
   await strange.close();
 
-  // A run under way is followed: what was unfolded stays so.
+  // The page of a run in progress updates itself, and opened elements remain open.
   const live = await open();
   await visit(live, of("conversation", "live"));
   await live.waitForFunction(() => document.querySelector(".band.staged summary"), { polling: 100, timeout });
@@ -187,7 +187,7 @@ try {
   assert.ok(await live.$eval("article details", (details) => details.open));
   await live.close();
 
-  // A call that waits is approved, and the run goes on.
+  // Approves a call that waits, after which the run continues.
   const approval = await open();
   await visit(approval, pages.runs);
   await approval.click("input[value=approve]");
