@@ -24,8 +24,8 @@ type RoundSoFar<'a, 'r> = (&'a [Unanswered], usize, &'r [Arc<Message>]);
 /// The calls that were approved or rejected since the model's last answer.
 struct Decided<'a> {
     calls: Matcher<&'a str>,
-    /// The index in `calls` of the first call that belongs to the open round. Calls before it were left
-    /// out.
+    /// The index in `calls` of the first call that belongs to the open round. Calls before this index
+    /// were omitted.
     of_round: usize,
     /// For each call from `of_round` on, its index among the calls of the open round.
     calls_of_round: Vec<usize>,

@@ -1,7 +1,7 @@
-//! Leaves out the messages for which a summary by the service itself stands.
+//! Omits the messages that a summary of the service replaces.
 //!
-//! The Responses API and Anthropic can compact a long conversation themselves: the answer then contains an
-//! item that stands for everything before it. Only the service that made the item can read it.
+//! The Responses API and Anthropic can compact a long conversation themselves: the answer then contains
+//! an item with a summary of all messages before it. Only the service that made the item can read it.
 //!
 //! Sources: <https://developers.openai.com/api/docs/guides/compaction>,
 //! <https://platform.claude.com/docs/en/build-with-claude/compaction>.
@@ -13,7 +13,7 @@ use tower_chat_core::{Change, ChangeKind, Message, Messages, Native, Part, Role}
 use super::{natives::wire_name, service_rules::ServiceRules};
 use crate::{body::BodyWire, fields::Fields};
 
-/// The messages to send to a service that has made a summary.
+/// The messages that are sent to a service that has made a summary.
 pub(super) struct Compacted {
     pub(super) messages: Messages,
     /// Whether the messages begin, after the instructions, with a message that has a summary.
@@ -28,14 +28,14 @@ struct Position {
     part: usize,
 }
 
-/// Leaves out the messages before the newest usable summary, except instructions. Returns `None` if the
+/// Omits the messages before the newest usable summary, except instructions. Returns `None` if the
 /// service has made no summary in these messages.
 ///
 /// A summary is not usable if a result after it belongs to a call before it: the service would receive a
-/// result without its call. Such a summary is left out, and the messages before it are sent.
+/// result without its call. Such a summary is omitted, and the messages before it are sent.
 ///
-/// If the last message has a summary, the service continues a paused answer. All messages are then sent, as
-/// the service documents it.
+/// If the last message has a summary, the service continues a paused answer. All messages are then sent,
+/// as the service documents.
 pub(super) fn compact(messages: &Messages, rules: &ServiceRules) -> Option<Compacted> {
     let mut summaries = summaries(messages, rules);
     summaries.retain(|summary| summary.message + 1 < messages.len());
@@ -104,8 +104,8 @@ fn summaries(messages: &Messages, rules: &ServiceRules) -> Vec<Position> {
     found
 }
 
-/// Returns whether the service has made this item, and the item stands for the messages before it. An item
-/// without an issuer may be of another service.
+/// Returns whether the service has made this item, and the item summarizes the messages before it. An
+/// item without an issuer may be of another service.
 ///
 /// Anthropic's block has no `content` if the compaction failed. The service then ignores the block.
 fn is_summary(native: &Native, rules: &ServiceRules) -> bool {

@@ -51,8 +51,8 @@ struct IsFitted(ForeignRule);
 /// - A provider-executed call that has no result is omitted as soon as a later message shows that the
 ///   service does not continue the call.
 /// - Refused content is replaced as soon as the request has a mark of the refusal.
-/// - Messages are omitted as soon as a summary by the service itself stands for them: an item `compaction` of
-///   the Responses API, or a block `compaction` of Anthropic, from the issuer of the rules.
+/// - Messages are omitted if a summary of the service replaces them: an item `compaction` of the
+///   Responses API, or a block `compaction` of Anthropic, from the issuer of the rules.
 ///
 /// The [`RefusalMarks`] in the extensions of the request identify content that the service has refused. A
 /// sentence replaces this content.

@@ -1,4 +1,4 @@
-//! Summaries that a service makes itself of the messages before them.
+//! Tests of summaries that a service makes of the messages before the summary.
 
 use std::sync::Arc;
 
@@ -29,7 +29,8 @@ fn call(id: &str) -> Part {
     Part::ToolCall(ToolCall::new(id, "look", "{}"))
 }
 
-/// Which of the texts are in the body of the request that these rules allow, and how many changes there are.
+/// Returns the texts that are in the body of the request that these rules allow, and the number of
+/// changes.
 fn sent(
     messages: &[Message],
     rules: &ServiceRules,
