@@ -111,7 +111,7 @@ impl RunHandle {
     /// call and the tools in progress. In every persistence mode, the answer so far is stored:
     ///
     /// - the messages of the model, and the results of tools that have finished;
-    /// - for every other call of their round, an error result that says whether the call may have
+    /// - for every other call of their round, an error result that reports whether the call may have
     ///   run;
     /// - the text that was streamed of an unfinished answer, as a message with `"interrupted":
     ///   true` in its metadata. Calls of an unfinished answer are returned to the caller, or wait

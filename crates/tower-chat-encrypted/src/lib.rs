@@ -119,9 +119,9 @@
 //! - Results in messages are copied into the record when the record is queried.
 //! - A [rewrite](tower_chat_core::store::Maintenance::rewrite) of a message also seals the
 //!   messages after it again.
-//! - A store that outlives its process remembers that it contains sealed data, and refuses changes
-//!   that do not come from this wrapper
-//!   ([`StoreError::Sealed`](tower_chat_core::store::StoreError::Sealed)), except for deletions.
+//! - A persistent store records that it contains sealed data, and refuses changes that do not come from
+//!   this wrapper ([`StoreError::Sealed`](tower_chat_core::store::StoreError::Sealed)), except for
+//!   deletions.
 //! - A conversation may be [repaired](tower_chat_core::store::Maintenance::rewrite), and its open
 //!   runs examined, only through this store. Rewritten messages are sealed for their ids in the
 //!   inner store, so that a message that is unreadable there cannot be rewritten.

@@ -47,8 +47,8 @@ pub(crate) struct HeadContent {
     pub(crate) service_id: Option<Arc<str>>,
     /// Whether the service id changes with the commit of the open run.
     pub(crate) is_change: bool,
-    /// The digest of the final message of the newest run that was committed without a message. The
-    /// link of that message says that it is staged.
+    /// The digest of the final message of the newest run that was committed without a message. The link
+    /// of that message marks the message as staged.
     #[serde(default)]
     pub(crate) committed: Option<Digest>,
 }

@@ -264,7 +264,7 @@ impl Server {
         names.into_iter().map(answer::text).collect::<Result<_, _>>().map_err(failed)
     }
 
-    /// Adds, changes or removes the entry of a run in the index, as `option` of the script says. The time
+    /// Adds, changes or removes the entry of a run in the index, as `option` of the script requests. The time
     /// of an entry is never later than the end of the run or of its lease.
     async fn index(&self, name: &str, time: i64, option: &str) -> Result<(), UpdateLogError> {
         let call = INDEX_RUN.on(self.0.names.logged_runs_index());

@@ -261,9 +261,9 @@ impl WriteQueue {
         }
     }
 
-    /// Executes the append of a caller that has become the leader. If the thread may not block
-    /// after all, or [`write`](Self::write) returns [`Busy`], nothing is stored, and the append
-    /// goes to the front of the queue, for the writer thread.
+    /// Executes the append of a caller that has become the leader. If the thread may not block after all,
+    /// or [`write`](Self::write) returns [`Busy`], nothing is stored, and the append is put at the front
+    /// of the queue, for the writer thread.
     fn lead_alone(&self, append: Submission<Append>) -> Ticket {
         let lead = Lead { queue: self, submissions: 1 };
         let mut group = [append];

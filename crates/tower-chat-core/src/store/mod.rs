@@ -93,9 +93,9 @@ use crate::ConversationKey;
 ///   before the run. A store without the capability refuses a staged write with
 ///   [`StoreError::MissingCapability`].
 /// - A write that [claims](Write::with_claims) tool calls is stored only if all claims are valid.
-/// - A store that outlives its process remembers that it contains sealed data: once a write that is
-///   marked as [sealed](Write::sealed) is stored, the store refuses every change without that mark
-///   with [`StoreError::Sealed`], except for a [deletion](Self::delete).
+/// - A persistent store records that it contains sealed data: once a write that is marked as
+///   [sealed](Write::sealed) is stored, the store refuses every change without that mark with
+///   [`StoreError::Sealed`], except for a [deletion](Self::delete).
 /// - No operation crosses a scope.
 ///
 /// The methods of this trait are those that every mode of persistence uses. A store may have further

@@ -183,7 +183,7 @@ async fn readers_in_the_process_need_no_log() {
     assert_eq!(response.collect().await.unwrap().text(), "Take a coat.");
     assert_eq!(sketch(&rest(reader).await), ANSWER);
     server.runs.drained().await;
-    // The log has no updates, and readers elsewhere receive an end that says so.
+    // The log has no updates, and readers elsewhere receive an end that reports this.
     assert_eq!(sketch(&server.events(&run, UpdatePosition::START).await), ["truncated"]);
 }
 

@@ -166,8 +166,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
                 None => found.map_or(Digest::START, |found| found.link.before),
             };
             let was = found.map(|found| found.digest);
-            // The head contains the digest of a staged message that is committed. The replacement
-            // has another digest, so its link says that it is committed.
+            // The head contains the digest of a staged message that is committed. The replacement has
+            // another digest, so its link marks the message as committed.
             let is_committed = was.is_some() && was == head.content.committed;
             let kind = found.map_or(Kind::Visible, |found| found.link.kind);
             let kind = if is_committed { Kind::Committed } else { kind };

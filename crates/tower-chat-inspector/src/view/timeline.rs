@@ -117,7 +117,7 @@ pub(crate) fn timeline(
     let mut budget = PageBudget::of_page();
     let mut rows = Vec::new();
     // When the loop reaches a message: the results in the messages that follow it, up to the next message
-    // with calls, by the ids of their calls. The loop goes backwards to visit each result once.
+    // with calls, by the ids of their calls. The loop runs backwards to visit each result once.
     let mut behind: HashMap<&str, &ToolResult> = HashMap::new();
     for (number, message) in page.messages.iter().rev() {
         if page.only.is_none_or(|only| only == *number) {

@@ -225,7 +225,7 @@ impl OnRefusal {
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum UnknownCalls {
-    /// The model receives an error result that says that the call may or may not have taken effect.
+    /// The model receives an error result that reports that the call may or may not have taken effect.
     #[default]
     Answer,
     /// The run fails with [`ToolLoopError::UnknownCalls`](crate::ToolLoopError::UnknownCalls), and
@@ -277,9 +277,9 @@ pub struct UnknownCall {
 #[non_exhaustive]
 pub enum UnknownAnswer {
     /// The call runs again. If its arguments were not stored, the model receives an error result that
-    /// says that the call may or may not have run.
+    /// reports that the call may or may not have run.
     RunAgain,
-    /// The outcome is unknown. The model receives an error result that says so.
+    /// The outcome is unknown. The model receives an error result that reports this.
     Unknown,
     /// The call has run, with this output.
     Output(Box<ToolOutput>),

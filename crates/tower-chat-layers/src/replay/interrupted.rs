@@ -1,4 +1,4 @@
-//! Finds and removes calls that the replay contains with a result that says that they were interrupted.
+//! Finds and removes calls that the replay contains with a result that reports the interruption.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,8 +20,7 @@ pub(super) struct Retracted {
     pub(super) within: usize,
 }
 
-/// Returns the messages without these calls and without the results that say that they were
-/// interrupted.
+/// Returns the messages without these calls and without the results that report the interruption.
 pub(super) fn without(output: &Messages, retracted: &[Retracted]) -> Messages {
     let calls = retracted.iter().map(|retracted| (&*retracted.call, retracted.within));
     let mut rest = Messages::new();
@@ -55,10 +54,10 @@ pub(super) fn first_position<'a>(
     find(output, calls.map(|call| (call, output.len()))).last().map(|(position, _)| *position)
 }
 
-/// Returns the position of each message that contains some of the calls, and the ids of these calls.
-/// The highest position is first. The message after each of these messages contains the results that
-/// say that the calls were interrupted. `calls` contains each call with a number of messages: the call
-/// is in one of this many messages at the beginning of `output`.
+/// Returns the position of each message that contains some of the calls, and the ids of these calls. The
+/// highest position is first. The message after each of these messages contains the results that report
+/// that the calls were interrupted. `calls` contains each call with a number of messages: the call is in
+/// one of this many messages at the beginning of `output`.
 ///
 /// Walks once over the messages, from the end until all calls are found.
 fn find<'a>(

@@ -7,9 +7,8 @@ use tower_chat_core::{ToolResult, pairing::UnansweredCalls};
 
 use super::round::Unanswered;
 
-/// Calls without a result. The replay leaves them out, or contains them with a result that says that
-/// they were interrupted. Late results find them by position or id. A clone shares all data with its
-/// original.
+/// Calls without a result. The replay omits these calls, or contains them with a result that reports the
+/// interruption. Late results find them by position or id. A clone shares all data with its original.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LeftOut {
     /// In the order in which they were omitted, which is the order of their messages.

@@ -19,7 +19,7 @@ pub enum DanglingCalls {
     /// Like [`Interrupted`](Self::Interrupted), but a call of a run that ended intentionally is sent
     /// with its recorded result, if there is one.
     FromRecord,
-    /// Sends a call whose run was interrupted with its recorded result, or with an error result that says
+    /// Sends a call whose run was interrupted with its recorded result, or with an error result that reports
     /// that the call may or may not have run. Does not send a call of a run that ended intentionally (a
     /// tool ended the run, or the call was returned to the caller and never answered).
     ///

@@ -166,7 +166,7 @@ pub struct ServiceCall {
     pub ordinal: u32,
 }
 
-/// A request extension that says that a `PerServiceCallPersistence` has already handled the request.
+/// A request extension that marks the request as already handled by a `PerServiceCallPersistence`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PersisterAbove;
 

@@ -7,7 +7,7 @@ use tower_chat_core::BoxError;
 /// An error by which a tool sends a text to the model, or fails the run.
 ///
 /// After any other error the run continues, and the model receives an error result. The result only
-/// says that the tool failed, unless
+/// reports that the tool failed, unless
 /// [`ToolLoopLayer::include_error_details`](crate::ToolLoopLayer::include_error_details) is set.
 ///
 /// ```

@@ -88,7 +88,7 @@ pub trait Tool: Send + Sync + 'static {
     /// # Errors
     ///
     /// A [`ToolError`] sends its text to the model, or fails the run. Any other error becomes an
-    /// error result that only says that the tool failed, unless
+    /// error result that only reports that the tool failed, unless
     /// [`ToolLoopLayer::include_error_details`](crate::tool_loop::ToolLoopLayer::include_error_details)
     /// is set.
     async fn call(&self, context: ToolContext) -> Result<ToolOutput, BoxError>;

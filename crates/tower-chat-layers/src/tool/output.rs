@@ -7,7 +7,7 @@ use tower_chat_core::{BoxError, Media, Native, Part, ToolResult};
 /// The output of a tool for one call.
 ///
 /// Text converts without changes. A JSON string converts to its text, and any other JSON value to
-/// compact JSON. `()` converts to a short text that says that the tool is done, because some providers
+/// compact JSON. `()` converts to a short text that reports that the tool is done, because some providers
 /// refuse an empty result.
 ///
 /// ```
@@ -61,7 +61,7 @@ impl ToolOutput {
         Self { is_error: true, ..Self::new(vec![Part::text(text)]) }
     }
 
-    /// Creates an error result that says that the tool does not accept the arguments. The call is
+    /// Creates an error result that reports that the tool does not accept the arguments. The call is
     /// recorded as not run.
     pub fn rejected_arguments(text: impl Into<String>) -> Self {
         Self { rejects_arguments: true, ..Self::error(text) }

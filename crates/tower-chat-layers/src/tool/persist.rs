@@ -47,7 +47,7 @@ pub enum Retention {
     /// Stores neither the call nor its result. If hooks removed all calls of the last round, a run that
     /// stops before the next answer calls the model again when it is resumed.
     ///
-    /// A call that waits for approval must be stored, because it runs from the store. If a hook forgets
+    /// A call that waits for approval must be stored, because it runs from the store. If a hook drops
     /// such a call, or fails, the run fails with
     /// [`PendingCallNotKept`](crate::PersistenceError::PendingCallNotKept) before it requests approval.
     Forget,

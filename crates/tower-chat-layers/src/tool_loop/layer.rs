@@ -94,7 +94,7 @@ impl ToolLoopLayer {
     }
 
     /// Sets the maximum number of tool calls that run in one run, without a limit by default. A call
-    /// over the budget is not run and gets an error result that says so.
+    /// over the budget is not run and gets an error result that reports this.
     #[must_use]
     pub fn max_calls(self, calls: Option<usize>) -> Self {
         self.with(|settings| settings.max_calls = calls)

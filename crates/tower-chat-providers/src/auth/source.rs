@@ -44,7 +44,7 @@ pub trait TokenSource: Send + Sync + 'static {
     /// # Errors
     ///
     /// The reason why there is no token. Every request that waits for the token fails with this error.
-    /// The error counts as retryable unless it says otherwise: see [`tower_chat_core::Retryability`].
+    /// The error counts as retryable unless it states otherwise: see [`tower_chat_core::Retryability`].
     fn token(&self) -> BoxFuture<'_, Result<Token, BoxError>>;
 
     /// Returns whether a token can become invalid before it expires. If so, a request that the

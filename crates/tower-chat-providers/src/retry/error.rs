@@ -4,7 +4,7 @@ use tower_chat_core::BoxError;
 
 use crate::{ProviderError, rate_limit::RateLimitExceeded};
 
-/// An error that says whether, and after which wait, the failed request may be sent again.
+/// An error that reports whether, and after which wait, the failed request may be sent again.
 ///
 /// [`ProviderError`] and [`BoxError`] implement it. A service with its own error type implements it too,
 /// or converts its errors with `map_err(BoxError::from)`.

@@ -19,7 +19,7 @@ pub(super) fn unanswered(messages: &Messages, wire: BodyWire) -> HashSet<String>
     if !matches!(wire, BodyWire::BedrockConverse | BodyWire::OpenAiResponses) {
         return calls;
     }
-    // The nearest later message that is not of the assistant. The loop goes from the final message to the
+    // The nearest later message that is not of the assistant. The loop runs from the final message to the
     // first.
     let mut next: Option<&Message> = None;
     for message in messages.iter().rev() {

@@ -81,7 +81,7 @@ pub(super) enum Response {
         run: String,
     },
     Deleted(bool),
-    /// An error that says nothing about whether the operation took effect.
+    /// An error after which it is unknown whether the operation took effect.
     Failed(String),
 }
 

@@ -71,7 +71,7 @@ impl Unanswered {
 pub const INTERRUPTED: &str =
     "The call was interrupted. It may or may not have taken effect; its result is unknown.";
 
-/// Returns the id of the call if a part is a result that says that the call was interrupted.
+/// Returns the id of the call if a part is a result that reports the interruption of the call.
 pub(in crate::replay) fn interrupted_id(part: &Part) -> Option<&str> {
     let result = part.as_tool_result().filter(|it| it.is_error && it.text() == INTERRUPTED)?;
     result.call_id.as_deref().filter(|id| !id.is_empty())

@@ -221,7 +221,7 @@ impl Journal {
         self.started.extend(calls);
     }
 
-    /// Turns a write into a staged write of this run. Opens the run, or closes it as `close` says.
+    /// Turns a write into a staged write of this run. Opens the run, or closes it as `close` requests.
     pub(in crate::run) fn stage(
         &mut self,
         write: Write,

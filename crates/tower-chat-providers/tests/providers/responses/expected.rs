@@ -46,8 +46,8 @@ impl ExpectedAnswer {
         }
     }
 
-    /// Creates the expected answer of a recorded response. `is_kept` says whether the request asked the
-    /// service to store it.
+    /// Creates the expected answer of a recorded response. `is_kept` is `true` if the request asked the
+    /// service to store the response.
     pub(super) fn by(output: &[Value], response: &Value, is_kept: bool) -> Self {
         let of = |kind: &'static str| output.iter().filter(move |item| item["type"] == kind);
         let texts = |parts: &Value| -> Vec<String> {

@@ -139,7 +139,7 @@ const BEGINNING: &str = "[The conversation begins with the assistant.]";
 /// The text at the beginning of the message of the user that contains the media of results.
 const BEHIND: &str = "The attachments of the results above:";
 
-/// The state of [`fit`] while it goes through the messages of a request.
+/// The state of [`fit`] during its pass over the messages of a request.
 #[derive(Debug)]
 struct Fitting<'r> {
     rules: &'r ServiceRules,
