@@ -1,4 +1,4 @@
-//! Decides who answers a call: a tool of the loop, or the caller.
+//! Decides whether a tool of the loop or the caller answers a call.
 
 use std::sync::Arc;
 

@@ -100,8 +100,8 @@ fn busy_with(
 }
 
 impl OpenRunInTheWay {
-    /// Returns what must happen to the conversation's open run before this run may begin. `None` if there
-    /// is no open run, or if this run is the open run and its mode is journaled, so that the run itself
+    /// Returns the action for the conversation's open run that must precede this run. `None` if there is
+    /// no open run, or if this run is the open run and its mode is journaled, so that the run itself
     /// resumes.
     ///
     /// # Errors

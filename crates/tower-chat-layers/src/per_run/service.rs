@@ -418,8 +418,8 @@ impl Ending for RunEnding {
     }
 }
 
-/// Returns how the policy ends a run that has failed before the first answer of the model. `None` if the
-/// run remains open.
+/// Returns the end that the policy requires for a run that has failed before the first answer of the
+/// model. `None` if the run remains open.
 fn end_of_unanswered(policy: &JournalPolicy, error: &BoxError, attempt: u32) -> Option<RunEnd> {
     let is_wrong_stack = matches!(error.downcast_ref(), Some(PersistenceError::LayerTwice { .. }));
     if is_wrong_stack && attempt == 1 {

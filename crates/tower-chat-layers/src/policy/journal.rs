@@ -30,11 +30,11 @@ pub struct JournalPolicy {
 }
 
 impl JournalPolicy {
-    /// Sets how long a run's lease lasts after its last renewal, 15 seconds by default. An active run
+    /// Sets the duration of a run's lease after its last renewal, 15 seconds by default. An active run
     /// renews its lease automatically, three times in this period. A run that failed or was dropped
     /// returns it immediately. With [`Duration::ZERO`] there is no lease, and an open run may be taken
-    /// over immediately. A store that only one process at a time can use declares this when it is
-    /// opened, and its runs take no lease
+    /// over immediately. A store that only one process at a time can use declares this when it is opened,
+    /// and its runs take no lease
     /// ([`StoreHandle::exclusive`](tower_chat_core::store::StoreHandle::exclusive)).
     ///
     /// In the other modes, the claims of a run on approved calls last for the same time, and are
@@ -48,8 +48,8 @@ impl JournalPolicy {
         self
     }
 
-    /// Sets how long a run waits for the end of another process's lease, 60 seconds by default. A run
-    /// only waits under [`ConcurrentRuns::Queue`](crate::ConcurrentRuns::Queue), or with
+    /// Sets the maximum time for which a run waits for the end of another process's lease, 60 seconds by
+    /// default. A run only waits under [`ConcurrentRuns::Queue`](crate::ConcurrentRuns::Queue), or with
     /// [`RecoveryPolicy::with_max_wait`](crate::recovery::RecoveryPolicy::with_max_wait), which has its
     /// own limit. After the limit the run fails with
     /// [`PersistenceError::RunHeld`](crate::PersistenceError::RunHeld).
@@ -62,38 +62,38 @@ impl JournalPolicy {
         self
     }
 
-    /// Sets how a run is handled if its caller disconnects before the end of the run.
+    /// Sets the policy for a run whose caller disconnects before the end of the run.
     #[must_use]
     pub fn on_disconnect(mut self, on_disconnect: OnDisconnect) -> Self {
         self.on_disconnect = on_disconnect;
         self
     }
 
-    /// Sets how a run is handled after a permanent failure.
+    /// Sets the policy for a run after a permanent failure.
     #[must_use]
     pub fn on_refusal(mut self, on_refusal: OnRefusal) -> Self {
         self.on_refusal = on_refusal;
         self
     }
 
-    /// Sets how often a run may fail with errors of unknown retryability
-    /// ([`is_retryable`](tower_chat_core::is_retryable) returns `None`) before the next such error
-    /// counts as a refusal. The default is 3 attempts, the minimum 1. Every attempt at the run counts,
-    /// including attempts that ended with their process.
+    /// Sets the number of times that a run may fail with errors of unknown retryability
+    /// ([`is_retryable`](tower_chat_core::is_retryable) returns `None`) before the next such error counts
+    /// as a refusal. The default is 3 attempts, the minimum 1. Every attempt at the run counts, including
+    /// attempts that ended with their process.
     #[must_use]
     pub fn with_max_unclear_attempts(mut self, attempts: u32) -> Self {
         self.max_unclear_attempts = attempts.max(1);
         self
     }
 
-    /// Sets how a new run handles an open run on its conversation.
+    /// Sets the policy for an open run of the conversation when a new run begins.
     #[must_use]
     pub fn on_open_run(mut self, on_open_run: OnOpenRun) -> Self {
         self.on_open_run = on_open_run;
         self
     }
 
-    /// Sets how calls are handled that may or may not have run, unless their tool is declared [safe to
+    /// Sets the policy for calls that may or may not have run, unless their tool is declared [safe to
     /// retry](tower_chat_core::ToolDefinition::safe_to_retry). A request extension of the same type
     /// overrides the setting for one run.
     #[must_use]
@@ -192,7 +192,7 @@ pub enum RunEnd {
 }
 
 impl OnRefusal {
-    /// Returns how a run ends, or `None` if it remains open.
+    /// Returns the end of a run, or `None` if the run remains open.
     pub(crate) fn end(self, has_answers: bool) -> Option<RunEnd> {
         match (self, has_answers) {
             (Self::KeepAnswers, true) | (Self::Commit, _) => Some(RunEnd::Commit),

@@ -255,21 +255,21 @@ impl Default for PersistencePolicy {
 }
 
 impl PersistencePolicy {
-    /// Sets how a conflict with a service that stores the history is handled.
+    /// Sets the policy for a conflict with a service that stores the history.
     #[must_use]
     pub fn on_conflict(mut self, policy: ConflictPolicy) -> Self {
         self.conflict = policy;
         self
     }
 
-    /// Sets how the loss of the history in the service is handled.
+    /// Sets the policy for the loss of the history in the service.
     #[must_use]
     pub fn on_lost_history(mut self, policy: LostHistory) -> Self {
         self.lost_history = policy;
         self
     }
 
-    /// Sets how content is handled that a service refuses permanently.
+    /// Sets the policy for content that a service refuses permanently.
     #[must_use]
     pub fn on_refused_content(mut self, policy: RefusedContent) -> Self {
         self.refused_content = policy;
@@ -284,28 +284,28 @@ impl PersistencePolicy {
         self
     }
 
-    /// Sets how a failed write is handled.
+    /// Sets the policy for a failed write.
     #[must_use]
     pub fn on_store_failure(mut self, policy: StoreFailure) -> Self {
         self.store_failure = policy;
         self
     }
 
-    /// Sets how journaled runs are written and resumed.
+    /// Sets the policy for writing and resuming journaled runs.
     #[must_use]
     pub fn with_journal(mut self, policy: JournalPolicy) -> Self {
         self.journal = policy;
         self
     }
 
-    /// Sets how a run is handled on a conversation with another active run.
+    /// Sets the policy for a run in a conversation with another active run.
     #[must_use]
     pub fn with_concurrent_runs(mut self, policy: ConcurrentRuns) -> Self {
         self.concurrent_runs = policy;
         self
     }
 
-    /// Sets how a request is handled that contains messages which are already stored.
+    /// Sets the policy for a request that contains messages which are already stored.
     ///
     /// ```
     /// use tower_chat::{PersistencePolicy, RepeatedTranscript};
@@ -318,7 +318,7 @@ impl PersistencePolicy {
         self
     }
 
-    /// Sets how a run is handled if the layer that should store it is missing.
+    /// Sets the policy for a run if the layer that should store the run is missing.
     #[must_use]
     pub fn on_missing_persister(mut self, policy: MissingPersister) -> Self {
         self.missing_persister = Some(policy);
@@ -345,15 +345,15 @@ impl PersistencePolicy {
         if fails { Err(PersistenceError::PersisterMissing { key: key.clone() }) } else { Ok(()) }
     }
 
-    /// Sets how stored calls without a stored result are handled.
+    /// Sets the policy for stored calls without a stored result.
     #[must_use]
     pub fn with_dangling_calls(mut self, policy: DanglingCalls) -> Self {
         Arc::make_mut(&mut self.replay).dangling_calls = policy;
         self
     }
 
-    /// Sets which part of the stored history the model receives. Overrides an earlier call of
-    /// [`with_dangling_calls`](Self::with_dangling_calls).
+    /// Sets the policy that decides which part of the stored history the model receives. Overrides an
+    /// earlier call of [`with_dangling_calls`](Self::with_dangling_calls).
     #[must_use]
     pub fn with_replay(mut self, policy: ReplayPolicy) -> Self {
         self.replay = Arc::new(policy);
@@ -396,7 +396,7 @@ impl PersistencePolicy {
         self
     }
 
-    /// Sets which inputs of a failed service call are stored in per-service-call mode. The default is
+    /// Sets the inputs of a failed service call that are stored in per-service-call mode. The default is
     /// [`All`](UnansweredInputs::All): a retry does not run the tools again, and a reader sees the
     /// question as after a disconnect. A question that the service refuses is [marked](RefusedContent),
     /// and does not block the conversation.
@@ -412,7 +412,7 @@ impl PersistencePolicy {
         self
     }
 
-    /// Sets which inputs of a dropped service call are stored in per-service-call mode. A call is
+    /// Sets the inputs of a dropped service call that are stored in per-service-call mode. A call is
     /// dropped by a caller that disconnects, by a timeout above or by an aborted task. The default is
     /// [`All`](UnansweredInputs::All).
     #[must_use]

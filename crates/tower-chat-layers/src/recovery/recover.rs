@@ -57,8 +57,8 @@ impl RecoveryPolicy {
         self
     }
 
-    /// Sets how long a resumed run waits for the end of another process's lease. Without a call of this
-    /// method, the run waits as the stack's policies define, see
+    /// Sets the maximum time for which a resumed run waits for the end of another process's lease.
+    /// Without a call of this method, the run waits as the stack's policies define, see
     /// [`JournalPolicy::with_max_lease_wait`](super::JournalPolicy::with_max_lease_wait). If the lease
     /// does not end in this time, [`PersistenceError::RunHeld`](crate::PersistenceError::RunHeld)
     /// contains the process and the end of its lease.

@@ -82,7 +82,7 @@ impl Replay {
         answered.into_iter().flatten().flatten().map(|call| call.call_position).collect()
     }
 
-    /// Returns how the replay would handle the calls without a result that need no approval, if the
+    /// Returns the action of the replay for the calls without a result that need no approval, if the
     /// messages ended here.
     pub(crate) fn dangling(&self) -> Vec<DanglingCall> {
         let mut ended = self.clone();

@@ -85,7 +85,7 @@ impl<'a> ReplayContext<'a> {
 }
 
 impl ReplayPolicy {
-    /// Sets how calls without a result are handled.
+    /// Sets the policy for calls without a result.
     #[must_use]
     pub fn with_dangling_calls(mut self, policy: DanglingCalls) -> Self {
         self.dangling_calls = policy;

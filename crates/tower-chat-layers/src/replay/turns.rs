@@ -1,4 +1,4 @@
-//! Finds where turns begin.
+//! Finds the beginnings of turns.
 
 use tower_chat_core::{Message, Role, RunId, pairing::asked_call};
 

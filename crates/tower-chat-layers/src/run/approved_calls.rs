@@ -90,7 +90,7 @@ fn write_of_claims(run: &Run, log: &RunLog, revision: Revision, claims: Vec<Clai
     if claims.is_empty() { write } else { write.with_claims(claims) }
 }
 
-/// Returns how long a claim lasts after its last renewal. Zero for a journaled run, whose lease covers
+/// Returns the duration of a claim after its last renewal. Zero for a journaled run, whose lease covers
 /// the whole conversation. Also zero if no other process can access the store.
 pub(super) fn claim_lease(run: &Run, log: &RunLog) -> Duration {
     match log.journal.as_deref().is_some()

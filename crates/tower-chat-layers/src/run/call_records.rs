@@ -95,8 +95,8 @@ impl CallRecords {
         Ok(())
     }
 
-    /// Returns what the hook of the call's tool allows to be stored of the call itself. `Retained::Whole`
-    /// if the call has no tool.
+    /// Returns the part of the call itself that the hook of the call's tool allows to be stored.
+    /// `Retained::Whole` if the call has no tool.
     pub(super) fn retained_call(&self, of_run: CallOfRun, call: &ToolCall) -> Retained {
         let tool = self.hooks.tool(of_run, call).filter(|_| !self.hooks.had_no_tool(of_run));
         tool.map_or(Retained::Whole, |tool| retained(tool, call, None, None))

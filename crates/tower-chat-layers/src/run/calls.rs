@@ -73,8 +73,8 @@ impl ServiceCalls {
         }
     }
 
-    /// Returns how many messages at the end of a service call's inputs were not submitted. All of them
-    /// (`usize::MAX`) if its answer was refused. `None` if no persister has seen the call.
+    /// Returns the number of messages at the end of a service call's inputs that were not submitted. All
+    /// of them (`usize::MAX`) if its answer was refused. `None` if no persister has seen the call.
     pub(crate) fn left_of_call(&self, ordinal: u32) -> Option<usize> {
         if self.refused == Some(ordinal) {
             return Some(usize::MAX);

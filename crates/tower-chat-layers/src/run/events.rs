@@ -1,4 +1,4 @@
-//! Decides what is written after each event of a run, by the run's mode. Implements the table of
+//! Determines the write after each event of a run, by the run's mode. Implements the table of
 //! `docs/contract.md`.
 //!
 //! Each row of the table is a variant of [`Event`] and a function in this module, whose comment begins
@@ -475,8 +475,8 @@ impl RunLog {
         outcomes
     }
 
-    /// Returns how many inputs, counted from the first, are stored if the service call fails. A message
-    /// that a tool has queued counts as a result.
+    /// Returns the number of inputs, counted from the first, that are stored if the service call fails. A
+    /// message that a tool has queued counts as a result.
     fn kept_of(&self, kept: UnansweredInputs, inputs: &[Arc<Message>]) -> usize {
         let is_result = |message: &Arc<Message>| {
             message.role == Role::Tool

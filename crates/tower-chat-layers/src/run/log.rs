@@ -194,7 +194,7 @@ impl RunLog {
         }
     }
 
-    /// Returns how many of the run's messages are stored, and how many messages are in the outbox.
+    /// Returns the number of the run's stored messages, and the number of messages in the outbox.
     pub(crate) fn saved(&self) -> Saved {
         Saved::new(self.conversation.added.len().saturating_sub(self.unsaved), self.unsaved)
     }

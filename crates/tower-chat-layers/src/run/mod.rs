@@ -200,7 +200,7 @@ impl Run {
         }
     }
 
-    /// Returns how the run is stored, or `None` if no persister has begun it.
+    /// Returns the mode in which the run is stored, or `None` if no persister has begun the run.
     fn stored(&self) -> Option<&Storage> {
         self.0.stored.get().map(|stored| &**stored)
     }
@@ -217,7 +217,7 @@ impl Run {
         self.stored().is_some_and(|stored| stored.stored_as == PersistenceMode::Journaled)
     }
 
-    /// Returns what happens after a failed write. A journaled run guarantees that all its messages are
+    /// Returns the policy for a failed write. A journaled run guarantees that all its messages are
     /// durable, so a failed write fails its service calls.
     fn store_failure(&self) -> StoreFailure {
         match self.records_each_outcome() {

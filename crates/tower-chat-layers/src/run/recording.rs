@@ -20,7 +20,8 @@ pub(super) enum Recording {
 }
 
 impl Recording {
-    /// Returns what is recorded of a conversation whose history the service stores.
+    /// Returns the selection of messages that are recorded of a conversation whose history the service
+    /// stores.
     pub(super) fn of_service_kept(policy: ConflictPolicy) -> Self {
         match policy {
             ConflictPolicy::Fail | ConflictPolicy::StopRecording => Self::Approvals,

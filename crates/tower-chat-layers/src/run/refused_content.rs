@@ -214,7 +214,7 @@ fn marks_of(
 }
 
 /// Removes the refusal marks of one service, or of every service. The next requests then contain the
-/// content again. Returns how many marks were removed.
+/// content again. Returns the number of removed marks.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {

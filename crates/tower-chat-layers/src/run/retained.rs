@@ -1,4 +1,4 @@
-//! Decides what is stored of the outcome of a call, by the `persist` hook of its tool.
+//! Determines the stored part of the outcome of a call, by the `persist` hook of its tool.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -17,7 +17,7 @@ const WITHHELD: &str =
 const NOT_KEPT: &str = "The result was not stored: the tool of the call does not allow it.";
 
 impl RunLog {
-    /// Returns what is stored of a call's outcome.
+    /// Returns the stored part of a call's outcome.
     pub(super) fn retained_outcome(
         &self,
         of_run: CallOfRun,

@@ -93,7 +93,7 @@ pub trait Tool: Send + Sync + 'static {
     /// is set.
     async fn call(&self, context: ToolContext) -> Result<ToolOutput, BoxError>;
 
-    /// Decides what is stored of a call. By default everything is stored without changes.
+    /// Decides which parts of a call are stored. By default the call is stored without changes.
     ///
     /// The hook is called without a result when the model's answer is stored, and again when the result
     /// is stored. Until its result is stored, a call uses the hook of its tool, also if the set of

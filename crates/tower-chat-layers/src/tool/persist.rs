@@ -1,4 +1,4 @@
-//! Decides what is stored of a tool's calls.
+//! Hooks that decide which parts of a tool's calls are stored.
 
 use std::{
     fmt,

@@ -128,8 +128,8 @@ impl<S> Rounds<S> {
         self.context.handle.put_back(queued);
     }
 
-    /// Returns how many messages at the end of the most recent service call the persister has not stored
-    /// as part of the run. `None` if no persister has seen the call.
+    /// Returns the number of messages at the end of the most recent service call that the persister has
+    /// not stored as part of the run. `None` if no persister has seen the call.
     pub(super) fn left_of_call(&self) -> Option<usize> {
         let ordinal = self.counters.service_calls.checked_sub(1)?;
         self.run.log().calls.left_of_call(ordinal)

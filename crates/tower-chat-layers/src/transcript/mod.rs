@@ -104,7 +104,7 @@ impl RepeatedTranscript {
         }
     }
 
-    /// Returns which of a request's own messages a run uses. `stored` are the messages that were stored
+    /// Returns the messages of a request that a run uses. `stored` are the messages that were stored
     /// before the run, and `pruned` is the number of messages that were pruned before them.
     ///
     /// # Errors

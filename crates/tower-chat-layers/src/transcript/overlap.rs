@@ -1,4 +1,4 @@
-//! Finds where two lists overlap, in time linear in their lengths.
+//! Finds the overlap of two lists, in time linear in their lengths.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -15,7 +15,7 @@ pub(super) struct Overlap {
     pub(super) anywhere: usize,
 }
 
-/// Returns how the beginning of `sent` repeats `known`.
+/// Returns the repetition of `known` by the beginning of `sent`.
 ///
 /// Equal items get equal numbers, so that each item is hashed and compared once. The search of Knuth,
 /// Morris and Pratt then reads each number of both lists at most twice.

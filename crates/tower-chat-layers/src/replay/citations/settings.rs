@@ -82,7 +82,7 @@ impl Citations {
         Self { when, ..Self::default() }
     }
 
-    /// Sets how a turn without any citation is handled.
+    /// Sets the policy for a turn without any citation.
     #[must_use]
     pub fn on_uncited(mut self, uncited: Uncited) -> Self {
         self.uncited = uncited;
@@ -103,7 +103,7 @@ impl Citations {
         self
     }
 
-    /// Returns when uncited sources are removed.
+    /// Returns the time at which uncited sources are removed.
     pub fn time(&self) -> CompactionTime {
         self.when
     }

@@ -45,8 +45,8 @@ pub(super) async fn tool_calls_before(
     Ok(of_run.filter(|(_, call)| Recorded::from(call).has_run()).count())
 }
 
-/// Returns what the record contains about the calls that wait for approval: which calls have started, and
-/// which have a result that no message contains.
+/// Returns the content of the record about the calls that wait for approval: the calls that have started,
+/// and those with a result that no message contains.
 pub(super) async fn prior_attempts(
     store: &Arc<dyn HistoryStore>,
     key: &ConversationKey,

@@ -48,7 +48,7 @@ impl Settings {
         })
     }
 
-    /// Returns how long a run's lease lasts after its last renewal.
+    /// Returns the duration of a run's lease after its last renewal.
     pub(super) fn lease_length(&self) -> Duration {
         match self.store.handle().is_exclusive() {
             true => Duration::ZERO,

@@ -122,7 +122,7 @@ fn as_last_response(mut answer: Answer) -> Answer {
 }
 
 impl RunLog {
-    /// Returns how many of the messages that the run has added are its input.
+    /// Returns the number of input messages among those that the run has added.
     fn input_len(&self, request: &ChatRequest) -> usize {
         input_of(&self.conversation.added, &self.input(request))
     }

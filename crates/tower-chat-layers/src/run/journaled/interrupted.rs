@@ -66,8 +66,8 @@ impl InterruptedRun {
     }
 }
 
-/// Returns how many of the messages that a run has added are its input. If the request names the run and
-/// contains no messages, the input ends before the first answer.
+/// Returns the number of input messages among those that a run has added. If the request names the run
+/// and contains no messages, the input ends before the first answer.
 pub(in crate::run) fn input_of(added: &[Arc<Message>], own: &[Arc<Message>]) -> usize {
     if own.is_empty() {
         added.iter().take_while(|message| message.role != Role::Assistant).count()

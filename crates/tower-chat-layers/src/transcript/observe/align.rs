@@ -1,4 +1,4 @@
-//! Finds where a request repeats stored messages.
+//! Finds the stored messages that a request repeats.
 
 use super::atom::{Atom, Atoms, Content};
 

@@ -251,7 +251,7 @@ impl<'c> Comparison<'c> {
         }
     }
 
-    /// Returns which service call a request makes that adds these atoms.
+    /// Returns the service call of a request that adds these atoms.
     fn step_of_new(&self, new: &[Atom<'_>]) -> Step {
         let is_known = matches!(self.stored.run, StoredRun::Known { .. });
         let adds_input = new.first().is_some_and(|first| !first.is_result());

@@ -6,8 +6,8 @@ use tower_chat_testkit::{Gate, cases};
 use super::booking_tools::*;
 use crate::common::*;
 
-/// Returns what readers see: the history, and the numbers of listed conversations, of calls, and of
-/// rows of the totals.
+/// Returns the data that readers see: the history, and the numbers of listed conversations, of calls, and
+/// of rows of the totals.
 async fn seen_by_readers(store: &Store) -> (Vec<String>, usize, usize, usize) {
     let store = store.in_another_process();
     let inner = store.inner();
