@@ -60,7 +60,7 @@ impl CacheOptions {
         self
     }
 
-    /// Sets when a cached conversation is compared with the inner store.
+    /// Sets the condition under which a cached conversation is compared with the inner store.
     #[must_use]
     pub fn with_revalidation(mut self, revalidation: Revalidation) -> Self {
         self.revalidation = revalidation;

@@ -149,7 +149,7 @@ async fn delete_selected(
     }
 }
 
-/// Prints which conversations would be deleted.
+/// Prints the conversations that would be deleted.
 async fn preview(
     store: &OpenedStore,
     one: Option<ConversationKey>,

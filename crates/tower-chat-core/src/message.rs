@@ -140,8 +140,8 @@ impl Message {
         Self { role: *role, parts, author, id, added_at, finish_reason, metadata }
     }
 
-    /// Returns when the message was added to its conversation: [`added_at`](Self::added_at), or
-    /// else the creation time of the id of its run. Returns `None` if the message has neither.
+    /// Returns the time at which the message was added to its conversation: [`added_at`](Self::added_at),
+    /// or else the creation time of the id of its run. Returns `None` if the message has neither.
     ///
     /// ```
     /// use std::time::SystemTime;

@@ -79,9 +79,10 @@ impl ChatEndpoint {
         self
     }
 
-    /// Sets how errors of the model's service are returned to clients. The function is called with an
-    /// error and then with each of its sources, and returns a refusal for an error that it knows. The
-    /// status is 502 if neither the function nor the endpoint knows the error or one of its sources.
+    /// Sets the function that converts errors of the model's service to responses for clients. The
+    /// function is called with an error and then with each of its sources, and returns a refusal for an
+    /// error that it knows. The status is 502 if neither the function nor the endpoint knows the error or
+    /// one of its sources.
     ///
     /// ```
     /// use tower_chat_http::{ChatEndpoint, ErrorResponse};

@@ -40,8 +40,8 @@ impl McpTools {
         self
     }
 
-    /// Sets which tools need approval: calls of these tools wait for a decision. By default no tool
-    /// does.
+    /// Sets the function that selects the tools that need approval: calls of these tools wait for a
+    /// decision. By default no tool does.
     #[must_use]
     pub fn needs_approval(
         mut self,

@@ -209,7 +209,7 @@ impl Copy<'_> {
     }
 }
 
-/// Returns how many of these messages one statement writes, at least one.
+/// Returns the number of these messages that one statement writes, at least one.
 fn batch(messages: &[StoredMessage<'_>]) -> usize {
     let mut bytes = 0;
     let fit = messages.iter().take(MAX_ROWS).take_while(|message| {

@@ -91,10 +91,10 @@ impl PostgresOptions {
         self
     }
 
-    /// Sets how long requests are repeated, with growing pauses, while the server is unreachable.
-    /// The time begins with the first failure. [`Duration::ZERO`] means no retries,
-    /// [`Duration::MAX`] no limit. An attempt without an answer counts as failed five seconds after
-    /// the [statement timeout](Self::with_statement_timeout). Later writes of the conversation wait
+    /// Sets the time for which requests are repeated, with growing pauses, while the server is
+    /// unreachable. The time begins with the first failure. [`Duration::ZERO`] means no retries,
+    /// [`Duration::MAX`] no limit. An attempt without an answer counts as failed five seconds after the
+    /// [statement timeout](Self::with_statement_timeout). Later writes of the conversation wait
     /// meanwhile.
     #[must_use]
     pub fn with_retry_timeout(mut self, retry_timeout: Duration) -> Self {

@@ -100,8 +100,8 @@ impl BodyKind {
         }
     }
 
-    /// Returns how the body is divided into frames; `None` if it is read as a whole. `expected` is the
-    /// framing that the request required.
+    /// Returns the format that divides the body into frames; `None` if it is read as a whole. `expected`
+    /// is the framing that the request required.
     pub(crate) fn framing(self, expected: Option<StreamFraming>) -> Option<StreamFraming> {
         match (self, expected) {
             (_, None) | (Self::Text, Some(_)) => None,
@@ -113,9 +113,9 @@ impl BodyKind {
     }
 }
 
-/// Returns how a body that was read as a whole is divided into frames: as events if it does not begin
-/// like JSON and one of its lines is that of an event; as lines if the wire is Ollama's and its first
-/// two lines are JSON objects. `None` for any other body, such as one JSON value.
+/// Returns the format that divides a body that was read as a whole into frames: as events if it does not
+/// begin like JSON and one of its lines is that of an event; as lines if the wire is Ollama's and its
+/// first two lines are JSON objects. `None` for any other body, such as one JSON value.
 pub(crate) fn framing_of_text(text: &str, wire: BodyWire) -> Option<StreamFraming> {
     let kind = BodyKind::of(text.as_bytes());
     let is_event = |line: &str| line.starts_with("data:");

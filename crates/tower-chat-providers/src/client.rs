@@ -124,7 +124,7 @@ impl<P: Provider, T> ProviderClient<P, T> {
         self
     }
 
-    /// Sets how large an answer may be: see [`Limits`]. A larger answer is an error.
+    /// Sets the limits on the size of an answer: see [`Limits`]. A larger answer is an error.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.settings.limits = limits;

@@ -143,7 +143,7 @@ impl<T> OpenAiResponses<T> {
         Self::with_provider(api, &url, transport)
     }
 
-    /// Sets where the history of requests without a service id is stored.
+    /// Sets the place where the history of requests without a service id is stored.
     #[must_use]
     pub fn with_history_storage(self, storage: HistoryStorage) -> Self {
         self.map_provider(|api| OpenAiResponsesApi { storage, ..api })
@@ -233,7 +233,7 @@ impl Provider for OpenAiResponsesApi {
 }
 
 impl OpenAiResponsesApi {
-    /// Returns where the history of a request is stored.
+    /// Returns the place where the history of a request is stored.
     fn history(&self, service_id: Option<&Arc<str>>) -> HistoryLocation {
         match (service_id, self.storage) {
             (Some(id), _) => HistoryLocation::of_service_id(id.clone()),

@@ -135,10 +135,10 @@ impl Exchange {
         Self { request, step: Step::First { wire, then: Box::new(then) } }
     }
 
-    /// Sets how a streamed answer is divided into frames; `None` if the answer is not streamed. Has no
-    /// effect on an exchange of two requests. If a service answers a streamed request with one JSON
-    /// value, the value is read as a whole answer: the first bytes of the body decide, not its content
-    /// type.
+    /// Sets the format that divides a streamed answer into frames; `None` if the answer is not streamed.
+    /// Has no effect on an exchange of two requests. If a service answers a streamed request with one
+    /// JSON value, the value is read as a whole answer: the first bytes of the body decide, not its
+    /// content type.
     #[must_use]
     pub fn with_framing(mut self, framing: Option<StreamFraming>) -> Self {
         if let Step::Answer(expected) = &mut self.step {

@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use http::HeaderMap;
 
-/// Returns how long to wait before the next attempt, from the headers of a refusal. Returns the first of
-/// these that the headers contain:
+/// Returns the wait before the next attempt, from the headers of a refusal. Returns the first of these
+/// that the headers contain:
 ///
 /// 1. `retry-after-ms`;
 /// 2. `retry-after` (RFC 9110, section 10.2.3: seconds or a date);
@@ -15,7 +15,7 @@ pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Durati
     explicit_retry_after(headers, now).or_else(|| reset_after(headers, now))
 }
 
-/// Returns how long to wait, from `retry-after-ms` or else from `retry-after`, without the rate limits.
+/// Returns the wait from `retry-after-ms` or else from `retry-after`, without the rate limits.
 pub(crate) fn explicit_retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let millis = text(headers, "retry-after-ms").and_then(|text| seconds(text, 1_000.0));
     millis.or_else(|| {

@@ -92,9 +92,9 @@ impl RedisOptions {
         self
     }
 
-    /// Sets how long requests are repeated, with growing pauses, while the server is unreachable.
-    /// The time begins with the first failure. [`Duration::MAX`] means no limit. Later writes of
-    /// the conversation wait meanwhile.
+    /// Sets the time for which requests are repeated, with growing pauses, while the server is
+    /// unreachable. The time begins with the first failure. [`Duration::MAX`] means no limit. Later
+    /// writes of the conversation wait meanwhile.
     ///
     /// Each attempt, including the first and the last, may take
     /// [`with_response_timeout`](Self::with_response_timeout) and some seconds more. A write that

@@ -96,7 +96,7 @@ impl AnswerError {
         }
     }
 
-    /// Returns how long the service requests to wait before the next attempt.
+    /// Returns the wait before the next attempt that the service requests.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { retry_after, .. } => *retry_after,

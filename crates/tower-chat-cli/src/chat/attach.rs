@@ -74,7 +74,7 @@ async fn follow(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints how the run has ended, and returns the exit code.
+/// Prints the end of the run, and returns the exit code.
 fn ended(end: &RunEnd, printer: &mut Printer) -> ExitCode {
     let note = match end {
         RunEnd::Completed => return ExitCode::SUCCESS,

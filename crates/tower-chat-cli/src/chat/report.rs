@@ -19,7 +19,7 @@ impl Session {
         }
     }
 
-    /// Prints which messages of an interrupted run are stored.
+    /// Prints the messages of an interrupted run that are stored.
     pub(super) async fn report_interrupted(&mut self, run: RunId) -> Result<(), ChatError> {
         match self.stored_of(run).await? {
             Some(stored) => self.note(&format!("interrupted; stored of this run: {stored}")),
@@ -54,7 +54,7 @@ impl Session {
         })
     }
 
-    /// Describes which messages of a run are stored.
+    /// Describes the stored messages of a run.
     async fn stored_of(&self, run: RunId) -> Result<Option<String>, ChatError> {
         // A run that was dropped has submitted its writes.
         self.store.flush().await.map_err(ChatError::Flush)?;

@@ -72,8 +72,9 @@ pub(super) fn call_line(tool: &str, arguments: &str) -> String {
     format!("* {tool} {}", cut(arguments)).trim_end().to_owned()
 }
 
-/// Describes which messages of a run are stored: `your message, 2 tool calls, 2 results and 1 text of the
-/// model`. `None` if no message of the run is stored.
+/// Describes the stored messages of a run:
+/// `your message, 2 tool calls, 2 results and 1 text of the model`. `None` if no message of the run is
+/// stored.
 pub(super) fn stored_of_run<'m>(
     messages: impl Iterator<Item = &'m Arc<Message>>,
     run: RunId,

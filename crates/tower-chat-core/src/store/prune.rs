@@ -67,8 +67,8 @@ pub struct Pruned {
     pub held_back_by: Option<SequencePosition>,
 }
 
-/// Decides which runs of a conversation a store deletes. The store passes it the visible messages
-/// and the record, and deletes the messages before the cut.
+/// Decides which runs of a conversation a store deletes. The store passes the visible messages and the
+/// record, and deletes the messages before the cut.
 ///
 /// The cut is between two messages. No run has messages on both sides of it. If a call is before
 /// the cut, its result is before the cut too, and the call waits for nothing.

@@ -207,7 +207,7 @@ impl Write {
         self.0.staged.as_ref()
     }
 
-    /// Returns how the run ends with this write, if it is the last of an open run.
+    /// Returns the end of the run, if this write is the last one of an open run.
     pub fn close(&self) -> Option<Close> {
         self.0.staged.as_ref()?.close
     }

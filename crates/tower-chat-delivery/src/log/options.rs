@@ -29,8 +29,8 @@ pub struct UpdateLogOptions {
 }
 
 impl UpdateLogOptions {
-    /// Sets how long updates can be read after the end of their run, 1 hour by default. For a run
-    /// whose process died, the time counts from the end of its lease.
+    /// Sets the time for which updates can be read after the end of their run, 1 hour by default. For a
+    /// run whose process died, the time counts from the end of its lease.
     #[must_use]
     pub fn with_retention(mut self, retention: Duration) -> Self {
         self.retention = retention;

@@ -222,7 +222,7 @@ impl Hub {
         self.show(state);
     }
 
-    /// Returns what follows a position, for a reader that has all updates up to this position.
+    /// Returns the updates after a position, for a reader that has all updates up to this position.
     pub(crate) fn available(&self, after: UpdatePosition) -> Available {
         let state = self.state();
         match &state.phase {
@@ -294,7 +294,7 @@ impl State {
         self.first + u32::try_from(self.window.len()).unwrap_or(u32::MAX)
     }
 
-    /// Returns what is available for a reader that has all visible updates.
+    /// Returns the next state for a reader that has all visible updates.
     fn nothing(&self) -> Available {
         match &self.phase {
             Phase::Ended { end, error } => {

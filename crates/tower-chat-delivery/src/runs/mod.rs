@@ -143,8 +143,8 @@ impl DetachedRunsLayer {
         Self { log: Arc::new(log), settings: Settings::default(), registry: Arc::new(registry) }
     }
 
-    /// Sets when deltas are appended to the log: when this time has passed since the first of them, or
-    /// when they have this size in bytes. The default is 1 second and 16 KiB.
+    /// Sets the limits at which deltas are appended to the log: when this time has passed since the first
+    /// of them, or when they have this size in bytes. The default is 1 second and 16 KiB.
     #[must_use]
     pub fn with_batches(mut self, interval: Duration, max_bytes: usize) -> Self {
         self.settings.batch_interval = interval.max(Duration::from_millis(1));
@@ -161,9 +161,9 @@ impl DetachedRunsLayer {
         self
     }
 
-    /// Sets how long a lease in the log lasts after its last renewal, 15 seconds by default. A
-    /// process renews its leases three times in this period, and then also receives requests to
-    /// stop from other processes.
+    /// Sets the duration of a lease in the log after its last renewal, 15 seconds by default. A process
+    /// renews its leases three times in this period, and then also receives requests to stop from other
+    /// processes.
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
@@ -186,8 +186,8 @@ impl DetachedRunsLayer {
         self
     }
 
-    /// Sets how long a run continues without a reader in its process, 1 hour by default. The run is
-    /// then stopped. `None` removes the limit.
+    /// Sets the time for which a run continues without a reader in its process, 1 hour by default. The
+    /// run is then stopped. `None` removes the limit.
     #[must_use]
     pub fn with_max_time_without_reader(mut self, max: Option<Duration>) -> Self {
         self.settings.max_time_without_reader = max;

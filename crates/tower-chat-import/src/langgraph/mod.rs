@@ -163,7 +163,7 @@ impl Thread<'_> {
     }
 }
 
-/// Returns when a checkpoint was made, from its id, a UUID version 6 (RFC 9562).
+/// Returns the time at which a checkpoint was made, from its id, a UUID version 6 (RFC 9562).
 fn time_of(id: &str) -> Option<SystemTime> {
     /// The time from the epoch of UUIDs to 1970, in units of 100 ns.
     const TO_1970: u64 = 0x01b2_1dd2_1381_4000;

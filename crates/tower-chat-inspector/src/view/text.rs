@@ -43,7 +43,7 @@ impl PageBudget {
         excerpt
     }
 
-    /// Returns how many of the `wanted` items the page shows: at least one, if there are any.
+    /// Returns the number of the `wanted` items that the page shows: at least one, if there are any.
     pub(crate) fn items(&mut self, wanted: usize) -> usize {
         let shown = wanted.min(self.items.max(1));
         self.items = self.items.saturating_sub(shown);

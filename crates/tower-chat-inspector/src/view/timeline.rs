@@ -175,7 +175,7 @@ impl Band {
         }
     }
 
-    /// Returns when the messages of the run became part of the history.
+    /// Returns the time at which the messages of the run became part of the history.
     pub(crate) fn commit(&self) -> &'static str {
         match (self.is_staged, self.mode) {
             (true, _) => "staged: not part of the history yet",

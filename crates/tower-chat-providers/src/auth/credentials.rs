@@ -34,9 +34,9 @@ impl AwsCredentials {
         self
     }
 
-    /// Sets when the credentials expire. The first request that is sent shortly before this time fetches
-    /// new ones from the source: when less than a tenth of their lifetime remains, and at most a minute
-    /// before they expire.
+    /// Sets the time at which the credentials expire. The first request that is sent shortly before this
+    /// time fetches new ones from the source: when less than a tenth of their lifetime remains, and at
+    /// most a minute before they expire.
     #[must_use]
     pub fn expires_at(mut self, expiry: SystemTime) -> Self {
         self.expires_at = Some(expiry);

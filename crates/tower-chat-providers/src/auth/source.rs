@@ -20,9 +20,9 @@ impl Token {
         Self { value: Secret::new(value), expires_at: None }
     }
 
-    /// Sets when the token expires. The first request that is sent shortly before this time fetches a
-    /// new token from the source: when less than a tenth of the lifetime remains, and at most a minute
-    /// before the token expires.
+    /// Sets the time at which the token expires. The first request that is sent shortly before this time
+    /// fetches a new token from the source: when less than a tenth of the lifetime remains, and at most a
+    /// minute before the token expires.
     #[must_use]
     pub fn expires_at(mut self, expiry: SystemTime) -> Self {
         self.expires_at = Some(expiry);

@@ -49,9 +49,9 @@ impl RateLimitLayer {
         Self { shared: Arc::new(Shared { permits, limits }), max_wait: Duration::from_secs(60) }
     }
 
-    /// Sets how long a call may wait until rate limits are reset. If the reset is later, the call fails
-    /// at once with [`RateLimitExceeded`](super::RateLimitExceeded). The time in which a call waits for
-    /// a permit does not count.
+    /// Sets the maximum time for which a call waits until rate limits are reset. If the reset is later,
+    /// the call fails at once with [`RateLimitExceeded`](super::RateLimitExceeded). The time in which a
+    /// call waits for a permit does not count.
     #[must_use]
     pub fn max_wait(mut self, wait: Duration) -> Self {
         self.max_wait = wait;

@@ -107,7 +107,8 @@ impl Injection {
         Self::default()
     }
 
-    /// Sets how many times the operation yields to other tasks before its effect, and after its effect.
+    /// Sets the number of times that the operation yields to other tasks before its effect, and after its
+    /// effect.
     #[must_use]
     pub fn delayed(mut self, before: usize, after: usize) -> Self {
         (self.yields_before, self.yields_after) = (before, after);

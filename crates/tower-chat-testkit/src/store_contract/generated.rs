@@ -62,7 +62,7 @@ fn outcome(write: &Write, of: Result<Revision, AppendError>) -> String {
     }
 }
 
-/// Returns what readers of the conversation receive.
+/// Returns a text with the state of the conversation that readers receive.
 async fn state(store: &Store, write: &Write) -> String {
     let key = write.key();
     let head = store.head(key).await.expect("a head");

@@ -278,7 +278,7 @@ impl AppendRequest {
         self.texts.iter().zip(self.index..).map(message).collect()
     }
 
-    /// Returns how the write closes the open run, if it does.
+    /// Returns the end of the open run that the write causes, if any.
     pub(super) fn close(&self) -> Option<CloseSeen> {
         self.staged.and_then(|staged| staged.close)
     }

@@ -112,7 +112,7 @@ impl Player {
         }
     }
 
-    /// Sets when messages become durable.
+    /// Sets the mode, which determines when messages become durable.
     #[must_use]
     pub(crate) fn mode(mut self, mode: PersistenceMode) -> Self {
         self.mode = mode;
