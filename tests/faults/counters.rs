@@ -15,7 +15,7 @@ pub(crate) struct Counters {
     had: Mutex<Vec<(&'static str, u64)>>,
 }
 
-/// The kinds of events, and in how many of 1,000 cases each must occur.
+/// The kinds of events, each with the minimum number of 1,000 cases in which it must occur.
 const EXPECTED: [(&str, u64); 11] = [
     ("an answer", 990),
     ("an error", 100),

@@ -15,7 +15,7 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WellFormedPrefix {
     messages: usize,
-    /// The message with the calls of the open round, and how far they are answered.
+    /// The message with the calls of the open round, and the state of their results.
     asking: Option<(Arc<Message>, InOrder)>,
     /// The number of messages in the open round so far.
     open: usize,

@@ -1,4 +1,5 @@
-//! Seals messages, and opens them. The sealed form shows only what the inner store needs.
+//! Seals messages, and opens them. The plaintext of the sealed form contains only the data that the inner
+//! store needs.
 //!
 //! Calls and results keep their positions, because the record of tool calls refers to them, and
 //! their content is sealed. All other content is one sealed value, the body, which is the first

@@ -522,10 +522,10 @@ impl<S: HistoryStore> Maintenance for EncryptedStore<S> {
         Ok(revision)
     }
 
-    /// Records in the sealed head that messages are about to be deleted, prunes, and records how many
-    /// were deleted. A prune therefore makes three writes. After a crash, only the first write, or the
-    /// first two, may be stored. Until the next prune, any number of messages may then be missing at the
-    /// beginning without an error, up to all that existed before the prune.
+    /// Records in the sealed head that messages are about to be deleted, prunes, and records the number
+    /// of deleted messages. A prune therefore makes three writes. After a crash, only the first write, or
+    /// the first two, may be stored. Until the next prune, any number of messages may then be missing at
+    /// the beginning without an error, up to all that existed before the prune.
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
         let head = self.inner().head(key).await?;
         if let Some(open) = head.open_run {

@@ -58,8 +58,7 @@ impl Node {
         self.json.get().starts_with('{')
     }
 
-    /// Returns the text of a string, or the JSON of any other value, which is what a model
-    /// receives.
+    /// Returns the text of a string, or the JSON of any other value, in the form that a model receives.
     pub(crate) fn as_shown(&self) -> Result<String, WrongValue> {
         if self.is_text() { self.text() } else { Ok(self.json.get().to_owned()) }
     }

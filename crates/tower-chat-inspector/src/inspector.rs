@@ -42,7 +42,8 @@ pub struct Inspector {
     /// The replay policies, with their names.
     pub(crate) policies: Vec<(String, ReplayPolicy)>,
     pub(crate) followers: Arc<Followers>,
-    /// Limits how many pages read a whole conversation at the same time, and thereby the used memory.
+    /// Limits the number of pages that read a whole conversation at the same time, and thereby the used
+    /// memory.
     pub(crate) whole: Arc<Semaphore>,
 }
 

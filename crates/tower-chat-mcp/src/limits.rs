@@ -1,4 +1,4 @@
-//! Limits on what a server may send.
+//! Limits on the data that a server may send.
 
 use std::{io, time::Duration};
 
@@ -74,7 +74,8 @@ impl McpLimits {
     }
 }
 
-/// A counter with a limit. `name` is what it counts, and `setting` is the method that sets the limit.
+/// A counter with a limit. `name` is the name of the counted items, and `setting` is the method that sets
+/// the limit.
 pub(crate) struct Counted {
     limit: usize,
     /// The amount that can be added before the limit is exceeded.

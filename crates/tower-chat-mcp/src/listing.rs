@@ -74,7 +74,8 @@ impl McpTools {
         self
     }
 
-    /// Sets the limits on what the server may send, instead of the [defaults](McpLimits::default).
+    /// Sets the limits on the data that the server may send, instead of the
+    /// [defaults](McpLimits::default).
     #[must_use]
     pub fn with_limits(mut self, limits: McpLimits) -> Self {
         self.limits = limits;

@@ -77,8 +77,8 @@ where
     }
 }
 
-/// Makes the request fit the rules of its service. Returns the request, and what the reader of the
-/// answer must know about the changes. Fails if the service does not accept a new message of the user.
+/// Makes the request fit the rules of its service. Returns the request, and the data about the changes
+/// that the reader of the answer needs. Fails if the service does not accept a new message of the user.
 fn fitted(
     request: &ChatRequest,
     rules: &ServiceRules,

@@ -1,4 +1,4 @@
-//! Reads from the headers of a response how long to wait before the next attempt.
+//! Reads the wait before the next attempt from the headers of a response.
 
 use std::time::{Duration, SystemTime};
 
@@ -91,7 +91,7 @@ fn until(point: SystemTime, now: SystemTime) -> Option<Duration> {
     Some(point.duration_since(now).unwrap_or_default())
 }
 
-/// Parses a number as a duration. `per_second` is how many of the number's units make one second.
+/// Parses a number as a duration. `per_second` is the number of the units in one second.
 fn seconds(text: &str, per_second: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(text.parse::<f64>().ok()? / per_second).ok()
 }

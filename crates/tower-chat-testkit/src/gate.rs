@@ -2,7 +2,7 @@
 
 use tokio::sync::watch;
 
-/// Blocks tasks until it is opened, and counts how often it was reached.
+/// Blocks tasks until the gate is opened, and counts the tasks that have reached the gate.
 ///
 /// Clones are the same gate. An open gate stays open.
 ///

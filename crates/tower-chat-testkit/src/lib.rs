@@ -34,8 +34,8 @@
 //! - [`FaultyStore`] makes any store fail or hold its writes back on command, or lets a test decide
 //!   the fault of every operation;
 //! - [`damaged_history`] generates stored histories with many kinds of damage;
-//! - [`hostile`] generates unusual conversations, and returns what a service would refuse in a
-//!   request;
+//! - [`hostile`] generates unusual conversations, and describes everything that a service would refuse in
+//!   a request;
 //! - [`cases!`] combines lists of parameters, and prints the case in which a test fails;
 //! - [`RecordedMetrics`] contains every metric that was recorded on a thread or in a process;
 //! - [`skip`] reports a test that cannot run on this machine;

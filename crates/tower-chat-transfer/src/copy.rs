@@ -22,8 +22,8 @@ use crate::{
 /// [after](Selection::after) the last finished one.
 ///
 /// While a conversation is written, readers of the target see the messages of the completed writes,
-/// because a store can stage the messages of one run only. The [crate's documentation](crate) lists
-/// what is preserved.
+/// because a store can stage the messages of one run only. The [crate's documentation](crate) lists the
+/// preserved data.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {

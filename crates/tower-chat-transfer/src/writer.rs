@@ -291,8 +291,8 @@ impl<'a> Writer<'a> {
             None => 0,
         };
         if self.appender.open_run().is_none() && counted < self.source_runs() {
-            // The number of runs in a file may be wrong. The number of records in the file limits
-            // how many writes are made for it.
+            // The number of runs in a file may be wrong. The number of records in the file limits the
+            // number of writes for the runs.
             let Counts { messages, tool_calls, runs, .. } = self.counts;
             let contained = messages.saturating_add(tool_calls).saturating_add(runs);
             let missing = self.source_runs() - counted;

@@ -126,7 +126,7 @@ impl StoredConversation {
     }
 }
 
-/// The calls in the messages of a page, and what the record of tool calls contains about them.
+/// The calls in the messages of a page, with their rows in the record of tool calls.
 struct Known {
     /// The calls in the messages, with the positions of their results.
     calls: Vec<ToolRecord>,

@@ -3,7 +3,7 @@
 use super::{asked_call, have_distinct_ids};
 use crate::{Message, Part, ToolCall};
 
-/// Tracks how far results answer the calls of one message in order, each by the call's id.
+/// Tracks the number of calls of one message that results have answered in order, each by the call's id.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct InOrder {
     /// The index of the first part of the message that may be a call without a result.

@@ -31,7 +31,7 @@ pub struct Answer {
     /// The added messages: those of the model, and from a tool loop the results and queued
     /// messages.
     pub messages: Vec<Arc<Message>>,
-    /// The end of the answer: its reason, its cost, and what was stored.
+    /// The end of the answer: its reason, its cost, and the number of stored messages.
     pub finish: Box<Finish>,
 }
 

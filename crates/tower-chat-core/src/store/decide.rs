@@ -1,4 +1,4 @@
-//! The decision about a write: whether a store may make it, and what it changes.
+//! The decision about a write: whether a store may make the write, and the changes of the write.
 
 use std::{ops::RangeInclusive, time::SystemTime};
 

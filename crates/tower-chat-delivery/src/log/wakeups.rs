@@ -150,7 +150,7 @@ impl Drop for Listening {
 async fn receive(listening: Listening, notifications: Arc<dyn Notifications>) {
     let Listening(shared) = &listening;
     let Ok(Ok(mut texts)) = timeout(HEARTBEAT, notifications.subscribe()).await else {
-        // The next waiting reader starts a new task. This pause limits how often the process subscribes.
+        // The next waiting reader starts a new task. This pause limits the rate of subscriptions.
         sleep(HEARTBEAT).await;
         return;
     };

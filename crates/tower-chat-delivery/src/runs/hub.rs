@@ -268,8 +268,8 @@ impl Hub {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Computes how many updates readers may receive, and wakes the readers if there are more than
-    /// before.
+    /// Computes the number of updates that readers may receive, and wakes the readers if there are more
+    /// than before.
     fn show(&self, mut state: MutexGuard<'_, State>) {
         let next = state.next();
         let visible = if state.is_unlogged {

@@ -40,7 +40,7 @@ struct State {
     appends: AtomicUsize,
     faults: Mutex<Vec<Fault>>,
     is_down: AtomicBool,
-    /// The clock that each read of updates advances, and by how much.
+    /// The clock that each read of updates advances, and the duration of one advance.
     slow_reads: Mutex<Option<(ManualClock, Duration)>>,
 }
 

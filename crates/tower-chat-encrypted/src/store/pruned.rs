@@ -1,4 +1,4 @@
-//! Stores how many messages may be missing at the beginning of a conversation.
+//! Stores the number of messages that may be missing at the beginning of a conversation.
 
 use tower_chat_core::{
     ConversationKey, MessageId, RunId,

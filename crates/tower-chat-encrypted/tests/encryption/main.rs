@@ -1,4 +1,4 @@
-//! Tests of the encrypted store: what it returns with and without keys.
+//! Tests of the data that the encrypted store returns with and without keys.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
 mod around;

@@ -7,7 +7,7 @@ use tower_chat_core::{BoxError, ChatRequest};
 
 use crate::{ConcurrentRuns, PersistenceError, recovery::ResumesRun, run::Settings};
 
-/// For how long a run may wait for leases of other processes.
+/// The maximum time for which a run waits for leases of other processes.
 pub(super) struct LeaseWaiting {
     /// The whole time for which the run may wait. `None` if the run does not wait.
     limit: Option<Duration>,

@@ -29,7 +29,7 @@ pub struct ReplayPolicy {
     pub dangling_calls: DanglingCalls,
     /// Whether calls and results are replayed.
     pub tool_history: ToolHistory,
-    /// For how long results are replayed.
+    /// The time for which results are replayed.
     pub freshness: Option<Freshness>,
     /// The policy for calls that are omitted because the tools have changed.
     pub outdated_calls: OutdatedCalls,

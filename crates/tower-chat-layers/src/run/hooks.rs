@@ -1,4 +1,4 @@
-//! Finds the tools whose `persist` hooks decide what is stored of a call.
+//! Finds the tools whose `persist` hooks decide which parts of a call are stored.
 
 use std::{
     cell::RefCell,

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The state of a run's messages and calls, without a store, a clock or futures.
-/// [`apply`](super::events::apply) uses the log to decide what is written.
+/// [`apply`](super::events::apply) uses the log to determine the writes.
 pub(crate) struct RunLog {
     pub(super) run: RunId,
     /// The mode in which the run is stored: the column of the contract that applies to the run.

@@ -311,7 +311,7 @@ pub(crate) fn count_now(store: &Store) -> usize {
     std::thread::scope(|scope| scope.spawn(load).join()).unwrap()
 }
 
-/// Returns a step that records how many messages are stored when the model client is called.
+/// Returns a step that records the number of stored messages when the model client is called.
 pub(crate) fn noting(store: &Store, counts: &Arc<Mutex<Vec<usize>>>, step: Step) -> Step {
     let (store, counts) = (store.clone(), counts.clone());
     Step::respond(move |_| {

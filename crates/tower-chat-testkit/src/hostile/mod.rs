@@ -2,8 +2,8 @@
 //!
 //! [`history`] generates a conversation with all kinds of parts: unusual ids, names and arguments, media,
 //! the native items of several services, and answers without content. Each call has one result.
-//! [`violations`] returns what a service would refuse in a request body. The checker shares no code with
-//! the crates that write bodies, and has its own table of rules.
+//! [`violations`] returns descriptions of everything that a service would refuse in a request body. The
+//! checker shares no code with the crates that write bodies, and has its own table of rules.
 
 #[allow(clippy::indexing_slicing, reason = "a JSON value gives null for what it has not")]
 mod checker;

@@ -44,9 +44,8 @@ pub struct Missing {
     pub reason: String,
 }
 
-/// Returns the server. If it is missing, ends this process with success, after
-/// [`skip`](crate::skip) has reported what was not tested. Use it only in programs in which all
-/// tests need the server.
+/// Returns the server. If it is missing, ends this process with success, after [`skip`](crate::skip) has
+/// reported the skipped test. Use it only in programs in which all tests need the server.
 ///
 /// # Panics
 ///

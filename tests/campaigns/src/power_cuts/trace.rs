@@ -17,7 +17,7 @@ pub(super) struct Traced {
     pub(super) call: Call,
 }
 
-/// The calls that change files, and those that determine what a descriptor refers to.
+/// The calls that change files, and those that determine the file of a descriptor.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Call {
     Open {

@@ -21,7 +21,7 @@ use crate::serve::Served;
 
 type Part = Result<ChatUpdate, BoxError>;
 
-/// An application with one run, whose model sends what the test tells it to send.
+/// An application with one run, whose model sends the parts that the test requests.
 struct Application {
     runtime: Runtime,
     runs: DetachedRunsLayer,

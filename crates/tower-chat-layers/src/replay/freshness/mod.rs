@@ -43,7 +43,7 @@ impl fmt::Display for Channel {
     }
 }
 
-/// For how long the model receives the results of tools after the tool has finished.
+/// The time for which the model receives the results of tools after the tool has finished.
 ///
 /// An older result is not sent, and neither is its call. The model can call the tool again. Both remain
 /// in the record. If no call of a round remains, only the text of the round is sent. Plain text is

@@ -27,8 +27,8 @@ pub(super) struct Furthest {
 /// optional ones. With `by_id`, a message with the id of a stored message only repeats that message.
 /// With `begins_at_cut`, older messages were pruned, and the request may begin with pruned messages.
 ///
-/// For each stored atom in turn, the function tracks how many atoms of the request may repeat the
-/// stored atoms up to this one. Because of optional atoms there may be several such numbers, as in a
+/// For each stored atom in turn, the function tracks the number of atoms of the request that may repeat
+/// the stored atoms up to this one. Because of optional atoms there may be several such numbers, as in a
 /// matcher for a pattern with optional parts.
 pub(super) fn align(
     stored: &Atoms<'_>,

@@ -1,5 +1,5 @@
-//! Foreign tool loops, and stacks without a tool loop: what is stored and recorded of an answer
-//! whose calls the loop returns to the caller, and of messages that the loop copies.
+//! Tests of foreign tool loops, and of stacks without a tool loop: the stored messages and the record of
+//! an answer whose calls the loop returns to the caller, and of messages that the loop copies.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Rounds: which calls are executed, in which order, how often, and with which results.
+//! Tests of rounds: the executed calls, their order, their number and their results.
 
 use tokio::sync::Barrier;
 use tower_chat::{

@@ -1,5 +1,4 @@
-//! The model client under the layers: what the history contains after a network error, and what the next
-//! request of the run sends.
+//! The model client under the layers: the history after a network error, and the next request of the run.
 
 use serde_json::{Value, json};
 use tower_chat::{
