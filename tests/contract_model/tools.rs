@@ -37,13 +37,13 @@ pub(crate) enum Tool {
     Token,
     /// Executed by the caller.
     Ask,
-    /// Its hook changes the arguments and the result.
+    /// The hook of the tool changes the arguments and the result.
     Hide,
-    /// Its hook changes the result.
+    /// The hook of the tool changes the result.
     Mask,
     /// Returns an error, and its hook changes the result and the error text.
     Spill,
-    /// Its hook drops the call.
+    /// The hook of the tool drops the call.
     Forget,
     /// Does not exist.
     Unknown,

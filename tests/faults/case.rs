@@ -46,7 +46,7 @@ pub(crate) enum Caller {
     Patient,
     /// Drops the future or the stream after this number of polls.
     Drops(u32),
-    /// Its task is aborted after the other tasks have been polled this number of times.
+    /// The task of the caller is aborted after the other tasks have been polled this number of times.
     Aborts(u32),
 }
 

@@ -19,7 +19,7 @@ pub struct CacheStatistics {
     pub misses: u64,
     /// The number of cached conversations.
     pub conversations: u64,
-    /// Their estimated number of bytes.
+    /// The estimated number of bytes of the cached conversations.
     pub bytes: u64,
 }
 

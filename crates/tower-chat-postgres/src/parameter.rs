@@ -13,7 +13,7 @@ pub(crate) trait Parameter: Debug + Sync {
     /// Returns the value for the client library.
     fn value(&self) -> &(dyn ToSql + Sync);
 
-    /// Returns its type in the database.
+    /// Returns the type of the parameter in the database.
     fn kind(&self) -> Type;
 }
 

@@ -338,9 +338,9 @@ pub(crate) enum Scope {
 /// The extent of a query of the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reach {
-    /// Whether it names a conversation.
+    /// Whether the query names a conversation.
     pub(crate) of_conversation: bool,
-    /// Whether it names messages.
+    /// Whether the query names messages.
     pub(crate) of_messages: bool,
 }
 

@@ -75,7 +75,7 @@ pub enum ProviderErrorKind {
         what: String,
         /// The part of the body that is wrong, as the service sent it.
         body: String,
-        /// The error of the parser that reported it, if there is one.
+        /// The error of the parser that reported the fault, if there is one.
         source: Option<BoxError>,
     },
     /// The answer is larger, or is nested more deeply, than the client's

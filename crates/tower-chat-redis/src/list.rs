@@ -184,7 +184,7 @@ fn behind(id: &str) -> Vec<u8> {
 /// The state of a conversation whose id is on the list.
 enum State {
     Seen,
-    /// All its messages are staged.
+    /// All messages of the conversation are staged.
     Unseen,
     Gone,
 }

@@ -15,11 +15,11 @@ use crate::{
 pub struct ServerSettings {
     /// The version of Redis, or the compatible version of another server.
     pub version: String,
-    /// Whether it belongs to a cluster.
+    /// Whether the server belongs to a cluster.
     pub is_in_cluster: bool,
-    /// Whether it is a replica, which is read-only.
+    /// Whether the server is a replica, which is read-only.
     pub is_replica: bool,
-    /// The number of its replicas.
+    /// The number of replicas of the server.
     pub replicas: u64,
     /// The number of bytes of memory in use.
     pub used_memory: u64,
@@ -29,7 +29,7 @@ pub struct ServerSettings {
     pub eviction_policy: Option<String>,
     /// The number of keys that were evicted since the server was started.
     pub evicted_keys: u64,
-    /// Whether it has an append-only file.
+    /// Whether the server has an append-only file.
     pub is_append_only: bool,
     /// The setting for syncs of the append-only file: `always`, `everysec` or `no`. `None` if the user
     /// may not read the setting.

@@ -37,7 +37,7 @@ use crate::{
 /// the submitted writes, even after the last handle is dropped, as long as the runtime runs. To
 /// wait for them, [`close`](HistoryStore::close) the store.
 ///
-/// Its async methods must be called on that runtime.
+/// The async methods of the store must be called on the same runtime.
 #[derive(Debug, Clone)]
 pub struct RedisStore(Arc<Shared>);
 

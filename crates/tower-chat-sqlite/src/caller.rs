@@ -1,7 +1,7 @@
 //! Execution of work on the calling thread, which avoids waking another thread.
 //!
-//! Without it a service call stored with `Durability::Normal` took 40 to 47 us instead of 28 us,
-//! 2.8 times the floor instead of 1.9 times (case `sqlite` of the benches, no stored messages).
+//! Without such execution, a service call stored with `Durability::Normal` took 40 to 47 us instead of 28
+//! us, 2.8 times the floor instead of 1.9 times (case `sqlite` of the benches, no stored messages).
 
 use std::{
     cell::Cell,

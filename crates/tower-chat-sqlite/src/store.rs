@@ -38,7 +38,7 @@ use crate::{
 /// and blocks the thread meanwhile. To wait without blocking, [`close`](HistoryStore::close) the
 /// store first.
 ///
-/// Its async methods must be called on a tokio runtime.
+/// The async methods of the store must be called on a tokio runtime.
 #[derive(Debug, Clone)]
 pub struct SqliteStore(Arc<Shared>);
 

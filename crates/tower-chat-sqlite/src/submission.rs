@@ -32,7 +32,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Submission<W = Queued> {
     slot: Slot,
-    /// Its share of the queue's byte budget. Only appends have one.
+    /// The share of the submission in the queue's byte budget. Only appends have a share.
     budget: Option<BudgetGuard>,
     /// Measures the time that the submission waits.
     queued: Queuing,
@@ -58,8 +58,8 @@ pub(crate) trait Work {
     /// Returns whether the submission consists of one write.
     fn is_single(&self) -> bool;
 
-    /// Returns whether it has deleted a conversation whose rows may have to be deleted in further
-    /// steps.
+    /// Returns whether the submission has deleted a conversation whose rows may have to be deleted in
+    /// further steps.
     fn has_deleted(&self) -> bool;
 }
 
@@ -126,7 +126,7 @@ impl Submission<Append> {
         self.work.keys()
     }
 
-    /// Converts it into an entry of the queue.
+    /// Converts the submission to an entry of the queue.
     pub(crate) fn queued(self) -> (Submission, Ticket) {
         let Self { slot, budget, queued, work } = self;
         let (reply, ticket) = Ticket::channel();
@@ -167,7 +167,7 @@ impl Submission {
         }
     }
 
-    /// Releases its slot and sends the outcome.
+    /// Releases the slot of the submission and sends the outcome.
     pub(crate) fn resolve(self) {
         if let Queued::Append(append, _) = &self.work {
             append.record_refusal();

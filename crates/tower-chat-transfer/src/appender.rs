@@ -61,7 +61,7 @@ pub(crate) struct Appender<'a> {
     writes: Vec<Write>,
     /// The size of the messages in `writes`, in bytes of their stored form.
     bytes: usize,
-    /// If it is set, all further writes are staged with these properties.
+    /// The properties with which all further writes are staged, if any.
     staged: Option<Staged>,
     /// Whether the next staged write is the first of an attempt.
     begins_attempt: bool,

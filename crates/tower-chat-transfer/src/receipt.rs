@@ -102,7 +102,7 @@ impl Receipt {
 pub struct TransferStep {
     /// The conversation's scope.
     pub scope: String,
-    /// Its id.
+    /// The conversation's id.
     pub id: String,
     /// The outcome.
     pub outcome: TransferOutcome,

@@ -51,7 +51,7 @@ pub(crate) struct Outcome {
     pub(super) is_error: bool,
     pub(super) status: &'static str,
     pub(super) error: Option<String>,
-    /// Whether its tool was executed, so that its start and end times are known.
+    /// Whether the tool of the call was executed, so that its start and end times are known.
     pub(super) ran: bool,
     pub(super) hook: Hook,
     /// The message that its tool has queued.

@@ -47,7 +47,7 @@ struct OpenRun {
     entries: Vec<Entry>,
     /// The attempt number.
     attempt: u32,
-    /// Whether its caller has disconnected.
+    /// Whether the caller of the run has disconnected.
     is_abandoned: bool,
 }
 

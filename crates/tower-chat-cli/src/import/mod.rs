@@ -262,7 +262,7 @@ impl<'a> From<&'a Loss> for LossLine<'a> {
 struct Report {
     lines: Lines,
     is_json: bool,
-    /// Whether it is a dry run.
+    /// Whether the import is a dry run.
     is_dry: bool,
     /// The numbers of written, extended, unchanged, different and refused conversations.
     counts: [usize; 5],

@@ -128,7 +128,7 @@ impl<'a> Transcript<'a> {
                     let is_paired = stored.paired_results.contains(&results);
                     results += 1;
                     if is_paired {
-                        // Its reasons are printed with it.
+                        // The reasons of a paired result are printed with its call.
                         paired += 1;
                         continue;
                     }

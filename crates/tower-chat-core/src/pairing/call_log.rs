@@ -35,19 +35,19 @@ pub struct CallLog {
 /// A call of the model.
 #[derive(Debug, Clone)]
 pub struct LoggedCall {
-    /// Its position, its tool and the ids by which results name it.
+    /// The position of the call, its tool, and the ids by which results name it.
     pub call: Candidate<String>,
     /// The number of its message.
     pub message: u64,
-    /// Its index among the [asked calls](Message::asked_calls) of its message.
+    /// The index of the call among the [asked calls](Message::asked_calls) of its message.
     pub index: u32,
-    /// The index of the first call of its round among all calls.
+    /// The index of the first call of the round among all calls.
     pub round: usize,
-    /// Whether it waits, or waited, for approval.
+    /// Whether the call waits, or waited, for approval.
     pub needs_approval: bool,
-    /// Whether it was approved; `None` before the decision.
+    /// Whether the call was approved; `None` before the decision.
     pub is_approved: Option<bool>,
-    /// Its result.
+    /// The result of the call.
     pub result: Option<LoggedResult>,
 }
 
@@ -65,7 +65,7 @@ pub struct LoggedResult {
 pub struct ResultPosition {
     /// The number of its message.
     pub message: u64,
-    /// Its index among the results of its message.
+    /// The index of the result among the results of its message.
     pub index: u32,
 }
 

@@ -10,7 +10,7 @@ pub(super) struct OpenRound {
     /// The index in the log of the first call of the answer's last message.
     pub(super) last: usize,
     pub(super) ids: AnswerIds,
-    /// Its results so far.
+    /// The results of the round so far.
     pub(super) results: Vec<LoggedResult>,
     /// The matcher of the results; `None` before the first result, when more calls may follow.
     matcher: Option<RoundMatcher<String>>,

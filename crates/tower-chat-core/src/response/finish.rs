@@ -106,7 +106,7 @@ impl Finish {
 pub struct RecoveredRun {
     /// The run.
     pub run: RunId,
-    /// Its whole answer, including the messages of earlier attempts.
+    /// The whole answer of the run, including the messages of earlier attempts.
     pub answer: Answer,
 }
 

@@ -213,7 +213,7 @@ pub struct OpenRunContent {
     pub head: Head,
     /// The run.
     pub open: OpenRun,
-    /// Its messages, with their ids. Their sequence numbers follow [`OpenRun::visible`].
+    /// The messages of the run, with their ids. Their sequence numbers follow [`OpenRun::visible`].
     pub messages: Vec<Arc<Message>>,
     /// The rows of the record for the tool calls in these messages, in order.
     pub tools: Vec<ToolRecord>,

@@ -47,7 +47,7 @@ impl Keep {
         }
     }
 
-    /// Returns whether it is marked as [sealed](Self::sealed).
+    /// Returns whether the amount is marked as [sealed](Self::sealed).
     pub fn is_sealed(self) -> bool {
         matches!(self, Self::SealedMessages(_) | Self::SealedSince(_))
     }

@@ -115,7 +115,7 @@ impl Rewrite {
         Self { key, expected, messages, tools, removed_tools, counts: None, is_sealed: false }
     }
 
-    /// Returns whether it changes nothing.
+    /// Returns whether the rewrite changes nothing.
     pub fn is_empty(&self) -> bool {
         let Self { messages, tools, removed_tools, counts, .. } = self;
         messages.is_empty() && tools.is_empty() && removed_tools.is_empty() && counts.is_none()

@@ -197,7 +197,7 @@ impl Write {
         }
     }
 
-    /// Returns whether it is the [first of an attempt](Self::beginning_attempt) at its run.
+    /// Returns whether the write is the [first of an attempt](Self::beginning_attempt) at its run.
     pub fn begins_attempt(&self) -> bool {
         self.0.begins_attempt
     }
@@ -242,7 +242,7 @@ impl Write {
         }
     }
 
-    /// Returns whether it is marked as [sealed](Self::sealed).
+    /// Returns whether the write is marked as [sealed](Self::sealed).
     pub fn is_sealed(&self) -> bool {
         self.0.is_sealed
     }

@@ -129,7 +129,7 @@ impl AggregateStep {
 
 /// A call in a row.
 ///
-/// Its JSON may contain its result, in the fields of an [`AggregateResult`]:
+/// The JSON of a call may contain the result of the call, in the fields of an [`AggregateResult`]:
 ///
 /// ```
 /// use tower_chat::import::rows::AggregateCall;

@@ -150,8 +150,8 @@ impl fmt::Debug for Window {
 
 /// The beginning of a conversation's window, updated message by message.
 ///
-/// If it is stored beside a growing conversation, the cost per message does not depend on the number of
-/// earlier messages.
+/// If the boundary is stored beside a growing conversation, the cost per message does not depend on the
+/// number of earlier messages.
 #[derive(Debug, Clone)]
 pub(crate) struct Boundary {
     window: Window,

@@ -17,8 +17,8 @@ use crate::{
 
 /// The service that [`ToolLoopLayer`](super::ToolLoopLayer) creates around another service.
 ///
-/// Its errors are those of the inner service and [`ToolLoopError`](super::ToolLoopError), as
-/// [`BoxError`]s.
+/// The errors of the service are those of the inner service and [`ToolLoopError`](super::ToolLoopError),
+/// as [`BoxError`]s.
 #[derive(Clone)]
 pub struct ToolLoop<S> {
     inner: S,

@@ -59,7 +59,7 @@ const PAGE: usize = 256;
 /// The directory data of a conversation.
 struct Conversation {
     head: Fields,
-    /// Whether its numbers are in range and match the number of stored messages.
+    /// Whether the numbers of the conversation are in range and match the number of stored messages.
     is_whole: bool,
     /// Whether a call waits for approval.
     waits: bool,

@@ -4,7 +4,8 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Service<'s> {
-    /// Its wire: `openai-chat`, `openai-responses`, `anthropic`, `gemini`, `bedrock`, `cohere`, `ollama`.
+    /// The wire of the service: `openai-chat`, `openai-responses`, `anthropic`, `gemini`, `bedrock`,
+    /// `cohere`, `ollama`.
     pub wire: &'s str,
     /// The name of the service, such as `deepseek`. An unknown name is an unknown service.
     pub name: &'s str,

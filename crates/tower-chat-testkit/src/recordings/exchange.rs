@@ -68,7 +68,7 @@ impl Exchange {
     ///
     /// # Errors
     ///
-    /// If it is not UTF-8.
+    /// If the body is not UTF-8.
     pub fn text(&self) -> Result<&str, RecordingError> {
         std::str::from_utf8(&self.body)
             .map_err(|error| self.error(format!("its body is not UTF-8: {error}")))
@@ -78,7 +78,7 @@ impl Exchange {
     ///
     /// # Errors
     ///
-    /// If it is not JSON.
+    /// If the body is not JSON.
     pub fn json(&self) -> Result<Value, RecordingError> {
         serde_json::from_slice(&self.body)
             .map_err(|error| self.error(format!("its body is not JSON: {error}")))

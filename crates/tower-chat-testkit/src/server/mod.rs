@@ -4,9 +4,9 @@
 //! folder, and is removed with its data when the process ends for any reason. Tests never use a server
 //! that is already running.
 //!
-//! If its programs are missing, Debian's package is installed if this process is root. Otherwise
-//! the tests that need it are reported and skipped. With `TOWER_CHAT_CI=1` in the environment, this
-//! is a failure instead.
+//! If the programs of a server are missing, Debian's package is installed if this process is root.
+//! Otherwise the tests that need it are reported and skipped. With `TOWER_CHAT_CI=1` in the environment,
+//! this is a failure instead.
 
 #![allow(clippy::expect_used, reason = "a panic is a failing test")]
 

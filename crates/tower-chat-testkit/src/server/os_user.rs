@@ -6,7 +6,7 @@ use std::{fs, os::unix::fs::chown, path::Path, process::Command};
 /// database servers refuse to run as root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OsUser {
-    /// The ids of user and group, if it is another user.
+    /// The ids of the user and the group, if this user is not the current one.
     other: Option<(u32, u32)>,
 }
 

@@ -65,7 +65,7 @@ impl PgBouncer {
     ///
     /// # Panics
     ///
-    /// If it is installed and does not start.
+    /// If the pooler is installed and does not start.
     pub fn start(
         server: &PostgresServer,
         mode: PoolMode,

@@ -76,7 +76,7 @@ impl PostgresServer {
     ///
     /// # Panics
     ///
-    /// If it is installed and does not start.
+    /// If the server is installed and does not start.
     pub fn start() -> Result<Self, Missing> {
         PostgresSetup::default().start()
     }
@@ -111,7 +111,7 @@ impl PostgresServer {
     ///
     /// # Panics
     ///
-    /// If it is not running.
+    /// If the server is not running.
     pub fn crash(&self) {
         let stopped = self.control(&["stop", "--mode=immediate"]);
         stopped.expect("PostgreSQL is stopped");
@@ -121,7 +121,7 @@ impl PostgresServer {
     ///
     /// # Panics
     ///
-    /// If it is not running.
+    /// If the server is not running.
     pub fn stop(&self) {
         self.control(&["stop", "--mode=fast"]).expect("PostgreSQL is stopped");
     }
@@ -131,7 +131,7 @@ impl PostgresServer {
     ///
     /// # Panics
     ///
-    /// If it is not running.
+    /// If the server is not running.
     pub fn kill(&self) {
         let file = self.folder.path().join("data/postmaster.pid");
         let text = fs::read_to_string(&file).expect("the process id of the server is read");
@@ -144,7 +144,7 @@ impl PostgresServer {
     ///
     /// # Panics
     ///
-    /// If it does not start.
+    /// If the server does not start.
     pub fn start_again(&self) {
         let end = Instant::now() + STOP_TIMEOUT;
         // After a kill, the server refuses to start while another of its processes is running.
@@ -233,7 +233,7 @@ impl PostgresSetup {
     ///
     /// # Panics
     ///
-    /// If it is installed and does not start.
+    /// If the server is installed and does not start.
     pub fn start(self) -> Result<PostgresServer, Missing> {
         let programs = PROGRAMS.find()?;
         let user = OsUser::not_root(&["postgres"]);

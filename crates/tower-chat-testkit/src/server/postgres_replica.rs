@@ -36,7 +36,7 @@ impl PostgresServer {
     ///
     /// # Panics
     ///
-    /// If it does not start.
+    /// If the server does not start.
     pub fn start_again_as_replica_of(&self, other: &Self) {
         let data = self.folder.path().join("data");
         let setting = format!(

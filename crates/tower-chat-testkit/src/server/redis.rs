@@ -61,7 +61,7 @@ impl RedisServer {
     ///
     /// # Panics
     ///
-    /// If it is installed and does not start.
+    /// If the server is installed and does not start.
     pub fn start() -> Result<Self, Missing> {
         Self::start_with(&[])
     }
@@ -74,7 +74,7 @@ impl RedisServer {
     ///
     /// # Panics
     ///
-    /// If it is installed and does not start.
+    /// If the server is installed and does not start.
     pub fn start_with(settings: &[&str]) -> Result<Self, Missing> {
         let program = match VALKEY.installed() {
             Some(folder) => folder.join("valkey-server"),
@@ -122,7 +122,7 @@ impl RedisServer {
     ///
     /// # Panics
     ///
-    /// If it is not running.
+    /// If the server is not running.
     pub fn crash(&mut self) {
         let mut process = self.process.take().expect("the server is running");
         process.kill().expect("Redis is killed");
@@ -136,7 +136,7 @@ impl RedisServer {
     ///
     /// # Panics
     ///
-    /// If it is not running.
+    /// If the server is not running.
     pub fn pause(&self) {
         self.signal("-STOP");
     }
@@ -145,7 +145,7 @@ impl RedisServer {
     ///
     /// # Panics
     ///
-    /// If it is not running.
+    /// If the server is not running.
     pub fn resume(&self) {
         self.signal("-CONT");
     }
@@ -160,7 +160,7 @@ impl RedisServer {
     ///
     /// # Panics
     ///
-    /// If it does not start.
+    /// If the server does not start.
     pub fn start_again(&mut self) {
         assert!(self.run(), "Redis does not start again: {}", self.log());
     }

@@ -143,7 +143,7 @@ pub fn check<S, Guard, Open, Promise>(
 ///
 /// # Panics
 ///
-/// If it has others.
+/// If the store has other capabilities.
 #[doc(hidden)]
 pub fn check_capabilities<S, Guard, Open>(
     open: impl FnOnce() -> Open,

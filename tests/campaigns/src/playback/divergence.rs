@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// A difference between a recording and a play.
 ///
-/// Its `Display` text is one line.
+/// The `Display` text is one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Divergence {
     /// The id of the conversation.

@@ -80,7 +80,7 @@ impl Description {
     ///
     /// # Errors
     ///
-    /// If it is larger than [`TITLE_LIMIT`](Self::TITLE_LIMIT).
+    /// If the title is larger than [`TITLE_LIMIT`](Self::TITLE_LIMIT).
     pub fn with_title(mut self, title: impl Into<Arc<str>>) -> Result<Self, DescriptionTooLarge> {
         let title = title.into();
         check("title", "bytes", title.len(), Self::TITLE_LIMIT)?;
@@ -127,7 +127,7 @@ impl Description {
         self
     }
 
-    /// Returns whether it is marked as [sealed](Self::sealed).
+    /// Returns whether the patch is marked as [sealed](Self::sealed).
     pub fn is_sealed(&self) -> bool {
         self.is_sealed
     }

@@ -14,7 +14,7 @@ use crate::{
 pub struct ConversationSummary {
     /// The conversation.
     pub key: ConversationKey,
-    /// Its title and metadata.
+    /// The title and the metadata of the conversation.
     pub description: Description,
     /// The number of times that the description was set. [`set_description`] expects this number.
     ///

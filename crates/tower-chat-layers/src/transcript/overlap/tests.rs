@@ -60,7 +60,7 @@ fn long_random_lists_overlap_as_the_definition_says() {
     }
 }
 
-/// Counts its comparisons and hashes.
+/// A value that counts its comparisons and hashes.
 struct Counted<'a>(u8, &'a std::cell::Cell<usize>);
 
 impl PartialEq for Counted<'_> {
