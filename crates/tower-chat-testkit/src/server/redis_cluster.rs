@@ -160,7 +160,7 @@ impl RedisCluster {
         self.servers.iter().map(|server| format!("redis://127.0.0.1:{}", server.port())).collect()
     }
 
-    /// Returns its servers.
+    /// Returns the servers of the cluster.
     pub fn servers(&mut self) -> &mut [RedisServer] {
         &mut self.servers
     }
