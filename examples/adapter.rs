@@ -66,7 +66,7 @@ impl ClientCodec for PromptCodec {
             _ => Err(OnlyTexts),
         };
         let lines =
-            request.messages.iter().map(|message| line(message)).collect::<Result<_, _>>()?;
+            request.messages().iter().map(|message| line(message)).collect::<Result<_, _>>()?;
         Ok(Prompt { lines })
     }
 

@@ -48,7 +48,7 @@ async fn main() -> Result<(), BoxError> {
 /// Calls both tools, and then repeats their results.
 async fn stand_in_model(request: ChatRequest) -> Result<ChatResponse, BoxError> {
     request.service_id()?; // every model client refuses the sentinel
-    let results = request.messages.last().filter(|message| message.role == Role::Tool);
+    let results = request.messages().last().filter(|message| message.role == Role::Tool);
     let message = match results {
         None => Message::tool_calls([
             ToolCall::new("call_1", "weather", r#"{"city": "Paris"}"#),
@@ -56,7 +56,7 @@ async fn stand_in_model(request: ChatRequest) -> Result<ChatResponse, BoxError> 
         ]),
         Some(results) => {
             let facts: Vec<String> = results.results().map(|result| result.text()).collect();
-            let asked = request.messages.iter().filter(|m| m.role == Role::User).count();
+            let asked = request.messages().iter().filter(|m| m.role == Role::User).count();
             Message::assistant(format!("{} (You have asked {asked} times.)", facts.join(" ")))
         }
     };

@@ -64,6 +64,6 @@ async fn main() -> Result<(), BoxError> {
 
 /// A model client that reports the number of messages in the request.
 async fn echo(request: ChatRequest) -> Result<ChatResponse, BoxError> {
-    let answer = Message::assistant(format!("Messages read: {}.", request.messages.len()));
+    let answer = Message::assistant(format!("Messages read: {}.", request.messages().len()));
     Ok(ChatResponse::whole([answer], Finish::default()))
 }

@@ -47,7 +47,7 @@ async fn main() -> Result<(), Failure> {
 }
 
 async fn model(request: ChatRequest) -> Result<ChatResponse, BoxError> {
-    let asked = request.messages.iter().filter(|message| message.role == Role::User).count();
+    let asked = request.messages().iter().filter(|message| message.role == Role::User).count();
     let answer = Message::assistant(format!("You have said {asked} things."));
     Ok(ChatResponse::whole([answer], Finish::stop()))
 }

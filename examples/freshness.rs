@@ -99,12 +99,12 @@ fn card() -> impl Tool {
 /// Answers with the newest visible result of the tool for the question, or calls the tool.
 async fn stand_in_model(request: ChatRequest) -> Result<ChatResponse, BoxError> {
     request.service_id()?; // every model client refuses the sentinel
-    let question = request.messages.iter().rev().find(|message| message.role == Role::User);
+    let question = request.messages().iter().rev().find(|message| message.role == Role::User);
     let tool = match question.map(|message| message.text()) {
         Some(question) if question == CARD => "card",
         _ => "weather",
     };
-    let mut results = request.messages.iter().rev().flat_map(|message| message.results());
+    let mut results = request.messages().iter().rev().flat_map(|message| message.results());
     let message = match results.find(|result| result.name.as_deref() == Some(tool)) {
         Some(result) => Message::assistant(result.text()),
         None => Message::tool_calls([ToolCall::new("call_1", tool, "{}")]),

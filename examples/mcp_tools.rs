@@ -65,7 +65,7 @@ fn model() -> ScriptedModel {
             r#"{"article": "lamp"}"#,
         )])),
         Step::respond(|request| {
-            let results = request.messages.iter().flat_map(|message| message.results());
+            let results = request.messages().iter().flat_map(|message| message.results());
             let stock: String = results.map(|result| result.text()).collect();
             Step::text(format!("There are {stock} left. Shall I order one?"))
         }),

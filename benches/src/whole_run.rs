@@ -58,7 +58,7 @@ async fn measure_runs(
     model.do_between({
         let last_loaded = last_loaded.clone();
         move |request| {
-            last_loaded.set(request.messages.get(history.saturating_sub(1)));
+            last_loaded.set(request.messages().get(history.saturating_sub(1)));
             Ok(())
         }
     });

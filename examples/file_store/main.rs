@@ -37,7 +37,7 @@ async fn main() -> Result<(), BoxError> {
 /// A model client that reports the number of messages in the request.
 async fn echo(request: ChatRequest) -> Result<ChatResponse, BoxError> {
     let answer =
-        Message::assistant(format!("So far I have read {} messages.", request.messages.len()));
+        Message::assistant(format!("So far I have read {} messages.", request.messages().len()));
     Ok(ChatResponse::whole([answer], Finish::default()))
 }
 

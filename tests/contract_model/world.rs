@@ -139,7 +139,7 @@ impl World {
         };
         let mut state = self.state();
         let call = state.seen.shown.len();
-        state.seen.shown.push(observe::shown(&request.messages));
+        state.seen.shown.push(observe::shown(request.messages()));
         let cut = state.cut.filter(|cut| cut.at_call == call).map(|cut| cut.how);
         let index = state.answered.get(&run).copied().unwrap_or_default();
         let answer = script::answer(&self.0.case, run, index);

@@ -64,11 +64,11 @@ impl Model {
         let Self { world, script, readers } = self;
         let conversation = request.conversation().cloned().ok_or("no conversation")?;
         let run = world.run_of(conversation.run);
-        if let Err(invalid) = is_valid(&request.messages) {
+        if let Err(invalid) = is_valid(request.messages()) {
             world.complain(format!("the model was shown what providers refuse: {invalid}"));
         }
         let serial = world.next_serial();
-        let shown = request.messages.iter().map(|message| label(message)).collect();
+        let shown = request.messages().iter().map(|message| label(message)).collect();
         world.note(Event::Asked { run, serial, shown });
         readers.look(&world, &conversation).await;
         for _ in 0..world.delay() {

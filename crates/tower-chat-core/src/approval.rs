@@ -13,7 +13,7 @@ use crate::ToolCall;
 /// let waiting = ApprovalRequest::new("a1", ToolCall::new("call_1", "pay", r#"{"cents": 990}"#), true);
 /// let decision = waiting.reject("Pay less than 500 cents."); // or `waiting.approve()`
 /// let request = ChatRequest::new(Message::approvals([decision]));
-/// # assert_eq!(request.messages.len(), 1);
+/// # assert_eq!(request.messages().len(), 1);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]

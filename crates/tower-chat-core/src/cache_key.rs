@@ -48,7 +48,7 @@ impl ChatRequest {
     /// | of a message: role, author, all content of its parts that a provider receives, with the ids of tool calls and the providers' items | [`id`](Message::id), [`added_at`](Message::added_at), [`finish_reason`](Message::finish_reason), [`metadata`](Message::metadata); of a result the stored call that it answers, and whether it ended its run |
     /// | of the options: model, instructions, tool choice, temperature, `top_p`, the limit of tokens, `extra`, exact numbers, background and continuation | [`stream`](ChatOptions::stream): the answer is the same, streamed or not |
     /// | of a tool: name, description, parameters, the provider's item, `strict` | whether it needs approval, is safe to retry, or accepts stored arguments |
-    /// | the id under which the service keeps the history | [`new_from`](Self::new_from), and the [`extensions`](Self::extensions): the conversation, the run, and what layers add |
+    /// | the id under which the service keeps the history | [how many messages are history](Self::history_len), and the [`extensions`](Self::extensions): the conversation, the run, and what layers add |
     ///
     /// The order of messages, parts and tools is part of the key. The order of the fields of a JSON
     /// object and the white space between them are not, regardless of the features of `serde_json`. The
@@ -89,7 +89,7 @@ impl ChatRequest {
     /// # }).unwrap().unwrap();
     /// ```
     pub fn cache_key(&self) -> CacheKey {
-        let Self { messages, new_from: _, options, history_owner, extensions: _ } = self;
+        let Self { messages, history_len: _, options, history_owner, extensions: _ } = self;
         let mut hash = Canonical(Sha256::new());
         hash.text("tower-chat cache key, version 1");
         hash.options(options);

@@ -12,7 +12,7 @@
 //!
 //! // The core of a model client: it converts a request into a response. A `tower::Service` wraps it.
 //! fn echo(request: &ChatRequest) -> ChatResponse {
-//!     let last = request.messages.last().map(|message| message.text()).unwrap_or_default();
+//!     let last = request.messages().last().map(|message| message.text()).unwrap_or_default();
 //!     ChatResponse::whole([Message::assistant(format!("You wrote: {last}"))], Finish::stop())
 //! }
 //!
@@ -24,7 +24,7 @@
 //! // The core of a store: it appends messages if the conversation is at the expected revision.
 //! let store = MemoryStore::new();
 //! let run = request.conversation().ok_or("the request names no conversation")?.run;
-//! let messages = request.messages.iter().chain(&answer.messages).cloned();
+//! let messages = request.messages().iter().chain(&answer.messages).cloned();
 //! let first = MessageId { run, index: 0 };
 //! let write = Write::new(key.clone(), first, Revision::ABSENT, messages);
 //! store.append(store.reserve().await?, vec![write]).await?;

@@ -125,7 +125,7 @@ impl Message {
     /// ];
     /// let decisions = [waiting[0].reject("Pay less than 500 cents."), waiting[1].approve()];
     /// let request = ChatRequest::new(Message::approvals(decisions));
-    /// # assert_eq!(request.messages.last().unwrap().parts.len(), 2);
+    /// # assert_eq!(request.messages().last().unwrap().parts.len(), 2);
     /// ```
     pub fn approvals(responses: impl IntoIterator<Item = ApprovalResponse>) -> Self {
         Self::new(Role::User, responses.into_iter().map(Part::ApprovalResponse).collect())

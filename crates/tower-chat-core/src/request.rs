@@ -16,16 +16,15 @@ use crate::{
 /// use tower_chat_core::{ChatRequest, ConversationKey};
 /// let request = ChatRequest::user("Where is my order?")
 ///     .in_conversation(ConversationKey::new("alice", "support"));
-/// assert_eq!(request.messages.len(), 1);
+/// assert_eq!(request.messages().len(), 1);
 /// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ChatRequest {
     /// The history, followed by the new messages.
-    pub messages: Messages,
-    /// The index of the request's first own message. The messages before it are the prepended
-    /// history.
-    pub new_from: usize,
+    pub(crate) messages: Messages,
+    /// The number of messages of the history. At most `messages.len()`.
+    pub(crate) history_len: usize,
     /// The settings of the request besides its messages.
     pub options: Arc<ChatOptions>,
     /// The owner of the history; `None` if no layer below and no service stores it.
@@ -93,7 +92,7 @@ impl ChatRequest {
     /// ```
     /// use tower_chat_core::ChatRequest;
     /// let request = ChatRequest::user("Where is my order?").with_instructions("Be brief.");
-    /// assert_eq!(request.messages.len(), 1);
+    /// assert_eq!(request.messages().len(), 1);
     /// assert_eq!(request.options.instructions.as_deref(), Some("Be brief."));
     /// ```
     #[must_use]
@@ -129,16 +128,56 @@ impl ChatRequest {
         self.extensions.get_or_insert_with(RunHandle::new).clone()
     }
 
+    /// Returns all messages: the [history](Self::history), followed by the request's
+    /// [own](Self::new_messages).
+    pub fn messages(&self) -> &Messages {
+        &self.messages
+    }
+
+    /// Returns the number of messages of the history.
+    pub fn history_len(&self) -> usize {
+        self.history_len
+    }
+
+    /// Returns the history: the messages that layers have put before the request's own.
+    pub fn history(&self) -> Messages {
+        self.messages.take(self.history_len)
+    }
+
     /// Returns the request's own messages, without the history before them.
     pub fn new_messages(&self) -> Messages {
-        self.messages.skip(self.new_from)
+        self.messages.skip(self.history_len)
+    }
+
+    /// Adds a message to the request's own.
+    pub fn push(&mut self, message: impl Into<Arc<Message>>) {
+        self.messages.push(message);
+    }
+
+    /// Replaces the request's own messages, and keeps the history.
+    pub fn set_new_messages(&mut self, messages: impl Into<Messages>) {
+        let own = messages.into();
+        match self.history_len {
+            0 => self.messages = own,
+            _ => {
+                self.messages = self.history();
+                self.messages.append(&own);
+            }
+        }
+    }
+
+    /// Replaces all messages. The first `history_len` of them are the history; all of them, if there
+    /// are fewer.
+    pub fn set_messages(&mut self, messages: impl Into<Messages>, history_len: usize) {
+        self.messages = messages.into();
+        self.history_len = history_len.min(self.messages.len());
     }
 
     /// Puts a history before the messages, in O(log n) of both lengths.
     pub fn prepend(&mut self, history: &Messages) {
         let own = std::mem::replace(&mut self.messages, history.clone());
         self.messages.append(&own);
-        self.new_from += history.len();
+        self.history_len += history.len();
     }
 
     /// Returns the service id, which the model client sends.
@@ -161,7 +200,7 @@ impl Default for ChatRequest {
     fn default() -> Self {
         Self {
             messages: Messages::new(),
-            new_from: 0,
+            history_len: 0,
             options: Arc::default(),
             history_owner: None,
             extensions: http::Extensions::new(),

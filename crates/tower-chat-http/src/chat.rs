@@ -50,7 +50,7 @@ pub(crate) async fn complete(
     let mut request = BodyWire::OpenAiChat
         .parse_request(Value::Object(body))
         .map_err(|error| ErrorResponse::of_body(&error))?;
-    endpoint.limits.check(&request.messages)?;
+    endpoint.limits.check(request.messages())?;
     yield_if(is_large).await;
     models::check(&endpoint.models, request.options.model.as_deref())?;
 
@@ -60,14 +60,14 @@ pub(crate) async fn complete(
         Some(run) => before_run(history, run),
         None => history,
     };
-    let recognised = new_messages(&history, &request.messages, tries_again)?;
+    let recognised = new_messages(&history, request.messages(), tries_again)?;
     yield_if(is_large).await;
     let is_streamed = request.options.stream;
     let upstream = endpoint.upstream;
     let failed = |error| ErrorResponse::of_error(&error, |error| upstream(error));
     let (response, completion, run) = match recognised {
         Recognised::New(new) => {
-            request.messages = new;
+            request.set_new_messages(new);
             request.extensions = parts.extensions;
             // `new_messages` has removed the repeated messages. With `Append`, the stack stores the
             // remaining messages as new, even if a stored message has the same text.

@@ -16,7 +16,7 @@
 //! poll_fn(|cx| model.poll_ready(cx)).await?;
 //! let answer = model.call(ChatRequest::user("Paris?")).await?.collect().await?;
 //! assert_eq!(answer.text(), "Rain.");
-//! assert_eq!(model.requests()[0].messages.len(), 1);
+//! assert_eq!(model.requests()[0].messages().len(), 1);
 //! poll_fn(|cx| model.poll_ready(cx)).await?;
 //! assert!(model.call(ChatRequest::user("Rome?")).await.is_err());
 //!

@@ -23,7 +23,7 @@ pub(crate) fn native(wire: &str, fields: Object) -> Option<Native> {
 /// Returns the messages of a request, with its instructions as the first system message.
 pub(crate) fn messages(request: &ChatRequest) -> impl Iterator<Item = Arc<Message>> {
     let instructions = request.options.instructions.clone().map(Message::system).map(Arc::new);
-    instructions.into_iter().chain(request.messages.iter().cloned())
+    instructions.into_iter().chain(request.messages().iter().cloned())
 }
 
 /// Returns whether the message has the role of the system or the developer.

@@ -33,7 +33,7 @@ async fn questions_of_one_conversation_are_runs_that_follow_each_other() {
     let second = agent.ask(key(), String::from("Of what?")).await.unwrap();
 
     assert_eq!((first.text(), second.text()), ("A coat.".to_owned(), "Wool.".to_owned()));
-    assert_eq!(model.requests()[1].messages.len(), 3);
+    assert_eq!(model.requests()[1].messages().len(), 3);
     let stored = stored(&store).await;
     assert_eq!(stored.len(), 4);
     assert_ne!(stored[0].id.unwrap().run, stored[2].id.unwrap().run);

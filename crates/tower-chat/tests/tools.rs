@@ -147,7 +147,7 @@ async fn tool_result(tool: impl Tool, name: &str, arguments: &str) -> (String, b
         .unwrap();
     let request = ChatRequest::user("go").in_conversation(ConversationKey::new("ann", name));
     agent.ready().await.unwrap().call(request).await.unwrap().collect().await.unwrap();
-    let messages = &model.requests()[1].messages;
+    let messages = model.requests()[1].messages().clone();
     let results = messages.iter().flat_map(|message| message.results());
     results.map(|result| (result.text(), result.is_error)).last().unwrap()
 }

@@ -92,7 +92,7 @@ async fn lists_tools(mut client: Client) -> bool {
 async fn calls_tool(mut client: Client) -> bool {
     let tools = McpTools::new(&client).add_to(Tools::new()).await.expect("a list that is whole");
     let model = service_fn(|request: ChatRequest| async move {
-        let is_answered = request.messages.last().is_some_and(|last| last.results().count() > 0);
+        let is_answered = request.messages().last().is_some_and(|last| last.results().count() > 0);
         let answer = match is_answered {
             true => Message::assistant("Done."),
             false => Message::tool_calls([ToolCall::new("c1", "tides", "{}")]),

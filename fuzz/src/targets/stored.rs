@@ -29,7 +29,7 @@ fn accepts(bytes: &[u8], plant: Option<Plant>) -> bool {
     // An item of a provider may be nested more deeply in a stored message than in an answer.
     let request = ChatRequest::new(vec![Message::user("Go on."), message]);
     let mut sent = request.clone();
-    sent.messages = replayed(&request.messages);
+    sent.set_new_messages(replayed(request.messages()));
     for (_, body, wire) in WIRES {
         for request in [&request, &sent] {
             let _what_is_sent = render(body, wire, request);
@@ -59,7 +59,7 @@ fn stored_messages() -> Vec<Vec<u8>> {
             let requests = requests.filter_map(|bytes| serde_json::from_slice(bytes).ok());
             let requests = requests.filter_map(|json| body.parse_request(json).ok());
             messages.extend(
-                requests.flat_map(|request| request.messages.iter().cloned().collect::<Vec<_>>()),
+                requests.flat_map(|request| request.messages().iter().cloned().collect::<Vec<_>>()),
             );
         }
         let answers = seeds.answers.iter().filter_map(|bytes| std::str::from_utf8(bytes).ok());

@@ -93,9 +93,9 @@ fn accepts_request(body: BodyWire, wire: Wire, bytes: &[u8], plant: Option<Plant
     let Ok(json) = serde_json::from_slice::<Value>(bytes) else { return false };
     let _is_valid = validate(wire, &json);
     let Ok(request) = body.parse_request(json) else { return false };
-    request.messages.iter().for_each(|message| assert_storable(message, plant));
+    request.messages().iter().for_each(|message| assert_storable(message, plant));
     let mut sent = request.clone();
-    sent.messages = replayed(&request.messages);
+    sent.set_new_messages(replayed(request.messages()));
     for request in [request, sent] {
         let Some(written) = render(body, wire, &request) else { continue };
         if let Err(error) = body.parse_request(written.clone()) {

@@ -86,8 +86,7 @@ impl OwnLoop {
         process: usize,
     ) -> Result<Answer, BoxError> {
         let mut next = request.clone();
-        next.messages = messages.into_iter().map(Arc::new).collect::<Messages>();
-        next.new_from = 0;
+        next.set_messages(messages, 0);
         if request.extensions.get::<Run>().is_none() {
             next = next.in_run(conversation);
         }
@@ -104,7 +103,7 @@ impl OwnLoop {
         let turn = &self.case.turns[number];
         let begin = self.state().list.len();
         self.state().turns.push(begin);
-        self.push(request.messages.last().map(|message| self.kept(message)));
+        self.push(request.messages().last().map(|message| self.kept(message)));
         for call in 0..turn.service_calls() {
             let messages = self.outgoing(&self.state());
             let process = usize::from(turn.restarts && call % 2 == 1);
@@ -159,7 +158,7 @@ fn persister(case: &Case, store: &Process, model: &ScriptedModel, fault: Option<
     let (case, model) = (Arc::new(case.clone()), model.clone());
     let store = store.clone();
     BoxCloneSyncService::new(service_fn(move |mut request: ChatRequest| {
-        let sent = request.messages.len();
+        let sent = request.messages().len();
         if let Some(fault) = fault {
             fault.change_sent(&case, &mut request);
         }
@@ -224,7 +223,7 @@ async fn drive(case: &Case, fault: Option<Fault>) -> Result<(), String> {
 
 fn with_text(request: &ChatRequest, text: &str) -> ChatRequest {
     let mut request = request.clone();
-    request.messages = Messages::from_iter([Arc::new(Message::user(text))]);
+    request.set_new_messages(Message::user(text));
     request
 }
 
@@ -266,7 +265,7 @@ async fn compare(case: &Case, store: &Process, model: &ScriptedModel) -> Result<
     same("the store", &found, &first.into_iter().chain(spoken).collect::<Vec<_>>())?;
     for (call, (request, texts)) in model.requests().iter().zip(&expected.calls).enumerate() {
         let shown: Vec<String> =
-            request.messages.iter().flat_map(|message| words(message)).collect();
+            request.messages().iter().flat_map(|message| words(message)).collect();
         let first = system(case.has_system).into_iter();
         let texts: Vec<String> = first.chain(texts.iter().cloned()).collect();
         same(&format!("service call {call}"), &shown, &texts)?;

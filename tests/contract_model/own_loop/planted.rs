@@ -60,7 +60,7 @@ impl Fault {
 
     /// Changes a request between the loop and the persister.
     pub(super) fn change_sent(self, case: &Case, request: &mut ChatRequest) {
-        let mut messages: Vec<Arc<Message>> = request.messages.iter().cloned().collect();
+        let mut messages: Vec<Arc<Message>> = request.messages().iter().cloned().collect();
         let is_system = |message: &Arc<Message>| message.role == Role::System;
         match self {
             Self::AllRepeated if case.sends == Sends::All => append(request),
@@ -91,13 +91,13 @@ impl Fault {
             }
             _ => {}
         }
-        request.messages = messages.into_iter().collect();
+        request.set_messages(messages, request.history_len());
     }
 
     /// Changes a request between the persister and the model. `sent` is the number of messages that the
     /// loop has sent.
     pub(super) fn change_shown(self, case: &Case, sent: usize, request: &mut ChatRequest) {
-        let mut messages: Vec<Arc<Message>> = request.messages.iter().cloned().collect();
+        let mut messages: Vec<Arc<Message>> = request.messages().iter().cloned().collect();
         let is_trimmed = match self {
             Self::HistoryLost => case.sends == Sends::New,
             Self::TrimmedLost => case.sends == Sends::TwoTurns,
@@ -111,7 +111,7 @@ impl Fault {
                 Arc::make_mut(message).parts.retain(|part| !matches!(part, Part::Reasoning(_)));
             }
         }
-        request.messages = messages.into_iter().collect();
+        request.set_messages(messages, request.history_len());
     }
 }
 

@@ -70,9 +70,10 @@ fn with_tool(change: impl FnOnce(&mut ToolDefinition)) -> CacheKey {
 
 fn with_message(index: usize, change: impl FnOnce(&mut Message)) -> CacheKey {
     key_after(|request| {
-        let mut messages: Vec<Message> = request.messages.iter().map(|it| (**it).clone()).collect();
+        let mut messages: Vec<Message> =
+            request.messages().iter().map(|it| (**it).clone()).collect();
         change(&mut messages[index]);
-        request.messages = messages.into();
+        request.set_new_messages(messages);
     })
 }
 
@@ -134,8 +135,14 @@ fn what_the_model_is_asked_is_in_the_key() {
         ("service", key_after(|it| *it = it.clone().with_service_id("conv_1"))),
         ("other service", key_after(|it| *it = it.clone().with_service_id("conv_2"))),
         ("sentinel", key_after(|it| it.history_owner = Some(HistoryOwner::Local))),
-        ("fewer messages", key_after(|it| it.messages = it.messages.take(5))),
-        ("order", key_after(|it| it.messages = it.messages.iter().rev().cloned().collect())),
+        ("fewer messages", key_after(|it| it.set_new_messages(it.messages().take(5)))),
+        (
+            "order",
+            key_after(|it| {
+                let reversed: Messages = it.messages().iter().rev().cloned().collect();
+                it.set_new_messages(reversed);
+            }),
+        ),
         ("role", with_message(0, |it| it.role = Role::System)),
         ("other role", with_message(0, |it| it.role = Role::Developer)),
         ("author", with_message(0, |it| it.author = Some("Bob".into()))),
@@ -229,7 +236,7 @@ fn what_the_model_is_not_asked_is_not_in_the_key() {
         ("metadata", with_message(0, |it| _ = it.metadata.insert("a".into(), json!(1)))),
         ("call", with_result(|it| it.call = Some(CallPosition { message, index: 0 }))),
         ("ends run", with_result(|it| it.ends_run = true)),
-        ("history", key_after(|it| it.new_from = 4)),
+        ("history", key_after(|it| it.set_messages(it.messages().clone(), 4))),
         ("extension", key_after(|it| *it = it.clone().with_extension(Duration::ZERO))),
         (
             "conversation",

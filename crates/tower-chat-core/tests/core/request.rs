@@ -27,11 +27,31 @@ fn a_history_goes_before_the_messages_and_is_not_the_requests_own() {
         let mut request = ChatRequest::new([Message::user("a"), Message::user("b")]);
         let before = history(length);
         request.prepend(&before);
-        assert_eq!((request.messages.len(), request.new_from), (length + 2, length));
+        assert_eq!((request.messages().len(), request.history_len()), (length + 2, length));
         let texts: Vec<_> = request.new_messages().iter().map(|m| m.text()).collect();
         assert_eq!(texts, ["a", "b"]);
-        assert!(request.messages.iter().zip(before.iter()).all(|(l, r)| Arc::ptr_eq(l, r)));
+        assert!(request.messages().iter().zip(before.iter()).all(|(l, r)| Arc::ptr_eq(l, r)));
+        assert_eq!(request.history(), before);
     }
+}
+
+#[test]
+fn the_history_is_never_longer_than_all_messages() {
+    let texts = |messages: Messages| messages.iter().map(|it| it.text()).collect::<Vec<_>>();
+    let mut request = ChatRequest::user("a");
+    request.prepend(&history(2));
+    request.push(Message::user("b"));
+    assert_eq!(texts(request.new_messages()), ["a", "b"]);
+    request.set_new_messages([Message::user("c")]);
+    assert_eq!(texts(request.history()), ["old 0", "old 1"]);
+    assert_eq!(texts(request.messages().clone()), ["old 0", "old 1", "c"]);
+    request.set_messages(history(3), 1);
+    assert_eq!(texts(request.history()), ["old 0"]);
+    assert_eq!(texts(request.new_messages()), ["old 1", "old 2"]);
+    request.set_messages(history(1), 4);
+    assert_eq!((request.history_len(), request.new_messages().len()), (1, 0));
+    request.set_new_messages(Messages::new());
+    assert_eq!(request.messages(), &history(1));
 }
 
 #[test]
@@ -49,9 +69,9 @@ fn a_cloned_request_is_the_same_run_in_the_same_conversation() {
 fn changing_a_clone_leaves_the_original_alone() {
     let request = ChatRequest::user("hi");
     let mut changed = request.clone().streamed();
-    changed.messages.push(Message::user("more"));
+    changed.push(Message::user("more"));
     assert!(changed.options.stream && !request.options.stream);
-    assert_eq!(request.messages.len(), 1);
+    assert_eq!(request.messages().len(), 1);
 }
 
 #[test]

@@ -598,5 +598,5 @@ async fn a_transcript_that_begins_before_a_prune_is_recognised_by_its_end() {
     assert_eq!(texts(&fixture.store.load(&key).await.unwrap().messages), all);
     let requests = fixture.model.requests();
     assert_eq!(requests.len(), 4);
-    assert_eq!(texts(&requests[3].messages), all[..5]);
+    assert_eq!(texts(requests[3].messages()), all[..5]);
 }

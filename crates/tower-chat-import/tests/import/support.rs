@@ -164,7 +164,7 @@ async fn continue_conversation(history: &MemoryStore, key: &ConversationKey) {
     assert_eq!(answer.text(), "Gladly.");
     let mut request = model.requests().remove(0);
     Arc::make_mut(&mut request.options).model = Some("any".into());
-    let sent = &request.messages;
+    let sent = request.messages();
     validate_messages(sent.iter().map(|message| &**message)).unwrap();
     assert!(sent.len() > 1, "{key} begins anew");
     for (body, wire) in WIRES {

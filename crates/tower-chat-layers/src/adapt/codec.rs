@@ -17,7 +17,7 @@ use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
 ///     type Response = String;
 ///
 ///     fn encode(&self, request: ChatRequest) -> Result<String, BoxError> {
-///         let lines = request.messages.iter().map(|message| message.text());
+///         let lines = request.messages().iter().map(|message| message.text());
 ///         Ok(lines.collect::<Vec<_>>().join("\n"))
 ///     }
 ///

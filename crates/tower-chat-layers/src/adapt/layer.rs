@@ -25,7 +25,7 @@ use super::Adapt;
 ///     type Response = String;
 ///
 ///     fn encode(&self, request: ChatRequest) -> Result<String, BoxError> {
-///         Ok(request.messages.iter().map(|message| message.text()).collect())
+///         Ok(request.messages().iter().map(|message| message.text()).collect())
 ///     }
 ///
 ///     fn decode(&self, text: String) -> BoxFuture<'static, Result<ChatResponse, BoxError>> {

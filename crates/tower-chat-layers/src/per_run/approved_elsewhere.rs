@@ -37,7 +37,7 @@ impl ApprovedElsewhere {
         waiting: &mut LeaseWaiting,
     ) -> Result<bool, PersistenceError> {
         let is_shared = !settings.store.handle().is_exclusive();
-        let own = request.messages.iter_from(request.new_from);
+        let own = request.messages().iter_from(request.history_len());
         if !is_shared || !waiting.is_patient() || !answers_approvals(own) {
             return Ok(false);
         }

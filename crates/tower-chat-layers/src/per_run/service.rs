@@ -226,7 +226,7 @@ where
     S::Future: Send,
 {
     let settings = &layer.settings;
-    yield_if_large(request.messages.iter_from(request.new_from)).await;
+    yield_if_large(request.messages().iter_from(request.history_len())).await;
     let run = begin_run(settings, begins, &mut request, Caller::Request).await?;
     let mut opened = Opened { run: run.clone(), admission, cause: LeaveCause::Disconnected };
     let begun = begin_call(service, &run, request, &mut opened).await;
@@ -298,7 +298,7 @@ where
         return Err(PersistenceError::RunGone { key, run }.into());
     }
     let before = answered_before(run, &request);
-    yield_if_large(request.messages.iter_from(request.new_from)).await;
+    yield_if_large(request.messages().iter_from(request.history_len())).await;
     let (request, input) = open_request(run, request)?;
     yield_if_large(&input).await;
     // Checked before the input of a journaled run is staged, because a run with invalid decisions would

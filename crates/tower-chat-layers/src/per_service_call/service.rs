@@ -124,7 +124,7 @@ where
     S: Service<ChatRequest, Response = ChatResponse>,
     S::Error: Into<BoxError>,
 {
-    yield_if_large(request.messages.iter_from(request.new_from)).await;
+    yield_if_large(request.messages().iter_from(request.history_len())).await;
     // A separate statement, because the future would otherwise contain the error across the next
     // awaits.
     let started = start_call(run, &mut request)?;

@@ -31,7 +31,7 @@ use crate::ResponseFuture;
 /// use tower_chat::prelude::*;
 /// # use tower_chat::Finish;
 /// let model = service_fn(|request: ChatRequest| async move {
-///     let seen = request.messages.len();
+///     let seen = request.messages().len();
 ///     Ok::<_, BoxError>(ChatResponse::whole([Message::assistant(format!("{seen}"))], Finish::stop()))
 /// });
 /// let agent = ChatPipeline::builder(model).history(MemoryStore::new()).build()?;

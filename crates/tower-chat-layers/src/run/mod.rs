@@ -113,7 +113,7 @@ use crate::{Clock, PersistenceError, PersistenceMode, PersistencePolicy, StoreFa
 ///     .map_request(move |request: ChatRequest| {
 ///         let run = request.extensions.get::<Run>().map(|run| run.key().to_string());
 ///         let call = request.extensions.get::<ServiceCall>().map(|call| call.ordinal);
-///         shared.lock().unwrap().push((run, call, request.messages.len()));
+///         shared.lock().unwrap().push((run, call, request.messages().len()));
 ///         request
 ///     })
 ///     .service(model);

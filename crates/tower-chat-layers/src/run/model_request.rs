@@ -6,7 +6,7 @@ use tower_chat_core::{Answer, ChatRequest, HistoryOwner, Message, Messages};
 
 /// Returns the request's own messages, without the messages that a layer above put before them.
 pub(super) fn own_messages(request: &ChatRequest) -> Vec<Arc<Message>> {
-    request.messages.iter_from(request.new_from).cloned().collect()
+    request.messages().iter_from(request.history_len()).cloned().collect()
 }
 
 /// Returns `prefix`, the messages that a layer above put first, followed by `messages`.

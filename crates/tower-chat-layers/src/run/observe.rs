@@ -27,15 +27,15 @@ pub(crate) fn observe_round(run: &Run, request: &mut ChatRequest) {
     let id = run.id();
     let mut log = run.log();
     let RunLog { conversation, whole_run, calls, .. } = &mut *log;
-    let ((given, new_from), rounds) = (&whole_run.given, &mut whole_run.rounds);
+    let ((given, given_history), rounds) = (&whole_run.given, &mut whole_run.rounds);
     if conversation.service_id.is_some() || given.is_empty() {
         return;
     }
     let has_answered = calls.is_answered;
-    if !has_answered && is_same(&request.messages, given) {
+    if !has_answered && is_same(request.messages(), given) {
         return;
     }
-    let own: Vec<_> = request.messages.iter().cloned().collect();
+    let own: Vec<_> = request.messages().iter().cloned().collect();
     let run = StoredRun::Known { run: id, has_answered };
     let after = |before| {
         let added = &rounds.messages;
@@ -43,7 +43,7 @@ pub(crate) fn observe_round(run: &Run, request: &mut ChatRequest) {
     };
     // The loop may have stored the conversation itself, without the changes of the replay.
     let observed = after(given.clone())
-        .or_else(|_| after(joined(conversation.history.clone(), given.skip(*new_from))));
+        .or_else(|_| after(joined(conversation.history.clone(), given.skip(*given_history))));
     let Ok(Observed { instructions, new, step }) = observed else {
         rounds.is_broken = true;
         return;
@@ -57,12 +57,12 @@ pub(crate) fn observe_round(run: &Run, request: &mut ChatRequest) {
     let mut messages: Messages = instructions.into_iter().collect();
     messages.append(given);
     messages.extend(rounds.messages.iter().cloned());
-    request.new_from = match has_answered {
+    let history_len = match has_answered {
         true => messages.len(),
-        false => first + new_from,
+        false => first + given_history,
     };
     messages.extend(new.iter().cloned());
-    request.messages = messages;
+    request.set_messages(messages, history_len);
     rounds.messages.extend(new);
 }
 

@@ -171,12 +171,12 @@ impl Suspects {
         known: &[RefusalMark],
     ) -> Self {
         let is_named = refusal.named.is_some();
-        let messages = &request.messages;
+        let messages = request.messages();
         let unanswered = messages.iter().rposition(|message| message.role == Role::Assistant);
         let unanswered = unanswered.map_or(0, |last| last + 1);
         let mut found = Self { is_named, ..Self::default() };
         for (position, message) in (unanswered..).zip(messages.iter_from(unanswered)) {
-            let is_of_user = message.role == Role::User && position >= request.new_from;
+            let is_of_user = message.role == Role::User && position >= request.history_len();
             let marks = marks_of(message, refusal, known);
             match (is_of_user, is_named) {
                 (false, _) => found.stored.extend(marks),

@@ -9,7 +9,7 @@ use tower_chat_core::{
 
 use super::{
     Run, RunLog, ServiceCall, Settings,
-    model_request::{joined, own_messages},
+    model_request::own_messages,
     stored_messages::{RunInStore, stored_of_run},
 };
 use crate::{
@@ -120,11 +120,11 @@ pub(super) fn observe_alone(
 /// Replaces the messages of a service call's request: first the messages that a layer above has put
 /// first, followed by the instructions and the new messages.
 pub(super) fn take_observed(request: &mut ChatRequest, observed: &Observed) {
-    let mut messages = request.messages.take(request.new_from);
+    let mut messages = request.history();
     messages.extend(observed.instructions.iter().cloned());
-    request.new_from = messages.len();
+    let history_len = messages.len();
     messages.extend(observed.new.iter().cloned());
-    request.messages = messages;
+    request.set_messages(messages, history_len);
 }
 
 impl RunLog {
@@ -140,7 +140,7 @@ impl RunLog {
         request: &ChatRequest,
     ) -> Result<Observed, PersistenceError> {
         let mut own = own_messages(request);
-        if request.new_from == 0 {
+        if request.history_len() == 0 {
             // Skip the messages that a layer above the loop put first.
             let is_above = |(own, above): &(&Arc<Message>, &Arc<Message>)| {
                 own.role == above.role && own.parts == above.parts
@@ -222,7 +222,7 @@ pub(super) async fn take_new(
     match choice.new_input(key, *run, (&before, pruned), &own)? {
         NewInput::All => Ok(None),
         NewInput::Only(new) => {
-            request.messages = joined(request.messages.take(request.new_from), new);
+            request.set_new_messages(new);
             Ok(None)
         }
         NewInput::LastAnswer(answer) => Ok(Some(answer)),

@@ -44,13 +44,13 @@ pub(crate) fn start_call(
     let ordinal = request.extensions.get::<ServiceCall>().map(|call| call.ordinal);
     let mut log = run.log();
     if let Some((first, count)) = log.history_in_request {
-        let own = request.messages.skip(first + count);
-        request.messages = joined(request.messages.take(first), own);
-        request.new_from = request.new_from.saturating_sub(count);
+        let own = request.messages().skip(first + count);
+        let messages = joined(request.messages().take(first), own);
+        request.set_messages(messages, request.history_len().saturating_sub(count));
     }
-    if log.is_alone && request.new_from > 0 {
+    if log.is_alone && request.history_len() > 0 {
         // The loop sends these messages only with its first service call.
-        log.calls.above = request.messages.take(request.new_from);
+        log.calls.above = request.history();
     }
     let sent = match ordinal {
         Some(_) => 0,
@@ -118,9 +118,8 @@ fn unsubmitted(
         }
     }
     let observed = log.observe_call(run.conversation(), request)?;
-    if request.new_from == 0 && !observed.instructions.is_empty() {
-        request.messages = joined(log.calls.above.clone(), request.messages.clone());
-        request.new_from = log.calls.above.len();
+    if request.history_len() == 0 && !observed.instructions.is_empty() {
+        request.prepend(&log.calls.above);
     }
     take_observed(request, &observed);
     Ok(match observed.step {
@@ -192,22 +191,21 @@ impl RunLog {
     /// handled it. `unsent` is the number of the run's messages that no service call has sent yet,
     /// whether stored or not.
     pub(super) fn address_model(&self, request: &mut ChatRequest, replay: &Replay, unsent: usize) {
-        let mut prefix = request.messages.take(request.new_from);
+        let mut prefix = request.history();
         if prefix.is_empty() && self.conversation.service_id.is_none() {
             prefix = self.calls.above.clone();
         }
-        let messages = if self.conversation.service_id.is_some() {
+        let (messages, history_len) = if self.conversation.service_id.is_some() {
             // A retry sends all messages again, although some of them may be stored already.
             let mut own = Replay::lenient();
             own_messages(request).iter().for_each(|message| own.push(message));
-            request.new_from = prefix.len();
-            own.view()
+            (own.view(), prefix.len())
         } else {
             let view = replay.view();
-            request.new_from = (prefix.len() + view.len()).saturating_sub(unsent);
-            view
+            let history_len = (prefix.len() + view.len()).saturating_sub(unsent);
+            (view, history_len)
         };
-        request.messages = joined(prefix, messages);
+        request.set_messages(joined(prefix, messages), history_len);
         request.history_owner = self.conversation.service_id.clone().map(HistoryOwner::Service);
         request.extensions.insert(PersisterAbove);
     }

@@ -127,7 +127,7 @@ where
         }
         let records_content = records_content(&request.extensions);
         if records_content {
-            spans::record_input(&span, request.messages.iter().map(|message| &**message));
+            spans::record_input(&span, request.messages().iter().map(|message| &**message));
         }
         let name = self.layer.name.as_ref();
         let open = match self.layer.operation {

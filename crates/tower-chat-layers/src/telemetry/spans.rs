@@ -74,7 +74,7 @@ pub(super) fn chat(request: &ChatRequest, provider: Option<&str>) -> Span {
         "gen_ai.output.messages" = Empty,
         "error.type" = Empty,
         "tower_chat.streamed" = options.stream,
-        "tower_chat.messages" = request.messages.len(),
+        "tower_chat.messages" = request.messages().len(),
         "tower_chat.ended_by" = Empty,
         "tower_chat.outcome" = Empty,
     )

@@ -24,7 +24,7 @@ use crate::{
 /// Returns the errors of [`decide`].
 pub(crate) fn check(run: &Run, request: &ChatRequest) -> Result<(), ToolLoopError> {
     let mut own = Replay::lenient();
-    own.push_from(&request.messages, request.new_from);
+    own.push_from(request.messages(), request.history_len());
     decide(request, run, own.pending_batches(), None).map(drop)
 }
 
@@ -59,7 +59,7 @@ pub(super) fn decide(
 ) -> Result<Vec<PlannedCall>, ToolLoopError> {
     // The request of a run that is sent again does not contain the stored part of its input.
     let stored = run.log().stored_approvals();
-    let own = || request.messages.iter_from(request.new_from);
+    let own = || request.messages().iter_from(request.history_len());
     let mut decisions = decisions(stored.iter().chain(own()));
     if decisions.is_empty() {
         return Ok(Vec::new());
@@ -220,7 +220,7 @@ fn not_waiting(
     id: &str,
     conversation: Option<ConversationKey>,
 ) -> ToolLoopError {
-    let is_sent = request.messages.iter().any(|message| find_request(message, id).is_some());
+    let is_sent = request.messages().iter().any(|message| find_request(message, id).is_some());
     let id = id.to_owned();
     if is_sent || run.log().holds_approval_request(&id) {
         ToolLoopError::ApprovalAnswered { id, conversation }

@@ -84,14 +84,14 @@ impl<S> Rounds<S> {
         let mut rounds = Self {
             service: ready,
             is_ready: true,
-            options: CallOptions::new(request.options),
             settings,
             context: Arc::new(RunContext {
                 run: run_id,
                 handle,
+                source_numbers: source_numbers(run.clone(), request.messages().clone()),
                 extensions: request.extensions,
-                source_numbers: source_numbers(run.clone(), request.messages),
             }),
+            options: CallOptions::new(request.options),
             run,
             extensions,
             transcript,

@@ -39,7 +39,7 @@ where
     let has_persister = check_layers(&mut ready, &settings, &below, &request).await?;
     let streamed = request.options.stream;
     let run = request.extensions.get::<Run>().cloned();
-    yield_if_large(request.messages.iter_from(request.new_from)).await;
+    yield_if_large(request.messages().iter_from(request.history_len())).await;
     let mut rounds = match Rounds::new(ready, settings, has_persister, request) {
         Ok(rounds) => rounds,
         Err(error) => {

@@ -23,7 +23,7 @@ use crate::{next_step::UnknownTools, tool::ToolSource};
 ///
 /// // A model that requests the time from a tool, and repeats the result.
 /// let model = service_fn(|request: ChatRequest| async move {
-///     let answer = match request.messages.last() {
+///     let answer = match request.messages().last() {
 ///         Some(last) if last.role == Role::Tool => {
 ///             let result = last.results().next().map(|result| result.text());
 ///             Message::assistant(format!("It is {}.", result.unwrap_or_default()))

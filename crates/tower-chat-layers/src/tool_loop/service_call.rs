@@ -133,9 +133,9 @@ impl<S> Rounds<S> {
         } else {
             self.options.with_tools(&self.tools)
         };
-        let Outgoing { messages, new_from, history_owner } = self.transcript.outgoing();
-        let mut request = ChatRequest::new(messages).with_options(options);
-        request.new_from = new_from;
+        let Outgoing { messages, history_len, history_owner } = self.transcript.outgoing();
+        let mut request = ChatRequest::default().with_options(options);
+        request.set_messages(messages, history_len);
         request.history_owner = history_owner;
         if let Some(call) = self.extensions.get_mut::<ServiceCall>() {
             call.ordinal = self.counters.service_calls;

@@ -46,7 +46,7 @@ struct WholeHistory {
 /// The messages of one service call.
 pub(super) struct Outgoing {
     pub(super) messages: Messages,
-    pub(super) new_from: usize,
+    pub(super) history_len: usize,
     pub(super) history_owner: Option<HistoryOwner>,
 }
 
@@ -54,9 +54,9 @@ impl Transcript {
     /// Creates the transcript of a run that sends the whole history in each service call, until an answer
     /// names another history owner. `replay` contains the history before the request's own messages.
     pub(super) fn whole(request: &ChatRequest, run: RunId, replay: Replay) -> Self {
-        let prefix = request.messages.take(request.new_from);
+        let prefix = request.history();
         let mut replay = replay.after(&prefix);
-        replay.push_from(&request.messages, request.new_from);
+        replay.push_from(request.messages(), request.history_len());
         let history = Some(WholeHistory { prefix: prefix.len(), replay });
         Self { history, only_unsent: false, ..Self::only_unsent(request, run, || 0) }
     }
@@ -73,8 +73,8 @@ impl Transcript {
             run,
             next_index: next_index(request, run, assigned_ids),
             history: None,
-            request: request.messages.clone(),
-            own_from: request.new_from,
+            request: request.messages().clone(),
+            own_from: request.history_len(),
             request_reach: Reach::Unsent,
             added: Vec::new(),
             only_unsent: true,
@@ -134,7 +134,7 @@ impl Transcript {
             return history.replay.pending_batches();
         }
         let mut own = Replay::lenient();
-        own.push_from(&request.messages, request.new_from);
+        own.push_from(request.messages(), request.history_len());
         own.pending_batches()
     }
 
@@ -206,14 +206,14 @@ impl Transcript {
         let history_owner = self.history_owner.clone();
         let outgoing = match &self.history {
             Some(WholeHistory { prefix, replay }) if !self.only_unsent => {
-                Outgoing { messages: replay.view(), new_from: *prefix, history_owner }
+                Outgoing { messages: replay.view(), history_len: *prefix, history_owner }
             }
             Some(_) | None if self.request_reach == Reach::Unsent => {
                 let mut messages = self.request.take(self.own_from);
                 messages.append(&self.unsent());
-                Outgoing { messages, new_from: self.own_from, history_owner }
+                Outgoing { messages, history_len: self.own_from, history_owner }
             }
-            Some(_) | None => Outgoing { messages: self.unsent(), new_from: 0, history_owner },
+            Some(_) | None => Outgoing { messages: self.unsent(), history_len: 0, history_owner },
         };
         self.advance(Reach::Unsent, Reach::InFlight);
         outgoing
@@ -224,10 +224,10 @@ impl Transcript {
 /// message in the request. If the request ends with another message, the index is the number of the
 /// request's own messages or `assigned_ids`, whichever is larger.
 fn next_index(request: &ChatRequest, run: RunId, assigned_ids: impl FnOnce() -> usize) -> u32 {
-    match request.messages.last().and_then(|last| last.id) {
+    match request.messages().last().and_then(|last| last.id) {
         Some(last) if last.run == run => last.index.saturating_add(1),
         Some(_) | None => {
-            let own = request.messages.len().saturating_sub(request.new_from);
+            let own = request.messages().len().saturating_sub(request.history_len());
             u32::try_from(own.max(assigned_ids())).unwrap_or(u32::MAX)
         }
     }

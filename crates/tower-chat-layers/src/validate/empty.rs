@@ -14,12 +14,12 @@ use super::{Fault, InvalidMessages, InvalidRequest};
 ///
 /// Returns [`InvalidRequest`].
 pub(crate) fn check_not_empty(request: &ChatRequest) -> Result<(), InvalidRequest> {
-    let own: Vec<_> = request.messages.iter_from(request.new_from).collect();
+    let own: Vec<_> = request.messages().iter_from(request.history_len()).collect();
     let is_answer = |message: &&Arc<Message>| message.role == Role::Assistant;
     let first = own.iter().rposition(is_answer).map_or(0, |last| last + 1);
-    let checked = match request.messages.is_empty() && !may_be_empty(request) {
+    let checked = match request.messages().is_empty() && !may_be_empty(request) {
         true => InvalidMessages::of(vec![Fault::NoMessages]),
-        false => check_content(request.new_from + first, own.into_iter().skip(first)),
+        false => check_content(request.history_len() + first, own.into_iter().skip(first)),
     };
     checked.map_err(|source| InvalidRequest {
         conversation: request.conversation().map(|conversation| conversation.key.clone()),

@@ -57,13 +57,13 @@ pub fn validate_messages<'a>(
 ///
 /// Returns the errors of [`validate_messages`].
 pub fn validate_request(request: &ChatRequest) -> Result<(), InvalidMessages> {
-    if request.messages.is_empty() && request.options.continuation.is_none() {
+    if request.messages().is_empty() && request.options.continuation.is_none() {
         return InvalidMessages::of(vec![Fault::NoMessages]);
     }
     let held_by_service = matches!(request.history_owner, Some(HistoryOwner::Service(_)));
     let check = Check::new(held_by_service);
-    check.run(request.messages.iter().map(|message| &**message))?;
-    check_content(request.new_from, request.messages.iter_from(request.new_from))
+    check.run(request.messages().iter().map(|message| &**message))?;
+    check_content(request.history_len(), request.messages().iter_from(request.history_len()))
 }
 
 #[derive(Debug)]

@@ -40,7 +40,7 @@ impl ClientCodec for Lines {
             Role::Tool => message.results().map(|result| result.text()).collect(),
             _ => message.text(),
         };
-        let lines: Vec<String> = request.messages.iter().map(|message| line(message)).collect();
+        let lines: Vec<String> = request.messages().iter().map(|message| line(message)).collect();
         if lines.iter().any(|line| line == "unsayable") {
             return Err("their type cannot say it".into());
         }

@@ -298,7 +298,7 @@ pub(crate) async fn service_id(store: &Store) -> Option<String> {
 
 /// Returns the messages that the model client received in one service call.
 pub(crate) fn seen(model: &ScriptedModel, call: usize) -> Vec<String> {
-    shorts(model.requests()[call].messages.iter())
+    shorts(model.requests()[call].messages().iter())
 }
 
 /// Returns the number of messages that another reader of the store sees now.

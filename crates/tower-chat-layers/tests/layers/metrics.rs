@@ -21,7 +21,7 @@ const MODES: [(PersistenceMode, &str); 3] = [
 
 /// Answers as a model that calls a tool, and returns its answer after it has received the result.
 async fn model(request: ChatRequest) -> Result<ChatResponse, BoxError> {
-    let has_result = request.messages.iter().any(|message| message.role == Role::Tool);
+    let has_result = request.messages().iter().any(|message| message.role == Role::Tool);
     let (message, reason, usage) = if has_result {
         (Message::assistant("bring a raincoat"), FinishReason::Stop, Usage::new(200, 50))
     } else {

@@ -135,7 +135,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
 
 /// Answers as a model that calls a tool, and returns its answer after it has received the result.
 async fn model(request: ChatRequest) -> Result<ChatResponse, BoxError> {
-    let has_result = request.messages.iter().any(|message| message.role == Role::Tool);
+    let has_result = request.messages().iter().any(|message| message.role == Role::Tool);
     let (message, reason, usage) = if has_result {
         (Message::assistant("take an umbrella"), FinishReason::Stop, Usage::new(20, 5))
     } else {

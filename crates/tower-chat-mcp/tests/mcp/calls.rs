@@ -45,7 +45,7 @@ async fn the_servers_answers_are_in_the_history_and_in_the_record() {
         assert_eq!(record[1].error.as_deref(), Some("There is no such city."));
 
         let shown = &agent.model.requests()[1];
-        let last = shown.messages.last().unwrap();
+        let last = shown.messages().last().unwrap();
         assert_eq!(last.results().collect::<Vec<_>>(), results);
         assert_eq!(shown.options.tools.len(), 7);
     }
@@ -119,6 +119,6 @@ async fn a_new_listing_is_seen_by_the_next_service_call() {
     let requests = model.requests();
     let first = |index: usize| requests[index].options.tools[0].name.as_str();
     assert_eq!((first(0), first(1)), ("weather", "new_weather"));
-    let result = requests[2].messages.last().unwrap().results().next().unwrap().text();
+    let result = requests[2].messages().last().unwrap().results().next().unwrap().text();
     assert!(result.starts_with("Rain in nowhere."), "{result}");
 }

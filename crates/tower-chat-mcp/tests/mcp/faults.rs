@@ -46,8 +46,8 @@ async fn a_server_that_dies_in_a_call_fails_the_call_and_leaves_a_valid_history(
         assert_eq!(agent.ask("and now?").await.unwrap().text(), "I am still here.");
         let shown = &agent.model.requests()[2];
         let results: Vec<bool> =
-            shown.messages.iter().flat_map(|m| m.results()).map(|r| r.is_error).collect();
-        assert_eq!((shown.messages.len(), results), (5, vec![false, true, true]), "{mode:?}");
+            shown.messages().iter().flat_map(|m| m.results()).map(|r| r.is_error).collect();
+        assert_eq!((shown.messages().len(), results), (5, vec![false, true, true]), "{mode:?}");
     }
 }
 

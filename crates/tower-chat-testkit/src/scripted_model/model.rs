@@ -37,7 +37,7 @@ use crate::Gate;
 /// std::future::poll_fn(|cx| model.poll_ready(cx)).await?;
 /// let answer = model.call(ChatRequest::user("hi")).await?.collect().await?;
 /// assert_eq!(answer.text(), "hello");
-/// assert_eq!(model.requests()[0].messages.len(), 1);
+/// assert_eq!(model.requests()[0].messages().len(), 1);
 /// # Ok::<(), tower_chat_core::BoxError>(())
 /// # }).unwrap();
 /// ```

@@ -17,7 +17,7 @@ use crate::Gate;
 ///     Step::error("overloaded"),
 ///     Step::text("It rains in").cut_off_after(1),
 ///     Step::text("It rains in Paris.").waits(&gate),
-///     Step::respond(|request| Step::text(format!("{} messages", request.messages.len()))),
+///     Step::respond(|request| Step::text(format!("{} messages", request.messages().len()))),
 /// ]);
 /// assert_eq!(model.remaining(), 5);
 /// ```

@@ -43,7 +43,7 @@ async fn each_call_takes_the_next_step_and_is_recorded() {
     assert_eq!(*answer.finish, Finish::new(FinishReason::ToolCalls));
     assert_eq!(model.remaining(), 0);
     let requests = model.requests();
-    let texts: Vec<_> = requests.iter().map(|r| r.messages.last().unwrap().text()).collect();
+    let texts: Vec<_> = requests.iter().map(|r| r.messages().last().unwrap().text()).collect();
     assert_eq!(texts, ["hi", "hi", "last"]);
 }
 
@@ -149,7 +149,7 @@ async fn a_call_that_hangs_never_answers() {
 
 #[tokio::test]
 async fn a_step_can_decide_by_the_request() {
-    let count = |request: &ChatRequest| Step::text(request.messages.len().to_string());
+    let count = |request: &ChatRequest| Step::text(request.messages().len().to_string());
     let model = ScriptedModel::new([
         Step::respond(count),
         Step::respond(|_| Step::respond(|_| Step::error("no"))),

@@ -63,7 +63,7 @@ fn has_sentence(request: &ChatRequest) -> bool {
     let rules = ServiceRules::named(BodyWire::OpenAiChat, ISSUER).unwrap();
     let fitted = fit(request, &rules);
     let is_reported = fitted.changes.iter().any(|change| change.kind == ChangeKind::Refused);
-    let messages = format!("{:?}", fitted.request.messages);
+    let messages = format!("{:?}", fitted.request.messages());
     assert_eq!(messages.contains(SENTENCE), is_reported, "{messages}");
     assert_ne!(messages.contains("AAAA"), is_reported, "{messages}");
     is_reported

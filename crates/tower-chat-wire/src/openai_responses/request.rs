@@ -86,7 +86,7 @@ pub(crate) fn render(
         | HistoryLocation::NewConversation => {}
     }
     let mut body = to_object(&fields, options);
-    let input = render_input(request.messages.iter().map(|message| &**message));
+    let input = render_input(request.messages().iter().map(|message| &**message));
     body.insert("input".to_owned(), raw(&input));
     body
 }

@@ -55,7 +55,7 @@ impl Error for UnsupportedMedia {
 
 /// Refuses media that the user or the system adds with this request and the service does not accept.
 ///
-/// The check covers the messages at or after [`new_from`](ChatRequest::new_from) that also follow the final
+/// The check covers the messages after the [history](ChatRequest::history) that also follow the final
 /// message of the assistant or of a tool. The media of these messages are counted together, because the wires
 /// join the messages. The results of a tool are never refused, because the tool has run.
 ///
@@ -73,13 +73,13 @@ impl Error for UnsupportedMedia {
 /// assert!(check_new(&request, &rules).is_err());
 /// ```
 pub fn check_new(request: &ChatRequest, rules: &ServiceRules) -> Result<(), UnsupportedMedia> {
-    let messages = &request.messages;
+    let messages = request.messages();
     let answered = messages
         .iter()
         .rposition(|message| matches!(message.role, Role::Assistant | Role::Tool))
         .map_or(0, |last| last + 1);
     let mut count = Count::default();
-    for message in messages.iter_from(request.new_from.max(answered)) {
+    for message in messages.iter_from(request.history_len().max(answered)) {
         for media in message.parts.iter().filter_map(as_media) {
             if !is_accepted_from(message.role, media, rules) {
                 let role = match message.role {

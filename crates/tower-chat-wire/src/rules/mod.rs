@@ -24,7 +24,7 @@
 //! ];
 //! let rules = ServiceRules::choose(BodyWire::OpenAiChat, "openai", "https://api.openai.com/v1", None);
 //! let fitted = fit(&ChatRequest::new(history), &rules);
-//! let call = fitted.request.messages.get(1).and_then(|message| message.calls().next().cloned());
+//! let call = fitted.request.messages().get(1).and_then(|message| message.calls().next().cloned());
 //! let call = call.expect("the call is sent");
 //! assert_eq!(call.arguments, r#"{"arguments":"{\"city\": \"Pa"}"#);
 //! assert_eq!(fitted.names.original(&call.name), Some("get weather"));

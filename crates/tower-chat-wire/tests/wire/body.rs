@@ -92,12 +92,12 @@ fn options_reach_every_wire_and_are_returned() {
         let mut options = (*read.options).clone();
         if options.instructions.is_none() {
             // On this wire the instructions are the first message.
-            assert_eq!(read.messages.get(0).unwrap().text(), "Be brief.", "{name}");
+            assert_eq!(read.messages().get(0).unwrap().text(), "Be brief.", "{name}");
             options.instructions = expected.instructions.take();
             expected.instructions.clone_from(&options.instructions);
         }
         assert_eq!(options, expected, "{name}: {written}");
-        assert_eq!(read.messages.last().unwrap().text(), "hi", "{name}");
+        assert_eq!(read.messages().last().unwrap().text(), "hi", "{name}");
     }
 }
 

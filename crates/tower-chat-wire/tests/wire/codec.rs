@@ -39,7 +39,7 @@ fn client(
     let asked = asked.clone();
     service_fn(move |request: Request<Value>| {
         let read = wire.parse_request(request.body().clone()).unwrap();
-        let message = match read.messages.last().unwrap().role {
+        let message = match read.messages().last().unwrap().role {
             Role::Tool => Message::assistant("found it"),
             _ => Message::tool_calls([ToolCall::new("call_1", "look", "{}")]),
         };
@@ -95,7 +95,7 @@ async fn a_client_of_any_wire_gains_tools_and_a_history_by_layers_alone() {
         let read = wire.parse_request(last.body().clone()).unwrap();
         assert_eq!(read.options.temperature, Some(0.5), "{wire:?}");
         assert_eq!(read.options.tools.len(), 1, "{wire:?}");
-        let roles: Vec<Role> = read.messages.iter().map(|message| message.role).collect();
+        let roles: Vec<Role> = read.messages().iter().map(|message| message.role).collect();
         let turn = [Role::User, Role::Assistant, Role::Tool];
         assert_eq!(roles, [&turn[..], &[Role::Assistant], &turn].concat(), "{wire:?}");
     }

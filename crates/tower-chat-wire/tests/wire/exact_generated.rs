@@ -166,7 +166,7 @@ fn stored(messages: &Messages) -> Messages {
 fn written(wire: BodyWire, body: &Value) -> Option<(Value, Value)> {
     let mut request = wire.parse_request_json(&body.to_string()).ok()?;
     let written = wire.render_request_json(&request).unwrap().parse().unwrap();
-    request.messages = stored(&request.messages);
+    request.set_new_messages(stored(request.messages()));
     Some((written, wire.render_request_json(&request).unwrap().parse().unwrap()))
 }
 
@@ -223,7 +223,7 @@ fn a_message_that_has_changed_is_written_as_it_is_now() {
     ];
     for (wire, body, pointer) in bodies {
         let mut request = wire.parse_request_json(&body.to_string()).unwrap();
-        let message = request.messages.get(0).unwrap();
+        let message = request.messages().get(0).unwrap();
         let mut parts = message.parts.clone();
         for part in &mut parts {
             match part {
@@ -232,7 +232,7 @@ fn a_message_that_has_changed_is_written_as_it_is_now() {
                 _ => {}
             }
         }
-        request.messages = Messages::from(vec![message.with_parts(parts)]);
+        request.set_new_messages(message.with_parts(parts));
         let written: Value = wire.render_request_json(&request).unwrap().parse().unwrap();
         assert_eq!(written.pointer(pointer), Some(&json!("after")), "{wire:?}: {written}");
     }
@@ -270,7 +270,7 @@ fn integers_of_any_size_and_every_digit_are_returned() {
         let field = if wire == BodyWire::Gemini { "contents" } else { "messages" };
         let body = format!(r#"{{"model":"m","max_tokens":9,"{field}":[{call}]}}"#);
         let request = wire.parse_request_json(&body).unwrap();
-        let read = request.messages.get(0).unwrap();
+        let read = request.messages().get(0).unwrap();
         assert_eq!(read.calls().next().unwrap().arguments, big, "{wire:?}");
         let written = wire.render_request_json(&request).unwrap();
         assert!(written.get().contains(big), "{wire:?}: {}", written.get());
@@ -284,12 +284,12 @@ fn turns_of_one_side_are_joined_and_blank_texts_left_out_for_bedrock() {
         {"role": "assistant", "content": [{"text": " "}, {"text": "a1"}]},
     ]});
     let mut request = BodyWire::BedrockConverse.parse_request_json(&body.to_string()).unwrap();
-    let mut messages: Vec<Message> = request.messages.iter().map(|it| (**it).clone()).collect();
+    let mut messages: Vec<Message> = request.messages().iter().map(|it| (**it).clone()).collect();
     messages.insert(1, Message::user("q2"));
     messages.push(Message::new(Role::Tool, vec![ToolResult::new("x y", "r1").into()]));
     messages.push(Message::user("q3"));
     messages.push(Message::tool_calls([ToolCall::new("x y", "f", "")]));
-    request.messages = Messages::from(messages);
+    request.set_new_messages(messages);
     let written = BodyWire::BedrockConverse.render_request_json(&request).unwrap();
     let written: Value = written.parse().unwrap();
     let result = json!({"toolResult": {"toolUseId": "x_y", "content": [{"text": "r1"}]}});

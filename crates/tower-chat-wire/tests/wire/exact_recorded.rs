@@ -1,7 +1,7 @@
 //! Recorded requests and answers of Bedrock Converse, Cohere and Ollama are written as they were read.
 
 use serde_json::Value;
-use tower_chat_core::{Message, Messages, Role, format};
+use tower_chat_core::{Message, Role, format};
 use tower_chat_testkit::{
     recordings::{Api, Exchange, Recordings},
     validate::{Rule, Wire, validate},
@@ -32,11 +32,11 @@ fn assert_exact(source: &str, wire: BodyWire, body: &Value) {
     assert_eq!(written, set(body.clone()), "{source}");
     assert_eq!(request.options.model, model);
     let stored: Vec<Message> = request
-        .messages
+        .messages()
         .iter()
         .map(|message| format::decode(&format::encode(message)).unwrap())
         .collect();
-    request.messages = Messages::from(stored);
+    request.set_new_messages(stored);
     let written: Value = wire.render_request_json(&request).expect(source).parse().unwrap();
     assert_eq!(written, set(body.clone()), "{source}, after it was stored");
 }
@@ -145,7 +145,7 @@ fn accepted_requests_of_other_wires_are_written_in_a_form_that_each_takes() {
         for (other, from) in others {
             for line in recordings.accepted(other).unwrap() {
                 let read = from.parse_request_json(&line.body.to_string()).unwrap();
-                let roles: Vec<Role> = read.messages.iter().map(|it| it.role).collect();
+                let roles: Vec<Role> = read.messages().iter().map(|it| it.role).collect();
                 if roles.windows(2).any(|pair| pair == [Role::Assistant, Role::Assistant]) {
                     // Only replay can move the results of each round to its own calls.
                     continue;

@@ -67,7 +67,7 @@ impl ClientCodec for Texts {
     type Response = String;
 
     fn encode(&self, request: ChatRequest) -> Result<String, BoxError> {
-        Ok(request.messages.into_iter().map(|message| message.text()).collect())
+        Ok(request.messages().into_iter().map(|message| message.text()).collect())
     }
 
     fn decode(&self, text: String) -> BoxFuture<'static, Result<ChatResponse, BoxError>> {

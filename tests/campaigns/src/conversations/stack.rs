@@ -205,7 +205,7 @@ impl Stack {
             self.report_fault(job.turn, "the model was not sent the input".to_owned());
             return Step::error("the model was not sent the input");
         };
-        if let Err(invalid) = check_valid(&request.messages) {
+        if let Err(invalid) = check_valid(request.messages()) {
             self.report_fault(turn, format!("the model was sent an invalid history: {invalid}"));
         }
         let mut rng = Rng::of(job.seed, 2 + call as u64);
@@ -275,19 +275,19 @@ async fn poll_at_most<F: Future>(future: F, max_polls: usize) -> Option<F::Outpu
 /// Returns the turn of the last input.
 fn last_turn(request: &ChatRequest) -> Option<Turn> {
     let is_user = |message: &&Arc<Message>| message.role == Role::User;
-    Turn::of_text(&request.messages.iter().rev().find(is_user)?.text())
+    Turn::of_text(&request.messages().iter().rev().find(is_user)?.text())
 }
 
 /// Returns the tokens of the inputs and answers in a request.
 fn shown(request: &ChatRequest) -> Vec<String> {
     let is_text = |message: &&Arc<Message>| matches!(message.role, Role::User | Role::Assistant);
-    let texts = request.messages.iter().filter(is_text).map(|message| message.text());
+    let texts = request.messages().iter().filter(is_text).map(|message| message.text());
     texts.filter_map(|text| token_of(&text).map(str::to_owned)).collect()
 }
 
 /// Returns the next round of the plan, derived from the arguments of the calls of earlier rounds.
 fn next_round(request: &ChatRequest, turn: Turn) -> usize {
-    let calls = request.messages.iter().flat_map(|message| message.calls());
+    let calls = request.messages().iter().flat_map(|message| message.calls());
     let rounds = calls.filter_map(|call| {
         let (conversation, number, round): (u32, u32, usize) = call.parse_arguments().ok()?;
         (Turn { conversation, number } == turn).then_some(round + 1)

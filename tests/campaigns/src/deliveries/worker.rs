@@ -111,7 +111,8 @@ fn pipeline(arguments: &WorkerArguments, store: SqliteStore) -> Result<ChatPipel
 
 /// Answers with deltas that are numbers, slowly. All answers before the last one call a tool.
 fn answer(seed: u64, request: &ChatRequest) -> ChatResponse {
-    let answers = request.messages.iter().filter(|message| message.role == Role::Assistant).count();
+    let answers =
+        request.messages().iter().filter(|message| message.role == Role::Assistant).count();
     let rounds = Rng::of(seed, 0).below(4);
     let mut rng = Rng::of(seed, 1 + answers as u64);
     let size = rng.one_of(&[3, 40, 600]).copied().unwrap_or(3);

@@ -115,13 +115,13 @@ impl Script {
         }) else {
             state.is_overrun = true;
             drop(state);
-            self.diverged(call, request.messages.len(), Difference::ExtraServiceCall);
+            self.diverged(call, request.messages().len(), Difference::ExtraServiceCall);
             return Err(NoFurtherAnswer { conversation: self.0.recording.id().to_owned() });
         };
         state.given += 1;
         if self.0.verifies {
             let position = answer.message;
-            let found = state.verification.check(self.recorded(), position, &request.messages);
+            let found = state.verification.check(self.recorded(), position, request.messages());
             drop(state);
             for (message, difference) in found {
                 self.diverged(call, message, difference);

@@ -62,7 +62,7 @@ async fn main() -> Result<(), BoxError> {
 /// Calls the tool, and answers when there is a result.
 fn answer(request: &ChatRequest, words: Arc<Semaphore>) -> ChatResponse {
     println!("asked");
-    let has_result = request.messages.iter().any(|message| message.results().next().is_some());
+    let has_result = request.messages().iter().any(|message| message.results().next().is_some());
     let (texts, end) = match has_result {
         false => (["Let me ", "look."], vec![call(), finish(FinishReason::ToolCalls)]),
         true => (["It ", "rains."], vec![finish(FinishReason::Stop)]),

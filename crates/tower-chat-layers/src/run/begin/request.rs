@@ -55,9 +55,9 @@ pub(crate) fn put_history_for_loop(
     request: &mut ChatRequest,
 ) -> Result<(), PersistenceError> {
     let mut log = run.log();
-    let (own, first) = (own_messages(request), request.new_from);
+    let (own, first) = (own_messages(request), request.history_len());
     put_history_before(run, &mut log, request, &own)?;
-    let count = request.new_from.saturating_sub(first);
+    let count = request.history_len().saturating_sub(first);
     log.history_in_request = Some((first, count));
     Ok(())
 }
@@ -71,34 +71,33 @@ fn put_history_before(
     own: &[Arc<Message>],
 ) -> Result<(), PersistenceError> {
     let answer_from = log.conversation.assigned_ids + own.len();
-    let prefix = request.messages.take(request.new_from);
+    let mut messages = request.history();
+    let mut history_len = messages.len();
     let mut open_replay = None;
     if log.conversation.service_id.is_some() {
-        request.new_from = prefix.len();
-        request.messages = prefix;
-        request.messages.extend(own.iter().cloned());
+        messages.extend(own.iter().cloned());
     } else {
         replay_with(run, log, own)?;
         let mut closed = log.conversation.replay.clone();
         closed.retract_answered_by(own);
         let mut open = closed.split_open_round();
-        let history = closed.view();
-        request.new_from = prefix.len() + history.len();
         // The messages that a layer above has put first remain first.
-        request.messages = joined(prefix, history);
+        messages = joined(messages, closed.view());
+        history_len = messages.len();
         if answers_approvals(own) {
-            request.messages.extend(own.iter().cloned());
+            messages.extend(own.iter().cloned());
             open_replay = Some(open);
         } else {
             // These messages are sent as in per-service-call mode, because both modes must send the same
             // messages. Providers refuse a result without its call.
             own.iter().for_each(|message| open.push(message));
-            request.messages.append(&open.view());
+            messages.append(&open.view());
         }
     }
     log.whole_run.answer_from = answer_from;
     log.whole_run.open_replay = open_replay;
-    log.whole_run.given = (request.messages.clone(), request.new_from);
+    log.whole_run.given = (messages.clone(), history_len);
+    request.set_messages(messages, history_len);
     Ok(())
 }
 
@@ -124,8 +123,7 @@ pub(in crate::run) fn replay_with(
 /// messages of the run that the model has not answered, and the input.
 fn put_unanswered_before(log: &mut RunLog, request: &mut ChatRequest, own: &[Arc<Message>]) {
     let unanswered = log.unanswered_input();
-    let prefix = request.messages.take(request.new_from);
-    log.calls.above = prefix.clone();
+    log.calls.above = request.history();
     let has_service_id = log.conversation.service_id.is_some();
     if !has_service_id && answers_approvals(unanswered.iter().chain(own)) {
         request.history_owner = Some(HistoryOwner::Local);
@@ -136,9 +134,7 @@ fn put_unanswered_before(log: &mut RunLog, request: &mut ChatRequest, own: &[Arc
     };
     sent.extend(own.iter().cloned());
     sent.sort_by_key(|message| message.id);
-    request.new_from = prefix.len();
-    request.messages = prefix;
-    request.messages.extend(sent);
+    request.set_new_messages(sent);
 }
 
 impl RunLog {

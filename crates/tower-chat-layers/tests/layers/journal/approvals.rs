@@ -282,7 +282,7 @@ async fn a_refused_decision_takes_back_nothing_of_a_run_that_has_an_answer() {
         // Messages of a run are identified by their numbers. The first two of these replace the
         // messages that are staged under their numbers.
         let further = [Message::user("paid"), Message::user("looked"), decision];
-        request.messages.extend(further.map(std::sync::Arc::new));
+        further.into_iter().for_each(|message| request.push(message));
         let error = send(&client, request).await.unwrap_err();
         let found = error.downcast_ref::<ToolLoopError>();
         assert!(matches!(found, Some(ToolLoopError::ResultsMissing { .. })), "{error:?}");
@@ -539,7 +539,7 @@ async fn a_payment_whose_run_is_refused_for_good_is_shown_to_the_next_one() {
         send(&client, ask("and then?", streamed)).await.unwrap();
         assert_eq!(ran.names(), ["pay"]);
         let shown = model.requests().pop().unwrap();
-        let results: Vec<_> = shown.messages.iter().flat_map(|it| it.results()).collect();
+        let results: Vec<_> = shown.messages().iter().flat_map(|it| it.results()).collect();
         assert_eq!(results.len(), 1);
         assert_eq!(results[0].call_id.as_deref(), Some("c1"));
     }

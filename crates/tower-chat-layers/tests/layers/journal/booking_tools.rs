@@ -41,7 +41,7 @@ pub(crate) const SHOWN: [usize; SERVICE_CALLS] = [1, 3, 5];
 /// Returns the model's answer to a request. The answer depends on the number of results after the
 /// last user message.
 pub(crate) fn reply(request: &ChatRequest) -> Message {
-    let shown: Vec<_> = request.messages.iter().cloned().collect();
+    let shown: Vec<_> = request.messages().iter().cloned().collect();
     let last = shown.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
     let results: usize = shown[last..].iter().map(|message| message.results().count()).sum();
     let call = |name: &str, id: &str| ToolCall::new(id, name, labelled(id));

@@ -79,7 +79,7 @@ pub(crate) fn approving<'a>(
 pub(crate) fn shown(model: &ScriptedModel, service_call: usize) -> Vec<(String, String)> {
     let request = &model.requests()[service_call];
     validate_request(request).unwrap();
-    let messages: Vec<_> = request.messages.iter().cloned().collect();
+    let messages: Vec<_> = request.messages().iter().cloned().collect();
     let mut shown = Vec::new();
     for (position, message) in messages.iter().enumerate() {
         let results = messages[position + 1..].iter().take_while(|next| next.role == Role::Tool);
@@ -286,7 +286,7 @@ async fn calls_of_several_messages_of_one_answer_keep_their_results() {
             all.map(|number| row(number, &format!("look {number}"), ToolStatus::Ok)).collect();
         assert_eq!(recorded(&store).await, rows, "{case}");
         let shown: Vec<String> =
-            model.requests()[2].messages.iter().flat_map(|it| call_ids(it)).collect();
+            model.requests()[2].messages().iter().flat_map(|it| call_ids(it)).collect();
         let distinct: std::collections::HashSet<_> = shown.iter().collect();
         assert_eq!(distinct.len(), shown.len(), "{case}: {shown:?}");
     }

@@ -61,21 +61,22 @@ async fn a_loop_of_another_crate_is_staged_and_committed_at_its_end() {
             async move {
                 // This loop removes the ids of all messages of the request.
                 let mut first = request.clone();
-                first.messages = request
-                    .messages
+                let plain = request
+                    .messages()
                     .iter()
                     .map(|message| {
                         let mut message = Message::clone(message);
                         message.id = None;
                         message
                     })
-                    .collect();
+                    .collect::<Vec<_>>();
+                first.set_messages(plain, request.history_len());
                 let answer = send(&below, first).await?;
                 assert_eq!(staged(&store).await, ["user where?", "assistant look#c1"]);
                 assert_eq!(stored(&store).await, [""; 0]);
                 let mut next = request.clone();
-                next.messages = Message::tool_results([ToolResult::new("c1", "looked c1")]).into();
-                next.new_from = 0;
+                let result = ToolResult::new("c1", "looked c1");
+                next.set_messages(Message::tool_results([result]), 0);
                 next.history_owner = answer.finish.history_owner.clone();
                 let answer = send(&below, next).await?;
                 Ok::<_, BoxError>(ChatResponse::from(answer))

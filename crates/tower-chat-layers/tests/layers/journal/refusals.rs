@@ -140,7 +140,7 @@ async fn an_error_that_says_nothing_of_itself_counts_as_a_refusal_at_the_last_at
 }
 
 fn seen_last(request: &tower_chat::ChatRequest) -> String {
-    short(request.messages.last().unwrap())
+    short(request.messages().last().unwrap())
 }
 
 #[tokio::test]

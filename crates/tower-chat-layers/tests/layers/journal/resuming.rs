@@ -89,11 +89,11 @@ async fn take_up(
         assert_eq!(booking_tools.ran().len() - ran, TOOL_CALLS - done, "tool calls: {case_name}");
         let seen = all_seen(model);
         assert_eq!(seen[asked..asked + own], undisturbed()[answered..], "{case_name}");
-        let new_from: Vec<_> = model.requests()[asked..asked + own]
+        let new: Vec<_> = model.requests()[asked..asked + own]
             .iter()
-            .map(|request| request.messages.len() - request.new_from)
+            .map(|request| request.new_messages().len())
             .collect();
-        assert_eq!(new_from, [1, 1, 1][answered..], "what is new: {case_name}");
+        assert_eq!(new, [1, 1, 1][answered..], "what is new: {case_name}");
     }
     let keys = booking_tools.keys();
     let distinct: HashSet<_> = keys.values().flatten().collect();

@@ -2,8 +2,8 @@
 //! of another run. The property test of the contract found these cases.
 
 use tower_chat::{
-    Answer, ChatRequest, Finish, Message, Part, Role, RunId, ToolLoopLayer, ToolResult, ToolStatus,
-    UnansweredInputs, pending_results,
+    Answer, ChatRequest, Finish, Message, Messages, Part, Role, RunId, ToolLoopLayer, ToolResult,
+    ToolStatus, UnansweredInputs, pending_results,
     store::{HistoryStore, InvocationQuery, ToolCallQueries},
     tool::{Retention, SharedTools, persist_with, tool_fn},
 };
@@ -27,7 +27,7 @@ fn overloaded() -> Step {
 /// Returns the texts and the results in the request of a service call: `one`, `look 1`.
 fn texts(model: &ScriptedModel, service_call: usize) -> Vec<String> {
     let request = &model.requests()[service_call];
-    let parts = request.messages.iter().flat_map(|message| message.parts.clone());
+    let parts = request.messages().iter().flat_map(|message| message.parts.clone());
     let text = |part| match part {
         Part::Text(text) => Some(text.text),
         Part::ToolResult(result) => Some(result.text()),
@@ -329,10 +329,11 @@ async fn input_behind_results_that_another_mode_has_stored_is_sent_by_every_atte
         send(&setup.stack(&model, tools.clone()), ask("one", streamed)).await.unwrap();
         let result = |number| ToolResult::new(format!("c{number}"), format!("by hand {number}"));
         let mut request = ask("and go on", streamed);
-        let asked = std::mem::take(&mut request.messages);
+        let asked = request.new_messages();
         let messages = (1..=results).map(|number| Message::tool_results([result(number)]));
-        request.messages = messages.collect();
-        request.messages.append(&asked);
+        let mut messages: Messages = messages.collect();
+        messages.append(&asked);
+        request.set_new_messages(messages);
         // After a failed call, this policy stores the results, and not the user message after them.
         let results_alone = policy().with_inputs_of_failed_call(UnansweredInputs::Results);
         let first = setup.elsewhere().policy(results_alone).mode(PerServiceCall);
@@ -346,7 +347,7 @@ async fn input_behind_results_that_another_mode_has_stored_is_sent_by_every_atte
         send(&third, request).await.unwrap();
         let sent = |call: usize| {
             let request = &model.requests()[call];
-            (texts(&model, call), request.messages.len() - request.new_from)
+            (texts(&model, call), request.new_messages().len())
         };
         assert_eq!(sent(3).0.last().map(String::as_str), Some("and go on"), "{case}");
         assert_eq!(sent(3), sent(2), "the same is new to the model: {case}");

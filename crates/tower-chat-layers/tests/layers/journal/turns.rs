@@ -39,8 +39,9 @@ async fn queued_runs_go_in_the_order_in_which_they_arrived_and_no_more_than_the_
         let (store, gate) = (store(), Gate::closed());
         let policy = policy().with_concurrent_runs(ConcurrentRuns::Queue { max_waiting: 3 });
         let setup = Setup::new(&store).mode(mode).policy(policy);
-        let echo =
-            |request: &tower_chat::ChatRequest| Step::text(short(request.messages.last().unwrap()));
+        let echo = |request: &tower_chat::ChatRequest| {
+            Step::text(short(request.messages().last().unwrap()))
+        };
         let steps = (0..5).map(|_| Step::respond(echo).waits(&gate));
         let model = ScriptedModel::new(steps);
         let client = setup.stack(&model, BookingTools::default().tools());

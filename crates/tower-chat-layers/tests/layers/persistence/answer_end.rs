@@ -19,7 +19,7 @@ fn cut_off(tool: &str, arguments: &str) -> Step {
 
 /// Returns the results in the last message of a request: their text, and whether they are errors.
 fn results(request: &ChatRequest) -> Vec<(String, bool)> {
-    let last = request.messages.last().unwrap();
+    let last = request.messages().last().unwrap();
     last.results().map(|result| (result.text(), result.is_error)).collect()
 }
 
@@ -80,7 +80,7 @@ async fn whole_calls_beside_one_that_was_cut_off_still_wait_for_approval() {
         assert!(ran.names().is_empty() && !approvals.is_empty());
         send(&client, case.ask_with([Message::approvals(approvals)])).await.unwrap();
         assert_eq!(ran.names(), ["pay"], "once");
-        let sent = &model.requests()[1].messages;
+        let sent = model.requests()[1].messages().clone();
         let received: Vec<_> = sent.iter().flat_map(|message| message.results()).collect();
         assert!(
             received.iter().any(|result| result.text().contains("token limit")),
@@ -199,6 +199,6 @@ async fn a_loop_without_a_store_continues_with_a_paused_answer_too() {
         assert_eq!(shorts(&answer.messages), ["assistant first", "assistant last"]);
         assert_eq!(seen(&model, 1), ["user search", "assistant first"]);
         let is_text = |part: &Part| part.as_text().is_some();
-        assert!(model.requests()[1].messages.iter().all(|it| it.parts.iter().all(is_text)));
+        assert!(model.requests()[1].messages().iter().all(|it| it.parts.iter().all(is_text)));
     }
 }

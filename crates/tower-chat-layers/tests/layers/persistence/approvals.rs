@@ -159,7 +159,7 @@ async fn approvals_are_not_used_up_by_a_run_that_then_fails() {
             .await;
         let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
         let mut request = replying([asked[0].approve()], case.streamed);
-        request.messages.push(Message::user("quick"));
+        request.push(Message::user("quick"));
         send(&client, request.clone()).await.unwrap_err();
         if case.mode == PerRun {
             assert_eq!(stored(&store).await.len(), 2, "a failed run leaves no trace");
@@ -216,7 +216,7 @@ async fn a_service_that_keeps_the_history_gets_the_results_of_approved_calls() {
             assert_eq!(ran.names(), ["pay"]);
             let case_name = format!("{conflict:?}");
             assert_eq!(
-                shorts_after(&asking.messages, model.requests()[1].messages.iter()),
+                shorts_after(&asking.messages, model.requests()[1].messages().iter()),
                 ["tool c1=payed c1"],
                 "the call is there already {case_name}"
             );

@@ -23,7 +23,7 @@ async fn in_time<T>(future: impl Future<Output = T>) -> T {
 /// Returns a model that calls `look` once in each run.
 fn one_round_each(runs: usize) -> ScriptedModel {
     let by_request = || {
-        Step::respond(|request| match request.messages.last().unwrap().results().next() {
+        Step::respond(|request| match request.messages().last().unwrap().results().next() {
             Some(_) => Step::text("there"),
             None => calls([("look", "c1")]),
         })

@@ -326,7 +326,7 @@ async fn a_token_takes_no_messages_and_needs_a_conversation() {
         let (store, model) = (case.store().await, ScriptedModel::new([]));
         let client = case.agent(&model, &store);
         let mut request = continued("t1", false);
-        request.messages.push(Message::user("hi"));
+        request.push(Message::user("hi"));
         let error = refused(send(&client, request).await);
         let PersistenceError::MessagesWithContinuation { messages: 1 } = error else {
             panic!("{error:?}")

@@ -119,11 +119,10 @@ fn foreign_loop(below: Client, ran: &Ran) -> Client {
                 let results: std::sync::Arc<_> = Message::tool_results(results).into();
                 added.push(results.clone());
                 if answer.finish.history_owner.is_some() {
-                    next.messages = [Message::clone(&results)].into();
-                    next.new_from = 0;
+                    next.set_messages([Message::clone(&results)], 0);
                 } else {
-                    answer.messages.iter().for_each(|message| next.messages.push(message.clone()));
-                    next.messages.push(results);
+                    answer.messages.iter().for_each(|message| next.push(message.clone()));
+                    next.push(results);
                 }
                 next.history_owner = answer.finish.history_owner;
             }

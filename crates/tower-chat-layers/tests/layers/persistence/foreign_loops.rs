@@ -104,9 +104,10 @@ async fn a_foreign_loop_that_sends_copies_of_all_messages_stores_each_once() {
                     let asking = Message::clone(&answer.messages[0]);
                     let id = tower_chat::replay::effective_call_ids(&asking).remove(0);
                     let results = Message::tool_results([ToolResult::new(id, "looked around")]);
-                    let copies = request.messages.iter().map(|message| Message::clone(message));
+                    let copies = request.messages().iter().map(|message| Message::clone(message));
                     let mut next = request.clone();
-                    next.messages = copies.chain([asking, results]).map(Arc::new).collect();
+                    let messages: Vec<Message> = copies.chain([asking, results]).collect();
+                    next.set_messages(messages, request.history_len());
                     next.history_owner = answer.finish.history_owner.clone();
                     Ok::<_, BoxError>(ChatResponse::from(send(&below, next).await?))
                 }
@@ -149,8 +150,7 @@ async fn a_foreign_loop_may_add_a_message_that_is_equal_to_the_input_of_the_run(
                 async move {
                     let answer = send(&below, request.clone()).await?;
                     let mut next = request.clone();
-                    next.messages = Message::user("go on").into();
-                    next.new_from = 0;
+                    next.set_messages(Message::user("go on"), 0);
                     next.history_owner = answer.finish.history_owner.clone();
                     Ok::<_, BoxError>(ChatResponse::from(send(&below, next).await?))
                 }

@@ -50,7 +50,7 @@ async fn runs_inside_of_runs_that_hold_every_place_come_to_their_end() {
             }
         });
         let step = || {
-            Step::respond(|request| match request.messages.last().unwrap().role {
+            Step::respond(|request| match request.messages().last().unwrap().role {
                 Role::User => calls([("delegate", "c1")]),
                 _ => Step::text("done"),
             })

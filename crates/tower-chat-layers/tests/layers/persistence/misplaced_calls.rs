@@ -47,7 +47,7 @@ async fn calls_of_users_and_systems_are_stored_and_shown_to_no_model() {
         send(&client, third).await.unwrap();
 
         for (call, request) in model.requests().iter().enumerate() {
-            let messages = request.messages.iter().map(|message| &**message);
+            let messages = request.messages().iter().map(|message| &**message);
             let checked = validate_messages(messages);
             assert!(checked.is_ok(), "{case} call {call}: {checked:?}");
         }

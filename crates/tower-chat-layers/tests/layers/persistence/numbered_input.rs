@@ -78,7 +78,7 @@ fn after(mut request: ChatRequest, stored: &[Arc<Message>], text: &str) -> ChatR
     let mut messages = Messages::new();
     messages.extend(stored.iter().cloned());
     messages.push(Arc::new(Message::user(text)));
-    request.messages = messages;
+    request.set_new_messages(messages);
     request
 }
 

@@ -112,8 +112,7 @@ impl OwnLoop {
         let run = RunId::new();
         loop {
             let mut request = template.clone();
-            request.messages = self.outgoing().into_iter().map(Arc::new).collect();
-            request.new_from = 0;
+            request.set_messages(self.outgoing(), 0);
             let run = if self.runs == Runs::Carried { run } else { RunId::new() };
             if template.extensions.get::<tower_chat::run::Run>().is_none() {
                 request = request.in_run(Conversation { key: key(), run });
@@ -323,7 +322,7 @@ fn own_client(below: Client, sends: Sends) -> Client {
         let below = below.clone();
         async move {
             let mut own = OwnLoop::new(sends, Runs::Carried);
-            own.list = request.messages.iter().map(|it| plain(it)).collect();
+            own.list = request.messages().iter().map(|it| plain(it)).collect();
             // A request that resumes a run contains no new message.
             let asked = own.list.pop().map(|asked| asked.text());
             let text = own.turn(|| below.clone(), asked.as_deref(), &request).await?;
@@ -468,12 +467,11 @@ async fn a_layer_that_drops_who_keeps_the_history_makes_no_loop_store_it_twice()
                             return Ok::<_, BoxError>(ChatResponse::from(answer));
                         }
                         if answer.finish.history_owner == Some(HistoryOwner::Local) {
-                            next.messages = tower_chat::Messages::new();
+                            next.set_new_messages(tower_chat::Messages::new());
                         } else {
-                            next.messages
-                                .extend(answer.messages.iter().map(|it| Arc::new(plain(it))));
+                            answer.messages.iter().for_each(|it| next.push(plain(it)));
                         }
-                        next.messages.extend(results.into_iter().map(Arc::new));
+                        results.into_iter().for_each(|message| next.push(message));
                     }
                 }
             })),
@@ -547,8 +545,9 @@ async fn a_transcript_from_before_a_prune_is_recognised_by_its_end() {
         assert_eq!(stored(&store).await.len(), 4);
         let ask_all = |sent: &[Message]| {
             let mut request = case.ask("q4");
-            let question = request.messages.last().cloned().unwrap();
-            request.messages = sent.iter().cloned().map(Arc::new).chain([question]).collect();
+            let question = request.messages().last().cloned().unwrap();
+            let sent = sent.iter().cloned().map(Arc::new).chain([question]);
+            request.set_new_messages(sent.collect::<Vec<_>>());
             request.with_extension(RepeatedTranscript::Recognise)
         };
         let mut edited = sent.clone();

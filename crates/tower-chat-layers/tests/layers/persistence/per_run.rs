@@ -270,12 +270,12 @@ async fn what_the_caller_does_to_its_request_later_changes_nothing() {
         let model = ScriptedModel::new([Step::text("hello")]);
         let mut request = case.ask("hi");
         let response = head(&case.agent(&model, &store), request.clone()).await.unwrap();
-        request.messages.push(Message::user("more"));
+        request.push(Message::user("more"));
         let answer = response.collect().await.unwrap();
         drop(answer);
         assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
-        assert_eq!(shorts(request.messages.iter()), ["user hi", "user more"]);
-        assert!(request.messages.get(0).unwrap().id.is_none(), "the caller's own is as it was");
+        assert_eq!(shorts(request.messages().iter()), ["user hi", "user more"]);
+        assert!(request.messages().get(0).unwrap().id.is_none(), "the caller's own is as it was");
     })
     .await;
 }
@@ -287,7 +287,7 @@ async fn stored_messages_that_the_caller_sends_again_are_not_stored_again() {
         send(&client, case.ask("hi")).await.unwrap();
         let mut request = ChatRequest::new(store.inner().load(&key()).await.unwrap().messages)
             .in_conversation(key());
-        request.messages.push(Message::user("where?"));
+        request.push(Message::user("where?"));
         send(&client, case.way(request)).await.unwrap();
         let all = ["user hi", "assistant hello", "user where?", "assistant there"];
         assert_eq!(stored(&store).await, all);
@@ -332,8 +332,8 @@ async fn calls_without_ids_of_their_own_get_the_same_one_in_every_replay() {
         let ids = [1, 2].map(|service_call| {
             let request = &model.requests()[service_call];
             assert_eq!(seen(&model, service_call)[1..3], batch);
-            let calls = request.messages.get(1).unwrap().calls();
-            let results = request.messages.get(2).unwrap().results();
+            let calls = request.messages().get(1).unwrap().calls();
+            let results = request.messages().get(2).unwrap().results();
             let of_calls: Vec<_> = calls.map(|call| call.id.clone().unwrap()).collect();
             let of_results: Vec<_> =
                 results.map(|result| result.call_id.clone().unwrap()).collect();

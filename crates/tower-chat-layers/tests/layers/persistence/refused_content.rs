@@ -62,7 +62,7 @@ fn left_out(request: &ChatRequest) -> Vec<(String, ContentKind)> {
         let marks = marks.iter().filter(|mark| Some(mark.message) == message.id);
         marks.map(|mark| (short(message), mark.content)).collect::<Vec<_>>()
     };
-    let found: Vec<_> = request.messages.iter().flat_map(|message| of(message)).collect();
+    let found: Vec<_> = request.messages().iter().flat_map(|message| of(message)).collect();
     assert_eq!(found.len(), marks.len(), "each mark is of a message of the request");
     found
 }
@@ -88,9 +88,13 @@ async fn a_result_that_is_refused_is_left_out_of_later_requests_and_the_run_cont
             assert_eq!(send(&agent, case.ask("where?")).await.unwrap().text(), "there");
             let requests = model.requests();
             assert_eq!(left_out(&requests[1]), []);
-            let marked = vec![(short(requests[2].messages.last().unwrap()), ContentKind::Image)];
+            let marked = vec![(short(requests[2].messages().last().unwrap()), ContentKind::Image)];
             assert_eq!(left_out(&requests[2]), marked);
-            assert_eq!(requests[1].messages, requests[2].messages, "the model client replaces it");
+            assert_eq!(
+                requests[1].messages(),
+                requests[2].messages(),
+                "the model client replaces it"
+            );
 
             // Another process loads the marks from the store.
             let agent = client(case, &model, &store, RefusedContent::default());

@@ -680,7 +680,7 @@ async fn a_retry_above_the_run_is_the_same_run() {
                     case.calls([("look", "c1")]),
                     Step::error("overloaded"),
                     // In per-run mode nothing is stored, so the model is called again.
-                    Step::respond(move |request| match request.messages.len() {
+                    Step::respond(move |request| match request.messages().len() {
                         1 => case.calls([("look", "c1")]),
                         _ => Step::text("there"),
                     }),

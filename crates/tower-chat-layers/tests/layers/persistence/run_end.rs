@@ -38,7 +38,7 @@ fn pairs() -> impl Iterator<Item = (PersistenceMode, PersistenceMode, bool)> + C
 fn looking() -> Step {
     Step::respond(|request| {
         validate_request(request).unwrap();
-        match request.messages.iter().any(|message| message.role == Role::Tool) {
+        match request.messages().iter().any(|message| message.role == Role::Tool) {
             true => Step::text("there"),
             false => calls([("look", "c1")]),
         }

@@ -143,29 +143,30 @@ fn result() -> Arc<Message> {
 
 fn only_what_is_new(request: &ChatRequest, first: &Answer) -> ChatRequest {
     let mut next = request.clone();
-    next.messages = Message::clone(&result()).into();
+    next.set_new_messages(Message::clone(&result()));
     next.history_owner = first.finish.history_owner.clone();
     next
 }
 
 fn everything_with_ids(request: &ChatRequest, first: &Answer) -> ChatRequest {
     let mut next = request.clone();
-    next.messages.extend(first.messages.iter().cloned());
-    next.messages.push(result());
+    first.messages.iter().for_each(|message| next.push(message.clone()));
+    next.push(result());
     next
 }
 
 fn everything_without_ids(request: &ChatRequest, first: &Answer) -> ChatRequest {
     let mut next = everything_with_ids(request, first);
-    next.messages = next
-        .messages
+    let messages = next
+        .messages()
         .iter()
         .map(|message| {
             let mut message = Message::clone(message);
             message.id = None;
             message
         })
-        .collect();
+        .collect::<Vec<_>>();
+    next.set_messages(messages, next.history_len());
     next
 }
 
@@ -222,7 +223,7 @@ async fn a_lone_persister_serves_a_conversation_run_by_run() {
         ];
         assert_eq!(stored(&store).await, all);
         assert_eq!(seen(&model, 2), all[..5]);
-        let ids: Vec<_> = model.requests()[2].messages.iter().filter_map(|m| m.id).collect();
+        let ids: Vec<_> = model.requests()[2].messages().iter().filter_map(|m| m.id).collect();
         let distinct: std::collections::HashSet<MessageId> = ids.iter().copied().collect();
         assert_eq!(distinct.len(), ids.len());
     }
@@ -250,7 +251,7 @@ async fn another_message_of_the_same_run_is_answered_by_the_model() {
         let client = persister(&model, &store);
         let first = ask("where?", streamed);
         let mut next = first.clone();
-        next.messages = Message::user("how far?").into();
+        next.set_new_messages(Message::user("how far?"));
         send(&client, first).await.unwrap();
         assert_eq!(send(&client, next).await.unwrap().text(), "10 km");
         let all = ["user where?", "assistant there", "user how far?", "assistant 10 km"];

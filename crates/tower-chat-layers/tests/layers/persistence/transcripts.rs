@@ -58,7 +58,7 @@ impl Talk {
 
     fn request(&self, messages: &[Message]) -> ChatRequest {
         let mut request = ask_with([], self.streamed);
-        request.messages = messages.iter().cloned().collect();
+        request.set_new_messages(messages.to_vec());
         request
     }
 

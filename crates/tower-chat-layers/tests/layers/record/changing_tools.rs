@@ -137,7 +137,7 @@ async fn a_call_keeps_the_hook_of_the_tool_that_ran_it() {
         );
         assert_eq!(record[0].arguments, r#"{"kept_by":"first"}"#, "{about}");
         agent.send_as(streamed, ChatRequest::user("and?")).await.unwrap();
-        let replayed = &agent.model.requests()[3].messages;
+        let replayed = agent.model.requests()[3].messages().clone();
         let result = replayed.get(2).unwrap().results().next().unwrap().text();
         assert_eq!(result, "kept by first", "{about}");
     }
@@ -222,7 +222,7 @@ async fn a_late_result_of_a_tool_that_is_gone_is_withheld_if_the_tool_had_a_hook
         assert!(record[0].result.as_ref().unwrap().text().contains("was not stored"));
         assert_eq!(record[0].status, ToolStatus::Error);
         assert_eq!(record[1].result.as_ref().unwrap().text(), "bob said yes");
-        let live = agent.model.requests()[1].messages.clone();
+        let live = agent.model.requests()[1].messages().clone();
         let shown = live.iter().flat_map(|message| message.results()).next().unwrap().text();
         assert_eq!(shown, "card xqz refused", "the run itself goes on with the raw result");
     }

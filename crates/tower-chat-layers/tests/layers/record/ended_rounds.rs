@@ -199,8 +199,7 @@ async fn a_foreign_loop_that_returns_an_answer_of_before_leaves_the_results_of_i
                 let first = send(&below, request.clone()).await?;
                 let mut next = request;
                 let result = ToolResult::new("c1", "a foreign tool looked");
-                next.messages = Message::tool_results([result]).into();
-                next.new_from = 0;
+                next.set_messages(Message::tool_results([result]), 0);
                 next.history_owner = first.finish.history_owner.clone();
                 send(&below, next).await.unwrap_err();
                 Ok::<_, BoxError>(tower_chat::ChatResponse::from(first))

@@ -67,7 +67,7 @@ async fn the_conversation_continues_after_a_run_that_a_tool_has_failed() {
         let is_resumed = case.mode == PersistenceMode::Journaled;
         let expected = if is_resumed { "and later" } else { "what became of it" };
         assert_eq!(answer.text(), expected, "{case:?}");
-        let sent = agent.model.requests()[1].messages.clone();
+        let sent = agent.model.requests()[1].messages().clone();
         let results = sent.iter().flat_map(|message| message.results());
         let results: Vec<_> = results
             .filter(|result| result.call_id.as_deref() != Some("c3"))
@@ -107,7 +107,7 @@ async fn the_model_receives_what_an_error_says_for_it_and_nothing_else() {
             vec![calls([("look", "c4"), ("charge", "c5")]), Step::text("try another card")];
         let agent = Agent::of(case, ToolLoopLayer::new(tools), script).await;
         agent.ask("pay with a card").await.unwrap();
-        let shown = agent.model.requests()[1].messages.clone();
+        let shown = agent.model.requests()[1].messages().clone();
         let results = shown.iter().filter(|message| message.role == Role::Tool);
         let texts: Vec<_> = results
             .flat_map(|message| {

@@ -37,13 +37,13 @@ async fn what_is_redacted_is_nowhere_in_the_store_and_the_run_continues_with_the
         agent.ask("hi").await.unwrap();
         let all = everything(&agent).await;
         assert!(!all.contains("xqz") && !all.contains("secret"), "{case} {all}");
-        let live = agent.model.requests()[1].messages.last().unwrap().clone();
+        let live = agent.model.requests()[1].messages().last().unwrap().clone();
         assert_eq!(live.results().next().unwrap().text(), "card xqz");
-        let call = agent.model.requests()[1].messages.get(1).unwrap().clone();
+        let call = agent.model.requests()[1].messages().get(1).unwrap().clone();
         assert!(call.calls().next().unwrap().arguments.contains("secret"));
 
         agent.ask("and now?").await.unwrap();
-        let replayed = &agent.model.requests()[2].messages;
+        let replayed = agent.model.requests()[2].messages().clone();
         assert_eq!(replayed.get(2).unwrap().results().next().unwrap().text(), "redacted");
         assert_eq!(replayed.get(1).unwrap().calls().next().unwrap().arguments, "{}");
     })
@@ -60,7 +60,7 @@ async fn what_is_to_be_forgotten_leaves_neither_call_nor_result_nor_row() {
         let all = everything(&agent).await;
         assert!(!all.contains("xqz") && !all.contains("pay\""), "{case} {all}");
         agent.ask("and now?").await.unwrap();
-        let replayed = &agent.model.requests()[2].messages;
+        let replayed = agent.model.requests()[2].messages().clone();
         let texts: Vec<String> = replayed.iter().map(|message| message.text()).collect();
         assert_eq!(texts, ["hi", "paid", "and now?"]);
     })
@@ -75,7 +75,7 @@ async fn a_hook_that_fails_or_panics_stores_nothing_raw_and_fails_nothing() {
         for hook in [failing, panicking] {
             let agent = agent(case, hook).await;
             assert_eq!(agent.ask("hi").await.unwrap().text(), "paid");
-            let live = agent.model.requests()[1].messages.last().unwrap().clone();
+            let live = agent.model.requests()[1].messages().last().unwrap().clone();
             assert_eq!(live.results().next().unwrap().text(), "card xqz");
             assert!(!everything(&agent).await.contains("xqz"));
         }
@@ -112,7 +112,7 @@ async fn a_hook_that_forgets_the_outcome_alone_leaves_a_call_that_replay_drops()
         agent.ask("hi").await.unwrap();
         assert!(!everything(&agent).await.contains("xqz"));
         agent.ask("and now?").await.unwrap();
-        let replayed = &agent.model.requests()[2].messages;
+        let replayed = agent.model.requests()[2].messages().clone();
         assert!(replayed.iter().all(|message| message.calls().next().is_none()));
     })
     .await;
@@ -172,7 +172,7 @@ async fn a_late_outcome_that_is_forgotten_answers_its_stored_call_without_its_te
         agent.send_as(case.streamed, input).await.unwrap();
         assert!(!everything(&agent).await.contains("xqz"), "{case}");
         agent.ask("and now?").await.unwrap();
-        let replayed = &agent.model.requests()[2].messages;
+        let replayed = agent.model.requests()[2].messages().clone();
         let results: Vec<_> = replayed
             .iter()
             .flat_map(|message| message.results())

@@ -45,7 +45,7 @@ fn tools() -> Tools {
 fn pairs(request: &ChatRequest) -> Vec<(String, String, String)> {
     let mut open: Vec<(String, String)> = Vec::new();
     let mut pairs = Vec::new();
-    for message in request.messages.iter() {
+    for message in request.messages().iter() {
         let ids = effective_call_ids(message);
         open.extend(message.calls().map(|call| call.name.clone()).zip(ids));
         for result in message.results() {

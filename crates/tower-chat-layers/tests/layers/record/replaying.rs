@@ -62,7 +62,7 @@ impl Shop {
     /// Returns the texts of the results in the last request to the model.
     fn shown(&self) -> Vec<String> {
         let request = self.model.requests().pop().unwrap();
-        request.messages.iter().flat_map(|m| m.results()).map(|result| result.text()).collect()
+        request.messages().iter().flat_map(|m| m.results()).map(|result| result.text()).collect()
     }
 
     async fn stored(&self) -> Vec<String> {
@@ -245,7 +245,7 @@ async fn a_window_shows_the_newest_turns_alone_and_all_of_the_run() {
         shop.ask("three").await;
         let request = shop.model.requests().pop().unwrap();
         let texts: Vec<String> = request
-            .messages
+            .messages()
             .iter()
             .filter(|message| message.role == Role::User)
             .map(|message| message.text())

@@ -191,7 +191,7 @@ async fn results_left_out_can_be_fetched_and_given_to_the_next_run() {
         assert_eq!(pending.results().count(), 2);
         let input = [pending, Message::user("go on")];
         agent.send_as(agent.streamed, ChatRequest::new(input)).await.unwrap();
-        let seen = agent.model.requests()[1].messages.clone();
+        let seen = agent.model.requests()[1].messages().clone();
         let results: Vec<String> =
             seen.iter().flat_map(|message| message.results()).map(|result| result.text()).collect();
         assert_eq!(results, ["looked", "stopped"]);
@@ -223,9 +223,9 @@ async fn replay_can_complete_dangling_calls_from_the_record() {
             client.ready().await.unwrap().call(request).await.unwrap();
         }
         for request in &model.requests()[1..] {
-            let seen: Vec<Role> = request.messages.iter().take(4).map(|m| m.role).collect();
+            let seen: Vec<Role> = request.messages().iter().take(4).map(|m| m.role).collect();
             assert_eq!(seen, [Role::User, Role::Assistant, Role::Tool, Role::User]);
-            let results = request.messages.get(2).unwrap().results().count();
+            let results = request.messages().get(2).unwrap().results().count();
             assert_eq!(results, 2);
         }
     })

@@ -106,7 +106,7 @@ async fn hooks_errors_times_and_statuses_are_those_of_a_whole_stack() {
             let first = agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
             let all = everything(&agent).await;
             assert!(!all.contains("xqz") && !first.messages.is_empty(), "{above} {all}");
-            let live = agent.model.requests()[1].messages.clone();
+            let live = agent.model.requests()[1].messages().clone();
             let results: Vec<_> =
                 live.last().unwrap().results().map(|result| result.text()).collect();
             assert_eq!(results[0], "card xqz charged", "{above}");
@@ -116,7 +116,7 @@ async fn hooks_errors_times_and_statuses_are_those_of_a_whole_stack() {
                 .requests()
                 .iter()
                 .map(|request| {
-                    request.messages.iter().map(|m| format!("{:?}", m.parts)).collect::<Vec<_>>()
+                    request.messages().iter().map(|m| format!("{:?}", m.parts)).collect::<Vec<_>>()
                 })
                 .collect();
             let rows = rows(&agent).await;
@@ -374,10 +374,10 @@ async fn under_a_foreign_tool_loop_the_hooks_of_the_named_tools_are_asked() {
         };
         let asking = call(request.clone()).await;
         for message in asking.messages {
-            request.messages.push(message);
+            request.push(message);
         }
         let result = tower_chat::ToolResult::new("c1", "card xqz charged");
-        request.messages.push(Arc::new(Message::tool_results([result])));
+        request.push(Message::tool_results([result]));
         call(request).await;
         let mut all = format!("{:?}", record(&store).await);
         let stored = store.load(&key()).await.unwrap().messages;
@@ -428,9 +428,9 @@ async fn messages_that_a_layer_above_puts_first_are_sent_with_every_service_call
         agent.send_as(streamed, request).await.unwrap();
         let about = format!("above {above} streamed {streamed}");
         for (call, own) in agent.model.requests().iter().zip([1, 3, 5]) {
-            let texts: Vec<_> = call.messages.iter().take(3).map(|it| it.text()).collect();
+            let texts: Vec<_> = call.messages().iter().take(3).map(|it| it.text()).collect();
             assert_eq!(texts, ["answer briefly", "an example question", "hi"], "{about}");
-            assert_eq!(call.messages.len(), 2 + own, "{about}");
+            assert_eq!(call.messages().len(), 2 + own, "{about}");
         }
         assert_eq!(agent.model.requests().len(), 3, "{about}");
         let first = agent.stored().await.first().map(|message| message.text());

@@ -155,7 +155,7 @@ async fn calls_without_ids_are_approved_and_answered_under_the_id_the_model_is_s
     let (log, script) = (Log::default(), Script::new(["done"]));
     let own = responses(requests.iter().map(ApprovalRequest::approve));
     next_request(&log, &script, messages, own, false).await.unwrap();
-    let sent = script.requests()[0].messages.clone();
+    let sent = script.requests()[0].messages().clone();
     let calls: Vec<_> = sent.iter().flat_map(|m| m.calls()).map(|c| c.id.clone()).collect();
     let results: Vec<_> =
         sent.iter().flat_map(|m| m.results()).map(|r| r.call_id.clone()).collect();

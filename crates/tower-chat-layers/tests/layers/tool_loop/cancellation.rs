@@ -62,7 +62,7 @@ async fn other_tasks_run_before_and_after_very_many_messages_are_taken() {
     for (messages, yields) in [(100, 0), (1000, 2)] {
         let mut request = ChatRequest::user("0");
         let more = (1..messages).map(|number| Arc::new(Message::user(format!("{number}"))));
-        request.messages.extend(more);
+        more.for_each(|message| request.push(message));
         for request in both(&request) {
             let script = Script::new(["done"]);
             let tool_loop = over(echo());

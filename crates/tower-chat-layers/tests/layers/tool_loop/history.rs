@@ -23,8 +23,8 @@ async fn without_a_history_owner_every_call_carries_everything() {
         ask(&over(echo()), &script, request).await.unwrap();
         assert_eq!(script.texts(0), ["old", "older", "hi"]);
         assert_eq!(script.texts(2), ["old", "older", "hi", "echo(1)", "=1", "echo(2)", "=2"]);
-        let new_from: Vec<usize> = script.requests().iter().map(|r| r.new_from).collect();
-        assert_eq!(new_from, [2, 2, 2]);
+        let history: Vec<usize> = script.requests().iter().map(|r| r.history_len()).collect();
+        assert_eq!(history, [2, 2, 2]);
     }
 }
 
@@ -34,7 +34,7 @@ async fn without_a_history_owner_every_call_carries_everything() {
 async fn a_result_that_answers_no_call_is_sent_if_it_is_the_callers_and_not_if_it_is_the_models() {
     let lost = |text: &str| Message::tool_results([ToolResult::new("kept below", text)]);
     let mut request = ChatRequest::user("hi");
-    request.messages = [lost("the caller's"), Message::user("hi")].into_iter().collect();
+    request.set_new_messages([lost("the caller's"), Message::user("hi")]);
     for request in both(&request) {
         let words = Message::assistant("Let me see.");
         let answer = vec![words, lost("the model's"), calls([("echo", "1")])];
@@ -61,7 +61,7 @@ async fn after_the_sentinel_only_what_is_new_is_sent_and_the_sentinel_goes_no_fu
             (vec!["=1".to_owned()], vec!["=2".to_owned()])
         );
         assert!(script.requests().iter().all(|request| request.history_owner.is_none()));
-        assert_eq!(script.requests()[1].new_from, 0);
+        assert_eq!(script.requests()[1].history_len(), 0);
         assert_eq!(answer.finish.history_owner, None);
         assert_eq!(answer.messages.len(), 5);
     }
@@ -118,7 +118,7 @@ async fn the_history_before_the_requests_own_messages_is_shared_and_not_copied()
     request.prepend(&history);
     let script = Script::new([calls([("echo", "1")]), Message::assistant("done")]);
     ask(&over(echo()), &script, request).await.unwrap();
-    let sent = &script.requests()[1].messages;
+    let sent = script.requests()[1].messages().clone();
     assert_eq!(sent.len(), 1003);
     for index in [0, 500, 999] {
         assert!(Arc::ptr_eq(sent.get(index).unwrap(), history.get(index).unwrap()));
@@ -133,7 +133,7 @@ async fn calls_without_ids_get_the_same_id_on_call_and_result_and_are_returned_a
         let answer = ask(&over(echo()), &script, request).await.unwrap();
         let returned: Vec<_> = answer.messages[0].calls().map(|call| call.id.clone()).collect();
         assert_eq!(returned, [None, Some(String::new())]);
-        let sent = script.requests()[1].messages.clone();
+        let sent = script.requests()[1].messages().clone();
         let calls: Vec<_> = sent.get(1).unwrap().calls().map(|call| call.id.clone()).collect();
         let results: Vec<_> = sent.get(2).unwrap().results().map(|r| r.call_id.clone()).collect();
         assert_eq!(calls, results);
@@ -150,7 +150,7 @@ async fn repeated_ids_and_odd_arguments_go_through_unchanged() {
         let script =
             Script::new([calls([("echo", odd)]), calls([("echo", "2")]), Message::assistant("x")]);
         ask(&over(echo()), &script, request).await.unwrap();
-        let sent = script.requests()[2].messages.clone();
+        let sent = script.requests()[2].messages().clone();
         let ids: Vec<_> = sent.iter().flat_map(|m| m.calls()).map(|c| c.id.clone()).collect();
         assert_eq!(ids, [Some("c0".to_owned()), Some("c0".to_owned())]);
         assert_eq!(sent.get(1).unwrap().calls().next().unwrap().arguments, odd);
@@ -208,5 +208,5 @@ async fn a_request_that_brings_results_itself_is_sent_as_it_stands() {
     let script = Script::new(["done"]);
     ask(&over(echo()), &script, ChatRequest::new(own)).await.unwrap();
     assert_eq!(script.texts(0), ["hi", "callers(1)", "=mine"]);
-    assert_eq!(script.requests()[0].messages.get(2).unwrap().role, Role::Tool);
+    assert_eq!(script.requests()[0].messages().get(2).unwrap().role, Role::Tool);
 }

@@ -223,7 +223,7 @@ async fn a_stored_request_for_consent_is_approved_by_a_later_run() {
         assert_eq!(log.take(), ["1"]);
         assert_eq!(texts(&done.messages), ["=ran 1", "done"]);
         assert_eq!(script.texts(1), ["hi", "pay(1)", "=ran 1"]);
-        let sent = script.requests()[1].messages.clone();
+        let sent = script.requests()[1].messages().clone();
         let call_id = sent.get(1).unwrap().calls().next().unwrap().id.clone();
         assert_eq!(sent.get(2).unwrap().results().next().unwrap().call_id, call_id);
 
@@ -285,9 +285,9 @@ async fn what_an_approved_call_did_is_not_lost_with_the_run_that_is_dropped_befo
     let script = Script::new([calls([("pay", "1"), ("hang", "2")])]);
     let asked = answer(&store, mode, &tool_loop, &script, user("hi")).await.unwrap();
     let mut approval = approving(&asked);
-    let mut own = (**approval.messages.get(0).unwrap()).clone();
+    let mut own = (**approval.messages().get(0).unwrap()).clone();
     own.parts.push(Part::text("go"));
-    approval.messages = own.into();
+    approval.set_new_messages(own);
     assert!(stack(&store, mode, &tool_loop, &script).oneshot(approval).now_or_never().is_none());
     assert_eq!(log.take(), ["1"]);
     let next = Script::new(["done"]);

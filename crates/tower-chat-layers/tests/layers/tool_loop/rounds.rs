@@ -219,8 +219,8 @@ async fn the_callers_request_is_never_changed() {
     let kept = original.clone();
     let script = Script::new([calls([("echo", "1")]), Message::assistant("done")]);
     ask(&over(echo()), &script, original).await.unwrap();
-    assert_eq!((texts(kept.messages.iter()), &*kept.options), (vec!["hi".to_owned()], &options));
-    assert_eq!(kept.messages.get(0).unwrap().id, None);
+    assert_eq!((texts(kept.messages().iter()), &*kept.options), (vec!["hi".to_owned()], &options));
+    assert_eq!(kept.messages().get(0).unwrap().id, None);
 }
 
 #[tokio::test]

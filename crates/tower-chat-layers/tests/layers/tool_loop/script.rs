@@ -100,7 +100,7 @@ impl Script {
 
     /// Returns the texts of the messages of one service call.
     pub(crate) fn texts(&self, call: usize) -> Vec<String> {
-        texts(self.requests()[call].messages.iter())
+        texts(self.requests()[call].messages().iter())
     }
 
     pub(crate) fn calls(&self) -> usize {

@@ -290,7 +290,7 @@ async fn a_background_answer_is_stored_when_it_has_come() {
                 ChatRequest::default().with_options(asked).in_conversation(key())
             };
             let mut begun = ask(&|options| options.background = true);
-            begun.messages.push(Message::user("go"));
+            begun.push(Message::user("go"));
             let (answer, sent) = stack.play(begun, [reply(pending.clone())]).await;
             let token = answer.unwrap().finish.continuation.unwrap();
             assert_eq!((token.as_str(), &sent[0].body["background"]), ("resp_1", &json!(true)));

@@ -63,8 +63,8 @@ pub fn fit(request: &ChatRequest, rules: &ServiceRules) -> Fitted {
         return Fitted { request: request.clone(), names: NameMap::default(), changes: Vec::new() };
     }
     let mut fitting = Fitting::new(rules);
-    let mut messages = Cow::Borrowed(&request.messages);
-    if let Some(compacted) = compaction::compact(&request.messages, rules) {
+    let mut messages = Cow::Borrowed(request.messages());
+    if let Some(compacted) = compaction::compact(request.messages(), rules) {
         fitting.has_changed = !compacted.changes.is_empty();
         fitting.begins_with_summary = compacted.begins_with_summary;
         fitting.changes = compacted.changes;
@@ -83,7 +83,7 @@ pub fn fit(request: &ChatRequest, rules: &ServiceRules) -> Fitted {
     let Fitting { messages, has_changed, names, changes, .. } = fitting;
     let mut request = request.clone();
     if has_changed {
-        request.messages = messages.into_iter().collect();
+        request.set_messages(messages, request.history_len());
     }
     if let Some(options) = options {
         request.options = Arc::new(options);

@@ -46,7 +46,7 @@ fn every_service_is_sent_a_sentence_in_the_place_of_what_it_has_refused() {
         ] {
             let name = format!("{} {} {content:?} {of}", wire_name(rules.wire), rules.issuer);
             let request = marked(&rules.issuer, of, content);
-            let plain = body(&ChatRequest::new(request.messages.clone()), &rules).to_string();
+            let plain = body(&ChatRequest::new(request.messages().clone()), &rules).to_string();
             let (fitted, body) = written(&request, &rules);
             let body = body.to_string();
             let count = |text: &str| text.matches(refused).count();
@@ -68,7 +68,7 @@ fn other_services_and_other_messages_are_untouched() {
     for wire in WIRES {
         let rules = rules(wire, "mine");
         let request = marked("another", 2, ContentKind::Text);
-        let unmarked = ChatRequest::new(request.messages.clone());
+        let unmarked = ChatRequest::new(request.messages().clone());
         assert_eq!(body(&request, &rules), body(&unmarked, &rules), "{}", wire_name(wire));
     }
 }

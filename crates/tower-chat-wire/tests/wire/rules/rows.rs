@@ -344,12 +344,12 @@ fn new_media_that_a_service_does_not_take_are_an_error_and_stored_ones_a_sentenc
         check_new(&stored, &rules).unwrap();
         let sent = body(&stored, &rules);
         assert!(texts(&sent).contains(media_type), "{name}: {sent:#}");
-        let mut loaded = ChatRequest::new(vec![alone(), Message::user("And now?")]);
-        loaded.new_from = 1;
+        let mut loaded = ChatRequest::user("And now?");
+        loaded.prepend(&alone().into());
         check_new(&loaded, &rules).unwrap();
         // The result of a tool that has already run.
         let tool = result_of(vec![media(media_type)], false);
-        let tool = ChatRequest::new(tool.messages.take(3));
+        let tool = ChatRequest::new(tool.messages().take(3));
         check_new(&tool, &rules).unwrap();
         let sent = body(&tool, &rules);
         assert!(texts(&sent).contains(media_type), "{name}: {sent:#}");

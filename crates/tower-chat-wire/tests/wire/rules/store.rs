@@ -182,7 +182,7 @@ fn the_store_has_the_original_name_and_the_wire_the_sent_one() {
     for (wire, name, answer, _) in answers() {
         let rules = rules(wire, name);
         let (fitted, _) = super::written(&history, &rules);
-        let fitted_message = fitted.request.messages.get(1).unwrap();
+        let fitted_message = fitted.request.messages().get(1).unwrap();
         let sent = fitted_message.calls().next().unwrap().name.clone();
         assert_ne!(sent, original);
         let answer = answer.to_string().replace("\"look\"", &format!("{sent:?}"));

@@ -99,7 +99,7 @@ fn every_service_accepts_every_history() {
 fn the_texts_of_user_and_model_and_of_each_tool_are_complete() {
     each(|name, rules, case, request| {
         let sent = texts(&body(request, rules));
-        for message in &request.messages {
+        for message in request.messages() {
             for text in message.parts.iter().filter_map(Part::as_text) {
                 assert!(sent.contains(text), "{name} {case}: {text:?} is missing");
             }
@@ -118,7 +118,7 @@ fn a_request_is_written_alike_twice_and_a_fitted_one_does_not_change() {
         let mut again = fitted.request.clone();
         again.extensions.clear();
         let again = fit(&again, rules);
-        assert_eq!(again.request.messages, fitted.request.messages, "{name} {case}");
+        assert_eq!(again.request.messages(), fitted.request.messages(), "{name} {case}");
     });
 }
 
@@ -126,15 +126,15 @@ fn a_request_is_written_alike_twice_and_a_fitted_one_does_not_change() {
 fn an_added_message_changes_nothing_before_it() {
     each(|name, rules, case, request| {
         let whole = conversation(&body(request, rules));
-        for end in 1..request.messages.len() {
-            let next = &request.messages.get(end).unwrap().role;
-            let last = &request.messages.get(end - 1).unwrap().role;
+        for end in 1..request.messages().len() {
+            let next = &request.messages().get(end).unwrap().role;
+            let last = &request.messages().get(end - 1).unwrap().role;
             // A round is added as a whole, and an answer after the message that it answers.
             if matches!(next, Role::Tool) || *next == Role::Assistant && *last == Role::Assistant {
                 continue;
             }
             let mut shorter = request.clone();
-            shorter.messages = request.messages.take(end);
+            shorter.set_new_messages(request.messages().take(end));
             let begun = conversation(&body(&shorter, rules));
             // The last message may still be extended, and reasoning without a next item is omitted.
             let open = if rules.wire == BodyWire::OpenAiResponses { 2 } else { 1 };
