@@ -10,8 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 use tower::{Layer, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_chat::{
     Answer, BoxError, ChatPipeline, ChatRequest, ChatResponse, Conversation, ConversationKey,
-    Finish, MemoryStore, Message, Messages, Part, PerServiceCallPersistence, PersistenceError,
-    Role, RunId,
+    Finish, MemoryStore, Message, Part, PerServiceCallPersistence, PersistenceError, Role, RunId,
     run::Run,
     store::{HistoryStore, Maintenance},
 };
