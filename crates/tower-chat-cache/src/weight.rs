@@ -40,8 +40,9 @@ fn of_part(part: &Part) -> u64 {
         }
         Part::ApprovalRequest(request) => length(&request.id) + of_call(&request.call),
         Part::ApprovalResponse(response) => {
-            let reason = response.reason.as_ref().map_or(0, |reason| length(reason));
-            length(&response.request_id) + reason
+            let texts = [&response.arguments, &response.reason];
+            let texts: u64 = texts.into_iter().flatten().map(|text| length(text)).sum();
+            length(&response.request_id) + texts
         }
         Part::Media(media) => {
             let source = match &media.source {

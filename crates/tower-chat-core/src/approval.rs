@@ -12,6 +12,8 @@ use crate::ToolCall;
 /// // From `Answer::approval_requests`, or `Head::pending_approvals` of the store.
 /// let waiting = ApprovalRequest::new("a1", ToolCall::new("call_1", "pay", r#"{"cents": 990}"#), true);
 /// let decision = waiting.reject("Pay less than 500 cents."); // or `waiting.approve()`
+/// # let _ = &decision;
+/// let decision = waiting.approve_with(r#"{"cents": 490}"#);
 /// let request = ChatRequest::new(Message::approvals([decision]));
 /// # assert_eq!(request.messages().len(), 1);
 /// ```
@@ -41,7 +43,18 @@ impl ApprovalRequest {
 
     /// Returns the response that lets the call run.
     pub fn approve(&self) -> ApprovalResponse {
-        ApprovalResponse { request_id: self.id.clone(), approved: true, reason: None }
+        ApprovalResponse {
+            request_id: self.id.clone(),
+            approved: true,
+            arguments: None,
+            reason: None,
+        }
+    }
+
+    /// Returns the response that lets the call run with other arguments, a JSON text. The stored call keeps
+    /// the arguments of the model. The result reports the other arguments to the model.
+    pub fn approve_with(&self, arguments: impl Into<String>) -> ApprovalResponse {
+        ApprovalResponse { arguments: Some(arguments.into()), ..self.approve() }
     }
 
     /// Returns the response that rejects the call. The model receives the reason.
@@ -49,6 +62,7 @@ impl ApprovalRequest {
         ApprovalResponse {
             request_id: self.id.clone(),
             approved: false,
+            arguments: None,
             reason: Some(reason.into()),
         }
     }
@@ -57,7 +71,7 @@ impl ApprovalRequest {
 /// The decision on an [`ApprovalRequest`].
 ///
 /// The response contains the id of the request and no call: the call that runs is always the stored
-/// one.
+/// one, with the arguments of the response if it has any.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ApprovalResponse {
@@ -65,6 +79,9 @@ pub struct ApprovalResponse {
     pub request_id: String,
     /// Whether the call may run.
     pub approved: bool,
+    /// The arguments with which an approved call runs, as a JSON text; `None` for those of the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<String>,
     /// The reason for a rejection, in words for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

@@ -248,10 +248,16 @@ impl Canonical {
                 self.call(call);
                 self.tag((*required).into());
             }
-            Part::ApprovalResponse(ApprovalResponse { request_id, approved, reason }) => {
+            Part::ApprovalResponse(ApprovalResponse {
+                request_id,
+                approved,
+                arguments,
+                reason,
+            }) => {
                 self.tag(5);
                 self.text(request_id);
                 self.tag((*approved).into());
+                self.optional_text(arguments.as_ref());
                 self.optional_text(reason.as_ref());
             }
             Part::Media(media) => {

@@ -35,8 +35,9 @@ impl PrintedPart {
             }
             Part::ApprovalResponse(response) => {
                 let decision = if response.approved { "approved" } else { "rejected" };
-                let text = response.reason.clone();
-                let label = format!("{decision} {}", response.request_id);
+                let text = response.arguments.clone().or_else(|| response.reason.clone());
+                let with = if response.arguments.is_some() { " with other arguments" } else { "" };
+                let label = format!("{decision} {}{with}", response.request_id);
                 Self { label: Some(in_line(&label)), text }
             }
             _ => labelled("part of a newer release".to_owned()),

@@ -308,7 +308,10 @@ fn part_text(part: &Part) -> Option<(&'static str, Cow<'_, str>)> {
         Part::ApprovalResponse(decision) => {
             let verdict = if decision.approved { "approved" } else { "rejected" };
             let reason = decision.reason.as_deref().map_or(String::new(), |it| format!(": {it}"));
-            ("decision", format!("{verdict} {}{reason}", decision.request_id).into())
+            let arguments = decision.arguments.as_deref();
+            let arguments =
+                arguments.map_or(String::new(), |it| format!(" with the arguments {it}"));
+            ("decision", format!("{verdict} {}{arguments}{reason}", decision.request_id).into())
         }
         Part::Native(native) => ("native", Cow::Borrowed(native.item.get())),
         _ => return None,

@@ -18,7 +18,7 @@ const VERSION: &str = "1:";
 /// Returns the digest of the user's messages in the input of a run, or `None` if the input has no user
 /// message.
 ///
-/// The digest covers texts, media and decisions about approval requests. The digest does not cover system
+/// The digest covers texts, media and decisions about approval requests with their arguments. The digest does not cover system
 /// messages, which may contain the time, nor metadata, nor the provider's own data of a part.
 pub(super) fn input_digest(input: &[Arc<Message>]) -> Option<String> {
     digest_of_first(usize::MAX, input)
@@ -52,6 +52,10 @@ fn digest_of_first(max_messages: usize, input: &[Arc<Message>]) -> Option<String
                     add(&mut hash, if decision.approved { "approved" } else { "rejected" });
                     add(&mut hash, &decision.request_id);
                     add(&mut hash, decision.reason.as_deref().unwrap_or_default());
+                    if let Some(arguments) = &decision.arguments {
+                        add(&mut hash, "arguments");
+                        add(&mut hash, arguments);
+                    }
                 }
                 _ => {}
             }
@@ -120,6 +124,10 @@ mod tests {
             decision.reason = reason.map(str::to_owned);
             user(Part::ApprovalResponse(decision))
         };
+        let approved_with = |arguments: &str| {
+            let call = ToolCall::new("c1", "pay", "{}");
+            user(ApprovalRequest::new("a1", call, true).approve_with(arguments))
+        };
         let media = |source| user(Part::Media(Media::new("image/png", source)));
         let inputs = [
             vec![Message::user("a")],
@@ -130,6 +138,8 @@ mod tests {
             vec![decided(true, None)],
             vec![decided(false, None)],
             vec![decided(false, Some("no"))],
+            vec![approved_with("{}")],
+            vec![approved_with("[]")],
             vec![media(MediaSource::Url("x".into()))],
             vec![media(MediaSource::File("x".into()))],
         ];

@@ -25,6 +25,8 @@ struct Inner {
     /// Whether the result must name the call by position, because several messages of the answer contain
     /// calls, or because the result is part of a later run.
     is_named: bool,
+    /// Whether the arguments are those of the decision about the call, and not those of the model.
+    has_arguments_of_decision: bool,
 }
 
 #[derive(Clone)]
@@ -63,6 +65,7 @@ impl PendingCall {
                     },
                     position: message.id.map(|message| (message, index)),
                     is_named,
+                    has_arguments_of_decision: false,
                 })));
             }
         }
@@ -73,7 +76,27 @@ impl PendingCall {
     /// later run.
     pub(crate) fn alone(call: ToolCall, id: String, position: Option<CallOfRun>) -> Self {
         let (stands, made_id) = (Stands::Alone(call), Some(id));
-        Self(Arc::new(Inner { stands, made_id, position, is_named: true }))
+        let has_arguments_of_decision = false;
+        Self(Arc::new(Inner {
+            stands,
+            made_id,
+            position,
+            is_named: true,
+            has_arguments_of_decision,
+        }))
+    }
+
+    /// Returns the same call with the arguments of the decision about it.
+    pub(crate) fn with_arguments_of_decision(&self, arguments: &str) -> Self {
+        let mut call = self.call().clone();
+        arguments.clone_into(&mut call.arguments);
+        let stands = Stands::Alone(call);
+        Self(Arc::new(Inner { stands, has_arguments_of_decision: true, ..(*self.0).clone() }))
+    }
+
+    /// Returns whether the arguments are those of the decision about the call.
+    pub(crate) fn has_arguments_of_decision(&self) -> bool {
+        self.0.has_arguments_of_decision
     }
 
     /// Returns the same call at another position.
@@ -95,7 +118,7 @@ impl PendingCall {
         Some(CallPosition { message, index: u32::try_from(index).unwrap_or(u32::MAX) })
     }
 
-    /// Returns the call as the model made it.
+    /// Returns the call as the model made it, or with the arguments of the decision about it.
     pub(crate) fn call(&self) -> &ToolCall {
         match &self.0.stands {
             Stands::In(message, part) => match message.parts.get(*part) {

@@ -34,7 +34,8 @@ pub(crate) fn check(run: &Run, request: &ChatRequest) -> Result<(), ToolLoopErro
 ///
 /// A batch without any decision remains pending. If the caller executes a part of a batch, an approval
 /// request that is not required needs no decision: its call runs with the batch, unless it is rejected.
-/// The executed call is always the call of the approval request, and never data from the decision.
+/// The executed call is always the call of the approval request. Only its arguments may come from the
+/// decision.
 ///
 /// A decision is old if an answer or a result follows it among the request's messages. An old decision
 /// has an effect only if its call is still pending.
@@ -177,13 +178,14 @@ fn new_decisions<'a>(messages: impl Iterator<Item = &'a Arc<Message>>) -> Vec<&'
     decisions.map(|decision| decision.request_id.as_str()).collect()
 }
 
-/// Returns the first approval request that the [`last_decisions`] both approve and reject.
+/// Returns the first approval request that the [`last_decisions`] both approve and reject, or approve with
+/// different arguments.
 fn contradicted<'a>(messages: impl Iterator<Item = &'a Arc<Message>>) -> Option<&'a str> {
-    let mut decided: HashMap<&str, bool> = HashMap::new();
+    let mut decided = HashMap::new();
     last_decisions(messages).into_iter().find_map(|decision| {
         let id = decision.request_id.as_str();
-        let first = *decided.entry(id).or_insert(decision.approved);
-        (first != decision.approved).then_some(id)
+        let decision = (decision.approved, decision.arguments.as_deref());
+        (*decided.entry(id).or_insert(decision) != decision).then_some(id)
     })
 }
 
@@ -235,15 +237,19 @@ fn planned(
     rules: Option<&CallRules<'_>>,
 ) -> PlannedCall {
     let PendingApproval { call_position, request, call_id } = waiting;
-    let pending = PendingCall::alone(request.call, call_id, call_position);
+    let mut pending = PendingCall::alone(request.call, call_id, call_position);
     match decision {
         Some(decision) if !decision.approved => {
-            PlannedCall::rejected(pending, decision.reason.clone())
+            return PlannedCall::rejected(pending, decision.reason.clone());
         }
-        Some(_) | None => match rules {
-            Some(rules) => PlannedCall::run(pending, rules.tools),
-            None => PlannedCall::run(pending, &Tools::new()),
-        },
+        Some(ApprovalResponse { arguments: Some(arguments), .. }) => {
+            pending = pending.with_arguments_of_decision(arguments);
+        }
+        Some(_) | None => {}
+    }
+    match rules {
+        Some(rules) => PlannedCall::run(pending, rules.tools),
+        None => PlannedCall::run(pending, &Tools::new()),
     }
 }
 
@@ -272,7 +278,8 @@ pub(super) fn approved(
         for call in &calls {
             let Some(position) = call.pending.position() else { continue };
             let mut of_call = run.log().known_approved(position);
-            if matches!(call.action, Action::Run(_)) && run.log().has_changed_arguments(position) {
+            let runs_as_stored = call.is_to_run() && !call.pending.has_arguments_of_decision();
+            if runs_as_stored && run.log().has_changed_arguments(position) {
                 if of_call.is_none() && !call.accepts_stored_arguments() {
                     refused.push(PlannedCall::run(call.pending.clone(), rules.tools));
                 }

@@ -4,7 +4,7 @@ use std::{future::poll_fn, panic::AssertUnwindSafe, sync::Arc, task::Poll};
 
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tokio::task::consume_budget;
-use tower_chat_core::{BoxError, ToolResult, ToolStatus};
+use tower_chat_core::{BoxError, Part, ToolResult, ToolStatus};
 use tracing::Instrument;
 
 use super::{
@@ -254,6 +254,9 @@ impl Executor<'_> {
             outcome.report.started_at = Some(started_at);
             outcome.report.finished_at = Some(self.clock.now());
         }
+        if pending.has_arguments_of_decision() {
+            outcome.result.content.push(Part::text(changed_arguments(&pending.call().arguments)));
+        }
         if !outcome.terminate {
             outcome.result.queued = handle.take_queued_of_call();
         }
@@ -358,6 +361,12 @@ impl Executor<'_> {
             source,
         })
     }
+}
+
+/// Returns the sentence that reports to the model with which arguments the tool was called. The call of the
+/// model is sent unchanged, so that the service's own data of the call remain valid.
+fn changed_arguments(arguments: &str) -> String {
+    format!("[The call was approved with other arguments, and ran with these: {arguments}]")
 }
 
 /// The next event among calls that run concurrently.

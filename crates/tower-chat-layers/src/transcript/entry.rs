@@ -19,8 +19,9 @@ pub(super) enum Entry {
     Assistant { text: String, calls: Vec<Call> },
     /// The results in one message: for each result the id of its call, or its text if it names no call.
     Results(Vec<String>),
-    /// The answers to approval requests: the id of each request, and whether it was approved.
-    Approvals(Vec<(String, bool)>),
+    /// The answers to approval requests: the id of each request, whether it was approved, and the
+    /// arguments of the answer.
+    Approvals(Vec<(String, bool, Option<String>)>),
 }
 
 /// A tool call that a client repeats.
@@ -69,9 +70,11 @@ impl Entry {
             }
             _ if is_about_approval(message) => {
                 let answers = message.parts.iter().filter_map(|part| match part {
-                    Part::ApprovalResponse(response) => {
-                        Some((response.request_id.clone(), response.approved))
-                    }
+                    Part::ApprovalResponse(response) => Some((
+                        response.request_id.clone(),
+                        response.approved,
+                        response.arguments.clone(),
+                    )),
                     _ => None,
                 });
                 Self::Approvals(answers.collect())

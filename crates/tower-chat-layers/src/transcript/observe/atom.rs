@@ -36,8 +36,9 @@ pub(super) enum Content<'m> {
         text: &'m Message,
         media: Vec<&'m MediaSource>,
     },
-    /// The answers to approval requests: the id of each request, and whether it was approved.
-    Approvals(Vec<(&'m str, bool)>),
+    /// The answers to approval requests: the id of each request, whether it was approved, and the
+    /// arguments of the answer.
+    Approvals(Vec<(&'m str, bool, Option<&'m str>)>),
     /// The messages of one answer. A loop may have joined them.
     Answer(Vec<Utterance<'m>>),
     /// One result, by the id of its call. A loop may send several results in one message, or each in a
@@ -405,9 +406,11 @@ fn media_source(part: &Part) -> Option<&MediaSource> {
     }
 }
 
-fn approval(part: &Part) -> Option<(&str, bool)> {
+fn approval(part: &Part) -> Option<(&str, bool, Option<&str>)> {
     match part {
-        Part::ApprovalResponse(response) => Some((&response.request_id, response.approved)),
+        Part::ApprovalResponse(response) => {
+            Some((&response.request_id, response.approved, response.arguments.as_deref()))
+        }
         _ => None,
     }
 }

@@ -218,6 +218,23 @@ async fn a_call_with_changed_arguments_may_still_be_rejected() {
 }
 
 #[tokio::test]
+async fn a_call_with_changed_arguments_runs_with_those_of_its_decision() {
+    for (streamed, mode) in cases!(BOTH_WAYS, ALL_MODES) {
+        let (store, ran) = (store(), Ran::default());
+        let model = ScriptedModel::new([asking([("pay", "c2", PAYMENT)]), Step::text("done")]);
+        let tools = hooked(&ran, REDACT, KEEP, false);
+        let setup = Setup::new(&store).mode(mode);
+        let client = setup.stack(&model, tools.clone());
+        let answer = send(&client, ask("buy", streamed)).await.unwrap();
+        let asked = answer.approval_requests().next().unwrap().clone();
+        let yes = replying([asked.approve_with(PAYMENT).into()], streamed);
+        send(&setup.elsewhere().stack(&model, tools), yes).await.unwrap();
+        assert_eq!(ran.names(), [format!("pay {PAYMENT}")]);
+        assert_eq!(rows(&store).await[0].1, ToolStatus::Ok);
+    }
+}
+
+#[tokio::test]
 async fn a_tool_that_accepts_what_its_hook_stores_runs_with_it() {
     for (streamed, mode) in cases!(BOTH_WAYS, ALL_MODES) {
         let (store, ran) = (store(), Ran::default());

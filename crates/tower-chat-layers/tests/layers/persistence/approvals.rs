@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use tower_chat::{
     Answer, ApprovalRequest, ApprovalResponse, ChatRequest, ConflictPolicy, Finish, Message, Part,
-    PersistenceMode, Role, ToolLoopError, run::Run,
+    PersistenceMode, Role, ToolLoopError, Tools,
+    run::Run,
+    tool::{ToolContext, ToolOutput, tool_fn},
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 
@@ -54,6 +56,72 @@ async fn a_request_is_stored_survives_a_restart_and_is_approved_by_a_later_run()
         send(&client, case.ask("ok")).await.unwrap();
         assert_eq!(seen(&model, 1)[..3], shown);
         assert_eq!(seen(&model, 1)[3..], ["assistant done", "user ok"]);
+    })
+    .await;
+}
+
+/// A tool `pay` that needs approval and returns its arguments.
+fn paying() -> Tools {
+    let pay = definition("pay").needs_approval();
+    Tools::new().with(tool_fn(pay, |context: ToolContext| async move {
+        Ok(ToolOutput::from(format!("paid {}", context.call().arguments)))
+    }))
+}
+
+#[tokio::test]
+async fn a_call_runs_with_the_arguments_of_its_decision_and_the_model_is_told() {
+    every_id(async |case| {
+        let store = case.store().await;
+        let asking = ScriptedModel::new([case.calls([("pay", "c1"), ("pay", "c2")])]);
+        let client = stack(asking, &store, case.mode, policy(), paying());
+        let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
+        let arguments = &asked[1].call.arguments;
+        drop(client);
+
+        let after = store.in_another_process();
+        let model = ScriptedModel::new([Step::text("done"), Step::text("bye")]);
+        let client = stack(model.clone(), &after, case.mode, policy(), paying());
+        let decisions = [asked[0].approve_with(r#"{"cents": 1}"#), asked[1].approve()];
+        let request = replying(decisions, case.streamed);
+        send(&client, request.clone()).await.unwrap();
+        let results = format!(
+            "tool c1=paid {{\"cents\": 1}}[The call was approved with other arguments, and ran with \
+             these: {{\"cents\": 1}}] c2=paid {arguments}"
+        );
+        let shown = ["user buy", "assistant pay#c1 pay#c2", results.as_str()];
+        assert_eq!(seen(&model, 0), shown);
+        // The call of the model is unchanged.
+        let requests = model.requests();
+        let sent = requests[0].messages();
+        let calls = sent.iter().flat_map(|message| message.calls());
+        let sent: Vec<_> = calls.map(|call| call.arguments.as_str()).collect();
+        assert_eq!(sent, [&asked[0].call.arguments, arguments]);
+        let history = stored(&after).await;
+        assert_eq!(history[1..4], ["assistant pay#c1? pay#c2?", "user yes yes", results.as_str()]);
+        let messages = after.inner().load(&key()).await.unwrap().messages;
+        let Some(Part::ApprovalResponse(decision)) = messages.get(2).map(|it| &it.parts[0]) else {
+            panic!("{messages:?}")
+        };
+        assert_eq!(decision.arguments.as_deref(), Some(r#"{"cents": 1}"#));
+        send(&client, case.ask("ok")).await.unwrap();
+        assert_eq!(seen(&model, 1)[..3], shown);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn two_decisions_with_different_arguments_contradict_each_other() {
+    every_id(async |case| {
+        let (store, ran, _, client) = case.begin_with_log([case.calls([("pay", "c1")])]).await;
+        let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
+        for other in [asked[0].approve(), asked[0].approve_with(r#"{"cents": 2}"#)] {
+            let decisions = [asked[0].approve_with(r#"{"cents": 1}"#), other];
+            let error = send(&client, replying(decisions, case.streamed)).await.unwrap_err();
+            let error = error.downcast_ref::<ToolLoopError>();
+            assert!(matches!(error, Some(ToolLoopError::ApprovalContradicted { .. })), "{error:?}");
+        }
+        assert_eq!(ran.names(), [""; 0]);
+        assert_eq!(stored(&store).await, ["user buy", "assistant pay#c1?"]);
     })
     .await;
 }
