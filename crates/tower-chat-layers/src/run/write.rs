@@ -171,7 +171,7 @@ pub(super) fn submit(
     let contents = contents(run, log, &mut messages, &mut write, service_id);
     added.iter().for_each(|message| log.conversation.replay.push(message));
     if contents.is_empty() && !(contents.close.is_some() && log.is_open()) {
-        return (Submission::nothing(), None);
+        return (log.submit_unsettled(run, slot, write.ends_run), None);
     }
     // A claim protects a tool only after the claim is durable, so the call fails if the write of the
     // claim fails.
@@ -312,5 +312,18 @@ impl RunLog {
     /// that it already has, and applies those that it has refused before.
     pub(super) fn with_unsettled(&self, write: Write) -> Vec<Write> {
         self.unsettled.iter().cloned().chain([write]).collect()
+    }
+
+    /// If the run ends, submits its unsettled writes again, so that the caller receives their failure.
+    fn submit_unsettled(
+        &self,
+        run: &Run,
+        slot: Result<Slot, StoreError>,
+        ends_run: bool,
+    ) -> Submission {
+        if !ends_run || self.unsettled.is_empty() {
+            return Submission::nothing();
+        }
+        Submission::submit(run.store(), run.store_failure(), slot, self.unsettled.clone())
     }
 }

@@ -338,6 +338,31 @@ async fn an_answer_on_its_way_to_the_store_is_not_stopped_any_more() {
         .await;
 }
 
+/// The inputs of the service call are submitted when the call is dropped, and nothing follows them.
+#[tokio::test]
+async fn a_stop_fails_if_the_question_is_not_stored() {
+    let modes = [PerRun, PerServiceCall];
+    let cases = Cases::all().modes(modes, "a journal has the question before the service call");
+    cases
+        .check(async |case| {
+            let store = case.store().await;
+            let model = ScriptedModel::new([Step::hang()]);
+            let policy = policy().on_store_failure(StoreFailure::FailCall);
+            let client = case.stack(model.clone(), &store, policy, tools(&Ran::default()));
+            let mut request = case.ask("where?");
+            let handle = request.run_handle();
+            let mut run = pin!(send(&client, request));
+            while model.requests().is_empty() {
+                assert!(poll!(run.as_mut()).is_pending());
+                tokio::task::yield_now().await;
+            }
+            store.fail_every_append(disk_full);
+            handle.stop();
+            assert!(matches!(refused(run.await), PersistenceError::NotStored(_)));
+        })
+        .await;
+}
+
 #[tokio::test]
 async fn approved_calls_of_a_stopped_run_are_answered_as_those_of_any_other() {
     every_id(async |case| {
