@@ -20,8 +20,8 @@ use crate::RunId;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Revision {
     /// A random number, which is chosen when the conversation is created, when messages are deleted from
-    /// it or rewritten, when an attempt at a journaled run begins, and when a resumed run is committed.
-    /// The number is 0 if there is no conversation.
+    /// it or rewritten, when an attempt at a journaled run or a fenced attempt at another run begins, and
+    /// when a resumed run is committed. The number is 0 if there is no conversation.
     pub incarnation: u64,
     /// The sequence number of the last message, from 1; 0 if there is no message.
     pub sequence: u64,

@@ -9,7 +9,7 @@ use tokio::{
 };
 use tower_chat_layers::{
     BoxError, ChatRequest, ChatResponse, ChatUpdate, Message, MessageId, SharedError,
-    TruncatedStream,
+    TruncatedStream, run::FencedAttempt,
 };
 use tower_service::Service;
 
@@ -62,7 +62,7 @@ impl RunTask {
     }
 
     /// Executes an attempt to its end, and returns the last phase of the run.
-    async fn attempt<S>(&self, mut service: S, request: ChatRequest) -> Phase
+    async fn attempt<S>(&self, mut service: S, mut request: ChatRequest) -> Phase
     where
         S: Service<ChatRequest, Response = ChatResponse>,
         S::Error: Into<BoxError>,
@@ -73,6 +73,10 @@ impl RunTask {
             Ok(Beginning::Elsewhere { attempt }) => return Phase::Elsewhere { attempt },
             Err(error) => return failed(error),
         };
+        if attempt > 1 {
+            // The process of an earlier attempt may have lost only its lease.
+            request.extensions.insert(FencedAttempt::new());
+        }
         self.hub.begin(attempt);
         let call = service.call(request);
         drop(service);

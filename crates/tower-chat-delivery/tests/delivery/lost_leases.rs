@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 use tower::{Layer, ServiceExt};
-use tower_chat::{ChatUpdate, MemoryStore, PersistenceMode};
-use tower_chat_delivery::{DeliveryError, DetachedRunsLayer, RunState, UpdateLog, UpdatePosition};
-use tower_chat_testkit::{Gate, ScriptedModel, Step};
+use tower_chat::{ChatRequest, ChatUpdate, MemoryStore, Message, PersistenceMode, ToolCall};
+use tower_chat_delivery::{
+    DeliveryError, DetachedRunsLayer, RunKey, RunState, UpdateLog, UpdatePosition,
+};
+use tower_chat_testkit::{FaultyStore, Gate, ScriptedModel, Step};
 
 use crate::{
     faulty_log::FaultyLog,
-    support::{Server, deltas, request, rest, sketch, timed_log},
+    support::{Server, deltas, request, rest, sketch, stored, timed_log},
 };
 
 const LEASE: Duration = Duration::from_secs(15);
@@ -91,4 +93,82 @@ async fn the_lease_of_a_later_attempt_is_renewed_immediately() {
     clock.advance(Duration::from_secs(2));
     let open = RunState::Open { attempt: 2, stop_requested: false };
     assert_eq!(runs.state(&run).await.unwrap(), open);
+}
+
+/// Two processes, of which the first one has lost its lease and does not know it.
+struct Overlap {
+    former: Server,
+    latter: Server,
+    store: MemoryStore,
+    request: ChatRequest,
+    run: RunKey,
+    /// The first process waits for this gate in the middle of its answer.
+    gate: Gate,
+}
+
+impl Overlap {
+    /// Begins an attempt in each process. The model of the second one takes these steps.
+    async fn begin(mode: PersistenceMode, steps: impl IntoIterator<Item = Step>) -> Self {
+        let (log, clock) = timed_log();
+        let (store, gate) = (MemoryStore::new(), Gate::closed());
+        let answer = Step::updates(deltas(&["Take ", "a coat."])).waits_after(1, &gate);
+        let opened = FaultyStore::new(store.clone()).shared_by_processes();
+        let runs = DetachedRunsLayer::new(log.clone());
+        let former = Server::new([answer], runs, opened.clone(), mode);
+        let (runs, opened) = (DetachedRunsLayer::new(log), opened.in_another_process());
+        let latter = Server::new(steps, runs, opened, mode);
+        let (request, run) = request();
+        drop(former.call(request.clone()).await.unwrap());
+        clock.advance(LEASE);
+        drop(latter.call(request.clone()).await.unwrap());
+        Self { former, latter, store, request, run, gate }
+    }
+
+    async fn history(&self) -> Vec<String> {
+        stored(&self.store, &self.run).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_is_not_complete_with_the_answer_of_an_earlier_one() {
+    for mode in [PersistenceMode::PerRun, PersistenceMode::PerServiceCall] {
+        let step = Step::updates(deltas(&["Take ", "boots."])).hangs_after(0);
+        let overlap = Overlap::begin(mode, [step]).await;
+        let Overlap { former, latter, run, gate, .. } = &overlap;
+        gate.open();
+        former.runs.drained().await;
+        assert_eq!(overlap.history().await, ["What should I wear?", "Take a coat."]);
+        // The second attempt stores its question and no text, after the first one has stored more.
+        latter.runs.stop(run).await.unwrap();
+        let events = sketch(&latter.events(run, UpdatePosition::START).await);
+        let end = events.last().unwrap();
+        assert!(end.starts_with("failed: "), "{mode:?}: {events:?}");
+        // The same request returns the answer that is stored.
+        let again = latter.call(overlap.request.clone()).await.unwrap();
+        assert_eq!(again.collect().await.unwrap().text(), "Take a coat.");
+        latter.runs.drained().await;
+        let events = sketch(&latter.events(run, UpdatePosition::START).await);
+        let rest = ["restarted 3", "message: Take a coat.", "finish", "completed"];
+        assert_eq!(events[events.len() - rest.len()..], rest, "{mode:?}");
+        assert_eq!(overlap.history().await, ["What should I wear?", "Take a coat."]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_write_of_an_earlier_attempt_is_refused() {
+    for mode in [PersistenceMode::PerRun, PersistenceMode::PerServiceCall] {
+        let call = Message::tool_calls([ToolCall::new("c1", "lookup", "{}")]);
+        let answer = Step::updates(deltas(&["Take ", "boots."]));
+        let overlap = Overlap::begin(mode, [Step::message(call), answer]).await;
+        let Overlap { former, latter, run, gate, .. } = &overlap;
+        latter.runs.drained().await;
+        let expected = ["What should I wear?", "", "", "Take boots."];
+        assert_eq!(overlap.history().await, expected, "{mode:?}");
+        gate.open();
+        former.runs.drained().await;
+        assert_eq!(overlap.history().await, expected, "{mode:?}");
+        let events = sketch(&latter.events(run, UpdatePosition::START).await);
+        assert_eq!(events.last().unwrap(), "completed");
+        assert!(events.contains(&"message: Take boots.".to_owned()), "{mode:?}: {events:?}");
+    }
 }

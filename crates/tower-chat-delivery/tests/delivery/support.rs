@@ -22,7 +22,7 @@ impl Server {
     pub(crate) fn new(
         steps: impl IntoIterator<Item = Step>,
         runs: DetachedRunsLayer,
-        store: MemoryStore,
+        store: impl HistoryStore,
         mode: PersistenceMode,
     ) -> Self {
         Self::over(ScriptedModel::new(steps), runs, store, mode)
@@ -32,7 +32,7 @@ impl Server {
     pub(crate) fn over(
         model: ScriptedModel,
         runs: DetachedRunsLayer,
-        store: MemoryStore,
+        store: impl HistoryStore,
         mode: PersistenceMode,
     ) -> Self {
         let lookup = ToolDefinition::new("lookup", "Looks up.", serde_json::json!({}));

@@ -11,6 +11,7 @@ use super::{
     call_records::CallRecords,
     calls::{Attempt, ServiceCalls},
     claims::ApprovedCalls,
+    fenced_attempt::FencedAttempt,
     journaled::{InterruptedRun, Journal},
     prior_attempts::PriorAttempts,
     recording::{Adopted, Recording},
@@ -70,6 +71,8 @@ pub(crate) struct RunLog {
     pub(super) partial_text: Option<Arc<str>>,
     /// The state of a run in journaled mode.
     pub(super) journal: Option<Box<Journal>>,
+    /// The fenced attempt that the next write begins, in the other modes.
+    pub(super) fenced: Option<FencedAttempt>,
 }
 
 /// The conversation as the run has loaded and extended it.
@@ -191,6 +194,7 @@ impl RunLog {
             whole_run: WholeRun::default(),
             partial_text: None,
             journal: None,
+            fenced: None,
         }
     }
 

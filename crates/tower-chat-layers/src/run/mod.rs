@@ -18,6 +18,7 @@ mod claims;
 mod compose;
 mod effect;
 mod events;
+mod fenced_attempt;
 mod held_calls;
 mod history;
 mod hooks;
@@ -62,7 +63,6 @@ use std::{
 use tokio::sync::OnceCell;
 use tower_chat_core::{Conversation, ConversationKey, Messages, RunId, store::HistoryStore};
 
-pub use self::not_kept::NotKept;
 pub(crate) use self::{
     approvals::{UnseenResult, keep_pending_calls, waiting_of},
     approved_calls::{submit_unstored_outcomes, withdraw_claims},
@@ -91,6 +91,7 @@ pub(crate) use self::{
     tool_events::{tool_finished, tools_started, write_beside},
     write::{complete_run, discard_input},
 };
+pub use self::{fenced_attempt::FencedAttempt, not_kept::NotKept};
 use self::{loaded::Loaded, log::RunLog, submission::Submission};
 use crate::{Clock, PersistenceError, PersistenceMode, PersistencePolicy, StoreFailure};
 

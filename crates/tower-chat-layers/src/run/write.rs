@@ -170,7 +170,10 @@ pub(super) fn submit(
     };
     let contents = contents(run, log, &mut messages, &mut write, service_id);
     added.iter().for_each(|message| log.conversation.replay.push(message));
-    if contents.is_empty() && !(contents.close.is_some() && log.is_open()) {
+    let closes = contents.close.is_some() && log.is_open();
+    // Without a write, the end of an attempt would hide that another attempt has written.
+    let is_fence = write.ends_run && log.fenced.is_some();
+    if contents.is_empty() && !closes && !is_fence {
         return (log.submit_unsettled(run, slot, write.ends_run), None);
     }
     // A claim protects a tool only after the claim is durable, so the call fails if the write of the
@@ -264,8 +267,16 @@ fn as_write(run: &Run, log: &mut RunLog, contents: Contents, id: MessageId) -> W
             keep_lease(run, journal);
             write
         }
-        (None, Some(service_id)) => write.with_tools(records).with_service_id(service_id),
-        (None, None) => write.with_tools(records),
+        (None, service_id) => {
+            let mut write = write.with_tools(records);
+            if let Some(service_id) = service_id {
+                write = write.with_service_id(service_id);
+            }
+            match log.fenced.take() {
+                Some(attempt) => attempt.begin_with(write, run.clock().now()),
+                None => write,
+            }
+        }
     }
 }
 

@@ -124,6 +124,45 @@ pub async fn the_first_write_of_an_attempt_is_its_own(store: Store) {
     }
 }
 
+/// A write that opens a run and commits it at once is never confused with another write of the run that has
+/// the same id at the same position: one is stored and the other is refused, in either order.
+pub async fn a_run_in_one_write_is_its_own(store: Store) {
+    for is_new in [true, false] {
+        for is_fenced_first in [true, false] {
+            let key = key(&format!("one write {is_new} {is_fenced_first}"));
+            let at = match is_new {
+                true => Revision::ABSENT,
+                false => stored(&store, write(&key, Revision::ABSENT, &["0"])).await,
+            };
+            let id = MessageId { run: StagedRun::new(&key, at).run, index: 0 };
+            let plain = |texts: &[&str]| {
+                let messages = texts.iter().map(|text| Arc::new(Message::user(*text)));
+                Write::new(key.clone(), id, at, messages)
+            };
+            let fenced = |holder, texts: &[&str]| {
+                let mut staged = commit(1);
+                staged.lease.holder = holder;
+                plain(texts).staged(staged).beginning_attempt()
+            };
+            let (won, lost) = match is_fenced_first {
+                true => (fenced(1, &["won"]), [plain(&["lost"]), fenced(2, &["lost", "too"])]),
+                false => (plain(&["won"]), [fenced(1, &["lost"]), fenced(2, &["lost", "too"])]),
+            };
+            stored(&store, won.clone()).await;
+            for lost in lost {
+                assert_eq!(refused(&store, lost).await.open_run, None);
+            }
+            acknowledged(&store, &won).await;
+            assert_eq!(revision(&store, &key).await, won.result());
+            let rest = [Arc::new(Message::user("rest"))];
+            let id = MessageId { index: 1, ..id };
+            stored(&store, Write::new(key.clone(), id, won.result(), rest)).await;
+            let expected = ["0", "won", "rest"];
+            assert_eq!(texts(&store, &key).await, expected[usize::from(is_new)..]);
+        }
+    }
+}
+
 /// A late write of an earlier attempt opens no run after a later attempt has ended the run.
 pub async fn a_run_that_was_taken_over_and_ended_stays_ended(store: Store) {
     for end in ["committed", "discarded"] {

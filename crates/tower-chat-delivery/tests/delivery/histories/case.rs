@@ -14,7 +14,7 @@ use tower_chat_delivery::{
     DetachedRunsLayer, RunEnd, RunKey, RunReader, RunState, UpdateLog, UpdatePosition,
     contract::ManualClock,
 };
-use tower_chat_testkit::{Rng, ScriptedModel, Step};
+use tower_chat_testkit::{FaultyStore, Rng, ScriptedModel, Step};
 
 use super::client::{Client, stored_answers};
 use crate::support::{Server, request};
@@ -34,6 +34,8 @@ pub(crate) struct Case {
     run: RunKey,
     processes: Vec<Process>,
     clients: Vec<Client>,
+    /// How many times the lease of the run has expired although its process was not killed.
+    lost_leases: usize,
 }
 
 /// A process: a runtime, its stack, and the readers of connected clients by the index of the client.
@@ -62,6 +64,7 @@ impl Case {
             run,
             processes: Vec::new(),
             clients: (0..CLIENTS).map(|_| Client::default()).collect(),
+            lost_leases: 0,
         };
         case.processes = vec![case.start(), case.start()];
         case
@@ -75,7 +78,15 @@ impl Case {
             .unwrap();
         let runs = DetachedRunsLayer::new(self.log.clone()).with_lease(LEASE);
         let runs = if self.is_durable { runs.durable_delivery() } else { runs };
-        let server = Server::over(self.model.clone(), runs, self.store.clone(), self.mode);
+        let (model, store) = (self.model.clone(), self.store.clone());
+        let server = match self.mode {
+            // The lease in the history has another clock, so journaled runs have none.
+            PersistenceMode::Journaled => Server::over(model, runs, store, self.mode),
+            _ => {
+                let store = FaultyStore::new(store).shared_by_processes();
+                Server::over(model, runs, store, self.mode)
+            }
+        };
         Process { connections: BTreeMap::new(), server, runtime }
     }
 
@@ -93,6 +104,10 @@ impl Case {
                 17..19 if kills < 3 => {
                     kills += 1;
                     self.kill(process);
+                }
+                19 if self.lost_leases < 2 && self.mode != PersistenceMode::Journaled => {
+                    self.lost_leases += 1;
+                    self.clock.advance(LEASE);
                 }
                 _ => self.resume(process),
             }
@@ -192,7 +207,13 @@ impl Case {
         for _ in 0..20 {
             match self.state() {
                 RunState::Closed { end: RunEnd::Completed, .. } => break,
-                RunState::Closed { end: RunEnd::Failed { message }, .. } => return Err(message),
+                // An earlier attempt may be in progress, or may have written first. The next attempt
+                // returns the stored answer.
+                RunState::Closed { attempt, end: RunEnd::Failed { message } }
+                    if attempt == 1 || self.lost_leases == 0 =>
+                {
+                    return Err(message);
+                }
                 RunState::Open { .. } => self.stop(0),
                 _ => self.send(0),
             }

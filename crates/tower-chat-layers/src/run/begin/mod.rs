@@ -33,6 +33,7 @@ use self::{
 use super::{
     Run, ServiceCall, Shared, Storage,
     call_records::CallRecords,
+    fenced_attempt::FencedAttempt,
     history::{has_incomplete_responses, head_of, is_incomplete_response, load_history},
     hooks::Hooks,
     input_digest::{differs, input_digest},
@@ -148,7 +149,9 @@ pub(crate) async fn begin_run(
     let input = beginning.take_input(request, &history, observed).await?;
     beginning.check_not_empty(says_nothing, &input)?;
     let approves = answers_approvals(input.own.iter().chain(opened.staged()));
-    let log = beginning.log(&opened, history, input, approves).await?;
+    let mut log = beginning.log(&opened, history, input, approves).await?;
+    let fenced = request.extensions.get::<FencedAttempt>().copied();
+    log.fenced = fenced.filter(|_| settings.store.journal().is_some());
     let stored = Storage {
         conversation: conversation.clone(),
         mode,
