@@ -4,9 +4,17 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tower_chat_core::{ChangeKind, ChatRequest, Message, Native, Part, Role, ToolCall, ToolResult};
+use tower_chat_testkit::{
+    Rng,
+    hostile::{Service, violations},
+};
 use tower_chat_wire::{body::BodyWire, rules::ServiceRules};
 
-use super::{rules, wire_name, written};
+use super::{
+    rules,
+    total::{cases, request},
+    wire_name, written,
+};
 
 const SERVICES: [(BodyWire, &str); 2] =
     [(BodyWire::Anthropic, "anthropic"), (BodyWire::OpenAiResponses, "openai")];
@@ -168,4 +176,36 @@ fn a_paused_answer_continues_with_all_messages() {
         let (found, changes) = sent(&messages, &rules(wire, name), &["FIRST", "SUMMARY"]);
         assert_eq!((found, changes), (vec![true, true], vec![]), "{name}");
     }
+}
+
+/// Adds summaries of the service to messages of the assistant in a hostile history.
+fn with_summaries(case: u64, wire: BodyWire, name: &str) -> ChatRequest {
+    let mut rng = Rng::of(45, case);
+    let request = request(case);
+    let mut messages: Vec<Message> =
+        request.messages().iter().map(|message| Message::clone(message)).collect();
+    for message in messages.iter_mut().filter(|message| message.role == Role::Assistant) {
+        if rng.below(4) == 0 {
+            let part = rng.below(message.parts.len() + 1);
+            message.parts.insert(part, summary(wire, Some(name), Some("SUMMARY")));
+        }
+    }
+    ChatRequest::new(messages).with_options(request.options.clone())
+}
+
+#[test]
+fn a_service_accepts_every_history_with_summaries_of_its_own() {
+    let mut omitted = 0;
+    for case in cases() {
+        for (wire, name) in SERVICES {
+            let request = with_summaries(case, wire, name);
+            let (fitted, body) = written(&request, &rules(wire, name));
+            omitted += usize::from(fitted.request.messages().len() < request.messages().len());
+            // A conversation may begin with a summary, although it is of the assistant.
+            let service = Service::new(wire_name(wire), name).with_any_first();
+            let found = violations(service, &body);
+            assert!(found.is_empty(), "{name} {case}: {found:#?}\n{body}");
+        }
+    }
+    assert!(omitted > 0, "no history had a summary that is used");
 }
