@@ -16,8 +16,8 @@ use std::env::var;
 use serde_json::json;
 use tower::{Service, ServiceExt};
 use tower_chat::{
-    BoxError, ChatOptions, ChatPipeline, ChatRequest, ChatUpdate, ConversationKey, Part,
-    PersistenceMode, ToolDefinition, Tools, store::HistoryStore, tool_fn,
+    BoxError, ChatOptions, ChatPipeline, ChatRequest, ChatUpdate, ConversationKey, HistoryStore,
+    Part, PersistenceMode, ToolDefinition, Tools, tool_fn,
 };
 use tower_chat_providers::{Anthropic, ReqwestTransport, auth::Auth};
 use tower_chat_sqlite::SqliteStore;

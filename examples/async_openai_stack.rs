@@ -20,9 +20,9 @@ use async_openai::{
 use serde_json::json;
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_chat::{
-    BoxError, ConversationKey, MemoryStore, PerRunPersistence, PerServiceCallPersistence,
-    PersistenceMode, ToolDefinition, ToolLoopLayer, Tools,
+    BoxError, ConversationKey, MemoryStore, PersistenceMode, ToolDefinition, Tools,
     adapt::{AdaptLayer, ExposeLayer},
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
     tool_fn,
 };
 use tower_chat_providers::adapt::ChatTypes;

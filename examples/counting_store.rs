@@ -8,9 +8,9 @@ use std::sync::{
 use async_trait::async_trait;
 use tower::service_fn;
 use tower_chat::{
-    BoxError, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish, MemoryStore,
-    Message,
-    store::{self, History, HistoryStore, StoreError},
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish, HistoryStore,
+    MemoryStore, Message,
+    store::{self, History, StoreError},
 };
 
 /// Counts loads. The inner store executes all operations.

@@ -14,8 +14,8 @@ mod program;
 use tokio::net::TcpListener;
 use tower::service_fn;
 use tower_chat::{
-    BoxError, ChatPipeline, ChatRequest, ChatResponse, Finish, Message, PersistenceMode, Role,
-    store::HistoryStore,
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, Finish, HistoryStore, Message,
+    PersistenceMode, Role,
 };
 use tower_chat_http::ChatEndpoint;
 use tower_chat_sqlite::SqliteStore;

@@ -20,10 +20,10 @@ use std::{
 use serde_json::json;
 use tower::service_fn;
 use tower_chat::{
-    BoxError, ChatPipeline, ChatRequest, ChatResponse, Clock, ConversationKey, Finish, Message,
-    PersistencePolicy, Role, Tool, ToolCall, ToolDefinition, Tools,
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish, HistoryStore,
+    Message, PersistencePolicy, Role, Tool, ToolCall, ToolDefinition, Tools,
     replay::{Freshness, ReplayPolicy},
-    store::HistoryStore,
+    run::Clock,
     tool::{Retention, persist_with},
     tool_fn,
 };

@@ -7,9 +7,11 @@
 use serde_json::json;
 use tower::{Service, ServiceBuilder, ServiceExt};
 use tower_chat::{
-    BoxError, ChatPipeline, ChatRequest, ConversationKey, MemoryStore, Message,
-    PerServiceCallPersistence, PersistenceMode, Role, ToolCall, ToolDefinition, ToolLoopLayer,
-    ToolOutput, Tools, store::HistoryStore, tool_fn,
+    BoxError, ChatPipeline, ChatRequest, ConversationKey, HistoryStore, MemoryStore, Message,
+    PersistenceMode, Role, ToolCall, ToolDefinition, Tools,
+    layer::{PerServiceCallPersistence, ToolLoopLayer},
+    tool::ToolOutput,
+    tool_fn,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 

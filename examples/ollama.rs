@@ -14,9 +14,7 @@ mod scripted_provider;
 use std::env::var;
 
 use tower::{Service, ServiceExt};
-use tower_chat::{
-    BoxError, ChatPipeline, ChatRequest, ChatUpdate, ConversationKey, store::HistoryStore,
-};
+use tower_chat::{BoxError, ChatPipeline, ChatRequest, ChatUpdate, ConversationKey, HistoryStore};
 use tower_chat_providers::{Ollama, ReqwestTransport};
 use tower_chat_sqlite::SqliteStore;
 

@@ -17,8 +17,8 @@ use std::env::var;
 use serde_json::json;
 use tower::{Service, ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{
-    BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, ConversationKey,
-    PersistenceMode, ToolDefinition, Tools, store::HistoryStore, tool_fn,
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, ConversationKey, HistoryStore,
+    PersistenceMode, ToolDefinition, Tools, tool_fn,
 };
 use tower_chat_providers::{OpenAiChat, ProviderError, ReqwestTransport};
 use tower_chat_sqlite::SqliteStore;

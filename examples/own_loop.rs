@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_chat::{
-    BoxError, ConversationKey, MemoryStore, PerServiceCallPersistence,
+    BoxError, ConversationKey, HistoryStore, MemoryStore,
     adapt::{AdaptLayer, ExposeLayer},
-    store::HistoryStore,
+    layer::PerServiceCallPersistence,
     wire::{body::BodyWire, codec::JsonTypes},
 };
 

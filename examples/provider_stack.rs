@@ -19,9 +19,10 @@ use std::{
 use serde_json::json;
 use tower::{Service, ServiceBuilder, ServiceExt, retry::RetryLayer};
 use tower_chat::{
-    BoxError, ChatRequest, ChatResponse, ConversationKey, MemoryStore, PerRunPersistence,
-    PerServiceCallPersistence, PersistenceMode, ToolDefinition, ToolLoopLayer, Tools,
-    store::HistoryStore, tool_fn,
+    BoxError, ChatRequest, ChatResponse, ConversationKey, HistoryStore, MemoryStore,
+    PersistenceMode, ToolDefinition, Tools,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    tool_fn,
 };
 use tower_chat_providers::{
     FullBodyLayer, OpenAiChat, ProviderError, ReqwestTransport,

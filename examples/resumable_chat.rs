@@ -18,8 +18,8 @@ use futures_util::{StreamExt, stream};
 use tokio::net::TcpListener;
 use tower::{Layer, service_fn};
 use tower_chat::{
-    BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, ConcurrentRuns, Finish,
-    PersistenceMode, PersistencePolicy, store::HistoryStore,
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, Finish, HistoryStore,
+    PersistenceMode, PersistencePolicy, policy::ConcurrentRuns,
 };
 use tower_chat_delivery::{DetachedRunsLayer, SqliteUpdateLog};
 use tower_chat_http::ChatEndpoint;

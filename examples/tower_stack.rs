@@ -10,9 +10,10 @@ use std::time::Duration;
 use serde_json::json;
 use tower::{Service, ServiceBuilder, ServiceExt};
 use tower_chat::{
-    BoxError, ChatRequest, ChatUpdate, ConversationKey, MemoryStore, Message, PerRunPersistence,
-    PerServiceCallPersistence, PersistenceMode, ToolCall, ToolDefinition, ToolLoopLayer, Tools,
-    idle_timeout::IdleTimeoutLayer, tool_fn,
+    BoxError, ChatRequest, ChatUpdate, ConversationKey, MemoryStore, Message, PersistenceMode,
+    ToolCall, ToolDefinition, Tools,
+    layer::{IdleTimeoutLayer, PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    tool_fn,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, params, types::ValueRef};
-use tower_chat::{BoxError, ConversationKey, Message, RunId, format};
+use tower_chat::{BoxError, ConversationKey, Message, run::RunId, store::format};
 use tower_chat_sqlite::Durability;
 
 use crate::{

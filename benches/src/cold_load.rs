@@ -4,7 +4,7 @@
 
 use std::{hint::black_box, time::Instant};
 
-use tower_chat::{BoxError, store::HistoryStore};
+use tower_chat::{BoxError, HistoryStore};
 use tower_chat_sqlite::Durability;
 
 use crate::{

@@ -31,8 +31,10 @@ use tokio::task::JoinSet;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_chat::{
     BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, ConversationKey, Finish,
-    MemoryStore, Message, MessageId, RunId,
-    store::{HistoryStore, Revision, author::Write},
+    HistoryStore, MemoryStore, Message,
+    message::MessageId,
+    run::RunId,
+    store::{Revision, author::Write},
 };
 use tower_chat_delivery::{
     DetachedRunsLayer, Erase, Renewed, RunEnd, RunKey, RunState, SqliteUpdateLog, StoredUpdate,

@@ -13,11 +13,15 @@ use std::{
 };
 
 use tower_chat::{
-    BoxError, ConversationKey, MessageId, PersistenceMode, RunId, ToolStatus, Usage,
+    BoxError, ConversationKey, HistoryStore, PersistenceMode,
+    message::MessageId,
+    request::Usage,
+    run::RunId,
     store::{
-        HistoryStore, ModelUsage, Revision, RunActivity, SequencePosition, UsageSum,
+        ModelUsage, Revision, RunActivity, SequencePosition, UsageSum,
         author::{RecordedResult, ToolRecord, Write},
     },
+    tool::ToolStatus,
 };
 use tower_chat_redis::RedisStore;
 use tower_chat_sqlite::SqliteStore;

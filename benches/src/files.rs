@@ -6,7 +6,7 @@ use std::{
 };
 
 use tempfile::TempDir;
-use tower_chat::{BoxError, ConversationKey, Message, store::HistoryStore};
+use tower_chat::{BoxError, ConversationKey, HistoryStore, Message};
 use tower_chat_sqlite::{Durability, SqliteStore};
 
 use crate::{bare::Bare, rows::BareAppend, workload, written::Log};

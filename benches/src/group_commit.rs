@@ -6,8 +6,10 @@
 use std::{ops::Range, sync::Arc, time::Instant};
 
 use tower_chat::{
-    BoxError, Message, MessageId, RunId,
-    store::{HistoryStore, Revision, author::Write},
+    BoxError, HistoryStore, Message,
+    message::MessageId,
+    run::RunId,
+    store::{Revision, author::Write},
 };
 use tower_chat_sqlite::{Durability, SqliteStore};
 

@@ -30,9 +30,11 @@ use std::{
 };
 
 use tower_chat::{
-    BoxError, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult,
+    BoxError, Message, Part, Role, ToolCall, ToolResult,
     import::rows::{self, AggregateCall, AggregateResult, AggregateRow, AggregateStep},
+    message::MessageId,
     replay::{DanglingCalls, FinishTimes, Freshness, Replay},
+    run::RunId,
 };
 use tower_chat_wire::{anthropic, gemini, openai_chat, openai_responses};
 

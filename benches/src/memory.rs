@@ -14,8 +14,8 @@
 use std::{sync::Arc, time::Instant};
 
 use tower_chat::{
-    BoxError, ChatPipeline, ConversationKey, MemoryStore, Messages, PersistenceMode,
-    store::{HistoryStore, author::Write},
+    BoxError, ChatPipeline, ConversationKey, HistoryStore, MemoryStore, PersistenceMode,
+    message::Messages, store::author::Write,
 };
 
 use crate::{

@@ -23,9 +23,7 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use tower_chat::{
-    BoxError, ChatPipeline, ConversationKey, Message, PersistenceMode, store::HistoryStore,
-};
+use tower_chat::{BoxError, ChatPipeline, ConversationKey, HistoryStore, Message, PersistenceMode};
 use tower_chat_cache::CachingStore;
 use tower_chat_postgres::PostgresStore;
 use tower_chat_sqlite::{Durability, SqliteStore};

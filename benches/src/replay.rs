@@ -14,11 +14,13 @@ use std::{
 };
 
 use tower_chat::{
-    BoxError, Message, MessageId, Messages, Part, Role, RunId,
+    BoxError, Message, Part, Role,
+    message::{MessageId, Messages},
     replay::{
         Citations, DanglingCalls, FinishTimes, Freshness, OutdatedCalls, Replay, ReplayContext,
         ReplayPolicy, Window, effective_call_ids,
     },
+    run::RunId,
 };
 
 use crate::{

@@ -4,7 +4,7 @@
 
 use std::{hint::black_box, time::Instant};
 
-use tower_chat::{BoxError, ChatRequest, Messages};
+use tower_chat::{BoxError, ChatRequest, message::Messages};
 
 use crate::{
     Effort,

@@ -1,6 +1,6 @@
 //! The rows of a run, in the encoded form in which a floor writes them.
 
-use tower_chat::{Message, format};
+use tower_chat::{Message, store::format};
 
 use crate::workload::{self, CALLS};
 

@@ -24,7 +24,7 @@ use std::{
     time::Instant,
 };
 
-use tower_chat::{BoxError, ChatPipeline, ConversationKey, PersistenceMode, store::HistoryStore};
+use tower_chat::{BoxError, ChatPipeline, ConversationKey, HistoryStore, PersistenceMode};
 use tower_chat_cache::{CacheOptions, CachingStore, Revalidation};
 use tower_chat_sqlite::{Durability, SqliteStore};
 

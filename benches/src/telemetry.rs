@@ -12,9 +12,9 @@ use tower::{
     util::{BoxCloneSyncService, option_layer},
 };
 use tower_chat::{
-    BoxError, ChatRequest, ChatResponse, ConversationKey, MemoryStore, PerRunPersistence,
-    PerServiceCallPersistence, PersistenceMode, ToolLoopLayer,
-    store::HistoryStore,
+    BoxError, ChatRequest, ChatResponse, ConversationKey, HistoryStore, MemoryStore,
+    PersistenceMode,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
     telemetry::{TelemetryLayer, TracedStore},
 };
 

@@ -16,7 +16,7 @@ use std::{
     time::Instant,
 };
 
-use tower_chat::{BoxError, ConversationKey, Message, PersistenceMode, store::HistoryStore};
+use tower_chat::{BoxError, ConversationKey, HistoryStore, Message, PersistenceMode};
 use tower_chat_sqlite::Durability;
 
 use crate::{

@@ -11,9 +11,11 @@ use std::{
 use serde_json::json;
 use tower::ServiceExt;
 use tower_chat::{
-    BoxError, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish, Message, MessageId,
-    PersistenceMode, Role, RunId, ToolCall, ToolDefinition, ToolResult, Tools,
-    store::{HistoryStore, Revision, author::Write},
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish, HistoryStore,
+    Message, PersistenceMode, Role, ToolCall, ToolDefinition, ToolResult, Tools,
+    message::MessageId,
+    run::RunId,
+    store::{Revision, author::Write},
     tool_fn,
 };
 use tower_service::Service;
@@ -190,7 +192,7 @@ pub(crate) fn result_message(round: usize) -> Message {
 
 #[cfg(test)]
 mod tests {
-    use tower_chat::{MemoryStore, format};
+    use tower_chat::{MemoryStore, store::format};
 
     use super::*;
 

@@ -13,8 +13,8 @@ mod store;
 
 use tower::service_fn;
 use tower_chat::{
-    BoxError, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish, Message,
-    PersistenceMode, store::HistoryStore,
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish, HistoryStore,
+    Message, PersistenceMode,
 };
 
 use self::store::FileStore;
@@ -47,7 +47,8 @@ mod tests {
     use std::fs;
 
     use tower_chat::{
-        MessageId, RunId,
+        message::MessageId,
+        run::RunId,
         store::{Revision, author::Write},
     };
 

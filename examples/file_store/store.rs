@@ -10,9 +10,9 @@ use std::{
 
 use async_trait::async_trait;
 use tower_chat::{
-    ConversationKey,
+    ConversationKey, HistoryStore,
     store::{
-        CallSelection, Head, History, HistoryStore, Invocations, Revision, StoreError, StoreHandle,
+        CallSelection, Head, History, Invocations, Revision, StoreError, StoreHandle,
         author::{AppendError, Slot, StoredConversation, Ticket, Write},
     },
 };

@@ -18,7 +18,12 @@ use opentelemetry::{metrics::MeterProvider, trace::TracerProvider};
 use opentelemetry_otlp::{MetricExporter, Protocol, SpanExporter, WithExportConfig};
 use opentelemetry_sdk::{Resource, metrics::SdkMeterProvider, trace::SdkTracerProvider};
 use tower::ServiceExt;
-use tower_chat::{FinishReason, ToolCall, Usage, prelude::*, telemetry};
+use tower_chat::{
+    ToolCall,
+    prelude::*,
+    request::{FinishReason, Usage},
+    telemetry,
+};
 use tower_chat_testkit::{ScriptedModel, Step};
 use tracing_subscriber::{filter::Targets, prelude::*};
 

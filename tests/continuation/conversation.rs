@@ -4,8 +4,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tower::{Service as _, ServiceExt};
 use tower_chat::{
-    BoxError, ChatPipeline, ChatRequest, Conversation, ConversationKey, PersistenceMode, RunId,
-    ToolDefinition, ToolLoopLayer, Tools, store::HistoryStore, tool_fn,
+    BoxError, ChatPipeline, ChatRequest, ConversationKey, HistoryStore, PersistenceMode,
+    ToolDefinition, Tools,
+    layer::ToolLoopLayer,
+    run::{Conversation, RunId},
+    tool_fn,
 };
 use tower_chat_testkit::recordings::{Cassette, Exchange};
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
-use tower_chat::{MemoryStore, store::HistoryStore};
+use tower_chat::{HistoryStore, MemoryStore};
 use tower_chat_sqlite::SqliteStore;
 use tower_chat_testkit::recordings::Recordings;
 

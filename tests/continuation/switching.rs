@@ -1,7 +1,7 @@
 //! Tests that a conversation can switch to another provider and back.
 
 use serde_json::Value;
-use tower_chat::{MemoryStore, PersistenceMode, store::HistoryStore};
+use tower_chat::{HistoryStore, MemoryStore, PersistenceMode};
 use tower_chat_testkit::validate::validate;
 
 use crate::continuation::{

@@ -15,12 +15,14 @@ use std::{
 use tokio::{runtime::Runtime, task::yield_now};
 use tower::{Layer, ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{
-    Answer, ApprovalRequest, BoxError, CallPosition, ChatRequest, ChatResponse, Conversation,
-    ConversationKey, MemoryStore, Message, Part, PerRunPersistence, PerServiceCallPersistence,
-    PersistenceError, PersistenceMode, Role, ToolLoopError, ToolLoopLayer, ToolResult,
-    pending_results,
+    Answer, BoxError, ChatRequest, ChatResponse, ConversationKey, HistoryStore, MemoryStore,
+    Message, Part, PersistenceError, PersistenceMode, Role, ToolResult,
+    error::ToolLoopError,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
     replay::effective_call_ids,
-    store::{HistoryStore, InvocationQuery, Maintenance, ToolCallQueries},
+    run::Conversation,
+    store::{InvocationQuery, Maintenance, ToolCallQueries},
+    tool::{ApprovalRequest, CallPosition, pending_results},
 };
 
 use crate::contract_model::{
@@ -232,7 +234,7 @@ impl<'a> Driver<'a> {
         self.world.begin(attempt.cut);
         let expected = self.model.send(run, attempt);
         let mut request =
-            ChatRequest::new(messages.iter().cloned().collect::<tower_chat::Messages>())
+            ChatRequest::new(messages.iter().cloned().collect::<tower_chat::message::Messages>())
                 .in_run(Conversation { key: key(), run: run_id(run) })
                 .with_extension(attempt.mode);
         if attempt.streamed {

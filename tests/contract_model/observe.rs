@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use tower_chat::{
-    Message, Messages, Part, Role, ToolInvocation, ToolResult, validate::validate_messages,
+    Message, Part, Role, ToolResult, message::Messages, tool::ToolInvocation,
+    validate::validate_messages,
 };
 
 use crate::contract_model::tools::token_in;

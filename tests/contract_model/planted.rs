@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tower_chat::{
-    Answer, ConversationKey, Finish, MemoryStore, Message, MessageId, Part, Role, RunId,
-    ToolStatus,
+    Answer, ConversationKey, Finish, HistoryStore, MemoryStore, Message, Part, Role,
+    message::MessageId,
+    run::RunId,
     store::{
-        ConversationRows, Directory, HistoryStore, InvocationQuery, Journal, Keep, Maintenance,
-        Pruned, Revision, Rewrite, SequencePosition, StoreError, StoreHandle, ToolCallQueries,
+        ConversationRows, Directory, InvocationQuery, Journal, Keep, Maintenance, Pruned, Revision,
+        Rewrite, SequencePosition, StoreError, StoreHandle, ToolCallQueries,
         author::{RecordedResult, Slot, StoreWrapper, Ticket, ToolRecord, Write},
     },
+    tool::ToolStatus,
 };
 
 /// A fault that the code had once during its development.

@@ -4,8 +4,9 @@ use std::fmt;
 
 use serde_json::json;
 use tower_chat::{
-    BoxError, Message, ToolDefinition, Tools,
-    tool::{Retention, StoredCall, ToolContext, ToolOutput, persist_with, tool_fn},
+    BoxError, Message, ToolContext, ToolDefinition, Tools,
+    tool::{Retention, StoredCall, ToolOutput, persist_with},
+    tool_fn,
 };
 
 use tower_chat_testkit::Rng;

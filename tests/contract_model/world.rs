@@ -7,8 +7,10 @@ use std::{
 };
 
 use tower_chat::{
-    ChatRequest, Finish, Message, Part, RunId, Text, ToolCall,
-    tool::{SharedTools, StoredCall, Tools},
+    ChatRequest, Finish, Message, Part, ToolCall, Tools,
+    message::Text,
+    run::RunId,
+    tool::{SharedTools, StoredCall},
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 

@@ -6,11 +6,13 @@ use futures_util::future::poll_fn;
 use tokio::{task::yield_now, time::timeout};
 use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{
-    ApprovalRequest, BoxError, ChatRequest, ChatResponse, ChatUpdate, Clock, Conversation,
-    ConversationKey, Message, Part, PerRunPersistence, PerServiceCallPersistence, PersistenceMode,
-    PersistencePolicy, StoreFailure, ToolLoopLayer,
+    BoxError, ChatRequest, ChatResponse, ChatUpdate, ConversationKey, HistoryStore, Message, Part,
+    PersistenceMode, PersistencePolicy,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    policy::StoreFailure,
     recovery::{JournalPolicy, OnOpenRun, UnknownAnswer, UnknownCalls},
-    store::HistoryStore,
+    run::{Clock, Conversation},
+    tool::ApprovalRequest,
 };
 use tower_chat_testkit::FaultyStore;
 

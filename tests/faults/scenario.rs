@@ -7,10 +7,11 @@ use std::{
 
 use tokio::task::yield_now;
 use tower_chat::{
-    MemoryStore, Message, RunId,
+    HistoryStore, MemoryStore, Message,
     recovery::{self, OnOpenRun, RunEnd},
     replay::{DanglingCalls, Replay},
-    store::{HistoryStore, Journal},
+    run::RunId,
+    store::Journal,
 };
 use tower_chat_sqlite::{Durability, SqliteStore};
 use tower_chat_testkit::{FaultyStore, Injection};

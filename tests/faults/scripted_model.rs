@@ -12,10 +12,8 @@ use futures_util::{
 use serde_json::{Value, json};
 use tokio::task::yield_now;
 use tower_chat::{
-    BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, Message, Messages, Part, ToolCall,
-    ToolDefinition, Tools,
-    store::HistoryStore,
-    tool::{ToolContext, ToolOutput, tool_fn},
+    BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, HistoryStore, Message, Part, ToolCall,
+    ToolContext, ToolDefinition, Tools, message::Messages, tool::ToolOutput, tool_fn,
     validate::validate_messages,
 };
 use tower_chat_testkit::validate::{Wire, validate};
@@ -146,7 +144,7 @@ impl Model {
 
 impl Readers {
     /// Checks that a run in progress is not visible, if the mode requires this.
-    async fn look(&self, world: &World, conversation: &tower_chat::Conversation) {
+    async fn look(&self, world: &World, conversation: &tower_chat::run::Conversation) {
         if !self.all_or_nothing {
             return;
         }

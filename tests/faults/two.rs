@@ -2,9 +2,8 @@
 
 use tokio::task::yield_now;
 use tower_chat::{
-    MemoryStore,
+    HistoryStore, MemoryStore,
     PersistenceMode::{Journaled, PerRun, PerServiceCall},
-    store::HistoryStore,
 };
 
 use tower_chat_testkit::Rng;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use tower_chat::{
-    Clock, RunId,
+    run::{Clock, RunId},
     store::{StoreError, author::Write},
 };
 use tower_chat_testkit::{FaultInjector, Injection, Operation, Rng, StoreFault};

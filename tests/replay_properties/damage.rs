@@ -3,7 +3,10 @@
 
 use tower_chat::replay::Truncation;
 use tower_chat::{
-    ApprovalRequest, Message, MessageId, Part, Reasoning, Role, RunId, ToolCall, ToolResult,
+    Message, Part, Role, ToolCall, ToolResult,
+    message::{MessageId, Reasoning},
+    run::RunId,
+    tool::ApprovalRequest,
 };
 use tower_chat_testkit::Rng;
 
@@ -217,7 +220,8 @@ fn find_sources(rng: &mut Rng, messages: &mut Vec<Message>) {
                 }
                 Part::Text(text) if message.role == Role::Assistant && rng.one_in(2) => {
                     let cited = rng.below(source + 1);
-                    *text = tower_chat::Text::new(format!("{} [Source{cited}]", text.text));
+                    *text =
+                        tower_chat::message::Text::new(format!("{} [Source{cited}]", text.text));
                 }
                 _ => {}
             }

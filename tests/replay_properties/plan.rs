@@ -7,11 +7,13 @@ use std::{
 };
 
 use tower_chat::{
-    Message, MessageId, RunId,
+    Message,
+    message::MessageId,
     replay::{
         Channel, Citations, CompactionTime, DanglingCalls, EstimatedTokens, FinishTimes, Freshness,
         OutdatedCalls, ReplayPolicy, ToolHistory, Uncited, Window, effective_call_ids,
     },
+    run::RunId,
 };
 use tower_chat_testkit::Rng;
 

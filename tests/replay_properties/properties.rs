@@ -7,7 +7,8 @@ use std::{
 
 use serde_json::{Value, json, value::RawValue};
 use tower_chat::{
-    Message, Messages, Part, Role, ToolCall,
+    Message, Part, Role, ToolCall,
+    message::Messages,
     replay::{DanglingCalls, FinishTimes, Replay, ReplayContext, ReplayPolicy},
     validate::validate_messages,
 };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tower_chat::{Messages, format};
+use tower_chat::{message::Messages, store::format};
 use tower_chat_testkit::validate::{Wire, validate};
 use tower_chat_wire::openai_chat::with_mistral_ids;
 

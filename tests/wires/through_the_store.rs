@@ -4,9 +4,11 @@ use std::{collections::BTreeMap, fs, path::Path, process::Command, sync::Arc};
 
 use serde_json::Value;
 use tower_chat::{
-    ConversationKey, MemoryStore, Message, MessageId, Messages, RunId,
+    ConversationKey, HistoryStore, MemoryStore, Message,
+    message::{MessageId, Messages},
     replay::{DanglingCalls, Replay},
-    store::{HistoryStore, Revision, author::Write},
+    run::RunId,
+    store::{Revision, author::Write},
 };
 use tower_chat_sqlite::SqliteStore;
 use tower_chat_testkit::validate::{Wire, validate};

@@ -4,7 +4,7 @@
 //! check the revision.
 
 use tokio_postgres::{Client, NoTls, Statement};
-use tower_chat::{BoxError, ConversationKey, RunId, format};
+use tower_chat::{BoxError, ConversationKey, run::RunId, store::format};
 
 use crate::workload;
 

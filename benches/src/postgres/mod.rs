@@ -21,9 +21,7 @@ pub(crate) mod server;
 
 use std::{sync::Arc, time::Instant};
 
-use tower_chat::{
-    BoxError, ChatPipeline, ConversationKey, PersistenceMode, store::HistoryStore as _,
-};
+use tower_chat::{BoxError, ChatPipeline, ConversationKey, HistoryStore as _, PersistenceMode};
 use tower_chat_cache::{CacheOptions, CachingStore, Revalidation};
 use tower_chat_postgres::PostgresStore;
 use tower_chat_testkit::server::PostgresServer;

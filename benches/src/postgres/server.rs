@@ -3,7 +3,7 @@
 use std::{os::unix::fs::PermissionsExt as _, path::PathBuf, time::Duration};
 
 use tokio_postgres::{Client, NoTls};
-use tower_chat::{BoxError, ConversationKey, store::HistoryStore};
+use tower_chat::{BoxError, ConversationKey, HistoryStore};
 use tower_chat_postgres::PostgresStore;
 use tower_chat_testkit::server::PostgresServer;
 

@@ -1,7 +1,7 @@
 //! The command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use tower_chat::{PersistenceMode, ToolStatus};
+use tower_chat::{PersistenceMode, tool::ToolStatus};
 
 use crate::{
     backup::BackupArguments, chat::ChatArguments, completions::CompletionsArguments,

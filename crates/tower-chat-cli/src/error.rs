@@ -3,7 +3,8 @@
 use std::{error::Error, io, path::PathBuf};
 
 use tower_chat::{
-    ConversationKey, is_verdict,
+    ConversationKey,
+    error::is_verdict,
     store::{StoreError, UnreadableInvocation},
 };
 use tower_chat_delivery::UpdateLogError;

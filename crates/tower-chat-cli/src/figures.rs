@@ -84,7 +84,7 @@ pub(crate) fn json_line(value: &impl Serialize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tower_chat::Usage;
+    use tower_chat::request::Usage;
 
     use super::*;
 

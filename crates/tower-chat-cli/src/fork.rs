@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 use tower_chat::{
-    ConversationKey,
-    store::{HistoryStore, Maintenance, Revision},
+    ConversationKey, HistoryStore,
+    store::{Maintenance, Revision},
 };
 
 use crate::{

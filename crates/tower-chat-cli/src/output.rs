@@ -5,7 +5,10 @@ use std::{
     io::{self, ErrorKind, IsTerminal as _, Write},
 };
 
-use tower_chat::{mcp::without_secrets, visible_json, visible_text};
+use tower_chat::{
+    mcp::without_secrets,
+    message::{visible_json, visible_text},
+};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::error::chain;

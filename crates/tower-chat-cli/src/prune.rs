@@ -8,10 +8,8 @@ use std::{
 use clap::{ArgGroup, Args};
 use serde::Serialize;
 use tower_chat::{
-    ConversationKey,
-    store::{
-        HistoryStore, Keep, Maintenance, Pruned, SequencePosition, StoreError, author::Pruning,
-    },
+    ConversationKey, HistoryStore,
+    store::{Keep, Maintenance, Pruned, SequencePosition, StoreError, author::Pruning},
 };
 
 use crate::{

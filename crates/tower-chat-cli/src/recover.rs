@@ -5,8 +5,9 @@ use std::{process::ExitCode, time::SystemTime};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use tower_chat::{
-    ConversationKey, RunId,
+    ConversationKey,
     recovery::{RunEnd, close},
+    run::RunId,
     store::OpenRun,
 };
 

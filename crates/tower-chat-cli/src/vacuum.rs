@@ -4,7 +4,7 @@ use std::{fs, path::Path, process::ExitCode};
 
 use clap::Args;
 use serde::Serialize;
-use tower_chat::store::HistoryStore;
+use tower_chat::HistoryStore;
 
 use crate::{
     arguments::STORE_VARIABLE, error::CliError, figures::json_line, output::Lines,

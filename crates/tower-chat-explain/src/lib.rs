@@ -31,8 +31,9 @@ pub use self::{
 /// ```
 /// use std::time::SystemTime;
 /// use tower_chat::{
-///     Message, Messages, ToolCall,
+///     Message, ToolCall,
 ///     explain::{Explained, ReasonKind, explain},
+///     message::Messages,
 ///     replay::{ReplayContext, ReplayPolicy},
 /// };
 /// let stored: Messages = [

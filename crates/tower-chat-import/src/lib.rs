@@ -2,9 +2,8 @@
 //!
 //! ```
 //! use tower_chat::{
-//!     ConversationKey, MemoryStore,
+//!     ConversationKey, HistoryStore, MemoryStore,
 //!     import::{Format, ImportOutcome, read, store},
-//!     store::HistoryStore,
 //! };
 //! # use std::fs;
 //! # #[tokio::main(flavor = "current_thread")]

@@ -109,7 +109,10 @@ pub async fn store(
 ///
 /// ```
 /// use std::path::Path;
-/// use tower_chat::{ConversationKey, import::{Format, ImportError, ImportOutcome, compare, read}, store::HistoryStore};
+/// use tower_chat::{
+///     ConversationKey, HistoryStore,
+///     import::{Format, ImportError, ImportOutcome, compare, read},
+/// };
 ///
 /// /// Returns how many conversations of a file are not stored or incomplete.
 /// async fn missing(history: &dyn HistoryStore, file: &Path) -> Result<usize, tower_chat::BoxError> {

@@ -11,7 +11,7 @@ use tower_chat_core::store::author::milliseconds;
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
-/// use tower_chat::Clock;
+/// use tower_chat::run::Clock;
 /// let noon = SystemTime::UNIX_EPOCH + Duration::from_secs(43_200);
 /// assert_eq!(Clock::new(move || noon).now(), noon);
 /// ```

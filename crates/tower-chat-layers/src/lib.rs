@@ -7,8 +7,9 @@
 //! ```
 //! use tower::{Service, ServiceBuilder, ServiceExt};
 //! use tower_chat::{
-//!     BoxError, ChatRequest, ConversationKey, MemoryStore, PerRunPersistence,
-//!     PerServiceCallPersistence, PersistenceMode, ToolLoopLayer, Tools, store::HistoryStore,
+//!     BoxError, ChatRequest, ConversationKey, HistoryStore, MemoryStore, PersistenceMode,
+//!     Tools,
+//!     layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
 //! };
 //! # use tower_chat_testkit::{ScriptedModel, Step};
 //! # #[tokio::main(flavor = "current_thread")]
@@ -94,15 +95,16 @@ pub mod __macro {
 }
 
 pub use tower_chat_core::{
-    Answer, ApprovalRequest, ApprovalResponse, BoxError, CacheKey, CallPosition, ChatOptions,
-    ChatRequest, ChatResponse, ChatUpdate, Classified, ContentKind, ContentRefused, Conversation,
-    ConversationKey, EndedBy, ErrorPart, ExactNumbers, Finish, FinishReason, HistoryLost,
-    HistoryOwner, Media, MediaSource, MemoryStore, Message, MessageId, Messages, Native,
-    ParseIdError, ParsePersistenceModeError, ParseToolStatusError, Part, PersistenceMode, RawJson,
-    Reasoning, RecoveredRun, RefusalMark, RefusalMarks, Retryability, Role, RunHandle, RunId,
-    Saved, SentinelAtClient, SharedError, Text, ToolCall, ToolCallDelta, ToolChoice,
-    ToolDefinition, ToolInvocation, ToolResult, ToolStatus, TruncatedStream, Usage, VisiblePieces,
-    check_unique_keys, content_refused, format, is_history_lost, is_retryable, is_verdict,
+    Answer, ApprovalRequest, ApprovalResponse, BoxError, CacheKey, CallPosition, Change,
+    ChangeKind, ChatOptions, ChatRequest, ChatResponse, ChatUpdate, Classified, ContentKind,
+    ContentRefused, Conversation, ConversationKey, EndedBy, ErrorPart, ExactNumbers, Finish,
+    FinishReason, HistoryLost, HistoryOwner, Media, MediaSource, MemoryStore, Message, MessageId,
+    Messages, Native, ParseIdError, ParsePersistenceModeError, ParseToolStatusError, Part,
+    PersistenceMode, RawJson, Reasoning, RecoveredRun, RefusalMark, RefusalMarks, Retryability,
+    Role, RunHandle, RunId, Saved, SentinelAtClient, SharedError, Text, ToolCall, ToolCallDelta,
+    ToolChoice, ToolDefinition, ToolInvocation, ToolResult, ToolStatus, TruncatedStream, Usage,
+    VisiblePieces, check_unique_keys, content_refused, format, is_history_lost, is_retryable,
+    is_verdict,
     store::{self, HistoryStore},
     visible_json, visible_text,
 };

@@ -22,7 +22,7 @@ use crate::replay::{DanglingCalls, Replay, mark_ended};
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// use tower_chat::{*, pending_results};
+/// use tower_chat::{tool::pending_results, *};
 /// let key = ConversationKey::new("alice", "support");
 /// assert_eq!(pending_results(&MemoryStore::new(), &key).await?, None);
 /// # Ok::<(), tower_chat::store::StoreError>(())

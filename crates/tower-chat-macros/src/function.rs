@@ -103,7 +103,7 @@ impl ToolFunction {
             #tower_chat::tool::TypedTool::new(
                 #name,
                 #description,
-                move |__arguments: __Arguments<#(#types),*>, __context: #tower_chat::tool::ToolContext| {
+                move |__arguments: __Arguments<#(#types),*>, __context: #tower_chat::ToolContext| {
                     #(let #states = ::std::sync::Arc::clone(&#states);)*
                     async move {
                         let __Arguments { #(#names: #arguments),* } = __arguments;

@@ -6,7 +6,7 @@
 //!
 //! ```no_run
 //! use rmcp::{ServiceExt, transport::TokioChildProcess};
-//! use tower_chat::{ToolLoopLayer, Tools};
+//! use tower_chat::{Tools, layer::ToolLoopLayer};
 //! use tower_chat_mcp::McpTools;
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 //!

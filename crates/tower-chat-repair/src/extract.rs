@@ -15,7 +15,9 @@ use tower_chat_layers::replay::Turns;
 /// turn, from 0.
 ///
 /// ```
-/// use tower_chat::{Message, Messages, ToolCall, ToolResult, ToolStatus, repair::extract};
+/// use tower_chat::{
+///     Message, ToolCall, ToolResult, message::Messages, repair::extract, tool::ToolStatus,
+/// };
 /// let messages: Messages = [
 ///     Message::user("Weather?"),
 ///     Message::tool_calls([ToolCall::new("c1", "weather", "{}")]),

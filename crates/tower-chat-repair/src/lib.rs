@@ -7,9 +7,10 @@
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 //! use tower_chat::{
-//!     ConversationKey, MemoryStore, Message, MessageId, RunId, ToolCall,
+//!     ConversationKey, HistoryStore, MemoryStore, Message, ToolCall, message::MessageId,
 //!     repair::{Repair, Target, repair, verify},
-//!     store::{HistoryStore, Revision, author::Write},
+//!     run::RunId,
+//!     store::{Revision, author::Write},
 //! };
 //! let store = MemoryStore::new();
 //! let id = MessageId { run: RunId::new(), index: 0 };

@@ -28,11 +28,10 @@ use crate::{
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
 /// use tower_chat::{
-///     ConversationKey, MemoryStore,
-///     store::HistoryStore,
+///     ConversationKey, HistoryStore, MemoryStore,
 ///     transfer::{OutcomeKind, Selection, copy},
 /// };
-/// # use tower_chat::{Message, MessageId, RunId, store::{Revision, author::Write}};
+/// # use tower_chat::{Message, message::MessageId, run::RunId, store::{Revision, author::Write}};
 /// # let old = MemoryStore::new();
 /// # let key = ConversationKey::new("alice", "support");
 /// # let id = MessageId { run: RunId::new(), index: 0 };

@@ -27,8 +27,8 @@ const PAGE: usize = 100;
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
 /// use tower_chat::{MemoryStore, transfer::{OutcomeKind, delete_scope}};
-/// # use tower_chat::{ConversationKey, Message, MessageId, RunId};
-/// # use tower_chat::store::{HistoryStore, Revision, author::Write};
+/// # use tower_chat::{ConversationKey, Message, message::MessageId, run::RunId};
+/// # use tower_chat::{HistoryStore, store::{Revision, author::Write}};
 /// # let store = MemoryStore::new();
 /// # let id = MessageId { run: RunId::new(), index: 0 };
 /// # let key = ConversationKey::new("alice", "support");

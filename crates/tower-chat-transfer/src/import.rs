@@ -23,8 +23,8 @@ use crate::{
 /// # futures_util::FutureExt::now_or_never(async {
 /// use std::io::Cursor;
 /// use tower_chat::{MemoryStore, transfer::{ExportFile, OutcomeKind, Selection, export, import}};
-/// # use tower_chat::{ConversationKey, Message, MessageId, RunId};
-/// # use tower_chat::store::{HistoryStore, Revision, author::Write};
+/// # use tower_chat::{ConversationKey, Message, message::MessageId, run::RunId};
+/// # use tower_chat::{HistoryStore, store::{Revision, author::Write}};
 /// # let old = MemoryStore::new();
 /// # let id = MessageId { run: RunId::new(), index: 0 };
 /// # let key = ConversationKey::new("alice", "support");

@@ -8,11 +8,10 @@
 //! # futures_util::FutureExt::now_or_never(async {
 //! use std::io::Cursor;
 //! use tower_chat::{
-//!     ConversationKey, MemoryStore,
-//!     store::HistoryStore,
+//!     ConversationKey, HistoryStore, MemoryStore,
 //!     transfer::{ExportFile, Selection, delete_scope, export, import},
 //! };
-//! # use tower_chat::{Message, MessageId, RunId, store::{Revision, author::Write}};
+//! # use tower_chat::{Message, message::MessageId, run::RunId, store::{Revision, author::Write}};
 //! # let store = MemoryStore::new();
 //! # let key = ConversationKey::new("alice", "support");
 //! # let id = MessageId { run: RunId::new(), index: 0 };

@@ -22,8 +22,8 @@ use crate::{Counts, Event, Operation, Receipt, Selection, TransferOutcome, Trans
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
 /// use tower_chat::transfer::{Operation, OutcomeKind, ReceiptLog, Selection, Transfer, delete_scope};
-/// # use tower_chat::{ConversationKey, MemoryStore, Message, MessageId, RunId};
-/// # use tower_chat::store::{HistoryStore, Revision, author::Write};
+/// # use tower_chat::{ConversationKey, MemoryStore, Message, message::MessageId, run::RunId};
+/// # use tower_chat::{HistoryStore, store::{Revision, author::Write}};
 /// # let store = MemoryStore::new();
 /// # let id = MessageId { run: RunId::new(), index: 0 };
 /// # let key = ConversationKey::new("alice", "support");

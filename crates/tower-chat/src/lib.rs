@@ -1,8 +1,8 @@
 //! Durable conversations for programs that call language models through tower: stores for histories,
 //! layers that write them, a tool loop, and model clients.
 //!
-//! For one question, an agent may call the model and run tools many times. The layers store every answer,
-//! and keep the stored history valid for every provider, at each point at which the process stops.
+//! For one question, an agent may call the model and run tools many times. The layers store every
+//! answer, and keep the stored history valid for every provider, wherever the process stops.
 //!
 //! ```
 //! # fn main() -> Result<(), tower_chat::BoxError> {
@@ -50,21 +50,127 @@
 //! | `wire` (enabled by every provider) | `wire` | conversion of provider JSON to messages and back, for your own clients and endpoints |
 //! | `macros` | | the attribute `#[tool]` |
 //!
-//! Each module is a separate crate. To write a layer, a store or a model client, you only need
+//! Each of these modules is a separate crate. To write a layer, a store or a model client, you only need
 //! `tower-chat-core`.
+//!
+//! # Modules
+//!
+//! The root has the items that every application uses. The other items have one path each:
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`message`], [`request`], [`run`] | the parts of messages; the content of requests and answers; run ids and handles |
+//! | [`tool`], [`layer`] | further kinds of tools, and approvals; the layers of a stack without [`ChatPipeline`] |
+//! | [`policy`], [`replay`], [`recovery`], [`transcript`] | the choices of a [`PersistencePolicy`], and the end of open runs |
+//! | [`store`], [`error`], [`telemetry`] | stores and their capabilities; errors; spans and metrics |
+//! | [`adapt`], [`validate`] | codecs for clients with their own types; checks of requests |
 
 pub mod prelude;
 
-pub use tower_chat_layers::*;
+#[doc(hidden)]
+pub use tower_chat_layers::__macro;
+pub use tower_chat_layers::{
+    Answer, BoxError, ChatOptions, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate,
+    ConversationKey, Finish, HistoryStore, MemoryStore, Message, Part, PersistenceError,
+    PersistenceMode, PersistencePolicy, Role, Tool, ToolCall, ToolContext, ToolDefinition,
+    ToolError, ToolResult, Tools, tool_fn,
+};
+pub use tower_chat_layers::{adapt, recovery, replay, telemetry, transcript, validate};
+
+/// Errors that a program matches, and whether a failed request is worth a repetition.
+pub mod error {
+    pub use tower_chat_layers::{
+        BuildError, Classified, ContentRefused, DeadlineExceeded, HistoryLost, NotStored,
+        ParseIdError, ParsePersistenceModeError, ParseToolStatusError, Retryability,
+        SentinelAtClient, SharedError, ToolLoopError, TruncatedStream, content_refused,
+        idle_timeout::IdleTimeoutExceeded,
+        is_history_lost, is_retryable, is_verdict,
+        tool_loop::{CallNotRun, ToolFailure, ToolPanicked, ZeroRounds},
+    };
+}
+
+/// The layers of a stack, for a stack without [`ChatPipeline`]: the persistence layers, the tool loop, and
+/// the limit on the time without updates. Their order is in the documentation of
+/// [`tower_chat_layers`], and the rules of the tool loop in that of [`tower_chat_layers::tool_loop`].
+pub mod layer {
+    #[doc(no_inline)]
+    pub use futures_core::future::BoxFuture;
+    pub use tower_chat_layers::{
+        ChatPipelineBuilder, ModelClient, PerRunPersistence, PerRunPersistenceService,
+        PerServiceCallPersistence, PerServiceCallPersistenceService, ResponseFuture, ToolLoopLayer,
+        idle_timeout::{IdleTimeout, IdleTimeoutLayer},
+        tool_loop::ToolLoop,
+    };
+}
+
+/// The parts of messages, and texts of untrusted messages for people.
+pub mod message {
+    pub use tower_chat_layers::{
+        ContentKind, ErrorPart, Media, MediaSource, MessageId, Messages, Native, RawJson,
+        Reasoning, RefusalMark, RefusalMarks, Text, VisiblePieces, check_unique_keys,
+        lift_refusals, visible_json, visible_text,
+    };
+}
+
+/// The choices of a [`PersistencePolicy`]. The module [`recovery`] has those for journaled runs, and
+/// [`replay`] those for the history that a model receives.
+pub mod policy {
+    pub use tower_chat_layers::{
+        ConcurrentRuns, ConflictPolicy, LostHistory, MissingPersister, Price, PriceList,
+        RefusedContent, StoreFailure, UnansweredInputs, tool_loop::UnknownTools,
+    };
+}
+
+/// The content of requests and answers besides their messages.
+pub mod request {
+    pub use tower_chat_layers::{
+        CacheKey, Change, ChangeKind, EndedBy, ExactNumbers, FinishReason, HistoryOwner,
+        RecoveredRun, Saved, ToolCallDelta, ToolChoice, Usage,
+    };
+}
+
+/// The run that a request belongs to: its name, its handle, and the run that layers share.
+/// [`tower_chat_layers::run`] describes it for authors of layers.
+pub mod run {
+    pub use tower_chat_layers::{Clock, Conversation, RunHandle, RunId, run::*};
+}
+
+/// Stores of conversations: their capabilities, and what they return. The module `author` is for authors of
+/// stores.
+pub mod store {
+    pub use tower_chat_layers::format;
+    pub use tower_chat_layers::store::{
+        CallSelection, CallTimes, Capability, Conflict, ConversationBusy, ConversationPage,
+        ConversationQuery, ConversationRows, ConversationState, ConversationSummary, DayTotals,
+        Description, DescriptionPatch, DescriptionTooLarge, Directory, DirectoryCounts,
+        DirectoryCursor, Head, History, InvocationQuery, Invocations, Journal, Keep, Lease,
+        LeaseEnd, Maintenance, MessagePage, ModelUsage, NumbersUsedUp, OpenRun, OutboxFull,
+        ParseCursorError, Pruned, Revision, Rewrite, RunActivity, RunSummary, RunUnderWay,
+        SequencePosition, ServiceIdChange, StoreError, StoreHandle, ToolCallQueries, ToolTotals,
+        UnreadableConversation, UnreadableInvocation, UsageGroup, UsageGrouping, UsageQuery,
+        UsageSum, UsageTotals, UtcDay, author,
+    };
+}
+
+/// Tools of all kinds, approvals, and records of tool calls. [`tower_chat_layers::tool`] begins with an
+/// example.
+pub mod tool {
+    pub use tower_chat_layers::{
+        ApprovalRequest, ApprovalResponse, CallPosition, ToolInvocation, ToolStatus,
+        pending_results,
+        tool::{
+            DuplicateTool, FnTool, IntoToolOutput, Json, NestedInAncestor, PersistWith, Retention,
+            RunAncestry, SharedTools, StoredCall, ToolOutput, ToolSource, TypedTool, persist_with,
+        },
+        with_recorded_results,
+    };
+}
 
 /// Re-exports for implementations of this crate's traits, whose signatures contain their types: a
-/// [`store`], a [`Tool`], a codec of [`adapt`], a layer or a model client. The re-exports have the
-/// versions that this crate uses. `tower` has its feature `util`; other features need your own
-/// dependency.
+/// [`store`], a [`Tool`], a codec of [`adapt`], a layer or a model client. They have the versions that
+/// this crate uses. `tower` has its feature `util`; other features need your own dependency.
 #[doc(no_inline)]
 pub use async_trait::async_trait;
-#[doc(no_inline)]
-pub use futures_core::future::BoxFuture;
 #[doc(no_inline)]
 pub use tower;
 

@@ -4,7 +4,10 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use tower_chat::{Classified, is_retryable, prelude::*};
+use tower_chat::{
+    error::{Classified, is_retryable},
+    prelude::*,
+};
 use tower_chat_testkit::{ScriptedModel, Step};
 
 fn key() -> ConversationKey {

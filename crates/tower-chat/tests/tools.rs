@@ -14,10 +14,11 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tower_chat::{
-    BoxError, MemoryStore, Part, RawJson, ToolCall, ToolStatus,
+    BoxError, MemoryStore, Part, ToolCall,
+    message::RawJson,
     prelude::*,
     store::InvocationQuery,
-    tool::{Json, Retention, StoredCall},
+    tool::{Json, Retention, StoredCall, ToolStatus},
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 use tower_chat_wire::{bedrock_converse, body::BodyWire, cohere, ollama, openai_responses};
@@ -440,9 +441,9 @@ async fn errors_of_anyhow_are_sent_to_the_model_or_fail_the_run_as_their_tool_er
         let model = ScriptedModel::new([Step::message(call)]);
         let agent = ChatPipeline::builder(model).tools(Tools::new().with(tool)).build().unwrap();
         let error = agent.oneshot(ChatRequest::user("pay")).await.unwrap_err();
-        let failed = error.downcast_ref::<tower_chat::ToolLoopError>();
+        let failed = error.downcast_ref::<tower_chat::error::ToolLoopError>();
         assert!(
-            matches!(failed, Some(tower_chat::ToolLoopError::ToolFailedRun { .. })),
+            matches!(failed, Some(tower_chat::error::ToolLoopError::ToolFailedRun { .. })),
             "{error:?}"
         );
     }

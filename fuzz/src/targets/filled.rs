@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use tower_chat::{
-    ApprovalRequest, ConversationKey, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult,
-    ToolStatus,
+    ConversationKey, HistoryStore, Message, Part, Role, ToolCall, ToolResult,
+    message::MessageId,
+    run::RunId,
     store::{
-        HistoryStore, Lease, LeaseEnd, Revision, SequencePosition, ServiceIdChange,
+        Lease, LeaseEnd, Revision, SequencePosition, ServiceIdChange,
         author::{RecordedResult, Staged, ToolRecord, Write},
     },
+    tool::{ApprovalRequest, ToolStatus},
 };
 
 pub(crate) fn conversation() -> ConversationKey {

@@ -4,8 +4,8 @@ use std::fs;
 
 use rusqlite::{Connection, params};
 use tower_chat::{
-    Messages,
     import::{Format, read},
+    message::Messages,
     validate::validate_messages,
 };
 use tower_chat_testkit::Rng;

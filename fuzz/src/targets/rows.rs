@@ -8,7 +8,10 @@ use rusqlite::{
 };
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use tower_chat::store::{Directory, HistoryStore, InvocationQuery, Journal, ToolCallQueries};
+use tower_chat::{
+    HistoryStore,
+    store::{Directory, InvocationQuery, Journal, ToolCallQueries},
+};
 use tower_chat_encrypted::{EncryptedStore, MasterKeys, SecretKey};
 use tower_chat_sqlite::{Durability, SqliteStore};
 use tower_chat_testkit::Rng;

@@ -1,8 +1,10 @@
 //! Rules that several targets share.
 
 use tower_chat::{
-    Message, Messages, format,
+    Message,
+    message::Messages,
     replay::{DanglingCalls, Replay},
+    store::format,
 };
 
 use crate::Plant;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tower_chat::{ChatRequest, Message, format, import::rows, replay::DanglingCalls};
+use tower_chat::{ChatRequest, Message, import::rows, replay::DanglingCalls, store::format};
 use tower_chat_testkit::Rng;
 use tower_chat_wire::body::BodyWire;
 

@@ -1,7 +1,7 @@
 //! Fuzz targets for the requests, answers, errors and streams of every wire.
 
 use serde_json::Value;
-use tower_chat::{ChatRequest, Messages};
+use tower_chat::{ChatRequest, message::Messages};
 use tower_chat_testkit::{
     Rng,
     validate::{Wire, validate},

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
-use tower_chat::store::{self, HistoryStore};
+use tower_chat::{HistoryStore, store};
 
 /// A store of any kind, in a type that the layers accept.
 #[derive(Clone)]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tower_chat::{Message, PersistenceMode, Reasoning, ToolCall, ToolResult};
+use tower_chat::{Message, PersistenceMode, ToolCall, ToolResult, message::Reasoning};
 use tower_chat_testkit::{Rng, Step};
 
 use super::words;

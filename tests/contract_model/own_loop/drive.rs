@@ -9,10 +9,11 @@ use std::{
 use tokio::runtime::{Builder, Runtime};
 use tower::{Layer, ServiceExt, service_fn, util::BoxCloneSyncService};
 use tower_chat::{
-    Answer, BoxError, ChatPipeline, ChatRequest, ChatResponse, Conversation, ConversationKey,
-    Finish, MemoryStore, Message, Part, PerServiceCallPersistence, PersistenceError, Role, RunId,
-    run::Run,
-    store::{HistoryStore, Maintenance},
+    Answer, BoxError, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish,
+    HistoryStore, MemoryStore, Message, Part, PersistenceError, Role,
+    layer::PerServiceCallPersistence,
+    run::{Conversation, Run, RunId},
+    store::Maintenance,
 };
 use tower_chat_testkit::ScriptedModel;
 

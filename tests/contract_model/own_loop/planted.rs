@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tower_chat::{ChatRequest, Message, Part, RepeatedTranscript, Role, run::Run};
+use tower_chat::{ChatRequest, Message, Part, Role, run::Run, transcript::RepeatedTranscript};
 
 use super::{
     case::{Case, IN_COPY, QUEUED, Sends},

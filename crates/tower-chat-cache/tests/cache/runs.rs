@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::json;
 use tower::ServiceExt;
 use tower_chat::{
-    ChatPipeline, ChatRequest, Message, PersistenceMode, ToolCall, ToolDefinition, Tools,
-    store::HistoryStore, tool_fn,
+    ChatPipeline, ChatRequest, HistoryStore, Message, PersistenceMode, ToolCall, ToolDefinition,
+    Tools, tool_fn,
 };
 use tower_chat_cache::CachingStore;
 use tower_chat_sqlite::SqliteStore;

@@ -1,6 +1,9 @@
 //! Asks the user for decisions about calls that wait for approval.
 
-use tower_chat::{ApprovalRequest, ApprovalResponse, Tools};
+use tower_chat::{
+    Tools,
+    tool::{ApprovalRequest, ApprovalResponse},
+};
 
 use super::{
     input::Input, interrupts::Interrupts, screen::Screen, servers::Approve, stored::call_line,

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use tower_chat::{ChatUpdate, ConversationKey, RunId};
+use tower_chat::{ChatUpdate, ConversationKey, run::RunId};
 use tower_chat_delivery::{
     DeliveryError, DetachedRunsLayer, RunEnd, RunEvent, RunKey, RunReader, UpdateLogError,
     UpdatePosition,

@@ -4,7 +4,8 @@ use std::io;
 
 use rmcp::service::ClientInitializeError;
 use tower_chat::{
-    BoxError, BuildError, ConversationKey,
+    BoxError, ConversationKey,
+    error::BuildError,
     mcp::{McpError, without_secrets},
     providers::{ProviderError, ProviderErrorKind},
     store::StoreError,

@@ -20,10 +20,11 @@ use std::{num::NonZeroU64, process::ExitCode, sync::Arc, time::Duration, time::S
 use clap::Args;
 use tokio::sync::mpsc;
 use tower_chat::{
-    ChatOptions, ChatPipeline, ConcurrentRuns, ConversationKey, PersistencePolicy, RunId,
-    StoreFailure, ToolLoopLayer, Tools,
+    ChatOptions, ChatPipeline, ConversationKey, HistoryStore, PersistencePolicy, Tools,
+    layer::ToolLoopLayer,
+    policy::{ConcurrentRuns, StoreFailure},
     recovery::{JournalPolicy, OnDisconnect, OnOpenRun},
-    store::HistoryStore,
+    run::RunId,
 };
 
 pub(crate) use self::{

@@ -1,7 +1,9 @@
 //! The messages that a session prints after a run.
 
 use tower_chat::{
-    EndedBy, Finish, FinishReason, Role, RunId,
+    Finish, Role,
+    request::{EndedBy, FinishReason},
+    run::RunId,
     store::{Directory, StoreError},
 };
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
-use tower_chat::VisiblePieces;
+use tower_chat::message::VisiblePieces;
 
 use crate::output::{KEPT_IN_TEXT, escaped};
 

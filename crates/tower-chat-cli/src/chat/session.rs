@@ -4,9 +4,10 @@ use std::{process::ExitCode, sync::Arc, time::SystemTime};
 
 use tokio::sync::mpsc;
 use tower_chat::{
-    ChatOptions, ChatPipeline, ChatRequest, ConversationKey, Message, RunId, Tools,
+    ChatOptions, ChatPipeline, ChatRequest, ConversationKey, HistoryStore, Message, Tools,
     recovery::{OpenRunReport, open_run},
-    store::{Head, History, HistoryStore},
+    run::RunId,
+    store::{Head, History},
 };
 
 use super::{

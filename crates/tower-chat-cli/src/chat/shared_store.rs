@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tower_chat::store::{self, HistoryStore};
+use tower_chat::{HistoryStore, store};
 
 /// A store that is shared with the layers of a pipeline.
 #[derive(Clone)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tower_chat::{Message, Part, Role, RunId};
+use tower_chat::{Message, Part, Role, run::RunId};
 
 /// The largest number of characters of a text that are printed.
 const SHOWN_CHARACTERS: usize = 200;
@@ -118,7 +118,7 @@ pub(super) fn stored_of_run<'m>(
 
 #[cfg(test)]
 mod tests {
-    use tower_chat::{MessageId, ToolCall, ToolResult};
+    use tower_chat::{ToolCall, ToolResult, message::MessageId};
 
     use super::*;
 

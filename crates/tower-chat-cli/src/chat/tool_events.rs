@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use tokio::sync::mpsc;
 use tower_chat::{
-    BoxError, ToolDefinition,
-    tool::{Retention, StoredCall, Tool, ToolContext, ToolOutput},
+    BoxError, Tool, ToolContext, ToolDefinition,
+    tool::{Retention, StoredCall, ToolOutput},
 };
 
 /// An event of a tool call.

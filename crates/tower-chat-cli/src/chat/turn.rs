@@ -5,7 +5,9 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use futures_util::{StreamExt, TryFutureExt, TryStreamExt, stream};
 use tokio::sync::mpsc;
 use tower::ServiceExt;
-use tower_chat::{BoxError, ChatPipeline, ChatRequest, ChatUpdate, EndedBy, Finish, Message, Role};
+use tower_chat::{
+    BoxError, ChatPipeline, ChatRequest, ChatUpdate, Finish, Message, Role, request::EndedBy,
+};
 
 use super::{
     interrupts::Interrupts,
@@ -101,7 +103,9 @@ impl Printer {
                     self.screen.end_line();
                     return TurnEnd::Failed(error);
                 }
-                None => return TurnEnd::Failed(tower_chat::TruncatedStream::default().into()),
+                None => {
+                    return TurnEnd::Failed(tower_chat::error::TruncatedStream::default().into());
+                }
             }
         }
     }

@@ -2,7 +2,10 @@
 
 use std::{env, time::SystemTime};
 
-use tower_chat::store::{ConversationQuery, ConversationState, Directory, HistoryStore};
+use tower_chat::{
+    HistoryStore,
+    store::{ConversationQuery, ConversationState, Directory},
+};
 
 use super::findings::{Findings, Level};
 use crate::{

@@ -12,7 +12,7 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
-use tower_chat::store::HistoryStore;
+use tower_chat::HistoryStore;
 
 use self::wires::{Line, Wire};
 use crate::{

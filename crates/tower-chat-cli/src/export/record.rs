@@ -1,7 +1,10 @@
 //! Writes all stored messages in the OpenAI chat format, with an additional field.
 
 use serde_json::{Value, json};
-use tower_chat::{Message, Messages, Native, Part, RawJson, Reasoning, Role};
+use tower_chat::{
+    Message, Part, Role,
+    message::{Messages, Native, RawJson, Reasoning},
+};
 use tower_chat_wire::openai_chat::{Audience, WIRE, render_message};
 
 /// The field for parts that the wire cannot express: approval requests and responses, calls that a

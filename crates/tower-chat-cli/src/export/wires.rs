@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 use tower_chat::{
-    ConversationKey, Messages, RawJson,
+    ConversationKey,
+    message::{Messages, RawJson},
     replay::{DanglingCalls, Replay},
 };
 use tower_chat_wire::{

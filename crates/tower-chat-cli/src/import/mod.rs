@@ -10,10 +10,7 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use tower_chat::{
-    ConversationKey, MemoryStore,
-    store::{HistoryStore, StoreError},
-};
+use tower_chat::{ConversationKey, HistoryStore, MemoryStore, store::StoreError};
 use tower_chat_import::{Effect, Format, ImportError, ImportOutcome, ImportedConversation, Loss};
 
 use crate::{

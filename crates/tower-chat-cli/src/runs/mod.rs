@@ -6,9 +6,9 @@ use std::{process::ExitCode, time::SystemTime};
 
 use serde::Serialize;
 use tower_chat::{
-    ConversationKey,
+    ConversationKey, HistoryStore,
     recovery::{CallState, OpenRunReport, ReportedCall, open_run},
-    store::{HistoryStore, Journal, OpenRun},
+    store::{Journal, OpenRun},
 };
 
 use crate::{

@@ -7,13 +7,16 @@ use std::{
 };
 
 use tower_chat::{
-    ConversationKey, Message, Messages, RunId, ToolResult, ToolStatus,
+    ConversationKey, HistoryStore, Message, ToolResult,
+    message::Messages,
     replay::{ReplayContext, ReplayPolicy},
+    run::RunId,
     store::{
-        CallSelection, ConversationSummary, Directory, Head, HistoryStore, Journal, OpenRun,
-        RunSummary, SequencePosition, StoreError,
+        CallSelection, ConversationSummary, Directory, Head, Journal, OpenRun, RunSummary,
+        SequencePosition, StoreError,
         author::{OpenRunContent, RecordedResult, ToolRecord},
     },
+    tool::ToolStatus,
 };
 use tower_chat_explain::{Explained, ReasonKind, explain_stored};
 use tower_chat_repair::extract;

@@ -1,6 +1,9 @@
 //! Prints the parts of a message other than calls and results.
 
-use tower_chat::{Media, MediaSource, Part};
+use tower_chat::{
+    Part,
+    message::{Media, MediaSource},
+};
 
 use super::text::in_line;
 

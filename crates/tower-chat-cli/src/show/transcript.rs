@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use tower_chat::{Part, Role, RunId, ToolCall, ToolResult, store::OpenRun};
+use tower_chat::{Part, Role, ToolCall, ToolResult, run::RunId, store::OpenRun};
 use tower_chat_explain::Explained;
 
 use super::{

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use tower_chat::{MemoryStore, store::HistoryStore};
+use tower_chat::{HistoryStore, MemoryStore};
 use tower_chat_encrypted::{EncryptedStore, MasterKeys};
 use tower_chat_postgres::{PostgresOptions, PostgresStore};
 use tower_chat_redis::{RedisOptions, RedisStore};

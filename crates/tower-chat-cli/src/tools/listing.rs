@@ -1,7 +1,7 @@
 //! Lists tool calls one by one.
 
 use serde::Serialize;
-use tower_chat::{ConversationKey, ToolInvocation};
+use tower_chat::{ConversationKey, tool::ToolInvocation};
 
 use super::totals::milliseconds;
 use crate::output::table;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::Serialize;
-use tower_chat::{ToolInvocation, store::ToolTotals};
+use tower_chat::{store::ToolTotals, tool::ToolInvocation};
 
 use super::listing::{ListedCall, Listing};
 use crate::output::table;

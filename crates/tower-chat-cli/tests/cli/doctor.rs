@@ -4,9 +4,11 @@ use std::{fs, path::Path, process::Output, time::SystemTime};
 
 use serde_json::Value;
 use tower_chat::{
-    ConversationKey, Message, MessageId, RunId,
+    ConversationKey, HistoryStore, Message,
+    message::MessageId,
+    run::RunId,
     store::{
-        HistoryStore, Lease, LeaseEnd, Revision,
+        Lease, LeaseEnd, Revision,
         author::{Staged, Write},
     },
 };

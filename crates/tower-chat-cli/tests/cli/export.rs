@@ -3,9 +3,11 @@
 use crate::support::*;
 use serde_json::json;
 use tower_chat::{
-    ApprovalRequest, ConversationKey, Message, MessageId, Part, PersistenceMode, Role, RunId,
-    ToolCall, ToolResult,
-    store::{HistoryStore, Revision, author::Write},
+    ConversationKey, HistoryStore, Message, Part, PersistenceMode, Role, ToolCall, ToolResult,
+    message::MessageId,
+    run::RunId,
+    store::{Revision, author::Write},
+    tool::ApprovalRequest,
 };
 use tower_chat_sqlite::SqliteStore;
 

@@ -3,10 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use serde_json::{Value, json};
-use tower_chat::{
-    ConversationKey,
-    store::{Directory, HistoryStore},
-};
+use tower_chat::{ConversationKey, HistoryStore, store::Directory};
 
 use crate::support::*;
 

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 use tower_chat::{
-    ConversationKey, Message, MessageId, RunId, ToolResult,
+    ConversationKey, Message, ToolResult,
+    message::MessageId,
+    run::RunId,
     store::{
         Lease, LeaseEnd, Revision,
         author::{Staged, Write},

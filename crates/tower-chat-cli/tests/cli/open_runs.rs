@@ -2,9 +2,11 @@
 
 use serde_json::Value;
 use tower_chat::{
-    ConversationKey, Message, MessageId, PersistenceMode, RunId,
+    ConversationKey, HistoryStore, Message, PersistenceMode,
+    message::MessageId,
+    run::RunId,
     store::{
-        HistoryStore, Lease, LeaseEnd, Revision,
+        Lease, LeaseEnd, Revision,
         author::{Staged, Write},
     },
 };

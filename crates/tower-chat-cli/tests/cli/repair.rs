@@ -4,9 +4,11 @@ use std::{process::Stdio, time::SystemTime};
 
 use serde_json::{Value, json};
 use tower_chat::{
-    ConversationKey, Message, MessageId, RunId, ToolResult,
+    ConversationKey, HistoryStore, Message, ToolResult,
+    message::MessageId,
+    run::RunId,
     store::{
-        Directory, DirectoryCounts, HistoryStore, Lease, LeaseEnd, Maintenance, Rewrite,
+        Directory, DirectoryCounts, Lease, LeaseEnd, Maintenance, Rewrite,
         author::{Staged, Write},
     },
 };

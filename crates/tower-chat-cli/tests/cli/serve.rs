@@ -8,7 +8,9 @@ use std::{
 };
 
 use tower_chat::{
-    ConversationKey, Message, MessageId, RunId,
+    ConversationKey, Message,
+    message::MessageId,
+    run::RunId,
     store::{Revision, author::Write},
 };
 

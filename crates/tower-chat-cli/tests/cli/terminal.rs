@@ -4,9 +4,11 @@ use std::{process::Output, time::SystemTime};
 
 use serde_json::{Value, json};
 use tower_chat::{
-    ConversationKey, Message, MessageId, RunId, ToolCall,
+    ConversationKey, HistoryStore, Message, ToolCall,
+    message::MessageId,
+    run::RunId,
     store::{
-        HistoryStore, Lease, LeaseEnd,
+        Lease, LeaseEnd,
         author::{Staged, Write},
     },
 };

@@ -8,8 +8,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tower_chat::{
-    ConversationKey, Message, MessageId, RunId,
-    store::{HistoryStore, author::Write},
+    ConversationKey, HistoryStore, Message, message::MessageId, run::RunId, store::author::Write,
 };
 
 use crate::support::*;

@@ -4,9 +4,11 @@
 use std::time::SystemTime;
 
 use tower_chat::{
-    ConversationKey, Message, MessageId, RunId,
+    ConversationKey, HistoryStore, Message,
+    message::MessageId,
+    run::RunId,
     store::{
-        Description, Directory, HistoryStore, Lease, LeaseEnd, Revision,
+        Description, Directory, Lease, LeaseEnd, Revision,
         author::{Staged, Write},
     },
 };

@@ -227,8 +227,9 @@ impl DetachedRunsLayer {
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
     /// use tower_chat::{
-    ///     ConversationKey, RunId,
+    ///     ConversationKey,
     ///     delivery::{DetachedRunsLayer, MemoryUpdateLog, RunKey, RunState},
+    ///     run::RunId,
     /// };
     /// let runs = DetachedRunsLayer::new(MemoryUpdateLog::new());
     /// let run = RunKey::new(ConversationKey::new("alice", "wardrobe"), RunId::new());

@@ -208,7 +208,7 @@ async fn a_run_that_exceeds_a_limit_of_the_log_has_an_end_in_the_log() {
     assert_eq!(sketch(&rest(reader).await), ["Take ", "truncated"]);
     let error = joined.collect().await.unwrap_err();
     assert!(matches!(error.downcast_ref(), Some(DeliveryError::Truncated { .. })), "{error:?}");
-    assert_eq!(tower_chat::is_retryable(&*error), Some(true));
+    assert_eq!(tower_chat::error::is_retryable(&*error), Some(true));
     let closed = RunState::Closed { attempt: 1, end: RunEnd::Truncated };
     assert_eq!(other.runs.state(&run).await.unwrap(), closed);
     // The same request returns the stored answer.
@@ -238,7 +238,7 @@ async fn a_run_whose_updates_are_refused_keeps_its_lease() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_run_may_be_repeated_immediately() {
     let log = FaultyLog::new(MemoryUpdateLog::new(), &[]);
-    let failure = Step::error(tower_chat::Retryability::Retryable);
+    let failure = Step::error(tower_chat::error::Retryability::Retryable);
     let steps = [failure, Step::text("Take a coat.").whole()];
     let runs = DetachedRunsLayer::new(log);
     let server = Server::new(steps, runs, MemoryStore::new(), PersistenceMode::PerServiceCall);
@@ -282,6 +282,6 @@ async fn a_run_ends_although_its_log_stays_away() {
     // for.
     let (second, _) = request();
     let error = server.call(second).await.unwrap_err();
-    assert_eq!(tower_chat::is_retryable(&*error), None);
+    assert_eq!(tower_chat::error::is_retryable(&*error), None);
     assert_eq!(server.runs.in_progress(), 0);
 }

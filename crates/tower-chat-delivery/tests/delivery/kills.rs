@@ -147,7 +147,7 @@ fn a_caller_that_follows_a_process_that_dies_may_send_its_request_again() {
         clock.advance(Duration::from_secs(15));
         let error = response.collect().await.unwrap_err();
         assert!(matches!(error.downcast_ref(), Some(DeliveryError::Interrupted { .. })));
-        assert_eq!(tower_chat::is_retryable(&*error), Some(true));
+        assert_eq!(tower_chat::error::is_retryable(&*error), Some(true));
         let response = server.call(request).await.unwrap();
         assert_eq!(response.collect().await.unwrap().text(), "Take boots.");
         assert_eq!(log.read(&run, UpdatePosition::START, 0).await.unwrap().state.attempt(), 2);

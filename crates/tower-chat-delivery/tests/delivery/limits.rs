@@ -6,8 +6,8 @@ use futures_util::{StreamExt, stream};
 use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_chat::{
-    BoxError, ChatRequest, ChatResponse, ChatUpdate, EndedBy, MemoryStore, PersistenceMode,
-    is_retryable,
+    BoxError, ChatRequest, ChatResponse, ChatUpdate, MemoryStore, PersistenceMode,
+    error::is_retryable, request::EndedBy,
 };
 use tower_chat_delivery::{DeliveryError, DetachedRunsLayer, MemoryUpdateLog, UpdatePosition};
 use tower_chat_testkit::Step;

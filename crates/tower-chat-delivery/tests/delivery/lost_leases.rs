@@ -43,7 +43,7 @@ async fn readers_follow_the_next_attempt() {
     assert_eq!(former.in_progress(), 1, "the attempt that was stopped has not ended");
     let error = response.collect().await.unwrap_err();
     assert!(matches!(error.downcast_ref(), Some(DeliveryError::Interrupted { .. })), "{error:?}");
-    assert_eq!(tower_chat::is_retryable(&*error), Some(true));
+    assert_eq!(tower_chat::error::is_retryable(&*error), Some(true));
     // The same request joins the next attempt.
     let joined = first.oneshot(request).await.unwrap();
     let late = former.attach(&run, UpdatePosition::START).await.unwrap();

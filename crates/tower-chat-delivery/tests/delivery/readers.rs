@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_chat::{ChatRequest, ChatUpdate, MemoryStore, PersistenceMode, is_retryable};
+use tower_chat::{ChatRequest, ChatUpdate, MemoryStore, PersistenceMode, error::is_retryable};
 use tower_chat_delivery::{
     DeliveryError, DetachedRunsLayer, Erase, MemoryUpdateLog, RunEnd, RunEvent, RunState,
     UpdateLog, UpdatePosition,
@@ -189,7 +189,7 @@ async fn the_same_request_after_the_end_returns_the_stored_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn an_error_of_the_call_is_the_error_of_its_caller() {
-    let server = Server::simple([Step::error(tower_chat::Retryability::Retryable)]);
+    let server = Server::simple([Step::error(tower_chat::error::Retryability::Retryable)]);
     let (request, run) = request();
     let error = server.call(request).await.unwrap_err();
     assert_eq!(is_retryable(&*error), Some(true));

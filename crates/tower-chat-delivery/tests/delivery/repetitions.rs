@@ -7,7 +7,9 @@ use std::sync::{
 
 use futures_util::stream;
 use tower::{Layer, Service, ServiceExt, service_fn};
-use tower_chat::{BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, Message, MessageId};
+use tower_chat::{
+    BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, Message, message::MessageId,
+};
 use tower_chat_delivery::{DetachedRunsLayer, MemoryUpdateLog, RunKey, UpdatePosition};
 
 use crate::support::{request, rest, sketch};

@@ -1,6 +1,6 @@
 //! Stops, in this process and from another one.
 
-use tower_chat::{EndedBy, MemoryStore, PersistenceMode};
+use tower_chat::{MemoryStore, PersistenceMode, request::EndedBy};
 use tower_chat_delivery::{
     DetachedRunsLayer, MemoryUpdateLog, RunEnd, RunState, UpdateLog, UpdatePosition,
 };

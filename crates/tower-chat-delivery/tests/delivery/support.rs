@@ -2,8 +2,8 @@
 
 use tower::{Layer, Service, ServiceExt};
 use tower_chat::{
-    BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, ConversationKey, MemoryStore,
-    PersistenceMode, ToolDefinition, Tools, store::HistoryStore, tool_fn,
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, ConversationKey, HistoryStore,
+    MemoryStore, PersistenceMode, ToolDefinition, Tools, tool_fn,
 };
 use tower_chat_delivery::{
     DetachedRuns, DetachedRunsLayer, MemoryUpdateLog, RunEnd, RunEvent, RunKey, RunReader,

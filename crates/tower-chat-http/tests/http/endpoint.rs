@@ -9,9 +9,11 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tower::{ServiceExt, service_fn};
 use tower_chat::{
-    BoxError, ChatPipeline, ChatRequest, ContentKind, ContentRefused, ConversationKey, MemoryStore,
-    Message, Part, PersistenceMode, Reasoning, ToolCall, ToolDefinition, ToolLoopError, Tools,
-    store::{Directory, HistoryStore, Keep, Maintenance},
+    BoxError, ChatPipeline, ChatRequest, ConversationKey, HistoryStore, MemoryStore, Message, Part,
+    PersistenceMode, ToolCall, ToolDefinition, Tools,
+    error::{ContentRefused, ToolLoopError},
+    message::{ContentKind, Reasoning},
+    store::{Directory, Keep, Maintenance},
     tool_fn,
 };
 use tower_chat_http::{CONVERSATION_HEADER, ChatEndpoint, ErrorResponse, RequestLimits};
@@ -591,7 +593,7 @@ async fn a_transcript_that_begins_before_a_prune_is_recognised_by_its_end() {
     assert_eq!(json_of(refused).await["error"]["code"], "conversation_diverged");
     let answered = json_of(fixture.post(body(&sent)).await).await;
     assert_eq!(answered["choices"][0]["message"]["content"], "a4");
-    let texts = |messages: &tower_chat::Messages| -> Vec<String> {
+    let texts = |messages: &tower_chat::message::Messages| -> Vec<String> {
         messages.iter().map(|message| message.text()).collect()
     };
     let all = ["q2", "a2", "q3", "a3", "q4", "a4"];

@@ -5,7 +5,7 @@ use http::{Request, StatusCode};
 use serde_json::{Value, json};
 use tower::{Layer, ServiceExt};
 use tower_chat::{
-    ChatUpdate, ConversationKey, Finish, MemoryStore, PersistenceMode, RunId, store::HistoryStore,
+    ChatUpdate, ConversationKey, Finish, HistoryStore, MemoryStore, PersistenceMode, run::RunId,
 };
 use tower_chat_delivery::{
     DetachedRunsLayer, MemoryUpdateLog, RunKey, UpdateLog, UpdateLogOptions,
@@ -249,7 +249,7 @@ async fn the_input_of_a_named_run_is_its_own() {
 #[tokio::test(start_paused = true)]
 async fn a_named_run_continues_after_a_failure() {
     let id = "6f1b0f0c-8f0e-4d55-9a0b-3a4ff0f5f002";
-    let fixture = Fixture::new([Step::error(tower_chat::Retryability::Retryable), step()]);
+    let fixture = Fixture::new([Step::error(tower_chat::error::Retryability::Retryable), step()]);
     let failed = fixture.ask("What should I wear?", Some(id)).await;
     assert!(failed.status().is_server_error());
     let answered = fixture.ask("What should I wear?", Some(id)).await;

@@ -2,8 +2,9 @@
 
 use serde_json::json;
 use tower_chat::{
-    Part, ToolStatus,
+    Part,
     import::{Format, read},
+    tool::ToolStatus,
 };
 
 use crate::{

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use tower_chat::{
-    ToolStatus,
     import::{Format, read},
+    tool::ToolStatus,
 };
 
 use crate::{

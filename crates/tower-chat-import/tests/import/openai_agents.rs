@@ -1,7 +1,7 @@
 //! Tests of the OpenAI Agents SDK for Python.
 
 use serde_json::json;
-use tower_chat::{ToolStatus, import::Format};
+use tower_chat::{import::Format, tool::ToolStatus};
 
 use crate::{
     install::made_by,

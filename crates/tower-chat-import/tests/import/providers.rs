@@ -4,8 +4,8 @@ use std::{fs, path::Path};
 
 use serde_json::{Value, json};
 use tower_chat::{
-    ToolStatus,
     import::{Format, read},
+    tool::ToolStatus,
 };
 use tower_chat_wire::{anthropic, gemini, openai_chat, openai_responses};
 

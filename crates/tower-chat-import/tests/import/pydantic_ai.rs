@@ -2,8 +2,8 @@
 
 use serde_json::json;
 use tower_chat::{
-    ToolStatus,
     import::{Format, read},
+    tool::ToolStatus,
 };
 
 use crate::{

@@ -5,12 +5,13 @@ use std::{path::Path, sync::Arc};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use tower_chat::{
-    ChatPipeline, ChatRequest, ConversationKey, MediaSource, MemoryStore, Message, Part, Role,
-    ToolStatus,
+    ChatPipeline, ChatRequest, ConversationKey, HistoryStore, MemoryStore, Message, Part, Role,
     import::{
         Effect, Format, ImportError, ImportOutcome, ImportedConversation, compare, read, store,
     },
-    store::{HistoryStore, InvocationQuery, Maintenance, ToolCallQueries},
+    message::MediaSource,
+    store::{InvocationQuery, Maintenance, ToolCallQueries},
+    tool::ToolStatus,
     validate::validate_messages,
 };
 use tower_chat_testkit::{

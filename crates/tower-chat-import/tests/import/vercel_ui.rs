@@ -4,8 +4,8 @@ use std::fs;
 
 use serde_json::{Value, json};
 use tower_chat::{
-    ToolStatus,
     import::{Format, read},
+    tool::ToolStatus,
 };
 
 use crate::{

@@ -12,7 +12,7 @@ use tokio::{
 };
 use tower::{Layer as _, ServiceExt as _};
 use tower_chat::{
-    ChatRequest, ChatUpdate, Finish, MemoryStore, PersistenceMode, store::HistoryStore as _,
+    ChatRequest, ChatUpdate, Finish, HistoryStore as _, MemoryStore, PersistenceMode,
 };
 use tower_chat_delivery::{DetachedRunsLayer, MemoryUpdateLog};
 use tower_chat_inspector::Inspector;

@@ -14,12 +14,14 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tower::{Service as _, ServiceExt as _};
 use tower_chat::{
-    ChatPipeline, ChatRequest, ConversationKey, MemoryStore, Message, MessageId, PersistenceMode,
-    RunId, ToolCall, ToolResult,
+    ChatPipeline, ChatRequest, ConversationKey, HistoryStore as _, MemoryStore, Message,
+    PersistenceMode, ToolCall, ToolResult,
+    message::MessageId,
     replay::{ReplayPolicy, Window},
+    run::RunId,
     store::{
-        self, CallSelection, DescriptionPatch, Directory, Head, History, HistoryStore as _,
-        InvocationQuery, Invocations, Journal, Lease, LeaseEnd, Revision, StoreError, ToolTotals,
+        self, CallSelection, DescriptionPatch, Directory, Head, History, InvocationQuery,
+        Invocations, Journal, Lease, LeaseEnd, Revision, StoreError, ToolTotals,
         author::{OpenRunContent, Staged, Write},
     },
 };

@@ -24,7 +24,7 @@ use super::IdleTimeout;
 /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
 /// use std::time::Duration;
 /// use tower::{Service, ServiceBuilder, ServiceExt};
-/// use tower_chat::{BoxError, ChatRequest, idle_timeout::{IdleTimeoutLayer, IdleTimeoutExceeded}};
+/// use tower_chat::{BoxError, ChatRequest, error::IdleTimeoutExceeded, layer::IdleTimeoutLayer};
 /// use tower_chat_testkit::{ScriptedModel, Step};
 ///
 /// let stalls = ScriptedModel::new([Step::text("A coat, and").hangs_after(1)]);

@@ -13,7 +13,7 @@ use crate::{
 /// The policy of a tool loop for calls of unknown tools.
 ///
 /// ```
-/// use tower_chat::{ToolLoopLayer, Tools, tool_loop::UnknownTools};
+/// use tower_chat::{Tools, layer::ToolLoopLayer, policy::UnknownTools};
 ///
 /// // Another service runs the tools: their calls are returned, and a later request contains its results.
 /// let tool_loop = ToolLoopLayer::new(Tools::new()).unknown_tools(UnknownTools::Return);

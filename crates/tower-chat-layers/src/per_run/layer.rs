@@ -31,7 +31,7 @@ use crate::{Clock, PersistenceMode, PersistencePolicy, ToolSource, run::Settings
 ///
 /// ```
 /// use tower::{Layer, ServiceBuilder};
-/// use tower_chat::{PerRunPersistence, PersistenceMode, MemoryStore};
+/// use tower_chat::{MemoryStore, PersistenceMode, layer::PerRunPersistence};
 /// let layer = PerRunPersistence::new(MemoryStore::new()).mode(PersistenceMode::PerServiceCall);
 /// ```
 #[derive(Clone)]

@@ -47,7 +47,7 @@ use crate::{Clock, PersistencePolicy, ToolSource, run::Settings};
 ///
 /// ```
 /// use tower::ServiceBuilder;
-/// use tower_chat::{PerServiceCallPersistence, MemoryStore};
+/// use tower_chat::{MemoryStore, layer::PerServiceCallPersistence};
 /// let layer = PerServiceCallPersistence::new(MemoryStore::new());
 /// ```
 #[derive(Clone)]

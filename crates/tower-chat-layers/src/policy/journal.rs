@@ -205,7 +205,7 @@ impl OnRefusal {
 /// The policy for a call that was started and has no outcome, when its run is resumed.
 ///
 /// ```
-/// use tower_chat::{ToolOutput, recovery::{JournalPolicy, UnknownAnswer, UnknownCalls}};
+/// use tower_chat::{recovery::{JournalPolicy, UnknownAnswer, UnknownCalls}, tool::ToolOutput};
 ///
 /// // Returns the receipt of a payment service for a payment with this key.
 /// fn receipt(idempotency_key: &str) -> Option<String> {

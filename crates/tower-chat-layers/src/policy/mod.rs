@@ -33,7 +33,7 @@ use crate::{
 /// not a conflict. Its messages are recorded under [`Record`](Self::Record) only.
 ///
 /// ```
-/// use tower_chat::{ConflictPolicy, PersistencePolicy};
+/// use tower_chat::{PersistencePolicy, policy::ConflictPolicy};
 ///
 /// // The service keeps the conversation, and the store records it for people to read.
 /// let policy = PersistencePolicy::default().on_conflict(ConflictPolicy::Record);
@@ -66,7 +66,7 @@ pub enum ConflictPolicy {
 /// [`HistoryLost`](tower_chat_core::HistoryLost). Without this layer, `PerServiceCallPersistence` does.
 ///
 /// ```
-/// use tower_chat::{LostHistory, PersistencePolicy};
+/// use tower_chat::{PersistencePolicy, policy::LostHistory};
 /// let policy = PersistencePolicy::default().on_lost_history(LostHistory::Fail);
 /// # let _ = policy;
 /// ```
@@ -97,7 +97,7 @@ pub enum LostHistory {
 /// itself are never removed. Such a request fails.
 ///
 /// ```
-/// use tower_chat::{PersistencePolicy, RefusedContent};
+/// use tower_chat::{PersistencePolicy, policy::RefusedContent};
 /// // No service call is made that was not asked for.
 /// let policy = PersistencePolicy::default().on_refused_content(RefusedContent::MarkNamed);
 /// # let _ = policy;
@@ -157,7 +157,7 @@ pub enum MissingPersister {
 /// [`Conflict`](crate::store::Conflict). Two runs are never mixed in one history.
 ///
 /// ```
-/// use tower_chat::{ConcurrentRuns, PersistencePolicy};
+/// use tower_chat::{PersistencePolicy, policy::ConcurrentRuns};
 ///
 /// let queue = ConcurrentRuns::Queue { max_waiting: 8 };
 /// let patient = PersistencePolicy::default().with_concurrent_runs(queue);
@@ -205,7 +205,7 @@ pub enum UnansweredInputs {
 /// All settings of persistence except its mode. The defaults suit most users.
 ///
 /// ```
-/// use tower_chat::{ConcurrentRuns, PersistencePolicy, StoreFailure};
+/// use tower_chat::{PersistencePolicy, policy::{ConcurrentRuns, StoreFailure}};
 /// let policy = PersistencePolicy::default()
 ///     .on_store_failure(StoreFailure::FailCall) // an answer that is not stored is an error
 ///     .with_concurrent_runs(ConcurrentRuns::Queue { max_waiting: 8 }) // a second request waits
@@ -308,7 +308,7 @@ impl PersistencePolicy {
     /// Sets the policy for a request that contains messages which are already stored.
     ///
     /// ```
-    /// use tower_chat::{PersistencePolicy, RepeatedTranscript};
+    /// use tower_chat::{PersistencePolicy, transcript::RepeatedTranscript};
     /// let policy =
     ///     PersistencePolicy::default().with_repeated_transcript(RepeatedTranscript::Recognise);
     /// ```
@@ -402,7 +402,7 @@ impl PersistencePolicy {
     /// and does not block the conversation.
     ///
     /// ```
-    /// use tower_chat::{PersistencePolicy, UnansweredInputs};
+    /// use tower_chat::{PersistencePolicy, policy::UnansweredInputs};
     /// // A message of the user that the provider has not answered is the caller's to send again.
     /// let policy = PersistencePolicy::default().with_inputs_of_failed_call(UnansweredInputs::Results);
     /// ```

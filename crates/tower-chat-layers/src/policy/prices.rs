@@ -7,7 +7,7 @@ use tower_chat_core::Usage;
 /// The price of a million tokens of a model, in billionths of a currency.
 ///
 /// ```
-/// use tower_chat::{Price, Usage};
+/// use tower_chat::{policy::Price, request::Usage};
 /// // 0.25 and 2 dollars for a million tokens, and a tenth for those that were cached.
 /// let price = Price::per_million(250_000_000, 2_000_000_000).with_cached_input(25_000_000);
 /// assert_eq!(price.cost_nanos(&Usage::new(1000, 100)), 250_000 + 200_000);
@@ -70,7 +70,7 @@ impl Price {
 /// that is not in the list is unknown.
 ///
 /// ```
-/// use tower_chat::{PersistencePolicy, Price, PriceList};
+/// use tower_chat::{PersistencePolicy, policy::{Price, PriceList}};
 /// let prices = PriceList::new()
 ///     .with_model("gpt-5-mini-2025-08-07", Price::per_million(250_000_000, 2_000_000_000));
 /// let policy = PersistencePolicy::default().with_prices(prices);

@@ -13,7 +13,7 @@ use super::without_calls::without_calls;
 /// remains, only the text of the round is sent.
 ///
 /// ```
-/// use tower_chat::{Message, Messages, ToolCall, ToolResult, replay::OutdatedCalls};
+/// use tower_chat::{Message, ToolCall, ToolResult, message::Messages, replay::OutdatedCalls};
 /// let messages: Messages = [
 ///     Message::user("Weather?"),
 ///     Message::tool_calls([ToolCall::new("c1", "weather", "{}")]),

@@ -12,7 +12,7 @@ use super::{
 /// Whether the model receives the calls and results of earlier runs.
 ///
 /// ```
-/// use tower_chat::{Message, Messages, ToolCall, ToolResult, replay::ToolHistory};
+/// use tower_chat::{Message, ToolCall, ToolResult, message::Messages, replay::ToolHistory};
 /// let messages: Messages = [
 ///     Message::user("Weather?"),
 ///     Message::tool_calls([ToolCall::new("c1", "weather", "{}")]),

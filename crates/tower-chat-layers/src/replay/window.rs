@@ -18,7 +18,7 @@ use super::turns::Turns;
 /// newest turn is never removed, even if it exceeds the limit.
 ///
 /// ```
-/// use tower_chat::{Message, Messages, replay::Window};
+/// use tower_chat::{Message, message::Messages, replay::Window};
 /// let turn = |n: usize| [Message::user(format!("question {n}")), Message::assistant("answer")];
 /// let messages: Messages = (0..5).flat_map(turn).collect();
 /// assert_eq!(Window::turns(4).apply(&messages).len(), 6); // the fifth brought it down to three

@@ -103,7 +103,7 @@ use crate::{Clock, PersistenceError, PersistenceMode, PersistencePolicy, StoreFa
 ///
 /// ```
 /// use tower::ServiceBuilder;
-/// use tower_chat::{PerServiceCallPersistence, prelude::*, run::{Run, ServiceCall}};
+/// use tower_chat::{layer::PerServiceCallPersistence, prelude::*, run::{Run, ServiceCall}};
 /// # use tower_chat_testkit::{ScriptedModel, Step};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), BoxError> {

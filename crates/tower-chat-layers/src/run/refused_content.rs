@@ -218,7 +218,7 @@ fn marks_of(
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
-/// use tower_chat::{ConversationKey, MemoryStore, lift_refusals};
+/// use tower_chat::{ConversationKey, MemoryStore, message::lift_refusals};
 /// let (store, key) = (MemoryStore::new(), ConversationKey::new("alice", "support"));
 /// assert_eq!(lift_refusals(&store, &key, Some("openai")).await?, 0);
 /// # Ok::<(), tower_chat::BoxError>(())

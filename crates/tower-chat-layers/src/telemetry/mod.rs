@@ -19,7 +19,10 @@
 //!
 //! ```
 //! use tower::ServiceBuilder;
-//! use tower_chat::{PerRunPersistence, PerServiceCallPersistence, MemoryStore, ToolLoopLayer, Tools};
+//! use tower_chat::{
+//!     MemoryStore, Tools,
+//!     layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+//! };
 //! use tower_chat::telemetry::{TelemetryLayer, TracedStore};
 //! # let model = tower_chat_testkit::ScriptedModel::new([]);
 //! let store = TracedStore::new(MemoryStore::new());

@@ -11,7 +11,7 @@ use tower_chat_core::BoxError;
 /// [`ToolLoopLayer::include_error_details`](crate::ToolLoopLayer::include_error_details) is set.
 ///
 /// ```
-/// use tower_chat::{BoxError, tool::ToolError};
+/// use tower_chat::{BoxError, ToolError};
 ///
 /// fn charge(cents: u64) -> Result<String, BoxError> {
 ///     if cents == 0 {

@@ -14,7 +14,7 @@ use super::{IntoToolOutput, Tool, ToolContext, ToolOutput};
 ///
 /// ```
 /// use serde_json::json;
-/// use tower_chat::{BoxError, Json, ToolDefinition, Tools, tool_fn};
+/// use tower_chat::{BoxError, ToolDefinition, Tools, tool::Json, tool_fn};
 ///
 /// #[derive(serde::Deserialize)]
 /// struct Sum {

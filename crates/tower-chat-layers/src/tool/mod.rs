@@ -4,7 +4,7 @@
 //!
 //! ```
 //! use serde_json::json;
-//! use tower_chat::{ToolDefinition, tool::{Tools, tool_fn}};
+//! use tower_chat::{ToolDefinition, Tools, tool_fn};
 //! let parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}});
 //! let weather = tool_fn(
 //!     ToolDefinition::new("weather", "The weather in a city.", parameters),
@@ -63,7 +63,7 @@ pub(crate) use self::{
 /// an error result for the model, like a returned error.
 ///
 /// ```
-/// use tower_chat::{BoxError, ToolDefinition, tool::{Tool, ToolContext, ToolOutput}};
+/// use tower_chat::{BoxError, Tool, ToolContext, ToolDefinition, tool::ToolOutput};
 ///
 /// struct Clock(ToolDefinition);
 ///

@@ -18,7 +18,7 @@ use tower_chat_core::{ChatRequest, ConversationKey};
 ///
 /// // A tool that asks a sub-agent gives it a conversation of its own.
 /// let own = ChatRequest::user("Find a seat.").in_conversation(ConversationKey::new("alice", "seats"));
-/// assert!(own.with_extension(inside.clone()).messages.len() == 1);
+/// assert!(own.with_extension(inside.clone()).messages().len() == 1);
 /// assert!(inside.contains(&outer));
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -85,7 +85,7 @@ impl ToolOutput {
 /// [`Json`].
 ///
 /// ```
-/// use tower_chat::{Part, ToolOutput};
+/// use tower_chat::{Part, tool::ToolOutput};
 ///
 /// /// What a search tool of yours returns.
 /// struct Hits(Vec<String>);

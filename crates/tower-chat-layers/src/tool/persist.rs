@@ -194,7 +194,7 @@ pub(crate) fn retained(
 /// Returns a tool with a closure as its [`persist`](Tool::persist) hook.
 ///
 /// ```
-/// use tower_chat::{ToolDefinition, tool::{Retention, Tools, persist_with, tool_fn}};
+/// use tower_chat::{ToolDefinition, Tools, tool::{Retention, persist_with}, tool_fn};
 /// let definition = ToolDefinition::new("pay", "Pays.", serde_json::json!({}));
 /// let pay = tool_fn(definition, |_| async { Ok("paid with card 4111 1111 1111 1111") });
 /// let pay = persist_with(pay, |call| {

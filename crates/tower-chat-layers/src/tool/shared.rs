@@ -36,7 +36,11 @@ impl<T: ToolSource + ?Sized> ToolSource for Arc<T> {
 ///
 /// ```
 /// use serde_json::json;
-/// use tower_chat::{ToolDefinition, ToolLoopLayer, ToolSource, Tools, tool::SharedTools, tool_fn};
+/// use tower_chat::{
+///     ToolDefinition, Tools, layer::ToolLoopLayer,
+///     tool::{SharedTools, ToolSource},
+///     tool_fn,
+/// };
 ///
 /// let tools = SharedTools::new(Tools::new());
 /// let tool_loop = ToolLoopLayer::new(tools.clone());

@@ -126,7 +126,7 @@ impl<A> TypedTool<A, ()> {
     /// `anyhow::Error`, [`ToolError`] or your own type.
     ///
     /// ```
-    /// use tower_chat::{Tool, ToolContext, ToolError, TypedTool};
+    /// use tower_chat::{Tool, ToolContext, ToolError, tool::TypedTool};
     ///
     /// async fn charge(cents: u64, context: ToolContext) -> Result<String, ToolError> {
     ///     match cents {

@@ -13,7 +13,7 @@ use crate::{
 /// A run failed in the tool loop. The loop's service returns it as a [`BoxError`].
 ///
 /// ```
-/// use tower_chat::{BoxError, ToolLoopError};
+/// use tower_chat::{BoxError, error::ToolLoopError};
 ///
 /// /// Returns why a run failed in the tool loop.
 /// fn whose(error: &BoxError) -> &'static str {

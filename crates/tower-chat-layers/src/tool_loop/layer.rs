@@ -17,8 +17,7 @@ use crate::{next_step::UnknownTools, tool::ToolSource};
 /// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 /// use tower_chat::{
 ///     BoxError, ChatRequest, ChatResponse, Finish, Message, Role, ToolCall, ToolDefinition,
-///     tool::{Tools, tool_fn},
-///     tool_loop::ToolLoopLayer,
+///     Tools, layer::ToolLoopLayer, tool_fn,
 /// };
 ///
 /// // A model that requests the time from a tool, and repeats the result.

@@ -33,7 +33,7 @@ use crate::PersistenceError;
 /// because the store may not have it.
 ///
 /// ```
-/// use tower_chat::{PersistencePolicy, RepeatedTranscript};
+/// use tower_chat::{PersistencePolicy, transcript::RepeatedTranscript};
 ///
 /// // For a browser that sends the whole conversation with every request.
 /// let policy = PersistencePolicy::default().with_repeated_transcript(RepeatedTranscript::Recognise);

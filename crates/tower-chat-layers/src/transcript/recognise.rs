@@ -23,7 +23,7 @@ use super::{
 /// received the last answer would repeat it too.
 ///
 /// ```
-/// use tower_chat::{Message, Messages, transcript::{Recognised, recognise}};
+/// use tower_chat::{Message, message::Messages, transcript::{Recognised, recognise}};
 /// let stored: Messages = [Message::user("1+1"), Message::assistant("2")].into_iter().collect();
 /// let mut sent = stored.clone();
 /// sent.push(Message::user("2+2"));

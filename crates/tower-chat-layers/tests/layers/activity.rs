@@ -5,9 +5,12 @@ use std::time::{Duration, SystemTime};
 
 use tower::{Layer, ServiceExt, service_fn};
 use tower_chat::{
-    BoxError, ChatPipeline, ChatRequest, ChatResponse, Finish, Message, PerRunPersistence,
-    PerServiceCallPersistence, PersistenceMode, Price, PriceList, RunId, ToolLoopLayer, Usage,
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, Finish, Message, PersistenceMode,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    policy::{Price, PriceList},
     recovery::{self, RunEnd},
+    request::Usage,
+    run::RunId,
     store::{
         ConversationState, Directory, ModelUsage, RunSummary, UsageGrouping, UsageQuery, UsageSum,
     },

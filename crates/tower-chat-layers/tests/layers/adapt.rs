@@ -10,12 +10,13 @@ use futures_core::future::BoxFuture;
 use serde_json::json;
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_chat::{
-    BoxError, ChatRequest, ChatResponse, ConversationKey, Finish, HistoryOwner, MemoryStore,
-    Message, PerRunPersistence, PerServiceCallPersistence, PersistenceMode, Role, SentinelAtClient,
-    ToolCall, ToolDefinition, ToolLoopLayer, Tools,
+    BoxError, ChatRequest, ChatResponse, ConversationKey, Finish, HistoryStore, MemoryStore,
+    Message, PersistenceMode, Role, ToolCall, ToolDefinition, Tools,
     adapt::{AdaptLayer, ClientCodec, ExposeLayer, ServerCodec},
+    error::SentinelAtClient,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    request::HistoryOwner,
     run::Run,
-    store::HistoryStore,
     tool_fn,
 };
 

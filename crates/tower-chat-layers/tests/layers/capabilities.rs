@@ -2,9 +2,11 @@
 
 use tower::ServiceExt;
 use tower_chat::{
-    BuildError, ChatPipeline, ChatRequest, ConcurrentRuns, ConversationKey, MemoryStore,
-    PersistenceError, PersistenceMode, PersistencePolicy,
-    store::{self, Capability, HistoryStore},
+    ChatPipeline, ChatRequest, ConversationKey, HistoryStore, MemoryStore, PersistenceError,
+    PersistenceMode, PersistencePolicy,
+    error::BuildError,
+    policy::ConcurrentRuns,
+    store::{self, Capability},
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 

@@ -8,11 +8,15 @@ use std::{
 use serde_json::json;
 use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{
-    Answer, BoxError, ChatRequest, ChatResponse, ConversationKey, Finish, MemoryStore, Message,
-    PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistenceMode,
-    PersistencePolicy, ToolCall, ToolDefinition, ToolLoopLayer, Tools, UnansweredInputs, Usage,
-    store::{HistoryStore, Journal, StoreError, author::RecordedResult},
-    tool::{ToolContext, ToolOutput, tool_fn},
+    Answer, BoxError, ChatRequest, ChatResponse, ConversationKey, Finish, HistoryStore,
+    MemoryStore, Message, PersistenceError, PersistenceMode, PersistencePolicy, ToolCall,
+    ToolContext, ToolDefinition, Tools,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    policy::UnansweredInputs,
+    request::Usage,
+    store::{Journal, StoreError, author::RecordedResult},
+    tool::ToolOutput,
+    tool_fn,
 };
 use tower_chat_sqlite::{Durability, SqliteStore};
 use tower_chat_testkit::{FaultyStore, Gate, ScriptedModel, Step};

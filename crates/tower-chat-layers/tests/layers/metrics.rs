@@ -6,9 +6,12 @@ use futures_util::StreamExt;
 use tower::{Service, ServiceExt};
 use tower_chat::{
     Answer, BoxError, ChatOptions, ChatPipeline, ChatRequest, ChatResponse, ConversationKey,
-    Finish, FinishReason, MemoryStore, Message, MessageId, PersistenceMode, Role, RunId, ToolCall,
-    ToolDefinition, Tools, Usage,
-    store::{HistoryStore, Revision, StoreError, author::Write},
+    Finish, HistoryStore, MemoryStore, Message, PersistenceMode, Role, ToolCall, ToolDefinition,
+    Tools,
+    message::MessageId,
+    request::{FinishReason, Usage},
+    run::RunId,
+    store::{Revision, StoreError, author::Write},
     tool_fn,
 };
 use tower_chat_testkit::{FaultyStore, RecordedMetrics, ScriptedModel, Step, cases};

@@ -12,8 +12,9 @@ use futures_util::StreamExt;
 use tower::{Service, ServiceExt};
 use tower_chat::{
     Answer, BoxError, ChatOptions, ChatPipeline, ChatRequest, ChatResponse, ConversationKey,
-    Finish, FinishReason, MemoryStore, Message, PersistenceMode, Role, ToolCall, ToolDefinition,
-    Tools, Usage, tool_fn,
+    Finish, MemoryStore, Message, PersistenceMode, Role, ToolCall, ToolDefinition, Tools,
+    request::{FinishReason, Usage},
+    tool_fn,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 use tracing::{

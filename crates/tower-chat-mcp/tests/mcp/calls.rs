@@ -1,6 +1,10 @@
 //! Successful calls, in the history and in the record.
 
-use tower_chat::{Media, MediaSource, Part, Role, ToolStatus, tool::SharedTools};
+use tower_chat::{
+    Part, Role,
+    message::{Media, MediaSource},
+    tool::{SharedTools, ToolStatus},
+};
 
 use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::{error::Error, time::Duration};
 
-use tower_chat::{Part, ToolStatus, tool_loop::ToolLoopError};
+use tower_chat::{Part, error::ToolLoopError, tool::ToolStatus};
 use tower_chat_mcp::{McpError, McpLimits, OverLimit};
 
 use super::*;

@@ -13,9 +13,11 @@ use std::{path::PathBuf, sync::Arc};
 use rmcp::{RoleClient, ServiceExt, service::RunningService, transport::TokioChildProcess};
 use tower::{Service, ServiceExt as _};
 use tower_chat::{
-    Answer, BoxError, ChatPipeline, ChatRequest, ConversationKey, MemoryStore, Message,
-    PersistenceMode, ToolCall, ToolInvocation, ToolLoopLayer, Tools,
-    store::{HistoryStore, InvocationQuery, ToolCallQueries},
+    Answer, BoxError, ChatPipeline, ChatRequest, ConversationKey, HistoryStore, MemoryStore,
+    Message, PersistenceMode, ToolCall, Tools,
+    layer::ToolLoopLayer,
+    store::{InvocationQuery, ToolCallQueries},
+    tool::ToolInvocation,
 };
 use tower_chat_mcp::McpTools;
 use tower_chat_testkit::{ScriptedModel, Step};

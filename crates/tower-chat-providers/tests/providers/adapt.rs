@@ -10,10 +10,10 @@ use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_chat::{
-    BoxError, ChatRequest, ChatUpdate, ConversationKey, MemoryStore, PerRunPersistence,
-    PerServiceCallPersistence, PersistenceMode, ToolDefinition, ToolLoopLayer, Tools,
+    BoxError, ChatRequest, ChatUpdate, ConversationKey, HistoryStore, MemoryStore, PersistenceMode,
+    ToolDefinition, Tools,
     adapt::{AdaptLayer, ExposeLayer},
-    store::HistoryStore,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
     tool_fn,
 };
 use tower_chat_providers::{

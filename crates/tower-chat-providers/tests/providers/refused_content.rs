@@ -13,10 +13,12 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 use tower::{Service, ServiceExt};
 use tower_chat::{
-    Answer, BoxError, ChatPipeline, ChatRequest, ContentKind, ConversationKey, Media, MediaSource,
-    MemoryStore, Message, Part, PersistenceError, PersistenceMode, Role, ToolDefinition, Tools,
-    content_refused, is_retryable, lift_refusals,
-    tool::{ToolOutput, tool_fn},
+    Answer, BoxError, ChatPipeline, ChatRequest, ConversationKey, MemoryStore, Message, Part,
+    PersistenceError, PersistenceMode, Role, ToolDefinition, Tools,
+    error::{content_refused, is_retryable},
+    message::{ContentKind, Media, MediaSource, lift_refusals},
+    tool::ToolOutput,
+    tool_fn,
 };
 use tower_chat_providers::{
     Anthropic, Bedrock, Gemini, OpenAiChat, OpenAiResponses, Provider, ProviderClient,

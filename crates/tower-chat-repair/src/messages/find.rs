@@ -59,7 +59,7 @@ impl Mismatch {
 /// number of the first message, which is greater than 1 if earlier messages were pruned.
 ///
 /// ```
-/// use tower_chat::{Message, Messages, ToolResult, repair::{Mismatch, mismatches}};
+/// use tower_chat::{Message, ToolResult, message::Messages, repair::{Mismatch, mismatches}};
 ///
 /// let stored: Messages =
 ///     [Message::user("Hello."), Message::tool_results([ToolResult::new("c9", "Rain.")])].into();

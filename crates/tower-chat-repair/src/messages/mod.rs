@@ -54,7 +54,7 @@ pub enum Filling {
 /// position.
 ///
 /// ```
-/// use tower_chat::{Message, Messages, ToolCall, repair::{Filling, mismatches, repaired}};
+/// use tower_chat::{Message, ToolCall, message::Messages, repair::{Filling, mismatches, repaired}};
 /// let stored: Messages = [
 ///     Message::user("Weather?"),
 ///     Message::tool_calls([ToolCall::new("c1", "weather", "{}")]),

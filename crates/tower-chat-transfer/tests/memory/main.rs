@@ -6,8 +6,10 @@
 use peak_alloc::PeakAlloc;
 use tokio::{fs::File, io::BufReader};
 use tower_chat::{
-    ConversationKey, Message, MessageId, RunId,
-    store::{HistoryStore, author::Write},
+    ConversationKey, HistoryStore, Message,
+    message::MessageId,
+    run::RunId,
+    store::author::Write,
     transfer::{ExportFile, Selection, copy, export, import},
 };
 use tower_chat_sqlite::SqliteStore;

@@ -7,14 +7,17 @@ use std::{
 
 use serde_json::json;
 use tower_chat::{
-    ConversationKey, Message, MessageId, PersistenceMode, RunId, ToolCall, ToolResult, ToolStatus,
-    Usage,
+    ConversationKey, HistoryStore, Message, PersistenceMode, ToolCall, ToolResult,
+    message::MessageId,
+    request::Usage,
+    run::RunId,
     store::{
-        DescriptionPatch, Directory, HistoryStore, InvocationQuery, Keep, Lease, LeaseEnd,
-        Maintenance, ModelUsage, Revision, RunActivity, RunSummary, SequencePosition,
-        ServiceIdChange, ToolCallQueries, UsageSum,
+        DescriptionPatch, Directory, InvocationQuery, Keep, Lease, LeaseEnd, Maintenance,
+        ModelUsage, Revision, RunActivity, RunSummary, SequencePosition, ServiceIdChange,
+        ToolCallQueries, UsageSum,
         author::{Close, RecordedResult, Staged, ToolRecord, Write},
     },
+    tool::ToolStatus,
     transfer::{ExportFile, Receipt, Selection, export, import},
 };
 

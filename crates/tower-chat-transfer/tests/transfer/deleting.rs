@@ -1,8 +1,8 @@
 //! Tests of the deletion of whole scopes.
 
 use tower_chat::{
-    ConversationKey, MemoryStore,
-    store::{self, Directory, HistoryStore as _},
+    ConversationKey, HistoryStore as _, MemoryStore,
+    store::{self, Directory},
     transfer::{OutcomeKind, delete_scope},
 };
 

@@ -13,8 +13,8 @@ use std::{
 
 use tokio::io::AsyncWrite;
 use tower_chat::{
-    MemoryStore,
-    store::{Directory, HistoryStore, StoreError},
+    HistoryStore, MemoryStore,
+    store::{Directory, StoreError},
     transfer::{
         ExportContents, ExportFile, OutcomeKind, Selection, TransferError, copy, delete_scope,
         export, import,

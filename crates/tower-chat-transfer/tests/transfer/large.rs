@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use tower_chat::{
-    MemoryStore, Message,
-    store::{HistoryStore, author::Write},
+    HistoryStore, MemoryStore, Message,
+    store::author::Write,
     transfer::{
         ExportFile, OutcomeKind, Selection, TransferOutcome, TransferRefusal, copy, export,
     },

@@ -1,9 +1,9 @@
 //! Tests of open runs in the source.
 
 use tower_chat::{
-    Message, ToolCall,
+    HistoryStore, Message, ToolCall,
     store::{
-        HistoryStore, Journal, LeaseEnd, SequencePosition, ServiceIdChange,
+        Journal, LeaseEnd, SequencePosition, ServiceIdChange,
         author::{Close, Staged, ToolRecord, Write},
     },
     transfer::{OutcomeKind, Selection, TransferRefusal, copy},
@@ -18,7 +18,10 @@ use crate::{
 };
 
 /// Opens a run after the visible messages, and stages two writes of it.
-pub(crate) async fn open_run(store: &dyn HistoryStore, conversation: &str) -> tower_chat::RunId {
+pub(crate) async fn open_run(
+    store: &dyn HistoryStore,
+    conversation: &str,
+) -> tower_chat::run::RunId {
     let (key, run) = (key(conversation), run_at(60));
     let expected = revision(store, &key).await;
     let asks = Message::tool_calls([ToolCall::new("call_7", "book", r#"{"seat": 7}"#)]);

@@ -1,7 +1,8 @@
 //! Tests of refused conversations and their reasons.
 
 use tower_chat::{
-    MemoryStore, Message, MessageId,
+    MemoryStore, Message,
+    message::MessageId,
     store::{Directory, StoreError, author::Write},
     transfer::{OutcomeKind, Selection, TransferOutcome, TransferRefusal, copy},
 };

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use tower_chat::{
-    ContentKind, ContentRefused, Media, MediaSource, lift_refusals,
+    error::ContentRefused,
+    message::{ContentKind, Media, MediaSource, lift_refusals},
     prelude::*,
     wire::{
         body::BodyWire,

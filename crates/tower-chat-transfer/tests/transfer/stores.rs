@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use tempfile::TempDir;
-use tower_chat::{MemoryStore, store::HistoryStore};
+use tower_chat::{HistoryStore, MemoryStore};
 use tower_chat_encrypted::{EncryptedStore, MasterKeys, SecretKey};
 use tower_chat_postgres::PostgresStore;
 use tower_chat_redis::RedisStore;

@@ -1,8 +1,8 @@
 //! Tests of conversations that cannot be opened, among others that can.
 
 use tower_chat::{
-    MemoryStore,
-    store::{Directory, HistoryStore, StoreError},
+    HistoryStore, MemoryStore,
+    store::{Directory, StoreError},
     transfer::{OutcomeKind, Selection, copy, delete_conversation, delete_scope},
 };
 use tower_chat_encrypted::{EncryptedStore, ErasableKeys};

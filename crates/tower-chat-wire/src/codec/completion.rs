@@ -23,7 +23,7 @@ use crate::body::BodyWire;
 /// calls some of them, calls of other tools are omitted, because they belong to the stack.
 ///
 /// ```
-/// use tower_chat::{Answer, Finish, Message, RunId};
+/// use tower_chat::{Answer, Finish, Message, run::RunId};
 /// use tower_chat_wire::codec::Completion;
 ///
 /// let answer = Answer::new(vec![Message::assistant("Rain.").into()], Finish::stop());

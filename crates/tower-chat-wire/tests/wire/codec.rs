@@ -6,11 +6,11 @@ use http::{Request, Response, StatusCode};
 use serde_json::{Value, json};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_chat::{
-    Answer, BoxError, ChatPipeline, ChatRequest, ConversationKey, Finish, MemoryStore, Message,
-    PerRunPersistence, PerServiceCallPersistence, PersistenceMode, Role, ToolCall, ToolDefinition,
-    ToolLoopLayer, Tools,
+    Answer, BoxError, ChatPipeline, ChatRequest, ConversationKey, Finish, HistoryStore,
+    MemoryStore, Message, PersistenceMode, Role, ToolCall, ToolDefinition, Tools,
     adapt::{AdaptLayer, ExposeLayer},
-    store::{HistoryStore, Journal},
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    store::Journal,
     tool_fn,
 };
 use tower_chat_wire::{

@@ -1,11 +1,12 @@
 //! A store, a tool, a codec, a layer and a model client that use only the facade.
 
 use tower_chat::{
-    BoxError, BoxFuture, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish,
-    HistoryStore, MemoryStore, Message, Tool, ToolContext, ToolDefinition, ToolOutput, Tools,
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish, HistoryStore,
+    MemoryStore, Message, Tool, ToolContext, ToolDefinition, Tools,
     adapt::{AdaptLayer, ClientCodec},
-    async_trait,
+    async_trait, layer::BoxFuture,
     store::{self, History, StoreError},
+    tool::ToolOutput,
     tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn, util::BoxCloneSyncService},
 };
 

@@ -8,10 +8,11 @@ use std::{fs, path::Path, time::Duration};
 
 use tokio::runtime::Runtime;
 use tower_chat::{
-    RunId,
+    HistoryStore,
+    run::RunId,
     store::{
-        ConversationQuery, Directory, HistoryStore, InvocationQuery, Journal, StoreError,
-        ToolCallQueries, UsageGrouping, UsageQuery,
+        ConversationQuery, Directory, InvocationQuery, Journal, StoreError, ToolCallQueries,
+        UsageGrouping, UsageQuery,
     },
 };
 use tower_chat_redis::RedisStore;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use tower_chat::{
-    Messages,
+    message::Messages,
     replay::{DanglingCalls, Replay},
     store::{History, author::OpenRunContent},
     validate::validate_messages,

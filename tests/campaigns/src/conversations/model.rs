@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tower_chat::{PersistenceMode, RunId};
+use tower_chat::{PersistenceMode, run::RunId};
 
 use super::{
     entry::Entry,

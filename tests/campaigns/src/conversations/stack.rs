@@ -16,10 +16,15 @@ use serde::{Deserialize, Serialize};
 use tokio::{task::yield_now, time::timeout};
 use tower::{Layer, ServiceExt};
 use tower_chat::{
-    BoxError, ChatRequest, ChatUpdate, ConcurrentRuns, Conversation, Message, Part,
-    PerRunPersistence, PerServiceCallPersistence, PersistencePolicy, Role, RunId, StoreFailure,
-    ToolCall, ToolDefinition, ToolLoopLayer, ToolOutput, Tools, recovery::JournalPolicy,
-    store::HistoryStore, telemetry::TracedStore, tool_fn,
+    BoxError, ChatRequest, ChatUpdate, HistoryStore, Message, Part, PersistencePolicy, Role,
+    ToolCall, ToolDefinition, Tools,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    policy::{ConcurrentRuns, StoreFailure},
+    recovery::JournalPolicy,
+    run::{Conversation, RunId},
+    telemetry::TracedStore,
+    tool::ToolOutput,
+    tool_fn,
 };
 use tower_chat_testkit::{Rng, ScriptedModel, Step};
 

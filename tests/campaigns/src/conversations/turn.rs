@@ -1,7 +1,7 @@
 //! The model of one run, built from the reports of the processes that took part in it.
 
 use serde::{Deserialize, Serialize};
-use tower_chat::{PersistenceMode, RunId};
+use tower_chat::{PersistenceMode, run::RunId};
 
 use super::{
     entry::{CallResult, Entry},

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use tower_chat::{
-    ConversationKey,
-    store::{Directory, HistoryStore, InvocationQuery, Journal, StoreError, ToolCallQueries},
+    ConversationKey, HistoryStore,
+    store::{Directory, InvocationQuery, Journal, StoreError, ToolCallQueries},
 };
 use tower_chat_core::format;
 

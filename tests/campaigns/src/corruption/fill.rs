@@ -6,8 +6,8 @@ use std::{sync::Arc, time::Duration};
 use serde_json::json;
 use tower::{Service, ServiceExt};
 use tower_chat::{
-    BoxError, ChatRequest, ConversationKey, Message, Part, PersistenceMode, ToolCall,
-    store::{Description, Directory, HistoryStore, Journal},
+    BoxError, ChatRequest, ConversationKey, HistoryStore, Message, Part, PersistenceMode, ToolCall,
+    store::{Description, Directory, Journal},
 };
 use tower_chat_testkit::{Rng, Step};
 

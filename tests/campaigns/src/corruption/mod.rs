@@ -22,8 +22,8 @@ use std::{
 use rusqlite::Connection;
 use tower::{Service, ServiceExt};
 use tower_chat::{
-    ChatRequest, ConversationKey, MemoryStore, PersistenceMode,
-    store::{Directory, HistoryStore, Maintenance},
+    ChatRequest, ConversationKey, HistoryStore, MemoryStore, PersistenceMode,
+    store::{Directory, Maintenance},
 };
 use tower_chat_encrypted::{EncryptedStore, MasterKeys, SecretKey};
 use tower_chat_sqlite::{Durability, SqliteStore};

@@ -11,7 +11,7 @@ use std::{
 
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
-use tower_chat::{PersistenceMode, Role, RunId, store::HistoryStore};
+use tower_chat::{HistoryStore, PersistenceMode, Role, run::RunId};
 use tower_chat_delivery::{
     DetachedRunsLayer, RunEnd, RunKey, RunReader, RunState, SqliteUpdateLog, UpdatePosition,
 };

@@ -18,7 +18,7 @@ use tokio::{
     task::JoinHandle,
     time::timeout,
 };
-use tower_chat::RunId;
+use tower_chat::run::RunId;
 
 use super::Mode;
 use crate::Failure;

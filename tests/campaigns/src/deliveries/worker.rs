@@ -6,9 +6,13 @@ use futures_util::{StreamExt, stream};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_chat::{
-    BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, ConcurrentRuns, Conversation,
-    ConversationKey, Finish, FinishReason, PersistencePolicy, Role, RunId, ToolCallDelta,
-    ToolDefinition, Tools, recovery::JournalPolicy, tool_fn,
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, ConversationKey, Finish,
+    PersistencePolicy, Role, ToolDefinition, Tools,
+    policy::ConcurrentRuns,
+    recovery::JournalPolicy,
+    request::{FinishReason, ToolCallDelta},
+    run::{Conversation, RunId},
+    tool_fn,
 };
 use tower_chat_delivery::{DetachedRunsLayer, RunKey, SqliteUpdateLog};
 use tower_chat_sqlite::SqliteStore;

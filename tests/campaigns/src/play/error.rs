@@ -2,7 +2,7 @@
 
 use std::{error::Error, io, path::PathBuf, str::Utf8Error};
 
-use tower_chat::{BoxError, is_verdict};
+use tower_chat::{BoxError, error::is_verdict};
 
 use crate::playback::{PlayError, RecordingError};
 

@@ -5,7 +5,7 @@ use std::{
     io::{self, ErrorKind, Write},
 };
 
-use tower_chat::visible_text;
+use tower_chat::message::visible_text;
 
 use super::error::chain;
 

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, str::FromStr, sync::Arc};
 
-use tower_chat::{BoxError, MemoryStore, store::HistoryStore};
+use tower_chat::{BoxError, HistoryStore, MemoryStore};
 use tower_chat_postgres::PostgresStore;
 use tower_chat_redis::{OpenError, RedisStore};
 use tower_chat_sqlite::SqliteStore;

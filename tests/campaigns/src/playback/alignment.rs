@@ -1,7 +1,7 @@
 //! Determines which part of a recording is stored.
 
 use serde_json::Value;
-use tower_chat::Messages;
+use tower_chat::message::Messages;
 use tower_chat_wire::openai_chat::{Audience, render_message};
 
 use super::{

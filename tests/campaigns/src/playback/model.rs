@@ -9,8 +9,8 @@ use std::{
 use futures_util::{future::BoxFuture, stream};
 use tower::Service;
 use tower_chat::{
-    BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, FinishReason, Message, Part,
-    ToolCallDelta,
+    BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, Message, Part,
+    request::{FinishReason, ToolCallDelta},
 };
 
 use super::script::Script;

@@ -10,13 +10,15 @@ use std::{
 
 use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{
-    BoxError, ChatRequest, ChatResponse, Conversation, Message, MessageId, Messages,
-    PerRunPersistence, PerServiceCallPersistence, PersistenceMode, PersistencePolicy, RunId,
-    StoreFailure, ToolLoopLayer,
+    BoxError, ChatRequest, ChatResponse, HistoryStore, Message, PersistenceMode, PersistencePolicy,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    message::{MessageId, Messages},
+    policy::StoreFailure,
     recovery::{JournalPolicy, open_run},
     replay::DanglingCalls,
+    run::{Conversation, RunId},
     store::{
-        HistoryStore, Revision, StoreError,
+        Revision, StoreError,
         author::{AppendError, Write},
     },
 };

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use serde::Deserialize;
 use serde_json::Value;
-use tower_chat::{ConversationKey, Message, RawJson, Role};
+use tower_chat::{ConversationKey, Message, Role, message::RawJson};
 use tower_chat_wire::{WireError, openai_chat};
 
 use super::{SCOPE, pairing::pair};

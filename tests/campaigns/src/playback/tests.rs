@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tower_chat::{
-    ConversationKey, MemoryStore, Message, Messages, NotStored, Part, PersistenceError,
-    PersistenceMode, Role,
-    store::{self, History, HistoryStore, StoreError},
+    ConversationKey, HistoryStore, MemoryStore, Message, Part, PersistenceError, PersistenceMode,
+    Role,
+    error::NotStored,
+    message::Messages,
+    store::{self, History, StoreError},
 };
 use tower_chat_testkit::FaultyStore;
 

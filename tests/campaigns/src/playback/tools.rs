@@ -2,7 +2,10 @@
 
 use async_trait::async_trait;
 use serde_json::json;
-use tower_chat::{BoxError, Tool, ToolContext, ToolDefinition, ToolOutput, ToolSource, Tools};
+use tower_chat::{
+    BoxError, Tool, ToolContext, ToolDefinition, Tools,
+    tool::{ToolOutput, ToolSource},
+};
 
 use super::script::Script;
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use tower_chat::{Message, Messages};
+use tower_chat::{Message, message::Messages};
 use tower_chat_wire::openai_chat::{Audience, render_message};
 
 use super::{

@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, fs, path::Path};
 use rusqlite::Connection;
 use tower::{Service, ServiceExt};
 use tower_chat::{
-    ChatRequest, ConversationKey, PersistenceMode,
+    ChatRequest, ConversationKey, HistoryStore, PersistenceMode,
     recovery::{self, RunEnd},
-    store::{Directory, HistoryStore, Journal, Maintenance},
+    store::{Directory, Journal, Maintenance},
 };
 use tower_chat_core::format;
 use tower_chat_sqlite::{Durability, SqliteStore};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use tower_chat::{
-    Message, Messages,
+    Message,
+    message::Messages,
     replay::{DanglingCalls, Replay},
     store::ConversationRows,
     validate::validate_messages,

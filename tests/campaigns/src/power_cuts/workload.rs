@@ -6,12 +6,14 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tower::{Service, ServiceExt};
 use tower_chat::{
-    BoxError, ChatPipeline, ChatRequest, Conversation, ConversationKey, Message, Part,
-    PersistenceMode, RunId, ToolCall, ToolDefinition, ToolOutput, Tools,
+    BoxError, ChatPipeline, ChatRequest, ConversationKey, HistoryStore, Message, Part,
+    PersistenceMode, ToolCall, ToolDefinition, Tools,
+    run::{Conversation, RunId},
     store::{
-        self, HistoryStore, Keep, Maintenance, Revision, StoreError,
+        self, Keep, Maintenance, Revision, StoreError,
         author::{Slot, Ticket, Write},
     },
+    tool::ToolOutput,
     tool_fn,
 };
 use tower_chat_sqlite::{Backup, Durability, SqliteStore};

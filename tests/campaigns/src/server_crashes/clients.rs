@@ -11,9 +11,11 @@ use std::{
 
 use tokio::{sync::watch, task::JoinSet};
 use tower_chat::{
-    Message, MessageId, RunId,
+    HistoryStore, Message,
+    message::MessageId,
     recovery::{self, RunEnd},
-    store::{HistoryStore, Journal, Revision, StoreError, author::Write},
+    run::RunId,
+    store::{Journal, Revision, StoreError, author::Write},
 };
 use tower_chat_testkit::Rng;
 

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fs, path::PathBuf};
 
-use tower_chat::store::HistoryStore;
+use tower_chat::HistoryStore;
 use tower_chat_sqlite::SqliteStore;
 
 use crate::conversations::{ConversationModel, ReadAt, chain, key};

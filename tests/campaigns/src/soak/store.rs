@@ -56,7 +56,7 @@ impl Location {
 
 impl OpenStore {
     /// Returns the store with all its capabilities.
-    pub(super) fn as_dyn(&self) -> &dyn store::HistoryStore {
+    pub(super) fn as_dyn(&self) -> &dyn tower_chat::HistoryStore {
         self.store.as_dyn()
     }
 }

@@ -7,8 +7,9 @@ use tokio::{
     sync::RwLock,
 };
 use tower_chat::{
-    Message, MessageId, ToolCall,
-    store::{HistoryStore, Keep, Maintenance, Revision, StoreError, author::Write},
+    HistoryStore, Message, ToolCall,
+    message::MessageId,
+    store::{Keep, Maintenance, Revision, StoreError, author::Write},
 };
 use tower_chat_sqlite::Backup;
 

@@ -11,8 +11,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tower_chat::{
-    BoxError, ConversationKey, Message, MessageId, RunId,
-    store::{HistoryStore, Revision, author::Write},
+    BoxError, ConversationKey, HistoryStore, Message,
+    message::MessageId,
+    run::RunId,
+    store::{Revision, author::Write},
 };
 use tower_chat_sqlite::SqliteStore;
 use tower_chat_testkit::Rng;

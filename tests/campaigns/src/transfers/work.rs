@@ -3,10 +3,7 @@
 use std::{io::SeekFrom, path::Path};
 
 use tokio::io::{AsyncSeekExt, BufReader};
-use tower_chat::{
-    BoxError,
-    store::{Directory, HistoryStore},
-};
+use tower_chat::{BoxError, HistoryStore, store::Directory};
 use tower_chat_sqlite::SqliteStore;
 use tower_chat_transfer::{
     Event, ExportContents, ExportFile, Operation as Transferred, ReceiptLog, Selection, Transfer,

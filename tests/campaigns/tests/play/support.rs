@@ -10,9 +10,9 @@ use std::{
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 use tower_chat::{
-    ConversationKey,
+    ConversationKey, HistoryStore,
     replay::{DanglingCalls, Replay},
-    store::{Directory, History, HistoryStore, Journal},
+    store::{Directory, History, Journal},
 };
 use tower_chat_sqlite::SqliteStore;
 use tower_chat_testkit::recordings::Recordings;

@@ -10,9 +10,10 @@ use std::{
 use tokio::{runtime::Runtime, sync::mpsc};
 use tower::{Layer, ServiceExt as _, service_fn};
 use tower_chat::{
-    BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, Conversation, ConversationKey,
-    Finish, MemoryStore, Message, PersistenceMode, RunId, ToolCall, ToolDefinition, Tools,
-    store::HistoryStore, tool_fn,
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, ConversationKey, Finish,
+    HistoryStore, MemoryStore, Message, PersistenceMode, ToolCall, ToolDefinition, Tools,
+    run::{Conversation, RunId},
+    tool_fn,
 };
 use tower_chat_delivery::{DetachedRunsLayer, RunEnd, RunKey, RunState, UpdateLog, UpdatePosition};
 

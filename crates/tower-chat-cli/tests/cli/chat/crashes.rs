@@ -3,9 +3,11 @@
 use std::time::{Duration, SystemTime};
 
 use tower_chat::{
-    ConversationKey, Message, MessageId, RunId,
+    ConversationKey, HistoryStore, Message,
+    message::MessageId,
+    run::RunId,
     store::{
-        HistoryStore, Lease, LeaseEnd, Revision,
+        Lease, LeaseEnd, Revision,
         author::{Staged, Write},
     },
 };

@@ -1,11 +1,12 @@
 //! Stores with problems.
 
 use tower_chat::{
-    ApprovalRequest, Message, Part, Role, ToolCall, ToolResult,
+    Message, Part, Role, ToolCall, ToolResult,
     store::{
         SequencePosition,
         author::{RecordedResult, ToolRecord},
     },
+    tool::ApprovalRequest,
 };
 use tower_chat_repair::extract;
 
@@ -61,7 +62,7 @@ pub(crate) fn fill_repairable(store: &Store) {
     let messages = vec![Message::user("go"), Message::tool_calls([call("c1")])];
     let mut record =
         ToolRecord::pending(SequencePosition { sequence: 2, index: 0 }, 0, "c1", "look");
-    record.status = tower_chat::ToolStatus::Ok;
+    record.status = tower_chat::tool::ToolStatus::Ok;
     record.result = RecordedResult::Apart(Box::new(ToolResult::new("c1", "from the record")));
     fill_recorded(store, "play", "recorded", messages, vec![record]);
     fill_play(

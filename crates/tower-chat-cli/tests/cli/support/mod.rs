@@ -17,9 +17,11 @@ use std::{
 
 use serde_json::Value;
 use tower_chat::{
-    ConversationKey, Message, MessageId, RunId,
+    ConversationKey, HistoryStore, Message,
+    message::MessageId,
+    run::RunId,
     store::{
-        HistoryStore, Revision,
+        Revision,
         author::{ToolRecord, Write},
     },
 };

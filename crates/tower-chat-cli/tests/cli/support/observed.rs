@@ -7,13 +7,15 @@ use std::{
 
 use serde_json::json;
 use tower_chat::{
-    ApprovalRequest, ConversationKey, ErrorPart, Media, MediaSource, Message, MessageId, Native,
-    Part, PersistenceMode, Reasoning, Role, RunId, ToolCall, ToolResult, Usage,
+    ConversationKey, HistoryStore, Message, Part, PersistenceMode, Role, ToolCall, ToolResult,
+    message::{ErrorPart, Media, MediaSource, MessageId, Native, Reasoning},
+    request::Usage,
+    run::RunId,
     store::{
-        DescriptionPatch, Directory, HistoryStore, Lease, LeaseEnd, ModelUsage, Revision,
-        RunActivity, UsageSum,
+        DescriptionPatch, Directory, Lease, LeaseEnd, ModelUsage, Revision, RunActivity, UsageSum,
         author::{RecordedResult, Staged, ToolRecord, Write},
     },
+    tool::ApprovalRequest,
 };
 use tower_chat_repair::extract;
 
@@ -216,7 +218,7 @@ pub(crate) fn decided() -> Writes {
     ];
     let mut tools = timed(&messages, 1, &[(7_202_100, 7_202_400)]);
     let ending = tools.last_mut().unwrap();
-    ending.status = tower_chat::ToolStatus::Ok;
+    ending.status = tower_chat::tool::ToolStatus::Ok;
     ending.result = RecordedResult::Apart(Box::new(record_alone));
     let reported = activity(7_204_000, PersistenceMode::Journaled, []);
     writes.add(run, 0, messages, tools, reported);

@@ -1,8 +1,8 @@
 //! Runs of the real stack, with a scripted model.
 
 use tower_chat::{
-    ChatPipeline, ChatRequest, ConversationKey, Message, PersistenceMode, ToolCall, ToolDefinition,
-    ToolOutput, Tools, store::HistoryStore, tool_fn, tower::ServiceExt,
+    ChatPipeline, ChatRequest, ConversationKey, HistoryStore, Message, PersistenceMode, ToolCall,
+    ToolDefinition, Tools, tool::ToolOutput, tool_fn, tower::ServiceExt,
 };
 use tower_chat_sqlite::SqliteStore;
 use tower_chat_testkit::{ScriptedModel, Step};

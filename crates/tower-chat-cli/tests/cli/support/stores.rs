@@ -12,7 +12,7 @@ use std::{
 };
 
 use rusqlite::{Connection, OpenFlags, types::Value};
-use tower_chat::store::HistoryStore;
+use tower_chat::HistoryStore;
 use tower_chat_delivery::{SqliteUpdateLog, UpdateLog, UpdateLogOptions};
 use tower_chat_encrypted::{EncryptedStore, EncryptedUpdateLog, MasterKeys, SecretKey};
 use tower_chat_postgres::{PostgresStore, PostgresUpdateLog};

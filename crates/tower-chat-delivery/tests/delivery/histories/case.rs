@@ -7,8 +7,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tower_chat::{
-    ChatRequest, ChatUpdate, Finish, MemoryStore, Message, PersistenceMode, ToolCall,
-    store::HistoryStore,
+    ChatRequest, ChatUpdate, Finish, HistoryStore, MemoryStore, Message, PersistenceMode, ToolCall,
 };
 use tower_chat_delivery::{
     DetachedRunsLayer, RunEnd, RunKey, RunReader, RunState, UpdateLog, UpdatePosition,

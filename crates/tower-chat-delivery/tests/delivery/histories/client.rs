@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use tower_chat::{ChatUpdate, Message, MessageId, PersistenceMode, Role};
+use tower_chat::{ChatUpdate, Message, PersistenceMode, Role, message::MessageId};
 use tower_chat_delivery::{RunEnd, RunEvent, UpdatePosition};
 
 /// The updates that a client has received over all its connections. Checks the contents of the updates:

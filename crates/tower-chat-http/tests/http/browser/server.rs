@@ -14,8 +14,10 @@ use tokio::{
 };
 use tower::{Layer, service_fn};
 use tower_chat::{
-    BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, ConcurrentRuns, Finish,
-    FinishReason, PersistenceMode, PersistencePolicy, ToolCallDelta, ToolDefinition, Tools,
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, Finish, PersistenceMode,
+    PersistencePolicy, ToolDefinition, Tools,
+    policy::ConcurrentRuns,
+    request::{FinishReason, ToolCallDelta},
     tool_fn,
 };
 use tower_chat_delivery::{DetachedRunsLayer, SqliteUpdateLog};

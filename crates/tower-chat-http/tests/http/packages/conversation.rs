@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use tower_chat::{
-    ConversationKey, Finish, Message, Part, PersistenceMode, ToolCall, Usage,
-    store::{Directory, HistoryStore},
+    ConversationKey, Finish, HistoryStore, Message, Part, PersistenceMode, ToolCall,
+    request::Usage, store::Directory,
 };
 use tower_chat_sqlite::SqliteStore;
 use tower_chat_testkit::{Step, skip};

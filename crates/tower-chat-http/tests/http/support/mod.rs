@@ -4,8 +4,8 @@ use axum::{Router, extract::Request, middleware, response::Response};
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 use tower_chat::{
-    ChatPipeline, Message, Messages, PersistenceMode, Role, ToolDefinition, Tools,
-    store::HistoryStore, tool_fn,
+    ChatPipeline, HistoryStore, Message, PersistenceMode, Role, ToolDefinition, Tools,
+    message::Messages, tool_fn,
 };
 use tower_chat_http::{ChatEndpoint, Scope};
 use tower_chat_testkit::{ScriptedModel, Step};

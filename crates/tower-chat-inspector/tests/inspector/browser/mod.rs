@@ -14,13 +14,16 @@ use axum::routing::post;
 use tokio::net::TcpListener;
 use tower::{Layer as _, Service as _, ServiceExt as _};
 use tower_chat::{
-    ChatPipeline, ChatRequest, ChatUpdate, Finish, MemoryStore, Message, MessageId,
-    PersistenceMode, RunId, ToolCall, ToolResult, ToolStatus, Usage,
+    ChatPipeline, ChatRequest, ChatUpdate, Finish, HistoryStore as _, MemoryStore, Message,
+    PersistenceMode, ToolCall, ToolResult,
+    message::MessageId,
+    request::Usage,
+    run::RunId,
     store::{
-        DescriptionPatch, Directory, HistoryStore as _, ModelUsage, Revision, RunActivity,
-        SequencePosition, UsageSum,
+        DescriptionPatch, Directory, ModelUsage, Revision, RunActivity, SequencePosition, UsageSum,
         author::{RecordedResult, ToolRecord, Write},
     },
+    tool::ToolStatus,
 };
 use tower_chat_delivery::{DetachedRunsLayer, MemoryUpdateLog};
 use tower_chat_inspector::Inspector;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// and is not changed.
 ///
 /// ```
-/// use tower_chat::{Message, Messages, ToolCall, ToolResult, replay::Citations};
+/// use tower_chat::{Message, ToolCall, ToolResult, message::Messages, replay::Citations};
 /// let found = r#"[{"source_number": 0, "content": "a"}, {"source_number": 1, "content": "b"}]"#;
 /// let messages: Messages = [
 ///     Message::user("What do we know?"),

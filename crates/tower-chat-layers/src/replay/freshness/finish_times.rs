@@ -15,7 +15,7 @@ use tower_chat_core::{
 ///
 /// ```
 /// use std::time::SystemTime;
-/// use tower_chat::{Message, MessageId, RunId, ToolCall, replay::FinishTimes};
+/// use tower_chat::{Message, ToolCall, message::MessageId, replay::FinishTimes, run::RunId};
 /// let mut message = Message::tool_calls([ToolCall::new("c1", "weather", "{}")]);
 /// let id = MessageId { run: RunId::new(), index: 1 };
 /// message.id = Some(id);

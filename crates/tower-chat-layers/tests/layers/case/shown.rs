@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tower_chat::{CallPosition, Message, Part, Role, ToolCall, ToolResult};
+use tower_chat::{Message, Part, Role, ToolCall, ToolResult, tool::CallPosition};
 
 /// Returns the arguments of the call with this label.
 pub(crate) fn labelled(label: &str) -> String {

@@ -2,14 +2,17 @@
 //! recorded before the model receives it, and its tool never runs twice.
 
 use tower_chat::{
-    Answer, ApprovalRequest, ChatRequest, Message, Part, PersistenceError, PersistenceMode,
-    Retryability, Role, ToolLoopError, ToolLoopLayer, ToolResult, ToolStatus,
+    Answer, ChatRequest, HistoryStore, Message, Part, PersistenceError, PersistenceMode, Role,
+    ToolResult,
+    error::{Retryability, ToolLoopError},
+    layer::ToolLoopLayer,
     recovery::{
         JournalPolicy, OnDisconnect, OnOpenRun, RunEnd, UnknownAnswer, UnknownCalls, close,
         open_run,
     },
-    store::{HistoryStore, InvocationQuery, StoreError, ToolCallQueries},
-    tool::{ToolOutput, tool_fn},
+    store::{InvocationQuery, StoreError, ToolCallQueries},
+    tool::{ApprovalRequest, ToolOutput, ToolStatus},
+    tool_fn,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 

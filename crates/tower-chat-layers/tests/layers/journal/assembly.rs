@@ -3,9 +3,11 @@
 
 use tower::{Layer, buffer::BufferLayer};
 use tower_chat::{
-    ApprovalRequest, ChatPipeline, ChatRequest, Message, MissingPersister, PerRunPersistence,
-    PerServiceCallPersistence, PersistenceError, PersistenceMode, Role, ToolLoopError,
-    ToolLoopLayer,
+    ChatPipeline, ChatRequest, Message, PersistenceError, PersistenceMode, Role,
+    error::ToolLoopError,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    policy::MissingPersister,
+    tool::ApprovalRequest,
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
 

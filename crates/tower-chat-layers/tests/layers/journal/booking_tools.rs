@@ -9,10 +9,13 @@ use std::{
 
 use tower::Layer;
 use tower_chat::{
-    ChatRequest, Clock, Message, PerRunPersistence, PerServiceCallPersistence, PersistenceMode,
-    PersistencePolicy, Role, ToolCall, ToolLoopLayer, Tools,
-    store::{HistoryStore, Journal, author::OpenRunContent},
-    tool::{ToolContext, ToolOutput, tool_fn},
+    ChatRequest, HistoryStore, Message, PersistenceMode, PersistencePolicy, Role, ToolCall,
+    ToolContext, Tools,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    run::Clock,
+    store::{Journal, author::OpenRunContent},
+    tool::ToolOutput,
+    tool_fn,
     validate::validate_request,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step};

@@ -4,14 +4,22 @@
 use std::sync::{Arc, Mutex};
 
 use tower_chat::{
-    Answer, ApprovalRequest, BoxError, CallPosition, ChatRequest, ConflictPolicy, Finish, Message,
-    MessageId, Part, PersistenceMode, Role, RunId, ToolCall, ToolLoopError, ToolLoopLayer,
-    ToolResult, ToolStatus, Tools, pending_results,
+    Answer, BoxError, ChatRequest, Finish, HistoryStore, Message, Part, PersistenceMode, Role,
+    ToolCall, ToolContext, ToolResult, Tools,
+    error::ToolLoopError,
+    layer::ToolLoopLayer,
+    message::MessageId,
+    policy::ConflictPolicy,
+    run::RunId,
     store::{
-        HistoryStore, InvocationQuery, SequencePosition, ToolCallQueries,
+        InvocationQuery, SequencePosition, ToolCallQueries,
         author::{RecordedResult, ToolRecord, Write},
     },
-    tool::{Retention, ToolContext, ToolOutput, persist_with, tool_fn},
+    tool::{
+        ApprovalRequest, CallPosition, Retention, ToolOutput, ToolStatus, pending_results,
+        persist_with,
+    },
+    tool_fn,
     validate::validate_request,
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
@@ -97,7 +105,7 @@ pub(crate) fn shown(model: &ScriptedModel, service_call: usize) -> Vec<(String, 
 pub(crate) async fn recorded(store: &Store) -> Vec<(String, String, ToolStatus)> {
     store.inner().flush().await.unwrap();
     let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
-    let row = |(_, call): (_, tower_chat::ToolInvocation)| {
+    let row = |(_, call): (_, tower_chat::tool::ToolInvocation)| {
         let result = call.result.map(|result| result.text()).unwrap_or_default();
         (call.arguments, result, call.status)
     };
@@ -489,7 +497,7 @@ async fn without_a_store_an_approval_runs_the_call_that_it_names() {
         let mut transcript: Vec<Message> = Vec::new();
         let continue_with = async |transcript: &mut Vec<Message>, own: Message| {
             transcript.push(own);
-            let messages: tower_chat::Messages = transcript.iter().cloned().collect();
+            let messages: tower_chat::message::Messages = transcript.iter().cloned().collect();
             let request = ChatRequest::new(messages);
             let request = if streamed { request.streamed() } else { request };
             let answer = send(&client, request).await?;

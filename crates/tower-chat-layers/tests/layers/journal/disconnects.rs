@@ -6,9 +6,10 @@ use std::sync::{
 };
 
 use tower_chat::{
-    CallPosition, PersistenceError, PersistencePolicy,
+    HistoryStore, PersistenceError, PersistencePolicy,
     recovery::{JournalPolicy, OnDisconnect, OnOpenRun, Recovered, RecoveryPolicy, recover},
-    store::{HistoryStore, LeaseEnd, ToolCallQueries},
+    store::{LeaseEnd, ToolCallQueries},
+    tool::CallPosition,
     validate::validate_messages,
 };
 use tower_chat_testkit::{FaultyStore, Gate, Injection, Operation, Step, StoreFault, cases};
@@ -75,7 +76,7 @@ async fn a_run_is_committed_or_discarded_when_its_caller_goes_where_that_is_the_
 
 #[tokio::test]
 async fn the_record_of_a_run_that_is_committed_by_its_drop_says_what_became_of_its_calls() {
-    use tower_chat::{ToolStatus, store::InvocationQuery};
+    use tower_chat::{store::InvocationQuery, tool::ToolStatus};
     let store = store();
     let setup = Setup::new(&store).policy(on_disconnect(OnDisconnect::Commit));
     dropped(&setup, 2, false).await;

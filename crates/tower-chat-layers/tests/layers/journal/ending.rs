@@ -2,12 +2,14 @@
 //! without a further request.
 
 use tower_chat::{
-    ChatOptions, Message, PersistenceError, PersistencePolicy, ToolLoopLayer,
+    ChatOptions, HistoryStore, Message, PersistenceError, PersistencePolicy,
+    layer::ToolLoopLayer,
     recovery::{
         JournalPolicy, OnOpenRun, Recovered, RecoveryPolicy, RunEnd, close, open_run, recover,
     },
-    store::{HistoryStore, InvocationQuery, Journal, LeaseEnd, StoreError, ToolCallQueries},
-    tool::{ToolOutput, tool_fn},
+    store::{InvocationQuery, Journal, LeaseEnd, StoreError, ToolCallQueries},
+    tool::ToolOutput,
+    tool_fn,
     validate::validate_messages,
 };
 use tower_chat_testkit::{FaultyStore, Gate, ScriptedModel, Step, cases};
@@ -379,7 +381,7 @@ async fn a_message_that_is_queued_after_the_commit_is_left_for_the_next_run() {
         let store = store();
         let setup = Setup::new(&store);
         let model = ScriptedModel::new([Step::text("hello"), Step::text("and hello")]);
-        let handle = tower_chat::RunHandle::new();
+        let handle = tower_chat::run::RunHandle::new();
         let request = ask("hi", streamed).with_extension(handle.clone());
         handle.queue(Message::user("early"));
         let client = setup.looped(&model, ToolLoopLayer::new(BookingTools::default().tools()));

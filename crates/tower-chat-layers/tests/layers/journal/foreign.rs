@@ -2,8 +2,10 @@
 
 use tower::Layer;
 use tower_chat::{
-    BoxError, ChatRequest, ChatResponse, ConflictPolicy, Message, MessageId, PerRunPersistence,
-    PerServiceCallPersistence, PersistenceError, ToolLoopLayer, ToolResult,
+    BoxError, ChatRequest, ChatResponse, Message, PersistenceError, ToolResult,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    message::MessageId,
+    policy::ConflictPolicy,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 

@@ -4,11 +4,13 @@
 use std::{pin::Pin, time::Duration};
 
 use tower_chat::{
-    Answer, ApprovalRequest, BoxError, ChatRequest, ConcurrentRuns, Message, PersistenceError,
-    Role, ToolLoopError, ToolStatus, Tools,
+    Answer, BoxError, ChatRequest, HistoryStore, Message, PersistenceError, Role, Tools,
+    error::ToolLoopError,
+    policy::ConcurrentRuns,
     recovery::JournalPolicy,
-    store::{HistoryStore, InvocationQuery, ToolCallQueries},
-    tool::{ToolOutput, tool_fn},
+    store::{InvocationQuery, ToolCallQueries},
+    tool::{ApprovalRequest, ToolOutput, ToolStatus},
+    tool_fn,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 

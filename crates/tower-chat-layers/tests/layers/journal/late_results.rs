@@ -2,8 +2,10 @@
 //! messages, also if the call of the open round has the id of an earlier call that was interrupted.
 
 use tower_chat::{
-    CallPosition, ChatRequest, Message, PersistenceMode, ToolResult, ToolStatus, Tools,
-    replay::effective_call_ids, store::HistoryStore, tool::tool_fn,
+    ChatRequest, HistoryStore, Message, PersistenceMode, ToolResult, Tools,
+    replay::effective_call_ids,
+    tool::{CallPosition, ToolStatus},
+    tool_fn,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use tower_chat::{
-    BoxError, ConcurrentRuns, PersistenceError, PersistencePolicy,
+    BoxError, HistoryStore, PersistenceError, PersistencePolicy,
+    policy::ConcurrentRuns,
     recovery::{JournalPolicy, OnOpenRun, Recovered, RecoveryPolicy, UnknownCalls, recover},
-    store::{HistoryStore, LeaseEnd, StoreHandle},
+    store::{LeaseEnd, StoreHandle},
 };
 use tower_chat_testkit::{FaultyStore, Gate, RecordedMetrics, Step, cases};
 

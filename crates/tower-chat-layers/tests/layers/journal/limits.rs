@@ -1,9 +1,10 @@
 //! The limits of calls and rounds of a resumed run: all attempts share the limits.
 
 use tower_chat::{
-    BoxError, Finish, ToolLoopLayer, ToolStatus,
+    BoxError, Finish,
+    layer::ToolLoopLayer,
     store::{InvocationQuery, ToolCallQueries},
-    tool::TypedTool,
+    tool::{ToolStatus, TypedTool},
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
 

@@ -3,11 +3,14 @@
 //! mode.
 
 use tower_chat::{
-    Answer, ApprovalRequest, BoxError, ChatRequest, ChatUpdate, Message, Part, PersistenceMode,
-    Role, ToolCall, ToolLoopError, ToolLoopLayer, ToolResult, ToolStatus, Tools,
-    store::{HistoryStore, InvocationQuery, ToolCallQueries},
-    tool::{ToolContext, ToolOutput, tool_fn},
-    tool_loop::UnknownTools,
+    Answer, BoxError, ChatRequest, ChatUpdate, HistoryStore, Message, Part, PersistenceMode, Role,
+    ToolCall, ToolContext, ToolResult, Tools,
+    error::ToolLoopError,
+    layer::ToolLoopLayer,
+    policy::UnknownTools,
+    store::{InvocationQuery, ToolCallQueries},
+    tool::{ApprovalRequest, ToolOutput, ToolStatus},
+    tool_fn,
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
 

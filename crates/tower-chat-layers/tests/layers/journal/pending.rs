@@ -2,11 +2,14 @@
 //! drop the call. The call then runs only if its tool accepts the stored arguments.
 
 use tower_chat::{
-    ApprovalRequest, BoxError, ChatRequest, ChatUpdate, Message, Part, PersistenceError,
-    PersistenceMode, Role, ToolCall, ToolLoopError, ToolLoopLayer, ToolStatus, Tools,
+    BoxError, ChatRequest, ChatUpdate, HistoryStore, Message, Part, PersistenceError,
+    PersistenceMode, Role, ToolCall, ToolContext, Tools,
+    error::ToolLoopError,
+    layer::ToolLoopLayer,
     recovery::{JournalPolicy, OnRefusal, UnknownAnswer, UnknownCalls},
-    store::{HistoryStore, InvocationQuery, ToolCallQueries},
-    tool::{Retention, StoredCall, ToolContext, ToolOutput, persist_with, tool_fn},
+    store::{InvocationQuery, ToolCallQueries},
+    tool::{ApprovalRequest, Retention, StoredCall, ToolOutput, ToolStatus, persist_with},
+    tool_fn,
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
 

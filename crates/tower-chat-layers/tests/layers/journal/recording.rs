@@ -7,11 +7,12 @@ use std::sync::{
 };
 
 use tower_chat::{
-    BoxError, Finish, Message, Part, ToolCall, ToolStatus, Tools,
+    BoxError, Finish, Message, Part, ToolCall, Tools,
     recovery::{JournalPolicy, UnknownAnswer, UnknownCalls},
     replay::Truncation,
     store::{Directory, InvocationQuery, ToolCallQueries},
-    tool::{Retention, StoredCall, ToolOutput, persist_with, tool_fn},
+    tool::{Retention, StoredCall, ToolOutput, ToolStatus, persist_with},
+    tool_fn,
     validate::validate_request,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};

@@ -2,8 +2,10 @@
 //! was recovered first is reported.
 
 use tower_chat::{
-    BoxError, Finish, Message, PersistencePolicy, Retryability, Usage,
+    BoxError, Finish, Message, PersistencePolicy,
+    error::Retryability,
     recovery::{JournalPolicy, OnRefusal, RecoveryPolicy, recover},
+    request::Usage,
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
 
@@ -188,7 +190,7 @@ async fn what_a_recovered_run_cost_is_reported_with_the_answer_that_came_after_i
 
 #[tokio::test]
 async fn a_recovery_that_fails_is_reported_to_the_request_before_which_it_runs() {
-    use tower_chat::ConcurrentRuns;
+    use tower_chat::policy::ConcurrentRuns;
     for (streamed, queues) in cases!(BOTH_WAYS, BOTH_WAYS) {
         let store = store();
         let concurrent =

@@ -5,13 +5,16 @@ use std::{collections::HashSet, time::Duration};
 
 use tower::{Layer, timeout::TimeoutLayer};
 use tower_chat::{
-    ChatRequest, ToolLoopError, ToolLoopLayer,
+    ChatRequest,
+    error::ToolLoopError,
+    layer::ToolLoopLayer,
     recovery::{
         CallState, JournalPolicy, OnOpenRun, RecoveryPolicy, UnknownAnswer, UnknownCall,
         UnknownCalls, open_run, recover,
     },
     store::LeaseEnd,
-    tool::{ToolOutput, tool_fn},
+    tool::ToolOutput,
+    tool_fn,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
@@ -442,10 +445,10 @@ async fn a_failed_tool_is_not_run_again() {
         assert_eq!(report.calls[0].state, CallState::Failed);
         // If the tool were executed again, it would succeed.
         let fixed = tower_chat::Tools::new()
-            .with(tower_chat::tool::tool_fn(definition("fail"), |_| async {
+            .with(tower_chat::tool_fn(definition("fail"), |_| async {
                 Ok::<_, tower_chat::BoxError>(ToolOutput::from("worked"))
             }))
-            .with(tower_chat::tool::tool_fn(definition("wait"), |_| async {
+            .with(tower_chat::tool_fn(definition("wait"), |_| async {
                 Ok::<_, tower_chat::BoxError>(ToolOutput::from("waited"))
             }));
         // The stored failure of c1 counts as a failure of this attempt. An interrupted call does

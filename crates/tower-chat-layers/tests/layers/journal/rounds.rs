@@ -2,10 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use tower_chat::{
-    BoxError, Tools,
-    tool::{ToolOutput, tool_fn},
-};
+use tower_chat::{BoxError, Tools, tool::ToolOutput, tool_fn};
 use tower_chat_testkit::{ScriptedModel, Step, cases};
 
 use super::{booking_tools::*, resuming::interrupted_at_c2};

@@ -2,10 +2,14 @@
 //! of another run. The property test of the contract found these cases.
 
 use tower_chat::{
-    Answer, ChatRequest, Finish, Message, Messages, Part, Role, RunId, ToolLoopLayer, ToolResult,
-    ToolStatus, UnansweredInputs, pending_results,
-    store::{HistoryStore, InvocationQuery, ToolCallQueries},
-    tool::{Retention, SharedTools, persist_with, tool_fn},
+    Answer, ChatRequest, Finish, HistoryStore, Message, Part, Role, ToolResult,
+    layer::ToolLoopLayer,
+    message::Messages,
+    policy::UnansweredInputs,
+    run::RunId,
+    store::{InvocationQuery, ToolCallQueries},
+    tool::{Retention, SharedTools, ToolStatus, pending_results, persist_with},
+    tool_fn,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
@@ -114,8 +118,8 @@ async fn a_call_of_no_tool_is_not_run_by_the_attempt_that_continues() {
     }
 }
 
-fn run_of_test() -> tower_chat::Conversation {
-    tower_chat::Conversation { key: key(), run: RunId::new() }
+fn run_of_test() -> tower_chat::run::Conversation {
+    tower_chat::run::Conversation { key: key(), run: RunId::new() }
 }
 
 #[tokio::test]

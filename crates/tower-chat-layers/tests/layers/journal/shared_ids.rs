@@ -2,8 +2,8 @@
 //! result in the answer, in the store, in the record and in the next request.
 
 use tower_chat::{
-    Answer, ChatRequest, Finish, Message, PersistenceMode, RepeatedTranscript, ToolResult,
-    ToolStatus, adapt::as_one_message,
+    Answer, ChatRequest, Finish, Message, PersistenceMode, ToolResult, adapt::as_one_message,
+    tool::ToolStatus, transcript::RepeatedTranscript,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 

@@ -1,9 +1,10 @@
 //! Tests of the staged messages, and of the times at which they are staged.
 
 use tower_chat::{
-    PersistenceError, ToolStatus, Tools,
+    PersistenceError, Tools,
     store::{InvocationQuery, StoreError, ToolCallQueries, author::Close},
-    tool::{ToolOutput, tool_fn},
+    tool::{ToolOutput, ToolStatus},
+    tool_fn,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tower::{Layer, limit::ConcurrencyLimitLayer};
-use tower_chat::{ConcurrentRuns, PersistenceError, store::Directory};
+use tower_chat::{PersistenceError, policy::ConcurrentRuns, store::Directory};
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
 use super::booking_tools::*;

@@ -1,6 +1,8 @@
 //! The reason why an answer ended decides what follows the answer.
 
-use tower_chat::{ChatRequest, Finish, FinishReason, Message, Part, ToolCall, store::HistoryStore};
+use tower_chat::{
+    ChatRequest, Finish, HistoryStore, Message, Part, ToolCall, request::FinishReason,
+};
 use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;
@@ -191,7 +193,7 @@ async fn a_request_that_is_sent_again_gets_the_reason_of_its_answer() {
 async fn a_loop_without_a_store_continues_with_a_paused_answer_too() {
     for streamed in BOTH_WAYS {
         let model = ScriptedModel::new([paused("first"), Step::text("last")]);
-        let tool_loop = tower_chat::ToolLoopLayer::new(tools(&Ran::default()));
+        let tool_loop = tower_chat::layer::ToolLoopLayer::new(tools(&Ran::default()));
         let client = boxed(tower::Layer::layer(&tool_loop, model.clone()));
         let request = ChatRequest::user("search");
         let request = if streamed { request.streamed() } else { request };

@@ -6,11 +6,14 @@ use std::{pin::pin, time::Duration};
 use futures_util::poll;
 use tower::Layer;
 use tower_chat::{
-    ApprovalRequest, ApprovalResponse, ChatRequest, EndedBy, Message, PersistenceError, Role,
-    ToolLoopError, ToolLoopLayer, ToolStatus, Tools, is_retryable,
+    ChatRequest, HistoryStore, Message, PersistenceError, Role, ToolContext, Tools,
+    error::{ToolLoopError, is_retryable},
+    layer::ToolLoopLayer,
     recovery::JournalPolicy,
-    store::{HistoryStore, InvocationQuery, ToolCallQueries},
-    tool::{ToolContext, ToolOutput, tool_fn},
+    request::EndedBy,
+    store::{InvocationQuery, ToolCallQueries},
+    tool::{ApprovalRequest, ApprovalResponse, ToolOutput, ToolStatus},
+    tool_fn,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step};
 

@@ -3,10 +3,12 @@
 use std::sync::{Arc, Mutex};
 
 use tower_chat::{
-    Answer, ApprovalRequest, ApprovalResponse, ChatRequest, ConflictPolicy, Finish, Message, Part,
-    PersistenceMode, Role, ToolLoopError, Tools,
+    Answer, ChatRequest, Finish, Message, Part, PersistenceMode, Role, ToolContext, Tools,
+    error::ToolLoopError,
+    policy::ConflictPolicy,
     run::Run,
-    tool::{ToolContext, ToolOutput, tool_fn},
+    tool::{ApprovalRequest, ApprovalResponse, ToolOutput},
+    tool_fn,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_util::{FutureExt, StreamExt, stream};
 use tower::{Layer, service_fn};
 use tower_chat::{
-    BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, PerRunPersistence,
-    PerServiceCallPersistence, ToolLoopError, ToolLoopLayer,
+    BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish,
+    error::ToolLoopError,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 

@@ -6,10 +6,14 @@ use std::time::{Duration, SystemTime};
 use futures_util::{FutureExt, StreamExt};
 use tower::{Layer, timeout::TimeoutLayer};
 use tower_chat::{
-    ChatPipeline, ChatRequest, ChatUpdate, Clock, DeadlineExceeded, Message, PerRunPersistence,
-    PerServiceCallPersistence, PersistenceMode, ToolLoopLayer, ToolResult, ToolStatus, Tools,
+    ChatPipeline, ChatRequest, ChatUpdate, HistoryStore, Message, PersistenceMode, ToolResult,
+    Tools,
+    error::DeadlineExceeded,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
     replay::{Freshness, OutdatedCalls, ReplayPolicy, ToolHistory},
-    store::{HistoryStore, InvocationQuery, ToolCallQueries},
+    run::Clock,
+    store::{InvocationQuery, ToolCallQueries},
+    tool::ToolStatus,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 

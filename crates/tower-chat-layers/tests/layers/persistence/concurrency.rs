@@ -7,9 +7,10 @@ use tower::{
     BoxError, Layer, ServiceBuilder, ServiceExt, buffer::BufferLayer, limit::ConcurrencyLimitLayer,
 };
 use tower_chat::{
-    ChatRequest, ChatResponse, ConversationKey, PerRunPersistence, PerServiceCallPersistence,
-    PersistenceError, PersistenceMode, ToolLoopLayer, Tools,
-    tool::{ToolOutput, tool_fn},
+    ChatRequest, ChatResponse, ConversationKey, PersistenceError, PersistenceMode, Tools,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    tool::ToolOutput,
+    tool_fn,
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
 

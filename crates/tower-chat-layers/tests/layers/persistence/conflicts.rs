@@ -4,10 +4,13 @@
 use std::sync::Arc;
 
 use tower_chat::{
-    ChatRequest, ConflictPolicy, Finish, HistoryOwner, Message, MessageId, PersistenceError,
-    PersistenceMode, RunId, StoreFailure,
+    ChatRequest, Finish, HistoryStore, Message, PersistenceError, PersistenceMode,
+    message::MessageId,
+    policy::{ConflictPolicy, StoreFailure},
+    request::HistoryOwner,
+    run::RunId,
     store::{
-        HistoryStore, Revision,
+        Revision,
         author::{Slot, Write},
     },
 };

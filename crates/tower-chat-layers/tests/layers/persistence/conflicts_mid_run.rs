@@ -4,11 +4,13 @@
 use serde_json::Value;
 use tower::Layer;
 use tower_chat::{
-    Answer, BoxError, ChatRequest, ChatResponse, ConflictPolicy, Finish, Message,
-    PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistenceMode, Role,
-    ToolCall, ToolLoopLayer, ToolResult, ToolStatus, Tools, UnansweredInputs, pending_results,
+    Answer, BoxError, ChatRequest, ChatResponse, Finish, Message, PersistenceError,
+    PersistenceMode, Role, ToolCall, ToolResult, Tools,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    policy::{ConflictPolicy, UnansweredInputs},
     store::{InvocationQuery, ToolCallQueries},
-    tool::{ToolOutput, tool_fn},
+    tool::{ToolOutput, ToolStatus, pending_results},
+    tool_fn,
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
 
@@ -86,7 +88,7 @@ impl Case {
     async fn statuses(&self) -> Vec<(String, ToolStatus, Option<String>)> {
         let query = InvocationQuery::of(&key());
         let found = self.store.inner().invocations(&query).await.unwrap().found;
-        let row = |call: tower_chat::ToolInvocation| {
+        let row = |call: tower_chat::tool::ToolInvocation| {
             (call.arguments, call.status, call.result.map(|result| result.text()))
         };
         found.into_iter().map(|(_, call)| row(call)).collect()

@@ -3,8 +3,9 @@
 
 use tower::Layer;
 use tower_chat::{
-    ChatRequest, Message, Messages, PerServiceCallPersistence, PersistenceError, Role,
-    ToolLoopLayer,
+    ChatRequest, Message, PersistenceError, Role,
+    layer::{PerServiceCallPersistence, ToolLoopLayer},
+    message::Messages,
     validate::{Fault, InvalidRequest, validate_request},
 };
 use tower_chat_testkit::{ScriptedModel, Step};

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use tower::{Layer, service_fn};
 use tower_chat::{
-    Answer, BoxError, ChatRequest, ChatResponse, Finish, Message, PerRunPersistence,
-    PerServiceCallPersistence, Role, ToolInvocation, ToolResult, ToolStatus, Usage,
-    store::{Directory, HistoryStore, InvocationQuery, ToolCallQueries},
+    Answer, BoxError, ChatRequest, ChatResponse, Finish, HistoryStore, Message, Role, ToolResult,
+    layer::{PerRunPersistence, PerServiceCallPersistence},
+    request::Usage,
+    store::{Directory, InvocationQuery, ToolCallQueries},
+    tool::{ToolInvocation, ToolStatus},
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
 

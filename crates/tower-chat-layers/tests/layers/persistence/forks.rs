@@ -2,8 +2,10 @@
 //! approved.
 
 use tower_chat::{
-    ApprovalRequest, ChatRequest, ConversationKey, Message, Part, Role, ToolLoopError, ToolStatus,
-    store::{HistoryStore, InvocationQuery, Maintenance, ToolCallQueries},
+    ChatRequest, ConversationKey, HistoryStore, Message, Part, Role,
+    error::ToolLoopError,
+    store::{InvocationQuery, Maintenance, ToolCallQueries},
+    tool::{ApprovalRequest, ToolStatus},
 };
 use tower_chat_testkit::Step;
 

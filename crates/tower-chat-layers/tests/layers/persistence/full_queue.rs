@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tower::{Layer, limit::ConcurrencyLimitLayer};
 use tower_chat::{
-    Answer, ApprovalRequest, BoxError, ChatRequest, ConversationKey, Message, Part, Role, Tools,
-    tool::{ToolOutput, tool_fn},
+    Answer, BoxError, ChatRequest, ConversationKey, Message, Part, Role, Tools,
+    tool::{ApprovalRequest, ToolOutput},
+    tool_fn,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 

@@ -7,8 +7,8 @@ use tokio::time::{Instant, sleep};
 use tower::{Layer, service_fn};
 use tower_chat::{
     BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, Message,
-    idle_timeout::{IdleTimeoutExceeded, IdleTimeoutLayer},
-    is_retryable,
+    error::{IdleTimeoutExceeded, is_retryable},
+    layer::IdleTimeoutLayer,
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
 

@@ -2,9 +2,11 @@
 
 use tower::Layer;
 use tower_chat::{
-    EndedBy, PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer, Tools,
-    store::HistoryStore,
-    tool::{ToolOutput, tool_fn},
+    HistoryStore, Tools,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    request::EndedBy,
+    tool::ToolOutput,
+    tool_fn,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step};
 

@@ -2,8 +2,11 @@
 
 use tower::Layer;
 use tower_chat::{
-    BoxError, ChatRequest, ConflictPolicy, HistoryLost, HistoryOwner, LostHistory, Message,
-    PerServiceCallPersistence, PersistenceError, Role, ToolLoopLayer, ToolResult,
+    BoxError, ChatRequest, Message, PersistenceError, Role, ToolResult,
+    error::HistoryLost,
+    layer::{PerServiceCallPersistence, ToolLoopLayer},
+    policy::{ConflictPolicy, LostHistory},
+    request::HistoryOwner,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 

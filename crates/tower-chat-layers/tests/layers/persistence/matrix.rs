@@ -3,9 +3,10 @@
 use tower::{Layer, Service};
 use tower_chat::store::Journal;
 use tower_chat::{
-    BoxError, BuildError, ChatPipeline, ChatRequest, ChatResponse, MissingPersister,
-    PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistenceMode, ToolLoopError,
-    ToolLoopLayer, Tools,
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, PersistenceError, PersistenceMode, Tools,
+    error::{BuildError, ToolLoopError},
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    policy::MissingPersister,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 
@@ -18,7 +19,7 @@ fn one_round() -> ScriptedModel {
     ScriptedModel::new([calls([("look", "c1")]), Step::text("there")])
 }
 
-fn pipeline(builder: tower_chat::ChatPipelineBuilder<impl Model>) -> Client {
+fn pipeline(builder: tower_chat::layer::ChatPipelineBuilder<impl Model>) -> Client {
     boxed(builder.build().unwrap())
 }
 

@@ -1,8 +1,10 @@
 //! Calls in messages of users and systems, which no provider accepts.
 
 use tower_chat::{
-    Conversation, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult,
-    store::{HistoryStore, Revision, author::Write},
+    HistoryStore, Message, Part, Role, ToolCall, ToolResult,
+    message::MessageId,
+    run::{Conversation, RunId},
+    store::{Revision, author::Write},
     validate::validate_messages,
 };
 use tower_chat_testkit::{ScriptedModel, Step};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use tower::Layer;
 use tower_chat::{
-    ChatRequest, ConversationKey, Message, Messages, PerServiceCallPersistence, store::HistoryStore,
+    ChatRequest, ConversationKey, HistoryStore, Message, layer::PerServiceCallPersistence,
+    message::Messages,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 

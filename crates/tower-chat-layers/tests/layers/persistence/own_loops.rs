@@ -6,12 +6,15 @@ use std::{collections::HashSet, sync::Arc};
 
 use tower::{Layer, service_fn};
 use tower_chat::{
-    Answer, BoxError, ChatPipeline, ChatRequest, ChatResponse, Conversation, Finish, HistoryOwner,
-    Message, MissingPersister, Part, PerRunPersistence, PerServiceCallPersistence,
-    PersistenceError, PersistenceMode, Reasoning, RepeatedTranscript, Role, RunId, ToolLoopLayer,
-    ToolResult,
-    store::{HistoryStore, InvocationQuery, Journal, Keep, Maintenance, ToolCallQueries},
-    transcript::DifferenceKind,
+    Answer, BoxError, ChatPipeline, ChatRequest, ChatResponse, Finish, HistoryStore, Message, Part,
+    PersistenceError, PersistenceMode, Role, ToolResult,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    message::Reasoning,
+    policy::MissingPersister,
+    request::HistoryOwner,
+    run::{Conversation, RunId},
+    store::{InvocationQuery, Journal, Keep, Maintenance, ToolCallQueries},
+    transcript::{DifferenceKind, RepeatedTranscript},
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
 
@@ -220,7 +223,8 @@ async fn an_edited_message_is_refused_and_the_error_says_which() {
         let run = RunId::new();
         let ask = |messages: Vec<Message>| {
             let run = if runs_of == Runs::Carried { run } else { RunId::new() };
-            let request = ChatRequest::new(messages.into_iter().collect::<tower_chat::Messages>());
+            let request =
+                ChatRequest::new(messages.into_iter().collect::<tower_chat::message::Messages>());
             let request = request.in_run(Conversation { key: key(), run });
             if streamed { request.streamed() } else { request }
         };
@@ -241,7 +245,7 @@ async fn an_edited_message_is_refused_and_the_error_says_which() {
 
 /// Returns the request of one service call of a run.
 fn call(run: RunId, messages: impl IntoIterator<Item = Message>, streamed: bool) -> ChatRequest {
-    let request = ChatRequest::new(messages.into_iter().collect::<tower_chat::Messages>());
+    let request = ChatRequest::new(messages.into_iter().collect::<tower_chat::message::Messages>());
     let request = request.in_run(Conversation { key: key(), run });
     if streamed { request.streamed() } else { request }
 }
@@ -467,7 +471,7 @@ async fn a_layer_that_drops_who_keeps_the_history_makes_no_loop_store_it_twice()
                             return Ok::<_, BoxError>(ChatResponse::from(answer));
                         }
                         if answer.finish.history_owner == Some(HistoryOwner::Local) {
-                            next.set_new_messages(tower_chat::Messages::new());
+                            next.set_new_messages(tower_chat::message::Messages::new());
                         } else {
                             answer.messages.iter().for_each(|it| next.push(plain(it)));
                         }

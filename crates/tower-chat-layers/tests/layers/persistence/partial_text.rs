@@ -3,8 +3,8 @@
 use futures_util::StreamExt;
 use tower::{Layer, service_fn};
 use tower_chat::{
-    ChatRequest, ChatUpdate, Finish, Message, PerRunPersistence, PerServiceCallPersistence,
-    PersistenceMode, PersistencePolicy, ToolLoopLayer, store::HistoryStore,
+    ChatRequest, ChatUpdate, Finish, HistoryStore, Message, PersistenceMode, PersistencePolicy,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
     validate::validate_messages,
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};

@@ -4,10 +4,13 @@
 use std::sync::{Arc, Mutex};
 
 use tower_chat::{
-    ChatRequest, ConversationKey, Finish, Message, MessageId, PerRunPersistence, PersistenceError,
-    RunId, Usage,
+    ChatRequest, ConversationKey, Finish, HistoryStore, Message, PersistenceError,
+    layer::PerRunPersistence,
+    message::MessageId,
     replay::DanglingCalls,
-    store::{HistoryStore, Revision, author::Write},
+    request::Usage,
+    run::RunId,
+    store::{Revision, author::Write},
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 

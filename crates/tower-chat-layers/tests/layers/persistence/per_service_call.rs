@@ -13,9 +13,11 @@ use std::{
 use futures_util::{StreamExt, future::poll_immediate};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_chat::{
-    BoxError, ChatRequest, ChatResponse, ChatUpdate, HistoryOwner, Message, MessageId,
-    PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer, UnansweredInputs,
-    store::HistoryStore,
+    BoxError, ChatRequest, ChatResponse, ChatUpdate, HistoryStore, Message,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    message::MessageId,
+    policy::UnansweredInputs,
+    request::HistoryOwner,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 

@@ -4,9 +4,12 @@
 use std::sync::{Arc, Mutex};
 
 use tower_chat::{
-    ApprovalRequest, Message, Role, RunHandle, Tools, UnansweredInputs,
+    Message, Role, ToolContext, Tools,
+    policy::UnansweredInputs,
     recovery::{RunEnd, close},
-    tool::{ToolContext, ToolOutput, tool_fn},
+    run::RunHandle,
+    tool::{ApprovalRequest, ToolOutput},
+    tool_fn,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 

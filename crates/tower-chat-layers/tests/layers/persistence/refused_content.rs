@@ -1,11 +1,13 @@
 //! A conversation remains usable if its service permanently refuses a part of its content.
 
 use tower_chat::{
-    ChatRequest, ContentKind, ContentRefused, ConversationKey, Media, MediaSource, Message, Part,
-    PersistenceError, RefusalMark, RefusalMarks, RefusedContent, Retryability, Role, Tools,
-    UnansweredInputs, lift_refusals,
-    store::{HistoryStore, Maintenance},
-    tool::{ToolOutput, tool_fn},
+    ChatRequest, ConversationKey, HistoryStore, Message, Part, PersistenceError, Role, Tools,
+    error::{ContentRefused, Retryability},
+    message::{ContentKind, Media, MediaSource, RefusalMark, RefusalMarks, lift_refusals},
+    policy::{RefusedContent, UnansweredInputs},
+    store::Maintenance,
+    tool::ToolOutput,
+    tool_fn,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 

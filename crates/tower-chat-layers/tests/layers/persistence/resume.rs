@@ -15,9 +15,11 @@ use tower::{
     timeout::TimeoutLayer,
 };
 use tower_chat::{
-    Answer, BoxError, ChatRequest, ChatResponse, ConflictPolicy, Conversation, Finish, Message,
-    PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistencePolicy, RunId,
-    StoreFailure, ToolLoopLayer, ToolResult, Tools, run::ServiceCall, store::HistoryStore,
+    Answer, BoxError, ChatRequest, ChatResponse, Finish, HistoryStore, Message, PersistenceError,
+    PersistencePolicy, ToolResult, Tools,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    policy::{ConflictPolicy, StoreFailure},
+    run::{Conversation, RunId, ServiceCall},
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 

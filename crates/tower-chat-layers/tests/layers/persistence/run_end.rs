@@ -10,13 +10,15 @@ use std::sync::{
 use futures_util::StreamExt;
 use tower::{Layer, ServiceExt};
 use tower_chat::{
-    Answer, ChatRequest, ChatResponse, ChatUpdate, Message, PerRunPersistence,
-    PerServiceCallPersistence, PersistenceMode, Role, RunHandle, ToolCall, ToolLoopLayer,
-    ToolResult, Tools, pending_results,
+    Answer, ChatRequest, ChatResponse, ChatUpdate, HistoryStore, Message, PersistenceMode, Role,
+    ToolCall, ToolResult, Tools,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
     recovery::{RunEnd, close},
     replay::DanglingCalls,
-    store::{HistoryStore, InvocationQuery, ToolCallQueries},
-    tool::{Retention, ToolOutput, persist_with, tool_fn},
+    run::RunHandle,
+    store::{InvocationQuery, ToolCallQueries},
+    tool::{Retention, ToolOutput, pending_results, persist_with},
+    tool_fn,
     validate::validate_request,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};

@@ -11,10 +11,12 @@ use std::{
 
 use tower::Layer;
 use tower_chat::{
-    Clock, Conversation, Media, MediaSource, Message, MessageId, Part, PerRunPersistence,
-    PerServiceCallPersistence, PersistenceError, Role, RunId, ToolLoopLayer,
+    HistoryStore, Message, Part, PersistenceError, Role,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    message::{Media, MediaSource, MessageId},
+    run::{Clock, Conversation, RunId},
     store::{
-        Directory, HistoryStore, Revision,
+        Directory, Revision,
         author::{Slot, Write},
     },
 };

@@ -4,10 +4,14 @@ use std::sync::Arc;
 
 use tower::{Layer, Service};
 use tower_chat::{
-    Answer, BoxError, ChatRequest, ChatResponse, ConversationKey, HistoryOwner, Message, MessageId,
-    PerRunPersistence, PerServiceCallPersistence, PersistenceError, SentinelAtClient,
-    ToolLoopError, ToolLoopLayer, ToolResult, Tools,
-    tool::{NestedInAncestor, ToolOutput, tool_fn},
+    Answer, BoxError, ChatRequest, ChatResponse, ConversationKey, Message, PersistenceError,
+    ToolResult, Tools,
+    error::{SentinelAtClient, ToolLoopError},
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    message::MessageId,
+    request::HistoryOwner,
+    tool::{NestedInAncestor, ToolOutput},
+    tool_fn,
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
 

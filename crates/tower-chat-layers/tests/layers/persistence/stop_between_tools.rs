@@ -6,10 +6,13 @@ use std::pin::pin;
 use futures_util::poll;
 use tower::Layer;
 use tower_chat::{
-    Answer, BoxError, EndedBy, Message, PerRunPersistence, PerServiceCallPersistence, Role,
-    RunHandle, ToolLoopLayer, ToolStatus, Tools,
-    store::{HistoryStore, InvocationQuery, ToolCallQueries},
-    tool::{ToolContext, ToolOutput, tool_fn},
+    Answer, BoxError, HistoryStore, Message, Role, ToolContext, Tools,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    request::EndedBy,
+    run::RunHandle,
+    store::{InvocationQuery, ToolCallQueries},
+    tool::{ToolOutput, ToolStatus},
+    tool_fn,
 };
 use tower_chat_testkit::{Gate, ScriptedModel};
 

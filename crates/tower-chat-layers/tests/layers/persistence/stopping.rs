@@ -6,11 +6,14 @@ use std::pin::pin;
 use futures_util::poll;
 use tower::Layer;
 use tower_chat::{
-    Answer, BoxError, ChatRequest, ChatUpdate, EndedBy, Message, PerRunPersistence,
-    PerServiceCallPersistence, PersistenceError, Role, StoreFailure, ToolInvocation, ToolLoopLayer,
-    ToolStatus,
-    store::{HistoryStore, InvocationQuery, ToolCallQueries},
-    tool::{ToolContext, tool_fn},
+    Answer, BoxError, ChatRequest, ChatUpdate, HistoryStore, Message, PersistenceError, Role,
+    ToolContext,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    policy::StoreFailure,
+    request::EndedBy,
+    store::{InvocationQuery, ToolCallQueries},
+    tool::{ToolInvocation, ToolStatus},
+    tool_fn,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step};
 

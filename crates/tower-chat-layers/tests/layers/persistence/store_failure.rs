@@ -1,9 +1,11 @@
 //! A run whose store fails still returns the answer that was paid for.
 
 use tower_chat::{
-    ConflictPolicy, ConversationKey, Message, MessageId, PersistenceError, PersistenceMode, RunId,
-    StoreFailure,
-    store::{HistoryStore, Revision, ServiceIdChange, StoreError, author::Write},
+    ConversationKey, HistoryStore, Message, PersistenceError, PersistenceMode,
+    message::MessageId,
+    policy::{ConflictPolicy, StoreFailure},
+    run::RunId,
+    store::{Revision, ServiceIdChange, StoreError, author::Write},
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
 

@@ -5,9 +5,13 @@ use std::sync::Arc;
 
 use tower::{Layer, ServiceExt};
 use tower_chat::{
-    Answer, ChatRequest, ConflictPolicy, Conversation, Message, MessageId, Part,
-    PerServiceCallPersistence, PersistenceError, PersistenceMode, RepeatedTranscript, Role, RunId,
-    ToolCall, ToolLoopLayer, ToolResult,
+    Answer, ChatRequest, Message, Part, PersistenceError, PersistenceMode, Role, ToolCall,
+    ToolResult,
+    layer::{PerServiceCallPersistence, ToolLoopLayer},
+    message::MessageId,
+    policy::ConflictPolicy,
+    run::{Conversation, RunId},
+    transcript::RepeatedTranscript,
 };
 use tower_chat_testkit::{ScriptedModel, Step, cases};
 
@@ -265,7 +269,7 @@ async fn messages_with_stored_ids_are_left_out_and_other_ids_do_not_hide_a_repet
             let mut talk = Talk::new(mode, choice, streamed, ["one", "two"].map(Step::text));
             talk.say("first").await;
             let history: Vec<Arc<Message>> = {
-                use tower_chat::store::HistoryStore;
+                use tower_chat::HistoryStore;
                 talk.store.inner().load(&key()).await.unwrap().messages.iter().cloned().collect()
             };
             let mut with_ids: Vec<Message> =

@@ -4,10 +4,12 @@
 use std::sync::Mutex;
 
 use tower_chat::{
-    CallPosition, ChatRequest, Message, Native, Part, RawJson, Role, ToolLoopLayer, ToolResult,
-    ToolStatus, Tools, format,
-    store::{InvocationQuery, Journal, ToolCallQueries},
-    tool::{Retention, SharedTools, Tool, ToolOutput, persist_with, tool_fn},
+    ChatRequest, Message, Part, Role, Tool, ToolResult, Tools,
+    layer::ToolLoopLayer,
+    message::{Native, RawJson},
+    store::{InvocationQuery, Journal, ToolCallQueries, format},
+    tool::{CallPosition, Retention, SharedTools, ToolOutput, ToolStatus, persist_with},
+    tool_fn,
 };
 use tower_chat_testkit::{Step, cases};
 

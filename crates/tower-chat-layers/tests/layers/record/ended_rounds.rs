@@ -3,9 +3,10 @@
 
 use tower::Layer;
 use tower_chat::{
-    ChatRequest, Message, Part, PersistencePolicy, Role, ToolLoopLayer, ToolResult, ToolStatus,
-    Tools,
-    tool::{ToolContext, ToolOutput, TypedTool, tool_fn},
+    ChatRequest, Message, Part, PersistencePolicy, Role, ToolContext, ToolResult, Tools,
+    layer::ToolLoopLayer,
+    tool::{ToolOutput, ToolStatus, TypedTool},
+    tool_fn,
 };
 use tower_chat_testkit::{Step, cases};
 

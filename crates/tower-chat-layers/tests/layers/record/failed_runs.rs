@@ -2,8 +2,11 @@
 
 use tower_chat::store::Journal;
 use tower_chat::{
-    Role, ToolLoopError, ToolLoopLayer, ToolStatus, Tools,
-    tool::{ToolError, ToolOutput, tool_fn},
+    Role, ToolError, Tools,
+    error::ToolLoopError,
+    layer::ToolLoopLayer,
+    tool::{ToolOutput, ToolStatus},
+    tool_fn,
 };
 use tower_chat_testkit::Step;
 

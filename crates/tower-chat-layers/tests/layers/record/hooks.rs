@@ -1,8 +1,11 @@
 //! The content that a tool's `persist` hook allows to be stored.
 
 use tower_chat::{
-    ChatRequest, ToolLoopLayer, ToolResult, Tools, format,
-    tool::{Retention, StoredCall, persist_with, tool_fn},
+    ChatRequest, ToolResult, Tools,
+    layer::ToolLoopLayer,
+    store::format,
+    tool::{Retention, StoredCall, persist_with},
+    tool_fn,
 };
 use tower_chat_testkit::Step;
 
@@ -87,7 +90,7 @@ async fn a_hook_that_fails_or_panics_stores_nothing_raw_and_fails_nothing() {
 async fn errors_can_be_redacted_too() {
     every_case(async |case| {
         let fail = tool_fn(definition("pay"), |_| async {
-            Err::<tower_chat::ToolOutput, _>("card xqz refused".into())
+            Err::<tower_chat::tool::ToolOutput, _>("card xqz refused".into())
         });
         let fail = persist_with(fail, |call| {
             call.redact_error(None);
@@ -97,7 +100,7 @@ async fn errors_can_be_redacted_too() {
         let agent = Agent::of(case, ToolLoopLayer::new(Tools::new().with(fail)), script).await;
         agent.ask("hi").await.unwrap();
         assert!(!everything(&agent).await.contains("xqz"));
-        assert_eq!(agent.record().await[0].status, tower_chat::ToolStatus::Error);
+        assert_eq!(agent.record().await[0].status, tower_chat::tool::ToolStatus::Error);
     })
     .await;
 }

@@ -2,10 +2,12 @@
 //! answer and in the store, and its calls have complete rows.
 
 use tower_chat::{
-    CallPosition, ChatRequest, Message, MessageId, Role, ToolLoopLayer, ToolResult, ToolStatus,
-    Tools,
+    ChatRequest, Message, Role, ToolContext, ToolResult, Tools,
+    layer::ToolLoopLayer,
+    message::MessageId,
     replay::effective_call_ids,
-    tool::{ToolContext, ToolOutput, tool_fn},
+    tool::{CallPosition, ToolOutput, ToolStatus},
+    tool_fn,
 };
 use tower_chat_testkit::{Step, cases};
 
@@ -110,7 +112,7 @@ async fn late_result(
     input.push(Message::tool_results([ToolResult::new(id, "forty-two")]));
     input.extend(users(after));
     let inputs = input.len();
-    let messages: tower_chat::Messages = input.into_iter().collect();
+    let messages: tower_chat::message::Messages = input.into_iter().collect();
     let live = agent.send_as(streamed, ChatRequest::new(messages)).await.unwrap();
 
     let stored = agent.stored().await;

@@ -21,10 +21,12 @@ use std::{
 
 use tower::{Service, ServiceExt};
 use tower_chat::{
-    Answer, BoxError, ChatPipeline, ChatRequest, Clock, ConversationKey, MemoryStore, Message,
-    PerRunPersistence, PerServiceCallPersistence, PersistenceMode, ToolCall, ToolDefinition,
-    ToolInvocation, ToolLoopLayer,
-    store::{CallSelection, HistoryStore},
+    Answer, BoxError, ChatPipeline, ChatRequest, ConversationKey, HistoryStore, MemoryStore,
+    Message, PersistenceMode, ToolCall, ToolDefinition,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    run::Clock,
+    store::CallSelection,
+    tool::ToolInvocation,
 };
 use tower_chat_testkit::{FaultyStore, ScriptedModel, Step};
 

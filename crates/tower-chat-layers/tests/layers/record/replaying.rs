@@ -1,14 +1,17 @@
 //! The results of tools that later runs send to the model, by replay policy.
 
 use tower_chat::{
-    BuildError, ChatResponse, MessageId, PersistenceError, PersistencePolicy, Role, RunId,
-    ToolResult, Tools,
+    ChatResponse, PersistenceError, PersistencePolicy, Role, ToolResult, Tools,
+    error::BuildError,
+    message::MessageId,
     replay::{
         Channel, Citations, CompactionTime, Freshness, OutdatedCalls, ReplayPolicy, ToolHistory,
         Truncation, Window,
     },
+    run::RunId,
     store::{InvocationQuery, Revision, ToolCallQueries, author::Write},
-    tool::{SharedTools, tool_fn},
+    tool::SharedTools,
+    tool_fn,
 };
 use tower_chat_testkit::Step;
 

@@ -1,10 +1,11 @@
 //! Each call has one row, which is the same in both modes.
 
 use tower_chat::{
-    ChatRequest, Message, Part, PersistencePolicy, Role, ToolLoopLayer, ToolResult, ToolStatus,
-    Tools,
+    ChatRequest, Message, Part, PersistencePolicy, Role, ToolContext, ToolResult, Tools,
+    layer::ToolLoopLayer,
     replay::Truncation,
-    tool::{ToolContext, ToolOutput, TypedTool, tool_fn},
+    tool::{ToolOutput, ToolStatus, TypedTool},
+    tool_fn,
 };
 use tower_chat_testkit::Step;
 
@@ -187,7 +188,8 @@ async fn results_left_out_can_be_fetched_and_given_to_the_next_run() {
             vec![calls([("look", "c1"), ("stop", "c2"), ("look", "c3")]), Step::text("done")];
         let agent = Agent::of(case, ToolLoopLayer::new(stopping()), script).await;
         agent.ask("hi").await.unwrap();
-        let pending = tower_chat::pending_results(&agent.store, &key()).await.unwrap().unwrap();
+        let pending =
+            tower_chat::tool::pending_results(&agent.store, &key()).await.unwrap().unwrap();
         assert_eq!(pending.results().count(), 2);
         let input = [pending, Message::user("go on")];
         agent.send_as(agent.streamed, ChatRequest::new(input)).await.unwrap();
@@ -195,7 +197,7 @@ async fn results_left_out_can_be_fetched_and_given_to_the_next_run() {
         let results: Vec<String> =
             seen.iter().flat_map(|message| message.results()).map(|result| result.text()).collect();
         assert_eq!(results, ["looked", "stopped"]);
-        assert_eq!(tower_chat::pending_results(&agent.store, &key()).await.unwrap(), None);
+        assert_eq!(tower_chat::tool::pending_results(&agent.store, &key()).await.unwrap(), None);
     })
     .await;
 }

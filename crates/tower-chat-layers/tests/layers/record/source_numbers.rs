@@ -1,6 +1,6 @@
 //! Tests that sources are numbered consecutively through the whole conversation.
 
-use tower_chat::{ChatResponse, ToolContext, tool::tool_fn};
+use tower_chat::{ChatResponse, ToolContext, tool_fn};
 use tower_chat_testkit::{Step, cases};
 
 use super::*;

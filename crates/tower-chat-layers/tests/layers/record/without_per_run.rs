@@ -5,8 +5,11 @@ use std::pin::pin;
 
 use futures_util::{StreamExt, future::poll_immediate};
 use tower_chat::{
-    ChatRequest, Message, Role, ToolLoopLayer, ToolStatus, Tools, format,
-    tool::{Retention, SharedTools, Tool, ToolContext, ToolOutput, persist_with, tool_fn},
+    ChatRequest, Message, Role, Tool, ToolContext, Tools,
+    layer::ToolLoopLayer,
+    store::format,
+    tool::{Retention, SharedTools, ToolOutput, ToolStatus, persist_with},
+    tool_fn,
 };
 use tower_chat_testkit::{FaultyStore, Step, cases};
 
@@ -164,7 +167,7 @@ async fn results_of_a_run_that_a_tool_ends_are_in_the_record_alone() {
             let rows = rows(&agent).await;
             let rows: Vec<_> = rows.into_iter().map(|r| (r.0, r.1, r.2, r.3, r.4)).collect();
             found.push((stored(&agent).await, rows));
-            let pending = tower_chat::pending_results(&agent.store, &key()).await.unwrap();
+            let pending = tower_chat::tool::pending_results(&agent.store, &key()).await.unwrap();
             assert_eq!(pending.unwrap().results().count(), if concurrent { 4 } else { 3 });
         }
         assert_eq!(found[0], found[1], "streamed {streamed} concurrent {concurrent}");

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use tower_chat::{
-    Answer, ApprovalRequest, ApprovalResponse, ChatRequest, Message, Part, Role, ToolCall,
-    ToolResult,
-    tool::{ToolOutput, Tools, tool_fn},
-    tool_loop::{ToolLoopError, ToolLoopLayer},
+    Answer, ChatRequest, Message, Part, Role, ToolCall, ToolResult, Tools,
+    error::ToolLoopError,
+    layer::ToolLoopLayer,
+    tool::{ApprovalRequest, ApprovalResponse, ToolOutput},
+    tool_fn,
 };
 
 use super::script::*;
@@ -49,7 +50,8 @@ async fn next_request(
     streamed: bool,
 ) -> Result<Answer, tower_chat::BoxError> {
     messages.push(Arc::new(own));
-    let mut request = ChatRequest::new(messages.into_iter().collect::<tower_chat::Messages>());
+    let mut request =
+        ChatRequest::new(messages.into_iter().collect::<tower_chat::message::Messages>());
     if streamed {
         request = request.streamed();
     }
@@ -289,7 +291,7 @@ async fn rejections_are_no_failures_and_approved_calls_are_charged_to_the_budget
     let script = Script::new(["done"]);
     let mut messages = messages;
     messages.push(Arc::new(responses([requests[0].reject(""), requests[1].approve()])));
-    let request = ChatRequest::new(messages.into_iter().collect::<tower_chat::Messages>());
+    let request = ChatRequest::new(messages.into_iter().collect::<tower_chat::message::Messages>());
     let answer = ask(&tool_loop, &script, request).await.unwrap();
     let is_error: Vec<bool> = results(&answer).iter().map(|result| result.is_error).collect();
     assert_eq!((is_error, log.take().len()), (vec![false, true], 0));

@@ -6,10 +6,7 @@ use std::{
 };
 
 use futures_util::{FutureExt, StreamExt, future::poll_immediate};
-use tower_chat::{
-    ChatRequest, Message,
-    tool::{Tool, ToolContext, tool_fn},
-};
+use tower_chat::{ChatRequest, Message, Tool, ToolContext, tool_fn};
 
 use super::script::*;
 

@@ -1,9 +1,12 @@
 //! Tools that fail, and tools that do not exist.
 
 use tower_chat::{
-    BoxError, ChatOptions, ChatRequest, ConversationKey, Message,
-    tool::{ToolContext, ToolOutput, Tools, TypedTool, tool_fn},
-    tool_loop::{ToolLoopError, ToolLoopLayer, ToolPanicked, UnknownTools},
+    BoxError, ChatOptions, ChatRequest, ConversationKey, Message, ToolContext, Tools,
+    error::{ToolLoopError, ToolPanicked},
+    layer::ToolLoopLayer,
+    policy::UnknownTools,
+    tool::{ToolOutput, TypedTool},
+    tool_fn,
 };
 
 use tower_chat_testkit::cases;

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use tower_chat::{
-    ChatRequest, ConversationKey, HistoryOwner, Message, MessageId, Messages, Role, RunId,
-    ToolCall, ToolResult,
+    ChatRequest, ConversationKey, Message, Role, ToolCall, ToolResult,
+    message::{MessageId, Messages},
+    request::HistoryOwner,
+    run::RunId,
 };
 
 use super::script::*;

@@ -11,12 +11,14 @@ use std::{
 use futures_util::{FutureExt, StreamExt, future::poll_immediate};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_chat::{
-    Answer, ApprovalRequest, BoxError, ChatOptions, ChatRequest, ChatResponse, ConversationKey,
-    MemoryStore, Message, Messages, MissingPersister, Part, PerRunPersistence,
-    PerServiceCallPersistence, PersistenceMode, PersistencePolicy, Role, ToolCall,
-    store::HistoryStore,
-    tool::{Tool, ToolOutput, Tools, tool_fn},
-    tool_loop::{ToolLoopError, ToolLoopLayer},
+    Answer, BoxError, ChatOptions, ChatRequest, ChatResponse, ConversationKey, HistoryStore,
+    MemoryStore, Message, Part, PersistenceMode, PersistencePolicy, Role, Tool, ToolCall, Tools,
+    error::ToolLoopError,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
+    message::Messages,
+    policy::MissingPersister,
+    tool::{ApprovalRequest, ToolOutput},
+    tool_fn,
     validate::validate_request,
 };
 

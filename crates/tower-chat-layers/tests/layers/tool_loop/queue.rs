@@ -3,10 +3,7 @@
 use std::pin::pin;
 
 use futures_util::{future::poll_immediate, stream};
-use tower_chat::{
-    BoxError, ChatRequest, ChatResponse, Message, Role,
-    tool::{ToolContext, tool_fn},
-};
+use tower_chat::{BoxError, ChatRequest, ChatResponse, Message, Role, ToolContext, tool_fn};
 
 use super::script::*;
 

@@ -5,9 +5,11 @@ use std::{sync::Arc, time::Duration};
 
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, buffer::Buffer};
 use tower_chat::{
-    Answer, ApprovalRequest, ChatRequest, ChatResponse, Message, Messages, Part, Role,
-    tool::{ToolContext, ToolOutput, Tools, tool_fn},
-    tool_loop::ToolLoopLayer,
+    Answer, ChatRequest, ChatResponse, Message, Part, Role, ToolContext, Tools,
+    layer::ToolLoopLayer,
+    message::Messages,
+    tool::{ApprovalRequest, ToolOutput},
+    tool_fn,
 };
 
 use super::script::*;
@@ -31,7 +33,7 @@ where
 }
 
 /// Returns a tool that calls the same service.
-fn asking<S>(service: S) -> impl tower_chat::tool::Tool
+fn asking<S>(service: S) -> impl tower_chat::Tool
 where
     S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + Sync + 'static,
     S::Error: Into<BoxError>,

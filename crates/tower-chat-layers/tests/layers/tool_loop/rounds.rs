@@ -2,9 +2,11 @@
 
 use tokio::sync::Barrier;
 use tower_chat::{
-    BoxError, ChatOptions, ChatRequest, Message, ToolChoice, ToolResult, Usage,
-    tool::{ToolContext, Tools, tool_fn},
-    tool_loop::{ToolLoopError, ToolLoopLayer, ZeroRounds},
+    BoxError, ChatOptions, ChatRequest, Message, ToolContext, ToolResult, Tools,
+    error::{ToolLoopError, ZeroRounds},
+    layer::ToolLoopLayer,
+    request::{ToolChoice, Usage},
+    tool_fn,
 };
 
 use tower_chat_testkit::cases;

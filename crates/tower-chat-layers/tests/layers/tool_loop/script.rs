@@ -11,10 +11,12 @@ use futures_util::stream;
 use serde_json::json;
 use tower::{Layer, Service, ServiceExt};
 use tower_chat::{
-    Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, HistoryOwner, Message, Part,
-    ToolCall, ToolDefinition, ToolResult, Usage,
-    tool::{FnTool, Tool, ToolContext, ToolOutput, Tools, tool_fn},
-    tool_loop::ToolLoopLayer,
+    Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, Message, Part, Tool, ToolCall,
+    ToolContext, ToolDefinition, ToolResult, Tools,
+    layer::ToolLoopLayer,
+    request::{HistoryOwner, Usage},
+    tool::{FnTool, ToolOutput},
+    tool_fn,
 };
 
 /// The model's reply to one service call.

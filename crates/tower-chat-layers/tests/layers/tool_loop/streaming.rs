@@ -6,9 +6,8 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::sync::mpsc;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_chat::{
-    BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, Message, TruncatedStream,
-    tool::{ToolOutput, Tools},
-    tool_loop::ToolLoopLayer,
+    BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, Message, Tools,
+    error::TruncatedStream, layer::ToolLoopLayer, tool::ToolOutput,
 };
 
 use super::script::*;

@@ -1,10 +1,6 @@
 //! Tools that end the run.
 
-use tower_chat::{
-    ChatRequest, Message,
-    tool::{ToolOutput, Tools},
-    tool_loop::ToolLoopLayer,
-};
+use tower_chat::{ChatRequest, Message, Tools, layer::ToolLoopLayer, tool::ToolOutput};
 
 use super::script::*;
 
@@ -44,7 +40,7 @@ async fn a_concurrent_batch_runs_whole_before_it_ends_the_run() {
 async fn messages_still_queued_when_a_tool_terminates_stay_with_the_handle() {
     let mut request = ChatRequest::user("hi");
     let handle = request.run_handle();
-    let queueing = tower_chat::tool::tool_fn(definition("stop"), |context| async move {
+    let queueing = tower_chat::tool_fn(definition("stop"), |context| async move {
         context.queue(Message::user("for later"));
         Ok(ToolOutput::from("").terminate())
     });

@@ -1,9 +1,10 @@
 //! Sets of tools: the declarations in requests, and changes of the set.
 
 use tower_chat::{
-    ChatOptions, ChatRequest, ConversationKey, Message, ToolDefinition,
-    tool::{RunAncestry, SharedTools, ToolContext, ToolSource, Tools, tool_fn},
-    tool_loop::ToolLoopLayer,
+    ChatOptions, ChatRequest, ConversationKey, Message, ToolContext, ToolDefinition, Tools,
+    layer::ToolLoopLayer,
+    tool::{RunAncestry, SharedTools, ToolSource},
+    tool_fn,
 };
 
 use super::script::*;

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use tower_chat::{
-    Answer, BoxError, ChatPipeline, ChatRequest, ConversationKey, MemoryStore, PersistenceMode,
-    Role, ToolDefinition, Tools, store::HistoryStore, tool_fn,
+    Answer, BoxError, ChatPipeline, ChatRequest, ConversationKey, HistoryStore, MemoryStore,
+    PersistenceMode, Role, ToolDefinition, Tools, tool_fn,
 };
 use tower_chat_providers::{ProviderError, ProviderErrorKind as Kind};
 use tower_service::Service;

@@ -3,9 +3,9 @@
 
 use serde_json::{Value, json};
 use tower_chat::{
-    Answer, BoxError, ChatOptions, ChatPipeline, ChatRequest, ConflictPolicy, ConversationKey,
-    HistoryOwner, MemoryStore, Message, PersistenceError, PersistenceMode, PersistencePolicy, Role,
-    ToolDefinition, Tools, store::HistoryStore, tool_fn,
+    Answer, BoxError, ChatOptions, ChatPipeline, ChatRequest, ConversationKey, HistoryStore,
+    MemoryStore, Message, PersistenceError, PersistenceMode, PersistencePolicy, Role,
+    ToolDefinition, Tools, policy::ConflictPolicy, request::HistoryOwner, tool_fn,
 };
 use tower_chat_providers::{HistoryStorage, ProviderError};
 use tower_service::Service;

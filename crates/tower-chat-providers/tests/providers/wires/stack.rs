@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 use tower_chat::{
-    Answer, BoxError, ChatOptions, ChatPipeline, ChatRequest, Conversation, ConversationKey,
-    MemoryStore, PersistenceMode, Role, ToolDefinition, Tools, store::HistoryStore, tool_fn,
+    Answer, BoxError, ChatOptions, ChatPipeline, ChatRequest, ConversationKey, HistoryStore,
+    MemoryStore, PersistenceMode, Role, ToolDefinition, Tools, run::Conversation, tool_fn,
 };
 use tower_chat_providers::ProviderError;
 use tower_chat_sqlite::SqliteStore;

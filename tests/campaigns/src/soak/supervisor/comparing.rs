@@ -1,6 +1,6 @@
 //! Compares the store with the models.
 
-use tower_chat::store::{HistoryStore, Journal};
+use tower_chat::{HistoryStore, store::Journal};
 
 use super::Supervisor;
 use crate::{
