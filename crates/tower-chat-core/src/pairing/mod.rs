@@ -4,23 +4,27 @@
 //! and answers whose calls are in several messages. All code that pairs calls with results applies
 //! these rules:
 //!
-//! 1. A **round** consists of all calls of one answer of the model, in any number of messages
-//!    ([`AnswerKey`]), and of the results after it. Only the model calls tools.
-//! 2. Each call of an answer has a unique id ([`AnswerIds`]). A call without an id, or with that of
-//!    another call of the answer, gets a generated id.
-//! 3. A result with the position of its call ([`ToolResult::call`]) answers that call.
-//! 4. Any other result answers the first call of the round that has its id and no result. If no
-//!    call has its id, it answers the first call without a result for which the call or the result
-//!    has no id and the names of their tools agree ([`Matcher`]).
-//! 5. Results that match the calls of the answer's last message answer those calls: a run that was
-//!    interrupted between an answer and its tools stores two consecutive answers
+//! 1. A **round** consists of the calls in consecutive messages of the model that may belong to one
+//!    answer ([`AnswerKey`]), and of the results after them. Calls in messages of other roles do not
+//!    count.
+//! 2. Within an answer, each call is assigned a unique id ([`AnswerIds`]). A call keeps its own id,
+//!    unless the id is missing, empty or used by an earlier call of the answer. Such a call is assigned
+//!    a generated id.
+//! 3. A result with the position of its call ([`ToolResult::call`]) answers the call at that position.
+//! 4. A result without a position answers the first call of the round that has the same id and no
+//!    result. If no call of the round has this id, the result answers the first call without a result
+//!    for which two conditions hold: the call or the result has no id, and the names of their tools
+//!    agree ([`Matcher`]).
+//! 5. Two answers can look like one round: a run that is interrupted between an answer and its tools, and
+//!    is then sent again, stores the next answer directly after the first. Therefore, results without a
+//!    position answer the calls of the last message if all of them match calls of that message
 //!    ([`RoundMatcher`]).
-//! 6. A result that answers no call of its round answers an earlier call without a result that has
-//!    its id or position: the first such call of the latest round that contains one
-//!    ([`UnansweredCalls`]).
+//! 6. A result that answers no call of its round is matched with the calls of earlier rounds that have
+//!    no result. The latest round with a call that has the result's id or position is used, and the
+//!    result answers the first such call of this round ([`UnansweredCalls`]).
 //!
-//! [`CallLog`] applies the rules to a sequence of messages. Replay, which changes the messages that
-//! it reads, uses the other types.
+//! [`CallLog`] applies the rules to a sequence of messages. The replay changes the messages that it
+//! reads, and therefore uses the other types of this module directly.
 
 mod answer;
 mod call_ids;
@@ -82,8 +86,8 @@ impl<'a> From<&'a ToolResult> for Target<'a> {
     }
 }
 
-/// Returns the call of a part that needs a result now or after its approval. A call that the
-/// provider executed itself needs none.
+/// Returns the call in a part if the call needs a result, which a call in an approval request needs after
+/// its approval. Returns `None` for a call that the provider executed itself.
 pub fn asked_call(part: &Part) -> Option<&ToolCall> {
     match part {
         Part::ToolCall(call) if !call.provider_executed => Some(call),

@@ -48,8 +48,8 @@ pub async fn a_scope_is_erased(subject: Subject) {
     assert!(is_there(&subject, &other).await);
 }
 
-/// Erasing runs by time erases the runs that ended at this time or earlier. If a run was not closed, the
-/// end of its lease counts.
+/// [`Erase::EndedBy`] erases the runs that ended at its time or earlier. A run that was not closed ends when
+/// its lease expires.
 ///
 /// # Panics
 ///

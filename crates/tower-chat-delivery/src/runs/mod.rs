@@ -1,9 +1,10 @@
 //! A layer that executes each run in a task of its own.
 //!
 //! [`DetachedRunsLayer`] belongs above `PerRunPersistence` and the pipeline. Below them, the layer
-//! would detach single service calls, so it refuses such requests. If a layer above, such as a
-//! timeout, drops a response, only the delivery to the caller ends. A deadline of the run therefore
-//! belongs below.
+//! would detach single service calls. It therefore refuses requests that come from `PerRunPersistence`.
+//!
+//! If a layer above `DetachedRunsLayer`, such as a timeout, drops a response, the delivery to the caller
+//! ends and the run continues. A deadline that ends the run therefore belongs below `DetachedRunsLayer`.
 
 mod error;
 mod hub;
@@ -84,22 +85,23 @@ use crate::{PositionedUpdate, RunKey, RunState, UpdateLog, UpdateLogError, Updat
 ///
 /// # Delivery
 ///
-/// Readers in the process of the run receive deltas immediately. The log receives them in batches,
-/// by default once a second or for 16 KiB. A complete message and the end of the response are stored
-/// in the log before readers receive them. Appends to the log use no permit of the history store and
-/// never delay the run.
+/// A reader in the process that executes the run receives deltas immediately. The log receives deltas
+/// in batches, by default once a second or when a batch has 16 KiB. Complete messages and the end of the
+/// response are stored in the log before readers receive them. Appends to the log use no permit of the
+/// history store and never delay the run.
 ///
-/// If the process dies, the log lacks at most the deltas since the last batch. These deltas belong
-/// to an unfinished message, which a later attempt sends from its beginning
-/// ([`RunEvent::Restarted`]). With [`durable_delivery`](Self::durable_delivery) readers receive only
+/// If the process dies, the log lacks at most the deltas since the last batch. Readers may have received
+/// these deltas, which belong to an unfinished message. A later attempt sends this message from its
+/// beginning ([`RunEvent::Restarted`]). With [`durable_delivery`](Self::durable_delivery) readers receive only
 /// what the log contains.
 ///
-/// If the log fails, readers in the process of the run still receive all updates. The task repeats
-/// appends that may succeed. If the log refuses the updates of a run, for example because of a limit, the run
+/// If the log fails, readers in the process that executes the run still receive all updates. The task of
+/// the run retries an append after a transient failure. If the log refuses the updates of a run, for example because of a limit, the run
 /// continues, and its readers elsewhere receive [`RunEnd::Truncated`](crate::RunEnd::Truncated) at its end.
 ///
-/// A process that cannot renew its lease in time loses the run: any process may begin the next attempt. When
-/// the former owner reads this in the log, it stops its attempt, and its readers follow the log.
+/// Each run has its own lease. If the process that executes the run cannot renew the lease in time, any
+/// process may begin the next attempt. When the former owner reads in the log that it has lost the run, it
+/// stops its attempt, and its readers follow the log.
 ///
 /// # The same request again
 ///
@@ -110,9 +112,10 @@ use crate::{PositionedUpdate, RunKey, RunState, UpdateLog, UpdateLogError, Updat
 ///
 /// # Stop
 ///
-/// [`stop`](Self::stop) ends a run from any process. Dropping a response does not stop the run. Without a
-/// tool loop, the response of a stopped run may not end by itself. If it has not ended after the time of
-/// a lease, the layer drops it, and the run fails.
+/// [`stop`](Self::stop) ends a run from any process. If the caller drops its
+/// response, the run continues. Without a tool loop, the service may not end its response to a stopped run.
+/// If this response has not ended after the duration of a lease, the task of the run drops it, and the run
+/// fails.
 #[derive(Clone)]
 pub struct DetachedRunsLayer {
     log: Arc<dyn UpdateLog>,
@@ -123,7 +126,7 @@ pub struct DetachedRunsLayer {
 /// The runs in progress in this process.
 #[derive(Debug)]
 struct Registry {
-    /// The runs whose updates readers in this process receive from a hub.
+    /// The hub of each run of which readers in this process receive the updates without the log.
     hubs: Mutex<HashMap<RunKey, Arc<Hub>>>,
     /// The number of tasks. It includes attempts that have lost their lease and have not ended.
     tasks: watch::Sender<usize>,
@@ -162,8 +165,8 @@ impl DetachedRunsLayer {
     }
 
     /// Sets the duration of a lease in the log after its last renewal, 15 seconds by default. A process
-    /// renews its leases three times in this period, and then also receives requests to stop from other
-    /// processes.
+    /// renews its leases three times in this period. Each renewal also reads whether another process has
+    /// requested a stop of the run.
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
@@ -194,8 +197,8 @@ impl DetachedRunsLayer {
         self
     }
 
-    /// Attaches a reader to a run, in this process or another one. The reader receives the updates
-    /// strictly after a position, and then those that follow. A reader of the whole run begins at
+    /// Attaches a reader to a run, in this process or another one. The reader receives all updates
+    /// after the position `after`: those that exist, and then those that the run adds. A reader of the whole run begins at
     /// [`UpdatePosition::START`].
     ///
     /// A position is valid while the log contains the run. A log in memory loses its runs when its
@@ -245,8 +248,8 @@ impl DetachedRunsLayer {
         if let Some(hub) = self.shared().hub(run) {
             hub.handle.stop();
         }
-        // This process may have lost its lease, or may not have begun its attempt. Another process that
-        // executes the run receives the request through the log.
+        // Another process may execute the run even if this process has a hub: this process may have lost
+        // its lease, or may not have begun its attempt. The stop is therefore requested in the log too.
         Ok(self.log.request_stop(run).await?)
     }
 

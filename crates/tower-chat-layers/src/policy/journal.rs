@@ -13,7 +13,7 @@ use crate::ToolOutput;
 /// use tower_chat::recovery::{JournalPolicy, OnDisconnect, OnOpenRun, OnRefusal};
 /// let policy = JournalPolicy::default()
 ///     .with_lease(Duration::from_secs(60))
-///     .on_disconnect(OnDisconnect::Commit) // at once, instead of before the next request
+///     .on_disconnect(OnDisconnect::Commit) // in this process, when the caller disconnects
 ///     .on_refusal(OnRefusal::Discard)
 ///     .on_open_run(OnOpenRun::Reject); // a person decides, with `recover`
 /// ```
@@ -33,15 +33,16 @@ impl JournalPolicy {
     /// Sets the duration of a run's lease after its last renewal, 15 seconds by default. An active run
     /// renews its lease automatically, three times in this period. A run that failed or was dropped
     /// returns it immediately. With [`Duration::ZERO`] there is no lease, and an open run may be taken
-    /// over immediately. A store that only one process at a time can use declares this when it is opened,
-    /// and its runs take no lease
-    /// ([`StoreHandle::exclusive`](tower_chat_core::store::StoreHandle::exclusive)).
+    /// over immediately. Runs take no lease either if the store is
+    /// [exclusive](tower_chat_core::store::StoreHandle::exclusive): only one process at a time can open it.
     ///
-    /// In the other modes, the claims of a run on approved calls last for the same time, and are
-    /// renewed in the same way.
+    /// A run that is not journaled has no lease. Before such a run executes an approved call, it claims the
+    /// call in the store. The claim prevents other runs from executing the call, lasts as long as a lease,
+    /// and is renewed in the same way.
     ///
-    /// A run whose lease was taken over can never write again. The lease only defines from when another
-    /// process may take the run over. That process compares the end of the lease with its own clock.
+    /// After the end of the lease, another process may take the run over. That process compares the end of
+    /// the lease with its own clock. The run does not depend on equal clocks: after a takeover, the store
+    /// refuses every write of the former owner.
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
@@ -49,9 +50,10 @@ impl JournalPolicy {
     }
 
     /// Sets the maximum time for which a run waits for the end of another process's lease, 60 seconds by
-    /// default. A run only waits under [`ConcurrentRuns::Queue`](crate::ConcurrentRuns::Queue), or with
-    /// [`RecoveryPolicy::with_max_wait`](crate::recovery::RecoveryPolicy::with_max_wait), which has its
-    /// own limit. After the limit the run fails with
+    /// default. The limit applies under [`ConcurrentRuns::Queue`](crate::ConcurrentRuns::Queue). Under other
+    /// settings, a run does not wait for a lease. Recovery waits up to a limit of its own,
+    /// [`RecoveryPolicy::with_max_wait`](crate::recovery::RecoveryPolicy::with_max_wait). After the limit
+    /// the run fails with
     /// [`PersistenceError::RunHeld`](crate::PersistenceError::RunHeld).
     ///
     /// The wait is measured with tokio's clock, and the end of the lease with the layer's
@@ -76,10 +78,11 @@ impl JournalPolicy {
         self
     }
 
-    /// Sets the number of times that a run may fail with errors of unknown retryability
-    /// ([`is_retryable`](tower_chat_core::is_retryable) returns `None`) before the next such error counts
-    /// as a refusal. The default is 3 attempts, the minimum 1. Every attempt at the run counts, including
-    /// attempts that ended with their process.
+    /// Sets the attempt of a run from which an error of unknown retryability
+    /// ([`is_retryable`](tower_chat_core::is_retryable) returns `None`) counts as a permanent failure. The
+    /// default is 3: such an error of the third attempt is permanent. The minimum is 1. The number of the
+    /// attempt includes all earlier attempts at the run, whichever error they failed with, and attempts
+    /// whose process died.
     #[must_use]
     pub fn with_max_unclear_attempts(mut self, attempts: u32) -> Self {
         self.max_unclear_attempts = attempts.max(1);
@@ -122,17 +125,19 @@ impl Default for JournalPolicy {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnOpenRun {
-    /// Resumes the open run to its end first, with the new request's options, and then begins.
-    /// [`Finish::recovered`](crate::Finish::recovered) contains the answer of the open run. If the
-    /// caller of the open run has disconnected, it no longer waits for the answer. Such a run is
-    /// committed in its current state, as by [`Commit`](Self::Commit), without a service call.
+    /// Resumes the open run to its end, with the new request's options, before the new run begins.
+    /// [`Finish::recovered`](crate::Finish::recovered) of the new run contains the answer of the open run.
+    /// If the open run has a mark that its caller has disconnected, no caller waits for its answer. The
+    /// open run is then committed in its current state, as by [`Commit`](Self::Commit), without a service
+    /// call.
     #[default]
     Recover,
-    /// Commits the open run in its current state, repaired to be valid, and then begins.
+    /// Commits the open run in its current state, repaired to be valid, before the new run begins.
     Commit,
-    /// Discards the open run, and then begins.
+    /// Discards the open run before the new run begins.
     Discard,
-    /// Fails with [`PersistenceError::OpenRun`](crate::PersistenceError::OpenRun).
+    /// The new run fails with [`PersistenceError::OpenRun`](crate::PersistenceError::OpenRun), and the open
+    /// run remains open.
     Reject,
 }
 
@@ -145,9 +150,10 @@ pub enum OnOpenRun {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnDisconnect {
-    /// The run remains open, with a mark that its caller has disconnected. The same request sent again
-    /// and [`recover`](crate::recovery::recover) continue it. A new request commits it in its current
-    /// state before it begins, also under [`OnOpenRun::Recover`], without a paid service call.
+    /// The run remains open, with a mark that its caller has disconnected. The run continues if the same
+    /// request is sent again, or if [`recover`](crate::recovery::recover) is called. Before another request
+    /// of the conversation begins its own run, it commits the open run in its current state, also under
+    /// [`OnOpenRun::Recover`], without a paid service call.
     #[default]
     LeaveOpen,
     /// The run is committed in its current state, with a result for every call without one.
@@ -161,8 +167,9 @@ pub enum OnDisconnect {
 /// error. An error of unknown retryability is permanent at the [final
 /// attempt](JournalPolicy::with_max_unclear_attempts).
 ///
-/// The policy applies when the run fails before any answer of the model, and when a new request fails
-/// to resume it. A run that fails later remains open, and its own caller can decide.
+/// The policy applies in two cases: a run fails before the first answer of the model, or a new request
+/// fails to resume an open run, which may contain answers. If the request of the run itself fails after
+/// an answer, the run remains open, and the caller of this request can decide.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnRefusal {
@@ -180,14 +187,16 @@ pub enum OnRefusal {
     LeaveOpen,
 }
 
-/// The end of an open run that is not resumed.
+/// The way in which an open run ends if it is not resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunEnd {
-    /// The staged messages become part of the history, with a result for every call without one: its
-    /// recorded result, or an error that the call may or may not have run, or that it was not run.
+    /// The staged messages become part of the history. A call whose result is not among these messages gets
+    /// the result from the record of tool calls. If the record contains no result either, the call gets an
+    /// error result, which reports that the call may or may not have run, or that the call was not run.
     Commit,
-    /// Everything of the run is removed, except the record of approved calls of earlier runs.
+    /// Everything that the run has stored is removed, except its record of approved calls whose requests
+    /// belong to earlier runs.
     Discard,
 }
 
@@ -215,7 +224,7 @@ impl OnRefusal {
 ///
 /// let policy = JournalPolicy::default().with_unknown_calls(UnknownCalls::ask(|call| {
 ///     match receipt(&call.idempotency_key) {
-///         _ if call.tool != "pay" => UnknownAnswer::Unknown, // the result says that it is unknown
+///         _ if call.tool != "pay" => UnknownAnswer::Unknown, // the model receives an error result
 ///         Some(text) => UnknownAnswer::Output(Box::new(ToolOutput::from(text))),
 ///         None => UnknownAnswer::RunAgain,
 ///     }
