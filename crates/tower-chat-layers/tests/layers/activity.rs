@@ -82,7 +82,7 @@ async fn each_service_call_is_reported_with_its_model_tokens_tools_and_cost() {
         for priced in [false, true] {
             let (store, model) = (store(), ScriptedModel::new(script()));
             let policy = if priced { policy().with_prices(prices()) } else { policy() };
-            let client = stack(model, &store, mode, policy, tools(&Ran::default()));
+            let client = stack(model, &store, mode, policy, tools(&ToolLog::default()));
             let before = SystemTime::now() - Duration::from_millis(1);
             let request = ask("where?", streamed);
             let run = request.conversation().unwrap().run;
@@ -224,7 +224,7 @@ async fn runs_are_reported_whatever_layers_there_are() {
     for streamed in BOTH_WAYS {
         let (store, model) = (store(), ScriptedModel::new(script()));
         let above = PerRunPersistence::new(store.clone());
-        let without_persister = ToolLoopLayer::new(tools(&Ran::default())).layer(model);
+        let without_persister = ToolLoopLayer::new(tools(&ToolLog::default())).layer(model);
         let client = boxed(above.layer(without_persister));
         send(&client, ask("where?", streamed)).await.unwrap();
         assert_eq!(one_run(&store).await.usage, used_by_script(false), "no layer below the loop");
@@ -240,7 +240,7 @@ async fn runs_are_reported_whatever_layers_there_are() {
     for streamed in BOTH_WAYS {
         let (store, model) = (store(), ScriptedModel::new(script()));
         let below = PerServiceCallPersistence::new(store.clone()).layer(model);
-        let client = boxed(ToolLoopLayer::new(tools(&Ran::default())).layer(below));
+        let client = boxed(ToolLoopLayer::new(tools(&ToolLog::default())).layer(below));
         send(&client, ask("where?", streamed)).await.unwrap();
         let reported = one_run(&store).await;
         assert_eq!(reported.usage, used_by_script(false), "no layer above the loop");

@@ -77,8 +77,8 @@ impl Case {
         ask(text, self.streamed)
     }
 
-    pub(crate) fn ask_with<const N: usize>(self, messages: [Message; N]) -> ChatRequest {
-        ask_with(messages, self.streamed)
+    pub(crate) fn request_with<const N: usize>(self, messages: [Message; N]) -> ChatRequest {
+        request_with(messages, self.streamed)
     }
 
     /// Returns the standard stack: run, tool loop, service call, client.
@@ -115,10 +115,11 @@ impl Case {
     pub(crate) async fn begin_with_log(
         self,
         script: impl IntoIterator<Item = Step>,
-    ) -> (Store, Ran, ScriptedModel, Client) {
-        let (store, ran, model) = (self.store().await, Ran::default(), ScriptedModel::new(script));
-        let client = self.stack(model.clone(), &store, policy(), tools(&ran));
-        (store, ran, model, client)
+    ) -> (Store, ToolLog, ScriptedModel, Client) {
+        let (store, tool_log, model) =
+            (self.store().await, ToolLog::default(), ScriptedModel::new(script));
+        let client = self.stack(model.clone(), &store, policy(), tools(&tool_log));
+        (store, tool_log, model, client)
     }
 
     /// Returns a step that calls tools, each given as `(name, label)`.
@@ -141,10 +142,10 @@ pub(crate) fn disk_full() -> StoreError {
 
 /// Returns a request with a run of its own.
 pub(crate) fn ask(text: &str, streamed: bool) -> ChatRequest {
-    ask_with([Message::user(text)], streamed)
+    request_with([Message::user(text)], streamed)
 }
 
-pub(crate) fn ask_with<const N: usize>(messages: [Message; N], streamed: bool) -> ChatRequest {
+pub(crate) fn request_with<const N: usize>(messages: [Message; N], streamed: bool) -> ChatRequest {
     let request = ChatRequest::new(messages).in_conversation(key());
     if streamed { request.streamed() } else { request }
 }
@@ -178,7 +179,7 @@ where
 
 /// Returns the standard stack with the default policy and the tools of these tests.
 pub(crate) fn agent(model: &ScriptedModel, store: &Store, mode: PersistenceMode) -> Client {
-    stack(model.clone(), store, mode, policy(), tools(&Ran::default()))
+    stack(model.clone(), store, mode, policy(), tools(&ToolLog::default()))
 }
 
 pub(crate) async fn head(client: &Client, request: ChatRequest) -> Result<ChatResponse, BoxError> {
@@ -198,11 +199,11 @@ pub(crate) fn refused(result: Result<Answer, BoxError>) -> PersistenceError {
     }
 }
 
-/// The labels of the calls whose tools were executed.
+/// Records the labels of the calls whose tools were executed.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Ran(Arc<Mutex<Vec<String>>>);
+pub(crate) struct ToolLog(Arc<Mutex<Vec<String>>>);
 
-impl Ran {
+impl ToolLog {
     pub(crate) fn names(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
@@ -218,18 +219,18 @@ pub(crate) fn definition(name: &str) -> ToolDefinition {
 
 /// Returns the tools of these tests; each result names its call. `look` returns a result, `stop` returns
 /// a result and ends the run, `pay` needs approval, `ask` is returned to the caller, `fail` fails.
-pub(crate) fn tools(ran: &Ran) -> Tools {
-    let run = |name: &'static str, ran: Ran| {
+pub(crate) fn tools(tool_log: &ToolLog) -> Tools {
+    let run = |name: &'static str, tool_log: ToolLog| {
         move |context: ToolContext| {
-            ran.note(name);
+            tool_log.note(name);
             let answer = format!("{name}ed {}", label_of(&context));
             async move { Ok(ToolOutput::from(answer)) }
         }
     };
-    let stop = ran.clone();
+    let stop = tool_log.clone();
     Tools::new()
-        .with(tool_fn(definition("look"), run("look", ran.clone())))
-        .with(tool_fn(definition("pay").needs_approval(), run("pay", ran.clone())))
+        .with(tool_fn(definition("look"), run("look", tool_log.clone())))
+        .with(tool_fn(definition("pay").needs_approval(), run("pay", tool_log.clone())))
         .with(tool_fn(definition("stop"), move |context: ToolContext| {
             stop.note("stop");
             let answer = format!("stopped {}", label_of(&context));
@@ -245,9 +246,9 @@ pub(crate) fn label_of(context: &ToolContext) -> String {
 }
 
 /// Returns the tools of these tests and a tool `wait`, which waits at a gate.
-pub(crate) fn tools_with_gate(ran: &Ran, gate: &Gate) -> Tools {
+pub(crate) fn tools_with_gate(tool_log: &ToolLog, gate: &Gate) -> Tools {
     let gate = gate.clone();
-    tools(ran).with(tool_fn(definition("wait"), move |context: ToolContext| {
+    tools(tool_log).with(tool_fn(definition("wait"), move |context: ToolContext| {
         let (gate, answer) = (gate.clone(), format!("waited {}", label_of(&context)));
         async move {
             gate.pass().await;
@@ -300,8 +301,8 @@ pub(crate) async fn service_id(store: &Store) -> Option<String> {
     head.service_id.map(|id| id.to_string())
 }
 
-/// Returns the messages that the model client received in one service call.
-pub(crate) fn seen(model: &ScriptedModel, call: usize) -> Vec<String> {
+/// Returns the short texts of the messages that the model client received in one service call.
+pub(crate) fn sent_texts(model: &ScriptedModel, call: usize) -> Vec<String> {
     shorts(model.requests()[call].messages().iter())
 }
 

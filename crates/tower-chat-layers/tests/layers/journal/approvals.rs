@@ -24,17 +24,17 @@ fn requests(answer: &Answer) -> Vec<ApprovalRequest> {
 }
 
 fn approving(request: &ApprovalRequest, streamed: bool) -> ChatRequest {
-    ask_with([Message::new(Role::User, vec![request.approve().into()])], streamed)
+    request_with([Message::new(Role::User, vec![request.approve().into()])], streamed)
 }
 
 /// Returns a tool `pay` that needs approval, and waits at a gate after it has paid.
-fn paying(ran: &Ran, gate: &Gate) -> tower_chat::Tools {
-    let (ran, gate) = (ran.clone(), gate.clone());
+fn paying(tool_log: &ToolLog, gate: &Gate) -> tower_chat::Tools {
+    let (tool_log, gate) = (tool_log.clone(), gate.clone());
     tower_chat::Tools::new().with(tool_fn(definition("pay").needs_approval(), move |context| {
-        let (ran, gate) = (ran.clone(), gate.clone());
+        let (tool_log, gate) = (tool_log.clone(), gate.clone());
         let answer = format!("payed {}", label_of(&context));
         async move {
-            ran.note("pay");
+            tool_log.note("pay");
             gate.pass().await;
             Ok::<_, tower_chat::BoxError>(ToolOutput::from(answer))
         }
@@ -44,7 +44,7 @@ fn paying(ran: &Ran, gate: &Gate) -> tower_chat::Tools {
 /// Creates a conversation with a payment that waits for approval, and returns the approval request.
 async fn waiting(setup: &Setup, streamed: bool) -> ApprovalRequest {
     let model = ScriptedModel::new([calls([("pay", "c1")])]);
-    let client = setup.stack(&model, tools(&Ran::default()));
+    let client = setup.stack(&model, tools(&ToolLog::default()));
     let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
     assert_eq!(pending(&setup.store).await, ["c1"]);
     asked[0].clone()
@@ -72,12 +72,12 @@ const PAID: [&str; 5] =
 #[tokio::test]
 async fn the_claim_is_durable_before_the_tool_runs_and_the_outcome_before_the_model_hears_of_it() {
     for (streamed, mode) in cases!(BOTH_WAYS, ALL_MODES) {
-        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let setup = Setup::new(&store).mode(mode);
         let asked = waiting(&setup, streamed).await;
         let second_call = Gate::closed();
         let model = ScriptedModel::new([Step::text("done").waits(&second_call)]);
-        let client = setup.stack(&model, paying(&ran, &gate));
+        let client = setup.stack(&model, paying(&tool_log, &gate));
         let looking = async {
             gate.reached(1).await;
             assert_eq!(row(&store).await, (ToolStatus::PendingApproval, true, None));
@@ -100,11 +100,11 @@ async fn a_payment_whose_run_then_fails_is_not_made_again() {
     for (streamed, mode, again) in
         cases!(BOTH_WAYS, ALL_MODES, ["same", "anew", "elsewhere", "report"])
     {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let setup = Setup::new(&store).mode(mode);
         let asked = waiting(&setup, streamed).await;
         let model = ScriptedModel::new([Step::error("overloaded"), Step::text("done")]);
-        let client = setup.stack(&model, tools(&ran));
+        let client = setup.stack(&model, tools(&tool_log));
         let request = approving(&asked, streamed);
         send(&client, request.clone()).await.unwrap_err();
         let case_name = (mode, again, streamed);
@@ -120,11 +120,11 @@ async fn a_payment_whose_run_then_fails_is_not_made_again() {
             _ => request,
         };
         let setup = if again == "elsewhere" { setup.elsewhere() } else { setup };
-        let client = setup.stack(&model, tools(&ran));
+        let client = setup.stack(&model, tools(&tool_log));
         send(&client, request).await.unwrap();
-        assert_eq!(ran.names(), ["pay"], "{case_name:?}");
+        assert_eq!(tool_log.names(), ["pay"], "{case_name:?}");
         assert_eq!(stored(&store).await, PAID, "{case_name:?}");
-        assert_eq!(seen(&model, 1), ["user buy", "assistant pay#c1", "tool c1=payed c1"]);
+        assert_eq!(sent_texts(&model, 1), ["user buy", "assistant pay#c1", "tool c1=payed c1"]);
         assert_eq!(row(&store).await.0, ToolStatus::Ok, "{case_name:?}");
         assert_eq!(pending(&store).await, [""; 0], "{case_name:?}");
     }
@@ -133,20 +133,20 @@ async fn a_payment_whose_run_then_fails_is_not_made_again() {
 #[tokio::test]
 async fn a_resumed_run_records_what_became_of_each_approved_call() {
     for (streamed, mode) in cases!(BOTH_WAYS, [PerServiceCall, JOURNALED]) {
-        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let again = UnknownCalls::ask(|_| UnknownAnswer::RunAgain);
         let journal = JournalPolicy::default().with_unknown_calls(again);
         let setup = Setup::new(&store).mode(mode).policy(policy().with_journal(journal));
         let asking = calls([("look", "c1"), ("wait", "c2"), ("pay", "c3")]);
         let model = ScriptedModel::new([asking, Step::text("done")]);
-        let client = setup.stack(&model, tools_with_gate(&ran, &gate));
+        let client = setup.stack(&model, tools_with_gate(&tool_log, &gate));
         let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
         let answers = [asked[0].approve(), asked[1].approve(), asked[2].reject("too dear")];
         let answers = answers.map(Part::from).to_vec();
-        let request = ask_with([Message::new(Role::User, answers)], streamed);
+        let request = request_with([Message::new(Role::User, answers)], streamed);
         drop_when(&client, request.clone(), gate.reached(1)).await;
         gate.open();
-        let client = setup.elsewhere().stack(&model, tools_with_gate(&ran, &gate));
+        let client = setup.elsewhere().stack(&model, tools_with_gate(&tool_log, &gate));
         let answer = send(&client, request).await.unwrap();
         let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
         let rows: Vec<_> = found
@@ -173,7 +173,7 @@ async fn approved_calls_of_a_resumed_run_stay_charged_to_its_budget() {
         if is_cut_off_in == Some("the round") && mode != JOURNALED {
             continue; // The resumed run requests the answer with the round again.
         }
-        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let setup = Setup::new(&store).mode(mode);
         let asked = waiting(&setup, streamed).await;
         let request = approving(&asked, streamed);
@@ -181,7 +181,7 @@ async fn approved_calls_of_a_resumed_run_stay_charged_to_its_budget() {
         let failing = (is_cut_off_in == Some("the call")).then(|| Step::error("overloaded"));
         let model = ScriptedModel::new(failing.into_iter().chain(rounds));
         let stack = |setup: &Setup| {
-            let tools = tools_with_gate(&ran, &gate);
+            let tools = tools_with_gate(&tool_log, &gate);
             setup.looped(&model, ToolLoopLayer::new(tools).max_calls(Some(2)))
         };
         match is_cut_off_in {
@@ -193,7 +193,7 @@ async fn approved_calls_of_a_resumed_run_stay_charged_to_its_budget() {
             Some(_) => drop_when(&stack(&setup), request.clone(), gate.reached(1)).await,
         }
         send(&stack(&setup.elsewhere()), request).await.unwrap();
-        assert_eq!(ran.names(), ["pay"]);
+        assert_eq!(tool_log.names(), ["pay"]);
         let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
         let look = &found.iter().find(|(_, call)| call.call_id == "c3").unwrap().1;
         assert_eq!(look.status, ToolStatus::SkippedBudget, "{mode:?} {is_cut_off_in:?}");
@@ -203,24 +203,24 @@ async fn approved_calls_of_a_resumed_run_stay_charged_to_its_budget() {
 #[tokio::test]
 async fn a_run_that_was_cut_off_before_the_payment_makes_it_when_it_is_resumed() {
     for (streamed, by_report) in cases!(BOTH_WAYS, [false, true]) {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let setup = Setup::new(&store);
         let asked = waiting(&setup, streamed).await;
         let model = ScriptedModel::new([Step::text("done")]);
-        let client = setup.stack(&model, tools(&ran));
+        let client = setup.stack(&model, tools(&tool_log));
         let request = approving(&asked, streamed);
         // The input is staged; the claim is not stored.
         store.let_appends_through(1);
         store.fail_next_append(disk_full());
         send(&client, request.clone()).await.unwrap_err();
-        assert_eq!(ran.names(), [""; 0]);
+        assert_eq!(tool_log.names(), [""; 0]);
         let request = if by_report {
             open_run(&store, &key()).await.unwrap().unwrap().resume()
         } else {
             request
         };
         send(&client, request).await.unwrap();
-        assert_eq!(ran.names(), ["pay"]);
+        assert_eq!(tool_log.names(), ["pay"]);
         assert_eq!(stored(&store).await, PAID);
         assert_eq!(pending(&store).await, [""; 0]);
     }
@@ -229,17 +229,17 @@ async fn a_run_that_was_cut_off_before_the_payment_makes_it_when_it_is_resumed()
 #[tokio::test]
 async fn a_payment_of_unknown_outcome_follows_the_policy_for_unknown_calls() {
     for (streamed, mode, safe) in cases!(BOTH_WAYS, ALL_MODES, [false, true]) {
-        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let setup = Setup::new(&store).mode(mode);
         let asked = waiting(&setup, streamed).await;
         let model = ScriptedModel::new([Step::text("done")]);
-        let client = setup.stack(&model, paying(&ran, &gate));
+        let client = setup.stack(&model, paying(&tool_log, &gate));
         let request = approving(&asked, streamed);
         drop_when(&client, request.clone(), gate.reached(1)).await;
         assert_eq!(row(&store).await, (ToolStatus::PendingApproval, true, None));
         let mut definition = definition("pay").needs_approval();
         definition.safe_to_retry = safe;
-        let again = ran.clone();
+        let again = tool_log.clone();
         let tools = tower_chat::Tools::new().with(tool_fn(definition, move |context| {
             again.note("pay");
             let answer = format!("payed {}", label_of(&context));
@@ -247,7 +247,7 @@ async fn a_payment_of_unknown_outcome_follows_the_policy_for_unknown_calls() {
         }));
         let client = setup.elsewhere().stack(&model, tools);
         send(&client, request).await.unwrap();
-        assert_eq!(ran.names().len(), 1 + usize::from(safe));
+        assert_eq!(tool_log.names().len(), 1 + usize::from(safe));
         let history = stored(&store).await;
         match safe {
             true => assert_eq!(history, PAID, "{mode:?}"),
@@ -264,7 +264,7 @@ async fn a_payment_of_unknown_outcome_follows_the_policy_for_unknown_calls() {
 #[tokio::test]
 async fn a_refused_decision_takes_back_nothing_of_a_run_that_has_an_answer() {
     for streamed in BOTH_WAYS {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let setup = Setup::new(&store);
         let asked = waiting(&setup, streamed).await;
         let fee = definition("fee").needs_approval();
@@ -272,11 +272,11 @@ async fn a_refused_decision_takes_back_nothing_of_a_run_that_has_an_answer() {
             Ok::<_, tower_chat::BoxError>(ToolOutput::from("never"))
         });
         let model = ScriptedModel::new([calls([("fee", "c2")])]);
-        let client = setup.stack(&model, tools(&ran).with(never));
+        let client = setup.stack(&model, tools(&tool_log).with(never));
         let further = requests(&send(&client, ask("and the fee", streamed)).await.unwrap());
 
         let model = ScriptedModel::new([calls([("look", "c3")]), Step::error("overloaded")]);
-        let client = setup.stack(&model, tools(&ran).declare(fee));
+        let client = setup.stack(&model, tools(&tool_log).declare(fee));
         let mut request = approving(&asked, streamed);
         send(&client, request.clone()).await.unwrap_err();
         let mut expected = durable(&store).await;
@@ -299,15 +299,15 @@ async fn a_refused_decision_takes_back_nothing_of_a_run_that_has_an_answer() {
 async fn what_the_caller_says_of_a_payment_without_a_decision_is_recorded_the_same_in_every_mode() {
     every_case(async |case| {
         for (is_error, fails) in cases!([true, false], [true, false]) {
-            let (store, ran) = (case.store().await, Ran::default());
+            let (store, tool_log) = (case.store().await, ToolLog::default());
             let setup = Setup::new(&store).mode(case.mode);
             waiting(&setup, case.streamed).await;
             let failing = fails.then(|| Step::error("overloaded"));
             let model = ScriptedModel::new(failing.into_iter().chain([Step::text("done")]));
-            let client = setup.stack(&model, tools(&ran));
+            let client = setup.stack(&model, tools(&tool_log));
             let mut result = ToolResult::new("c1", "paid by hand");
             result.is_error = is_error;
-            let request = case.ask_with([Message::tool_results([result])]);
+            let request = case.request_with([Message::tool_results([result])]);
             if fails {
                 send(&client, request.clone()).await.unwrap_err();
             }
@@ -323,16 +323,16 @@ async fn what_the_caller_says_of_a_payment_without_a_decision_is_recorded_the_sa
 #[tokio::test]
 async fn two_who_approve_the_same_payment_at_once_make_it_once() {
     for (first, second) in cases!(ALL_MODES, ALL_MODES) {
-        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let setup = Setup::new(&store).mode(first);
         let asked = waiting(&setup, false).await;
         let model = ScriptedModel::new([Step::text("done"), Step::text("done too")]);
-        let one = setup.stack(&model, paying(&ran, &gate));
+        let one = setup.stack(&model, paying(&tool_log, &gate));
         let other = setup.elsewhere().mode(second);
         // The other process has read the conversation before the payment is claimed.
         let claim = Gate::closed();
         store.hold_next_reserve(&claim);
-        let other = other.stack(&model, paying(&ran, &gate));
+        let other = other.stack(&model, paying(&tool_log, &gate));
         let late = approving(&asked, false);
         let late = tokio::spawn(async move { send(&other, late).await });
         claim.reached(1).await;
@@ -347,7 +347,7 @@ async fn two_who_approve_the_same_payment_at_once_make_it_once() {
         assert!(is_typed, "{error:?}");
         gate.open();
         let early = early.await.unwrap();
-        assert_eq!(ran.names(), ["pay"]);
+        assert_eq!(tool_log.names(), ["pay"]);
         if second == JOURNALED && first != JOURNALED {
             // The journaled run has been opened meanwhile, and the write of the other run conflicts
             // with it.
@@ -364,16 +364,17 @@ async fn two_who_approve_the_same_payment_at_once_make_it_once() {
 #[tokio::test]
 async fn a_rejected_payment_is_recorded_as_such() {
     for mode in ALL_MODES {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let setup = Setup::new(&store).mode(mode);
         let asked = waiting(&setup, false).await;
         let model = ScriptedModel::new([Step::text("fine")]);
-        let no = ask_with([Message::new(Role::User, vec![asked.reject("too dear").into()])], false);
-        send(&setup.stack(&model, tools(&ran)), no).await.unwrap();
+        let no =
+            request_with([Message::new(Role::User, vec![asked.reject("too dear").into()])], false);
+        send(&setup.stack(&model, tools(&tool_log)), no).await.unwrap();
         let (status, begun, _) = row(&store).await;
         assert_eq!((status, begun), (ToolStatus::RejectedByApproval, false), "{mode:?}");
         assert_eq!(pending(&store).await, [""; 0]);
-        assert_eq!(ran.names(), [""; 0]);
+        assert_eq!(tool_log.names(), [""; 0]);
     }
 }
 
@@ -381,7 +382,7 @@ async fn a_rejected_payment_is_recorded_as_such() {
 /// the model, and then fails.
 async fn cut_off_after_the_payment(
     setup: &Setup,
-    ran: &Ran,
+    tool_log: &ToolLog,
     no: bool,
 ) -> (ScriptedModel, ChatRequest) {
     let asked = waiting(setup, false).await;
@@ -391,8 +392,8 @@ async fn cut_off_after_the_payment(
         Step::text("done"),
     ]);
     let reply = if no { asked.reject("too dear") } else { asked.approve() };
-    let request = ask_with([Message::new(Role::User, vec![Part::from(reply)])], false);
-    send(&setup.stack(&model, tools(ran)), request.clone()).await.unwrap_err();
+    let request = request_with([Message::new(Role::User, vec![Part::from(reply)])], false);
+    send(&setup.stack(&model, tools(tool_log)), request.clone()).await.unwrap_err();
     assert_eq!(pending(&setup.store).await, ["c1"], "nothing of it is seen yet");
     (model, request)
 }
@@ -400,13 +401,13 @@ async fn cut_off_after_the_payment(
 #[tokio::test]
 async fn a_payment_whose_result_is_staged_is_settled_by_the_process_that_commits_it() {
     for (no, end) in cases!([false, true], ["same", "elsewhere", "commit"]) {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let setup = Setup::new(&store);
-        let (model, request) = cut_off_after_the_payment(&setup, &ran, no).await;
+        let (model, request) = cut_off_after_the_payment(&setup, &tool_log, no).await;
         match end {
-            "same" => drop(send(&setup.stack(&model, tools(&ran)), request).await.unwrap()),
+            "same" => drop(send(&setup.stack(&model, tools(&tool_log)), request).await.unwrap()),
             "elsewhere" => {
-                let client = setup.elsewhere().stack(&model, tools(&ran));
+                let client = setup.elsewhere().stack(&model, tools(&tool_log));
                 send(&client, request).await.unwrap();
             }
             _ => assert!(close(&store, &key(), RunEnd::Commit).await.unwrap()),
@@ -416,18 +417,18 @@ async fn a_payment_whose_result_is_staged_is_settled_by_the_process_that_commits
         assert_eq!((found, begun), (status, !no));
         assert!(result.is_some());
         assert_eq!(pending(&store).await, [""; 0]);
-        assert_eq!(ran.names().iter().filter(|name| *name == "pay").count(), usize::from(!no));
+        assert_eq!(tool_log.names().iter().filter(|name| *name == "pay").count(), usize::from(!no));
     }
 }
 
 #[tokio::test]
 async fn a_payment_of_unknown_outcome_is_interrupted_where_its_run_is_committed() {
     for streamed in BOTH_WAYS {
-        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let setup = Setup::new(&store);
         let asked = waiting(&setup, streamed).await;
         let model = ScriptedModel::new([Step::text("never said")]);
-        let client = setup.stack(&model, paying(&ran, &gate));
+        let client = setup.stack(&model, paying(&tool_log, &gate));
         drop_when(&client, approving(&asked, streamed), gate.reached(1)).await;
         assert_eq!(row(&store).await, (ToolStatus::PendingApproval, true, None));
         assert!(close(&store, &key(), RunEnd::Commit).await.unwrap());
@@ -437,7 +438,7 @@ async fn a_payment_of_unknown_outcome_is_interrupted_where_its_run_is_committed(
         assert_eq!(pending(&store).await, [""; 0]);
         let history = stored(&store).await;
         assert_eq!(history[..3], PAID[..3]);
-        assert_eq!((history.len(), ran.names().len()), (4, 1), "{history:?}");
+        assert_eq!((history.len(), tool_log.names().len()), (4, 1), "{history:?}");
     }
 }
 
@@ -446,14 +447,14 @@ async fn a_dropped_run_with_an_approved_payment_is_committed_by_the_next_run() {
     Cases::all()
         .modes([Journaled], "what a dropped response leaves open")
         .check(async |case| {
-            let (store, ran, gate) = (case.store().await, Ran::default(), Gate::closed());
+            let (store, tool_log, gate) = (case.store().await, ToolLog::default(), Gate::closed());
             let journal = JournalPolicy::default()
                 .on_disconnect(OnDisconnect::Commit)
                 .on_open_run(OnOpenRun::Commit);
             let setup = Setup::new(&store).policy(policy().with_journal(journal));
             let asked = waiting(&setup, case.streamed).await;
             let model = ScriptedModel::new([Step::text("hello")]);
-            let client = setup.stack(&model, paying(&ran, &gate));
+            let client = setup.stack(&model, paying(&tool_log, &gate));
             drop_when(&client, approving(&asked, case.streamed), gate.reached(1)).await;
             assert!(open(&store).await.is_some(), "the row of the payment was not read");
             send(&client, case.ask("and then?")).await.unwrap();
@@ -463,7 +464,11 @@ async fn a_dropped_run_with_an_approved_payment_is_committed_by_the_next_run() {
             let history = stored(&store).await;
             assert_eq!(history[..3], PAID[..3]);
             assert_eq!(history[4..], ["user and then?", "assistant hello"]);
-            assert_eq!((history.len(), ran.names()), (6, vec!["pay".to_owned()]), "{history:?}");
+            assert_eq!(
+                (history.len(), tool_log.names()),
+                (6, vec!["pay".to_owned()]),
+                "{history:?}"
+            );
         })
         .await;
 }
@@ -471,11 +476,11 @@ async fn a_dropped_run_with_an_approved_payment_is_committed_by_the_next_run() {
 #[tokio::test]
 async fn an_approved_payment_that_never_began_waits_again_where_its_run_is_committed() {
     for streamed in BOTH_WAYS {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let setup = Setup::new(&store);
         let asked = waiting(&setup, streamed).await;
         let model = ScriptedModel::new([Step::text("done")]);
-        let client = setup.stack(&model, tools(&ran));
+        let client = setup.stack(&model, tools(&tool_log));
         // The decision is staged; the claim of the call is not stored.
         store.let_appends_through(1);
         store.fail_next_append(disk_full());
@@ -483,10 +488,10 @@ async fn an_approved_payment_that_never_began_waits_again_where_its_run_is_commi
         assert!(close(&store, &key(), RunEnd::Commit).await.unwrap());
         assert_eq!(row(&store).await, (ToolStatus::PendingApproval, false, None));
         assert_eq!(stored(&store).await, PAID[..3]);
-        assert_eq!(ran.names(), [""; 0]);
+        assert_eq!(tool_log.names(), [""; 0]);
         assert_eq!(pending(&store).await, ["c1"]);
         send(&client, approving(&asked, streamed)).await.unwrap();
-        assert_eq!(ran.names(), ["pay"]);
+        assert_eq!(tool_log.names(), ["pay"]);
         assert_eq!(stored(&store).await[3..], ["user yes", PAID[3], PAID[4]]);
         assert_eq!(row(&store).await.0, ToolStatus::Ok);
     }
@@ -496,27 +501,27 @@ async fn an_approved_payment_that_never_began_waits_again_where_its_run_is_commi
 #[tokio::test]
 async fn a_batch_of_which_a_payment_never_began_waits_again_where_its_run_is_committed() {
     for (streamed, rejects) in cases!(BOTH_WAYS, [false, true]) {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let setup = Setup::new(&store);
         let calls = [("pay", "c1"), ("pay", "c2"), ("pay", "c3")];
         let model = ScriptedModel::new([crate::common::calls(calls), Step::text("done")]);
-        let client = setup.stack(&model, tools(&ran));
+        let client = setup.stack(&model, tools(&tool_log));
         let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
         let decided = |last: &ApprovalRequest| {
             let last = if rejects { last.reject("too dear") } else { last.approve() };
             let parts = [asked[0].approve(), asked[1].approve(), last].map(Part::from).to_vec();
-            ask_with([Message::new(Role::User, parts)], streamed)
+            request_with([Message::new(Role::User, parts)], streamed)
         };
         // The decision, the claim of the first call and its outcome are stored; the second claim is
         // not stored.
         store.let_appends_through(3);
         store.fail_next_append(disk_full());
         send(&client, decided(&asked[2])).await.unwrap_err();
-        assert_eq!(ran.names(), ["pay"]);
+        assert_eq!(tool_log.names(), ["pay"]);
         assert!(close(&store, &key(), RunEnd::Commit).await.unwrap());
         assert_eq!(pending(&store).await, ["c1", "c2", "c3"]);
         send(&client, decided(&asked[2])).await.unwrap();
-        assert_eq!(ran.names().len(), if rejects { 2 } else { 3 });
+        assert_eq!(tool_log.names().len(), if rejects { 2 } else { 3 });
         let last = stored(&store).await;
         let results = last.iter().rev().nth(1).unwrap();
         assert!(results.starts_with("tool c1=payed c1 c2=payed c2 c3"), "{last:?}");
@@ -529,18 +534,18 @@ async fn a_batch_of_which_a_payment_never_began_waits_again_where_its_run_is_com
 #[tokio::test]
 async fn a_payment_whose_run_is_refused_for_good_is_shown_to_the_next_one() {
     for streamed in BOTH_WAYS {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let setup = Setup::new(&store);
         let asked = waiting(&setup, streamed).await;
         let refused = Step::error(Retryability::of_status(400));
         let model = ScriptedModel::new([refused, Step::text("done")]);
-        let client = setup.stack(&model, tools(&ran));
+        let client = setup.stack(&model, tools(&tool_log));
         send(&client, approving(&asked, streamed)).await.unwrap_err();
         assert!(open(&store).await.is_none());
         assert_eq!(stored(&store).await, PAID[..4]);
         assert_eq!(row(&store).await.0, ToolStatus::Ok);
         send(&client, ask("and then?", streamed)).await.unwrap();
-        assert_eq!(ran.names(), ["pay"]);
+        assert_eq!(tool_log.names(), ["pay"]);
         let shown = model.requests().pop().unwrap();
         let results: Vec<_> = shown.messages().iter().flat_map(|it| it.results()).collect();
         assert_eq!(results.len(), 1);
@@ -550,31 +555,31 @@ async fn a_payment_whose_run_is_refused_for_good_is_shown_to_the_next_one() {
 
 #[tokio::test]
 async fn a_payment_whose_run_is_discarded_is_known_and_not_made_again() {
-    let (store, ran) = (store(), Ran::default());
+    let (store, tool_log) = (store(), ToolLog::default());
     let setup = Setup::new(&store);
     let asked = waiting(&setup, false).await;
     let model = ScriptedModel::new([Step::error("overloaded"), Step::text("done")]);
-    let client = setup.stack(&model, tools(&ran));
+    let client = setup.stack(&model, tools(&tool_log));
     send(&client, approving(&asked, false)).await.unwrap_err();
     assert!(close(&store, &key(), RunEnd::Discard).await.unwrap());
     assert_eq!(stored(&store).await, PAID[..2]);
     assert_eq!(pending(&store).await, ["c1"]);
     send(&client, approving(&asked, false)).await.unwrap();
-    assert_eq!(ran.names(), ["pay"]);
+    assert_eq!(tool_log.names(), ["pay"]);
     assert_eq!(stored(&store).await, PAID);
 }
 
 #[tokio::test]
 async fn an_outcome_that_waits_in_the_outbox_does_not_swallow_the_run() {
     for mode in [PerRun, PerServiceCall] {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let setup = Setup::new(&store).mode(mode);
         let asked = waiting(&setup, false).await;
         let model = ScriptedModel::new([Step::text("done")]);
         // The claim is stored; the outcome is not stored.
         store.let_appends_through(1);
         store.fail_next_append(disk_full());
-        send(&setup.stack(&model, tools(&ran)), approving(&asked, false)).await.unwrap();
+        send(&setup.stack(&model, tools(&tool_log)), approving(&asked, false)).await.unwrap();
         assert_eq!(stored(&store).await, PAID, "{mode:?}");
         assert_eq!(row(&store).await, (ToolStatus::Ok, true, Some("payed c1".into())));
     }
@@ -585,25 +590,25 @@ async fn an_outcome_is_not_lost_with_the_claim_to_the_next_call() {
     for mode in [PerRun, PerServiceCall] {
         // The write of the first outcome fails; with 2, the write of the second claim fails too.
         for failing in [1, 2] {
-            let (store, ran) = (store(), Ran::default());
+            let (store, tool_log) = (store(), ToolLog::default());
             let setup = Setup::new(&store).mode(mode);
             let model =
                 ScriptedModel::new([calls([("pay", "c1"), ("pay", "c2")]), Step::text("done")]);
-            let client = setup.stack(&model, tools(&ran));
+            let client = setup.stack(&model, tools(&tool_log));
             let asked = requests(&send(&client, ask("buy", false)).await.unwrap());
             let yes = asked.iter().map(|request| request.approve().into()).collect();
-            let request = ask_with([Message::new(Role::User, yes)], false);
+            let request = request_with([Message::new(Role::User, yes)], false);
             store.let_appends_through(1);
             (0..failing).for_each(|_| store.fail_next_append(disk_full()));
             let outcome = send(&client, request.clone()).await;
             if failing == 2 {
                 assert!(matches!(refused(outcome), PersistenceError::NotStored(_)));
-                assert_eq!(ran.names(), ["pay"], "the claim is not stored");
+                assert_eq!(tool_log.names(), ["pay"], "the claim is not stored");
                 send(&client, request).await.unwrap();
             } else {
                 outcome.unwrap();
             }
-            assert_eq!(ran.names(), ["pay", "pay"], "{mode:?} {failing}");
+            assert_eq!(tool_log.names(), ["pay", "pay"], "{mode:?} {failing}");
             let (status, begun, result) = row(&store).await;
             assert_eq!((status, begun, result), (ToolStatus::Ok, true, Some("payed c1".into())));
             let all = stored(&store).await;
@@ -618,14 +623,14 @@ async fn an_outcome_is_not_lost_with_the_claim_to_the_next_call() {
 #[tokio::test]
 async fn nothing_is_run_where_the_claim_cannot_be_stored() {
     for mode in ALL_MODES {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let setup = Setup::new(&store).mode(mode);
         let asked = waiting(&setup, false).await;
         let model = ScriptedModel::new([Step::text("done")]);
         store.let_appends_through(usize::from(mode == PersistenceMode::Journaled));
         store.fail_next_append(disk_full());
-        let outcome = send(&setup.stack(&model, tools(&ran)), approving(&asked, false)).await;
+        let outcome = send(&setup.stack(&model, tools(&tool_log)), approving(&asked, false)).await;
         assert!(matches!(refused(outcome), PersistenceError::NotStored(_)));
-        assert_eq!((ran.names().len(), model.requests().len()), (0, 0), "{mode:?}");
+        assert_eq!((tool_log.names().len(), model.requests().len()), (0, 0), "{mode:?}");
     }
 }

@@ -20,13 +20,13 @@ const BELOW_MODES: [PersistenceMode; 2] = [PerServiceCall, JOURNALED];
 async fn waiting(store: &Store, mode: PersistenceMode, streamed: bool) -> ApprovalRequest {
     let setup = Setup::new(store).mode(mode);
     let model = ScriptedModel::new([calls([("pay", "c1")])]);
-    let client = setup.stack(&model, tools(&Ran::default()));
+    let client = setup.stack(&model, tools(&ToolLog::default()));
     let answer = send(&client, ask("buy", streamed)).await.unwrap();
     answer.approval_requests().next().unwrap().clone()
 }
 
 fn approving(request: &ApprovalRequest, streamed: bool) -> ChatRequest {
-    ask_with([Message::new(Role::User, vec![request.approve().into()])], streamed)
+    request_with([Message::new(Role::User, vec![request.approve().into()])], streamed)
 }
 
 #[tokio::test]
@@ -37,11 +37,11 @@ async fn approved_tools_do_not_run_in_a_stack_without_a_persister() {
         [None, Some(MissingPersister::Warn), Some(MissingPersister::Fail)],
         [false, true]
     ) {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let asked = waiting(&store, mode, streamed).await;
         let before = stored(&store).await;
         let model = ScriptedModel::new([Step::text("done")]);
-        let looped = ToolLoopLayer::new(tools(&ran)).layer(model.clone());
+        let looped = ToolLoopLayer::new(tools(&tool_log)).layer(model.clone());
         let policy = missing
             .into_iter()
             .fold(policy(), |policy, missing| policy.on_missing_persister(missing));
@@ -59,24 +59,24 @@ async fn approved_tools_do_not_run_in_a_stack_without_a_persister() {
         let error = refused(send(&client, approving(&asked, streamed)).await);
         let is_missing = matches!(error, PersistenceError::PersisterMissing { .. });
         assert!(is_missing, "{error:?}");
-        assert_eq!(ran.names(), [""; 0]);
+        assert_eq!(tool_log.names(), [""; 0]);
         assert_eq!(model.requests().len(), 0, "no result without its call");
         assert_eq!(stored(&store).await, before);
         assert!(open(&store).await.is_none());
 
         let model = ScriptedModel::new([Step::text("done")]);
-        let client = Setup::new(&store).mode(mode).stack(&model, tools(&ran));
+        let client = Setup::new(&store).mode(mode).stack(&model, tools(&tool_log));
         send(&client, approving(&asked, streamed)).await.unwrap();
-        assert_eq!(ran.names(), ["pay"], "the approval is not used up");
+        assert_eq!(tool_log.names(), ["pay"], "the approval is not used up");
     }
 }
 
 #[tokio::test]
 async fn a_stack_without_a_persister_is_refused_before_the_model_is_paid() {
     for (streamed, mode, as_is) in cases!(BOTH_WAYS, BELOW_MODES, [false, true]) {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let model = ScriptedModel::new([calls([("look", "c1")]), Step::text("there")]);
-        let looped = boxed(ToolLoopLayer::new(tools(&ran)).layer(model.clone()));
+        let looped = boxed(ToolLoopLayer::new(tools(&tool_log)).layer(model.clone()));
         let client = match as_is {
             true => {
                 let policy = policy().on_missing_persister(MissingPersister::Fail);
@@ -90,7 +90,7 @@ async fn a_stack_without_a_persister_is_refused_before_the_model_is_paid() {
         let is_missing = matches!(error, PersistenceError::PersisterMissing { .. });
         assert!(is_missing, "{error:?}");
         assert_eq!(model.requests().len(), 0);
-        assert_eq!(ran.names(), [""; 0]);
+        assert_eq!(tool_log.names(), [""; 0]);
         assert_eq!(stored(&store).await, [""; 0]);
         assert!(open(&store).await.is_none());
     }
@@ -99,7 +99,7 @@ async fn a_stack_without_a_persister_is_refused_before_the_model_is_paid() {
 #[tokio::test]
 async fn a_persister_behind_ordinary_layers_is_found() {
     for (streamed, mode) in cases!(BOTH_WAYS, BELOW_MODES) {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let asked = waiting(&store, mode, streamed).await;
         let model = ScriptedModel::new([Step::text("done"), Step::text("bye")]);
         let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
@@ -107,11 +107,11 @@ async fn a_persister_behind_ordinary_layers_is_found() {
             .timeout(std::time::Duration::from_secs(60))
             .concurrency_limit(1)
             .service(boxed(below));
-        let looped = ToolLoopLayer::new(tools(&ran)).layer(boxed(below));
+        let looped = ToolLoopLayer::new(tools(&tool_log)).layer(boxed(below));
         let client = boxed(PerRunPersistence::new(store.clone()).mode(mode).layer(looped));
         send(&client, approving(&asked, streamed)).await.unwrap();
         send(&client, ask("ok", streamed)).await.unwrap();
-        assert_eq!(ran.names(), ["pay"]);
+        assert_eq!(tool_log.names(), ["pay"]);
         let found = ["tool c1=payed c1", "assistant done", "user ok", "assistant bye"];
         assert_eq!(stored(&store).await[3..], found);
     }
@@ -120,23 +120,23 @@ async fn a_persister_behind_ordinary_layers_is_found() {
 #[tokio::test]
 async fn a_persister_that_a_buffer_hides_has_to_be_declared() {
     for (streamed, mode, declared) in cases!(BOTH_WAYS, BELOW_MODES, [false, true]) {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let asked = waiting(&store, mode, streamed).await;
         let model = ScriptedModel::new([Step::text("done")]);
         let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
         let hidden = BufferLayer::<ChatRequest>::new(4).layer(boxed(below));
-        let tool_loop = ToolLoopLayer::new(tools(&ran)).assume_persister_below(declared);
+        let tool_loop = ToolLoopLayer::new(tools(&tool_log)).assume_persister_below(declared);
         let looped = tool_loop.layer(boxed(hidden));
         let client = boxed(PerRunPersistence::new(store.clone()).mode(mode).layer(looped));
         let answer = send(&client, approving(&asked, streamed)).await;
         if declared {
             answer.unwrap();
-            assert_eq!(ran.names(), ["pay"]);
+            assert_eq!(tool_log.names(), ["pay"]);
         } else {
             let error = refused(answer);
             assert!(matches!(error, PersistenceError::PersisterMissing { .. }));
             assert!(error.to_string().contains("assume_persister_below"), "{error}");
-            assert_eq!((ran.names().len(), model.requests().len()), (0, 0));
+            assert_eq!((tool_log.names().len(), model.requests().len()), (0, 0));
         }
     }
 }
@@ -144,12 +144,12 @@ async fn a_persister_that_a_buffer_hides_has_to_be_declared() {
 #[tokio::test]
 async fn per_run_persistence_below_the_loop_is_refused() {
     for (streamed, mode) in cases!(BOTH_WAYS, ALL_MODES) {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let model = ScriptedModel::new([calls([("look", "c1")]), Step::text("there")]);
         let below = PerRunPersistence::new(store.clone()).mode(mode).layer(model.clone());
         let hidden = BufferLayer::<ChatRequest>::new(4).layer(boxed(below.clone()));
         for below in [boxed(below), boxed(hidden)] {
-            let client = boxed(ToolLoopLayer::new(tools(&ran)).layer(below));
+            let client = boxed(ToolLoopLayer::new(tools(&tool_log)).layer(below));
             let error = send(&client, ask("where?", streamed)).await.unwrap_err();
             let by_loop = error.downcast_ref::<ToolLoopError>();
             let by_loop = matches!(by_loop, Some(ToolLoopError::PerRunPersistenceBelow { .. }));
@@ -158,7 +158,7 @@ async fn per_run_persistence_below_the_loop_is_refused() {
             assert!(by_loop || by_layer, "{error:?}");
             assert!(error.to_string().contains("PerRunPersistence"), "{error}");
             assert_eq!(model.requests().len(), 0);
-            assert_eq!(ran.names(), [""; 0]);
+            assert_eq!(tool_log.names(), [""; 0]);
             assert_eq!(stored(&store).await, [""; 0]);
         }
     }
@@ -167,15 +167,15 @@ async fn per_run_persistence_below_the_loop_is_refused() {
 #[tokio::test]
 async fn a_pipeline_refuses_per_run_persistence_below_its_loop() {
     for streamed in BOTH_WAYS {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let model = ScriptedModel::new([calls([("look", "c1")]), Step::text("there")]);
         let client = PerRunPersistence::new(store.clone()).layer(model.clone());
-        let client = boxed(ChatPipeline::builder(client).tools(tools(&ran)).build().unwrap());
+        let client = boxed(ChatPipeline::builder(client).tools(tools(&tool_log)).build().unwrap());
         let error = send(&client, ask("where?", streamed)).await.unwrap_err();
         let error = error.downcast_ref::<ToolLoopError>();
         assert!(matches!(error, Some(ToolLoopError::PerRunPersistenceBelow { .. })), "{error:?}");
         assert_eq!(model.requests().len(), 0);
-        assert_eq!(ran.names(), [""; 0]);
+        assert_eq!(tool_log.names(), [""; 0]);
         assert_eq!(stored(&store).await, [""; 0]);
     }
 }

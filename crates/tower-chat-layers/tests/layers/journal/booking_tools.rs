@@ -283,7 +283,7 @@ pub(crate) async fn drop_when(
 
 /// Returns the messages that the model client received, call by call.
 pub(crate) fn all_seen(model: &ScriptedModel) -> Vec<Vec<String>> {
-    (0..model.requests().len()).map(|call| seen(model, call)).collect()
+    (0..model.requests().len()).map(|call| sent_texts(model, call)).collect()
 }
 
 /// Returns the messages that the model client receives in an uninterrupted run, call by call.

@@ -80,7 +80,7 @@ pub(crate) fn approving<'a>(
     streamed: bool,
 ) -> ChatRequest {
     let decisions = requests.into_iter().map(|request| request.approve().into()).collect();
-    ask_with([Message::new(Role::User, decisions)], streamed)
+    request_with([Message::new(Role::User, decisions)], streamed)
 }
 
 /// Returns the arguments of each call in the request of a service call, with its result.
@@ -360,7 +360,7 @@ async fn approved_calls_of_several_messages_of_one_answer_keep_their_results() {
                 _ => request.approve().into(),
             })
             .collect();
-        let decided = ask_with([Message::new(Role::User, decisions)], streamed);
+        let decided = request_with([Message::new(Role::User, decisions)], streamed);
         send(&client, decided).await.unwrap();
         let all = 2..=shape.iter().sum::<usize>();
         let numbers: Vec<_> = all.clone().map(|number| number.to_string()).collect();
@@ -401,7 +401,7 @@ async fn a_late_result_answers_the_newest_call_of_its_id_or_the_one_that_it_name
             result = result.answering(returned[named]);
         }
         let late = Message::tool_results([result]);
-        send(&client, ask_with([late], streamed)).await.unwrap();
+        send(&client, request_with([late], streamed)).await.unwrap();
         let answered = named.unwrap_or(1) + 1;
         assert_eq!(shown(&model, 2), [pair(answered, "by hand")], "{case}");
         let client = setup.elsewhere().stack(&model, Executed::default().tools());
@@ -430,7 +430,7 @@ async fn results_from_the_record_answer_the_calls_of_their_own_runs() {
         let mut results = pending_results(&store, &key()).await.unwrap().unwrap();
         // A caller may send the results in any order.
         results.parts.reverse();
-        send(&client, ask_with([results], streamed)).await.unwrap();
+        send(&client, request_with([results], streamed)).await.unwrap();
         let mut shown = shown(&model, 2);
         shown.sort();
         assert_eq!(shown, [pair(1, "stop 1"), pair(2, "stop 2")], "{case}");
@@ -617,7 +617,7 @@ async fn an_approving_run_that_is_sent_again_continues_where_the_service_keeps_t
         let client = setup.elsewhere().stack(&model, executed.tools());
         send(&client, request).await.unwrap();
         assert_eq!(executed.take(), ["1"], "run once: {case}");
-        assert_eq!(seen(&model, 3), ["tool c=pay 1"], "{case}");
+        assert_eq!(sent_texts(&model, 3), ["tool c=pay 1"], "{case}");
         let rows = [row(1, "pay 1", ToolStatus::Ok), row(2, "", ToolStatus::PendingApproval)];
         assert_eq!(recorded(&store).await, rows, "{case}");
     }

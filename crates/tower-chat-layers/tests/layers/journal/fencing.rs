@@ -320,7 +320,7 @@ async fn a_run_without_new_input_renews_its_lease_from_its_first_answer_on() {
     let client =
         setup.stack(&booking_model_with(0, [Step::text("not yet")]), booking_tools.tools());
     send(&client, ask("trip", false)).await.unwrap();
-    let running = tokio::spawn(async move { send(&client, ask_with([], false)).await });
+    let running = tokio::spawn(async move { send(&client, request_with([], false)).await });
     gate.reached(1).await;
     for _ in 0..6 {
         clock.advance(5);

@@ -44,10 +44,10 @@ async fn without_a_tool_loop_the_calls_go_to_the_caller_who_answers_them() {
         send(&client, ask("go", streamed)).await.unwrap();
         assert!(open(&store).await.is_none());
         let input = [Message::tool_results([ToolResult::new("c1", "blue")])];
-        send(&client, ask_with(input, streamed)).await.unwrap();
+        send(&client, request_with(input, streamed)).await.unwrap();
         let all = ["user go", "assistant ask#c1", "tool c1=blue", "assistant thanks"];
         assert_eq!(stored(&store).await, all);
-        assert_eq!(seen(&model, 1), all[..3]);
+        assert_eq!(sent_texts(&model, 1), all[..3]);
     }
 }
 
@@ -129,7 +129,7 @@ async fn calls_that_the_caller_never_answers_are_not_shown_as_interrupted() {
         let client = boxed(PerRunPersistence::new(store.clone()).mode(JOURNALED).layer(below));
         send(&client, ask("go", streamed)).await.unwrap();
         send(&client, ask("never mind", streamed)).await.unwrap();
-        assert_eq!(seen(&model, 1), ["user go", "user never mind"]);
+        assert_eq!(sent_texts(&model, 1), ["user go", "user never mind"]);
     }
 }
 
@@ -145,7 +145,7 @@ async fn the_id_of_a_service_that_keeps_the_history_is_seen_with_the_commit() {
             Step::error("overloaded"),
             kept("there", "s1").waits(&gate),
         ]);
-        let client = setup.stack(&model, tools(&Ran::default()));
+        let client = setup.stack(&model, tools(&ToolLog::default()));
         let request = ask("where?", streamed);
         send(&client, request.clone()).await.unwrap_err();
         send(&client, request.clone()).await.unwrap_err();
@@ -157,9 +157,9 @@ async fn the_id_of_a_service_that_keeps_the_history_is_seen_with_the_commit() {
         let (answer, ()) = tokio::join!(send(&client, request), looking);
         assert_eq!(answer.unwrap().text(), "there");
         assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
-        assert_eq!(seen(&model, 1), ["user where?"]);
+        assert_eq!(sent_texts(&model, 1), ["user where?"]);
         if conflict == ConflictPolicy::Record {
-            assert_eq!(seen(&model, 3), ["tool c1=looked c1"], "only what is new");
+            assert_eq!(sent_texts(&model, 3), ["tool c1=looked c1"], "only what is new");
         }
         assert_eq!(
             model.requests()[3].service_id().unwrap().map(|id| id.to_string()).as_deref(),

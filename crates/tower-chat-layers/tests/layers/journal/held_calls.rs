@@ -21,12 +21,12 @@ const LEASE: u64 = 15;
 const MODES: [tower_chat::PersistenceMode; 2] = [PerRun, PerServiceCall];
 
 /// Returns a tool `pay` that needs approval, and waits at a gate before it pays.
-fn paying(ran: &Ran, gate: &Gate) -> Tools {
-    let (ran, gate) = (ran.clone(), gate.clone());
+fn paying(tool_log: &ToolLog, gate: &Gate) -> Tools {
+    let (tool_log, gate) = (tool_log.clone(), gate.clone());
     Tools::new().with(tool_fn(definition("pay").needs_approval(), move |context| {
-        let (ran, gate) = (ran.clone(), gate.clone());
+        let (tool_log, gate) = (tool_log.clone(), gate.clone());
         let answer = format!("payed {}", label_of(&context));
-        ran.note("pay");
+        tool_log.note("pay");
         async move {
             gate.pass().await;
             Ok::<_, BoxError>(ToolOutput::from(answer))
@@ -35,12 +35,12 @@ fn paying(ran: &Ran, gate: &Gate) -> Tools {
 }
 
 fn approving(request: &ApprovalRequest, streamed: bool) -> ChatRequest {
-    ask_with([Message::new(Role::User, vec![request.approve().into()])], streamed)
+    request_with([Message::new(Role::User, vec![request.approve().into()])], streamed)
 }
 
 async fn waiting(setup: &Setup, streamed: bool) -> ApprovalRequest {
     let model = ScriptedModel::new([calls([("pay", "c1")])]);
-    let client = setup.stack(&model, tools(&Ran::default()));
+    let client = setup.stack(&model, tools(&ToolLog::default()));
     let answer = send(&client, ask("buy", streamed)).await.unwrap();
     answer.approval_requests().next().unwrap().clone()
 }
@@ -62,11 +62,11 @@ fn is_held(outcome: Result<Answer, BoxError>) -> bool {
 #[tokio::test]
 async fn a_call_of_a_dead_process_is_held_up_to_the_end_of_its_lease() {
     for (streamed, mode) in cases!(BOTH_WAYS, MODES) {
-        let (store, clock, ran) = (store(), TestClock::default(), Ran::default());
+        let (store, clock, tool_log) = (store(), TestClock::default(), ToolLog::default());
         let setup = Setup::new(&store).mode(mode).clock(&clock);
         let asked = waiting(&setup, streamed).await;
         let gate = Gate::closed();
-        let elsewhere = setup.elsewhere().stack(&ScriptedModel::new([]), paying(&ran, &gate));
+        let elsewhere = setup.elsewhere().stack(&ScriptedModel::new([]), paying(&tool_log, &gate));
         let request = approving(&asked, streamed);
         let mut dead = Box::pin(async move { send(&elsewhere, request).await });
         tokio::select! {
@@ -77,29 +77,29 @@ async fn a_call_of_a_dead_process_is_held_up_to_the_end_of_its_lease() {
         // A process that dies writes nothing, so the future is forgotten instead of dropped.
         std::mem::forget(dead);
         let model = ScriptedModel::new([Step::text("done")]);
-        let client = setup.stack(&model, paying(&ran, &gate));
+        let client = setup.stack(&model, paying(&tool_log, &gate));
         clock.advance(LEASE - 1);
         assert!(is_held(send(&client, approving(&asked, streamed)).await));
         assert_eq!(model.requests().len(), 0);
         clock.advance(1);
         assert_eq!(send(&client, approving(&asked, streamed)).await.unwrap().text(), "done");
-        assert!(seen(&model, 0).last().unwrap().contains("may or may not"), "{mode:?}");
+        assert!(sent_texts(&model, 0).last().unwrap().contains("may or may not"), "{mode:?}");
         assert_eq!(row(&store).await.0, ToolStatus::Interrupted);
-        assert_eq!(ran.names(), ["pay"]);
+        assert_eq!(tool_log.names(), ["pay"]);
     }
 }
 
 #[tokio::test]
 async fn a_call_is_held_no_longer_once_its_caller_has_gone_away() {
     for (streamed, mode) in cases!(BOTH_WAYS, MODES) {
-        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let setup = Setup::new(&store).mode(mode);
         let asked = waiting(&setup, streamed).await;
         let model = ScriptedModel::new([Step::text("done")]);
-        let elsewhere = setup.elsewhere().stack(&model, paying(&ran, &gate));
+        let elsewhere = setup.elsewhere().stack(&model, paying(&tool_log, &gate));
         drop_when(&elsewhere, approving(&asked, streamed), gate.reached(1)).await;
         assert_eq!(row(&store).await, (ToolStatus::PendingApproval, false, None), "{mode:?}");
-        let client = setup.stack(&model, paying(&ran, &gate));
+        let client = setup.stack(&model, paying(&tool_log, &gate));
         send(&client, approving(&asked, streamed)).await.unwrap();
         assert_eq!(row(&store).await.0, ToolStatus::Interrupted);
     }
@@ -108,20 +108,20 @@ async fn a_call_is_held_no_longer_once_its_caller_has_gone_away() {
 #[tokio::test(start_paused = true)]
 async fn a_call_is_held_for_as_long_as_its_tool_runs_whatever_other_writers_do() {
     for (streamed, mode, other_writes) in cases!(BOTH_WAYS, MODES, [false, true]) {
-        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let clock = TestClock::default();
         clock.follow_tokio();
         let setup = Setup::new(&store).mode(mode).clock(&clock);
         let asked = waiting(&setup, streamed).await;
         let model = ScriptedModel::new([Step::text("one")]);
-        let elsewhere = setup.elsewhere().stack(&model, paying(&ran, &gate));
+        let elsewhere = setup.elsewhere().stack(&model, paying(&tool_log, &gate));
         let request = approving(&asked, streamed);
         let first: Pin<Box<dyn Future<Output = _> + Send>> =
             Box::pin(async move { send(&elsewhere, request).await });
         let first = tokio::spawn(first);
         gate.reached(1).await;
         let model = ScriptedModel::new([Step::text("meanwhile"), Step::text("two")]);
-        let client = setup.stack(&model, paying(&ran, &gate));
+        let client = setup.stack(&model, paying(&tool_log, &gate));
         if other_writes {
             send(&client, ask("how long will it take?", streamed)).await.unwrap();
         }
@@ -136,7 +136,7 @@ async fn a_call_is_held_for_as_long_as_its_tool_runs_whatever_other_writers_do()
             true => assert!(matches!(refused(first), PersistenceError::NotStored(_))),
             false => assert_eq!(first.unwrap().text(), "one"),
         }
-        assert_eq!(ran.names(), ["pay"]);
+        assert_eq!(tool_log.names(), ["pay"]);
     }
 }
 
@@ -151,7 +151,7 @@ fn send_in_background(client: &Client, request: ChatRequest) -> Waiting {
 #[tokio::test(start_paused = true)]
 async fn a_queued_approval_waits_until_the_other_run_is_stored() {
     for (streamed, mode) in cases!(BOTH_WAYS, [PerRun, PerServiceCall, JOURNALED]) {
-        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let clock = TestClock::default();
         clock.follow_tokio();
         let queueing = policy().with_concurrent_runs(ConcurrentRuns::Queue { max_waiting: 1 });
@@ -159,11 +159,11 @@ async fn a_queued_approval_waits_until_the_other_run_is_stored() {
         let asked = waiting(&setup, streamed).await;
         let answering = Gate::closed();
         let model = ScriptedModel::new([Step::text("one").waits(&answering)]);
-        let elsewhere = setup.elsewhere().stack(&model, paying(&ran, &gate));
+        let elsewhere = setup.elsewhere().stack(&model, paying(&tool_log, &gate));
         let first = send_in_background(&elsewhere, approving(&asked, streamed));
         gate.reached(1).await;
         let model = ScriptedModel::new([Step::text("two")]);
-        let client = setup.stack(&model, paying(&ran, &gate));
+        let client = setup.stack(&model, paying(&tool_log, &gate));
         let second = send_in_background(&client, approving(&asked, streamed));
         // The test waits longer than a lease, which the first process renews.
         tokio::time::sleep(Duration::from_secs(2 * LEASE)).await;
@@ -177,14 +177,14 @@ async fn a_queued_approval_waits_until_the_other_run_is_stored() {
         let error = second.await.unwrap().unwrap_err();
         let error = error.downcast_ref::<ToolLoopError>();
         assert!(matches!(error, Some(ToolLoopError::ApprovalAnswered { .. })), "{error:?}");
-        assert_eq!((model.requests().len(), ran.names()), (0, vec!["pay".to_owned()]));
+        assert_eq!((model.requests().len(), tool_log.names()), (0, vec!["pay".to_owned()]));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_queued_approval_waits_no_longer_than_its_limit() {
     for (streamed, mode) in cases!(BOTH_WAYS, MODES) {
-        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let clock = TestClock::default();
         clock.follow_tokio();
         let journal = JournalPolicy::default().with_max_lease_wait(Duration::from_secs(3));
@@ -193,11 +193,11 @@ async fn a_queued_approval_waits_no_longer_than_its_limit() {
         let setup = Setup::new(&store).mode(mode).clock(&clock).policy(queueing);
         let asked = waiting(&setup, streamed).await;
         let model = ScriptedModel::new([Step::text("one")]);
-        let elsewhere = setup.elsewhere().stack(&model, paying(&ran, &gate));
+        let elsewhere = setup.elsewhere().stack(&model, paying(&tool_log, &gate));
         let first = send_in_background(&elsewhere, approving(&asked, streamed));
         gate.reached(1).await;
         let (model, began) = (ScriptedModel::new([]), tokio::time::Instant::now());
-        let client = setup.stack(&model, paying(&ran, &gate));
+        let client = setup.stack(&model, paying(&tool_log, &gate));
         assert!(is_held(send(&client, approving(&asked, streamed)).await), "{mode:?}");
         assert_eq!(began.elapsed().as_secs(), 3);
         gate.open();

@@ -36,13 +36,13 @@ const ALL_CALLERS: [Callers; 4] =
 
 /// Returns the tools `pay`, which needs approval, and `look`, which does not. Both record their arguments
 /// and return them.
-fn executed(ran: &Ran) -> Tools {
+fn executed(tool_log: &ToolLog) -> Tools {
     let tool = |name: &'static str| {
-        let ran = ran.clone();
+        let tool_log = tool_log.clone();
         let mut definition = definition(name);
         definition.needs_approval = name == "pay";
         tool_fn(definition, move |context: ToolContext| {
-            ran.note(&format!("{name} {}", context.arguments()));
+            tool_log.note(&format!("{name} {}", context.arguments()));
             let answer = format!("{name} did {}", context.arguments());
             async move { Ok::<_, BoxError>(ToolOutput::from(answer)) }
         })
@@ -50,8 +50,8 @@ fn executed(ran: &Ran) -> Tools {
     Tools::new().with(tool("pay")).with(tool("look"))
 }
 
-fn looped(ran: &Ran, callers: Callers) -> ToolLoopLayer {
-    let tools = executed(ran);
+fn looped(tool_log: &ToolLog, callers: Callers) -> ToolLoopLayer {
+    let tools = executed(tool_log);
     match callers {
         Callers::Declared => ToolLoopLayer::new(tools.declare(definition("ask"))),
         Callers::DeclaredWithApproval => {
@@ -103,16 +103,16 @@ const ROUND: [&str; 3] =
 
 /// Creates a conversation whose last answer is the batch.
 async fn asked(setup: &Setup, callers: Callers, streamed: bool) -> Vec<ApprovalRequest> {
-    let ran = Ran::default();
+    let tool_log = ToolLog::default();
     let model = ScriptedModel::new([Step::message(batch())]);
-    let client = setup.looped(&model, looped(&ran, callers));
+    let client = setup.looped(&model, looped(&tool_log, callers));
     let request = with_options(ask("buy", streamed), callers);
     let answer = send(&client, request).await.unwrap();
     let case = (setup.mode, callers, streamed);
     assert_eq!(shorts(&answer.messages), ASKED[1..], "{case:?}");
     let returned: Vec<_> = answer.tool_calls().map(|call| call.name.clone()).collect();
     assert_eq!(returned, ["ask"], "{case:?}");
-    assert_eq!(ran.names(), [""; 0], "{case:?}");
+    assert_eq!(tool_log.names(), [""; 0], "{case:?}");
     assert_eq!(stored(&setup.store).await, ASKED, "{case:?}");
     assert!(open(&setup.store).await.is_none(), "{case:?}");
     let requests = requests(&answer);
@@ -141,7 +141,7 @@ async fn approvals_and_results_in_one_request_answer_the_whole_batch() {
     for (streamed, mode, callers, results_first) in
         cases!(BOTH_WAYS, ALL_MODES, ALL_CALLERS, [false, true])
     {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let setup = Setup::new(&store).mode(mode);
         let asked = asked(&setup, callers, streamed).await;
         let input = match results_first {
@@ -149,35 +149,35 @@ async fn approvals_and_results_in_one_request_answer_the_whole_batch() {
             false => [approvals(&asked), result_of_ask()],
         };
         let model = ScriptedModel::new([Step::text("done"), Step::text("bye")]);
-        let client = setup.elsewhere().looped(&model, looped(&ran, callers));
-        let request = with_options(ask_with(input, streamed), callers);
+        let client = setup.elsewhere().looped(&model, looped(&tool_log, callers));
+        let request = with_options(request_with(input, streamed), callers);
         send(&client, request).await.unwrap();
-        assert_eq!(ran.names(), ["look 1", "pay 2"]);
-        assert_eq!(seen(&model, 0), ROUND);
+        assert_eq!(tool_log.names(), ["look 1", "pay 2"]);
+        assert_eq!(sent_texts(&model, 0), ROUND);
         let expected = ["look", "pay", "ask"].map(|it| (it.to_owned(), ToolStatus::Ok));
         assert_eq!(statuses(&store).await, expected);
         send(&client, ask("ok", streamed)).await.unwrap();
-        assert_eq!(seen(&model, 1)[..3], ROUND);
-        assert_eq!(seen(&model, 1)[3..], ["assistant done", "user ok"]);
+        assert_eq!(sent_texts(&model, 1)[..3], ROUND);
+        assert_eq!(sent_texts(&model, 1)[3..], ["assistant done", "user ok"]);
     }
 }
 
 #[tokio::test]
 async fn results_may_come_before_the_approvals() {
     for (streamed, mode, callers) in cases!(BOTH_WAYS, ALL_MODES, ALL_CALLERS) {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let setup = Setup::new(&store).mode(mode);
         let asked = asked(&setup, callers, streamed).await;
         let model = ScriptedModel::new([Step::text("blue, then"), Step::text("done")]);
-        let client = setup.looped(&model, looped(&ran, callers));
-        let results = with_options(ask_with([result_of_ask()], streamed), callers);
+        let client = setup.looped(&model, looped(&tool_log, callers));
+        let results = with_options(request_with([result_of_ask()], streamed), callers);
         send(&client, results).await.unwrap();
-        assert_eq!(seen(&model, 0), ["user buy", "assistant ask#c3", "tool c3=blue"]);
-        assert_eq!(ran.names(), [""; 0], "the others go on waiting");
-        let yes = with_options(ask_with([approvals(&asked)], streamed), callers);
+        assert_eq!(sent_texts(&model, 0), ["user buy", "assistant ask#c3", "tool c3=blue"]);
+        assert_eq!(tool_log.names(), [""; 0], "the others go on waiting");
+        let yes = with_options(request_with([approvals(&asked)], streamed), callers);
         send(&client, yes).await.unwrap();
-        assert_eq!(ran.names(), ["look 1", "pay 2"]);
-        let shown = seen(&model, 1);
+        assert_eq!(tool_log.names(), ["look 1", "pay 2"]);
+        let shown = sent_texts(&model, 1);
         let rest =
             ["assistant blue, then", "assistant look#c1 pay#c2", "tool c1=look did 1 c2=pay did 2"];
         assert_eq!(shown[3..], rest);
@@ -187,12 +187,12 @@ async fn results_may_come_before_the_approvals() {
 #[tokio::test]
 async fn approvals_without_the_callers_results_are_refused_and_not_used_up() {
     for (streamed, mode, callers) in cases!(BOTH_WAYS, ALL_MODES, ALL_CALLERS) {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let setup = Setup::new(&store).mode(mode);
         let asked = asked(&setup, callers, streamed).await;
         let model = ScriptedModel::new([Step::text("done")]);
-        let client = setup.looped(&model, looped(&ran, callers));
-        let yes = with_options(ask_with([approvals(&asked)], streamed), callers);
+        let client = setup.looped(&model, looped(&tool_log, callers));
+        let yes = with_options(request_with([approvals(&asked)], streamed), callers);
         let error = send(&client, yes).await.unwrap_err();
         let text = error.to_string();
         let Some(ToolLoopError::ResultsMissing { calls, .. }) = error.downcast_ref() else {
@@ -201,21 +201,21 @@ async fn approvals_without_the_callers_results_are_refused_and_not_used_up() {
         let named: Vec<_> = calls.iter().map(|it| (&*it.tool, &*it.call_id)).collect();
         assert_eq!(named, [("ask", "c3")]);
         assert!(text.contains("ask") && text.contains("c3"), "{text}");
-        assert_eq!((ran.names().len(), model.requests().len()), (0, 0));
+        assert_eq!((tool_log.names().len(), model.requests().len()), (0, 0));
         assert_eq!(stored(&store).await, ASKED);
         assert!(open(&store).await.is_none());
 
-        let whole = ask_with([approvals(&asked), result_of_ask()], streamed);
+        let whole = request_with([approvals(&asked), result_of_ask()], streamed);
         send(&client, with_options(whole, callers)).await.unwrap();
-        assert_eq!(ran.names(), ["look 1", "pay 2"]);
-        assert_eq!(seen(&model, 0), ROUND);
+        assert_eq!(tool_log.names(), ["look 1", "pay 2"]);
+        assert_eq!(sent_texts(&model, 0), ROUND);
     }
 }
 
 #[tokio::test]
 async fn calls_of_several_messages_of_one_answer_wait_together() {
     for (streamed, mode) in cases!(BOTH_WAYS, ALL_MODES) {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let setup = Setup::new(&store).mode(mode);
         let first = Message::tool_calls([ToolCall::new("c2", "pay", "2")]);
         let second = Message::tool_calls([ToolCall::new("c3", "ask", "3")]);
@@ -224,42 +224,42 @@ async fn calls_of_several_messages_of_one_answer_wait_together() {
             Step::answer([first, Message::assistant("and"), second], finish),
             Step::text("done"),
         ]);
-        let client = setup.looped(&model, looped(&ran, Callers::Declared));
+        let client = setup.looped(&model, looped(&tool_log, Callers::Declared));
         let answer = send(&client, ask("buy", streamed)).await.unwrap();
         let messages = ["assistant pay#c2?", "assistant and", "assistant ask#c3"];
         assert_eq!(shorts(&answer.messages), messages);
         let asked = requests(&answer);
-        let yes = ask_with([approvals(&asked)], streamed);
+        let yes = request_with([approvals(&asked)], streamed);
         let error = send(&client, yes).await.unwrap_err();
         let error = error.downcast_ref::<ToolLoopError>();
         assert!(matches!(error, Some(ToolLoopError::ResultsMissing { .. })), "{error:?}");
-        assert_eq!(ran.names(), [""; 0]);
-        send(&client, ask_with([approvals(&asked), result_of_ask()], streamed)).await.unwrap();
-        assert_eq!(ran.names(), ["pay 2"]);
+        assert_eq!(tool_log.names(), [""; 0]);
+        send(&client, request_with([approvals(&asked), result_of_ask()], streamed)).await.unwrap();
+        assert_eq!(tool_log.names(), ["pay 2"]);
     }
 }
 
 #[tokio::test]
 async fn a_waiting_call_of_a_tool_that_became_the_callers_needs_its_result() {
     for (streamed, mode) in cases!(BOTH_WAYS, ALL_MODES) {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let setup = Setup::new(&store).mode(mode);
         let run_by_us = tool_fn(definition("ask"), |_| async { Ok(ToolOutput::from("ours")) });
         let model = ScriptedModel::new([Step::message(batch()), Step::text("done")]);
-        let client = setup.stack(&model, executed(&ran).with(run_by_us));
+        let client = setup.stack(&model, executed(&tool_log).with(run_by_us));
         let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
         assert_eq!(asked.len(), 3);
-        let client = setup.looped(&model, looped(&ran, Callers::Declared));
+        let client = setup.looped(&model, looped(&tool_log, Callers::Declared));
         let all = asked.iter().map(|request| request.approve().into()).collect();
         let all = Message::new(Role::User, all);
-        let error = send(&client, ask_with([all], streamed)).await.unwrap_err();
+        let error = send(&client, request_with([all], streamed)).await.unwrap_err();
         let error = error.downcast_ref::<ToolLoopError>();
         assert!(matches!(error, Some(ToolLoopError::ResultsMissing { .. })), "{error:?}");
         let ours = asked[..2].iter().map(|request| request.approve().into()).collect();
         let ours = Message::new(Role::User, ours);
-        send(&client, ask_with([ours, result_of_ask()], streamed)).await.unwrap();
-        assert_eq!(ran.names(), ["look 1", "pay 2"]);
-        assert_eq!(seen(&model, 1), ROUND);
+        send(&client, request_with([ours, result_of_ask()], streamed)).await.unwrap();
+        assert_eq!(tool_log.names(), ["look 1", "pay 2"]);
+        assert_eq!(sent_texts(&model, 1), ROUND);
     }
 }
 
@@ -271,7 +271,7 @@ async fn the_updates_of_a_mixed_batch_show_the_answer_once_it_is_whole() {
         answer.parts.insert(0, Part::text("one moment"));
         let model = ScriptedModel::new([Step::message(answer)]);
         let client = Setup::new(&store).mode(mode);
-        let client = client.looped(&model, looped(&Ran::default(), Callers::Declared));
+        let client = client.looped(&model, looped(&ToolLog::default(), Callers::Declared));
         let mut response = head(&client, ask("buy", true)).await.unwrap();
         let (mut shown, mut deltas_after) = (Vec::new(), 0);
         while let Some(update) = response.next().await {
@@ -290,15 +290,15 @@ async fn the_updates_of_a_mixed_batch_show_the_answer_once_it_is_whole() {
 #[tokio::test]
 async fn rejecting_what_needs_approval_still_runs_the_others() {
     for mode in [PerRun, PersistenceMode::PerServiceCall, JOURNALED] {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let setup = Setup::new(&store).mode(mode);
         let asked = asked(&setup, Callers::Declared, false).await;
         let model = ScriptedModel::new([Step::text("fine")]);
-        let client = setup.looped(&model, looped(&ran, Callers::Declared));
+        let client = setup.looped(&model, looped(&tool_log, Callers::Declared));
         let no = Message::new(Role::User, vec![asked[1].reject("too dear").into()]);
-        send(&client, ask_with([no, result_of_ask()], false)).await.unwrap();
-        assert_eq!(ran.names(), ["look 1"], "{mode:?}");
-        let results = &seen(&model, 0)[2];
+        send(&client, request_with([no, result_of_ask()], false)).await.unwrap();
+        assert_eq!(tool_log.names(), ["look 1"], "{mode:?}");
+        let results = &sent_texts(&model, 0)[2];
         assert!(
             results.starts_with("tool c1=look did 1 c2=") && results.ends_with("c3=blue"),
             "{results}"

@@ -31,14 +31,14 @@ const DROPPING: [(&str, Hook); 3] = [
 
 /// Returns the tools `pay` and `transfer`, which need approval, and `look`, which does not. Each records
 /// its arguments and returns them.
-fn hooked(ran: &Ran, pay: Hook, look: Hook, accepts: bool) -> Tools {
+fn hooked(tool_log: &ToolLog, pay: Hook, look: Hook, accepts: bool) -> Tools {
     let tool = |name: &'static str, hook: Hook| {
-        let ran = ran.clone();
+        let tool_log = tool_log.clone();
         let mut definition = definition(name);
         definition.needs_approval = name != "look";
         definition.accepts_stored_arguments = accepts;
         let run = move |context: ToolContext| {
-            ran.note(&format!("{name} {}", context.arguments()));
+            tool_log.note(&format!("{name} {}", context.arguments()));
             let answer = format!("{name} did {}", context.arguments());
             async move { Ok::<_, BoxError>(ToolOutput::from(answer)) }
         };
@@ -55,7 +55,7 @@ fn asking<const N: usize>(calls: [(&str, &str, &str); N]) -> Step {
 const PAYMENT: &str = r#"{"iban":"DE99","amount":50}"#;
 
 fn replying(parts: impl IntoIterator<Item = Part>, streamed: bool) -> ChatRequest {
-    ask_with([Message::new(Role::User, parts.into_iter().collect())], streamed)
+    request_with([Message::new(Role::User, parts.into_iter().collect())], streamed)
 }
 
 async fn pending(store: &Store) -> Vec<String> {
@@ -78,10 +78,10 @@ async fn a_pending_call_that_a_hook_drops_fails_the_run_before_it_is_offered() {
     for (streamed, mode, (how, hook)) in cases!(BOTH_WAYS, ALL_MODES, DROPPING) {
         for sibling in [false, true] {
             let case = (streamed, mode, how, sibling);
-            let (store, ran) = (store(), Ran::default());
+            let (store, tool_log) = (store(), ToolLog::default());
             let tools = match sibling {
-                true => hooked(&ran, KEEP, hook, false),
-                false => hooked(&ran, hook, KEEP, false),
+                true => hooked(&tool_log, KEEP, hook, false),
+                false => hooked(&tool_log, hook, KEEP, false),
             };
             let batch = [("look", "c1", "{\"at\":1}"), ("pay", "c2", PAYMENT)];
             let model = ScriptedModel::new([asking(batch)]);
@@ -108,7 +108,7 @@ async fn a_pending_call_that_a_hook_drops_fails_the_run_before_it_is_offered() {
             assert!(text.contains(&format!("{tool:?}")), "{text}");
             assert_eq!(answer.tool_calls().count(), 2, "the model was paid for it");
             assert_eq!(answer.approval_requests().count(), 0, "{case:?}");
-            assert_eq!((ran.names().len(), model.requests().len()), (0, 1), "{case:?}");
+            assert_eq!((tool_log.names().len(), model.requests().len()), (0, 1), "{case:?}");
             let kept =
                 if mode == PersistenceMode::PerServiceCall { &["user buy"][..] } else { &[] };
             assert_eq!(stored(&store).await, kept, "{case:?}");
@@ -123,8 +123,8 @@ async fn a_pending_call_that_a_hook_drops_fails_the_run_before_it_is_offered() {
 #[tokio::test]
 async fn what_came_before_a_pending_call_that_is_not_offered_is_kept_as_for_a_failed_call() {
     for (streamed, mode) in cases!(BOTH_WAYS, ALL_MODES) {
-        let (store, ran) = (store(), Ran::default());
-        let tools = hooked(&ran, DROPPING[0].1, KEEP, false);
+        let (store, tool_log) = (store(), ToolLog::default());
+        let tools = hooked(&tool_log, DROPPING[0].1, KEEP, false);
         let model = ScriptedModel::new([
             asking([("look", "c1", "{\"at\":1}")]),
             asking([("pay", "c2", PAYMENT)]),
@@ -150,8 +150,8 @@ async fn what_came_before_a_pending_call_that_is_not_offered_is_kept_as_for_a_fa
             continue;
         }
         send(&client, request).await.unwrap();
-        assert_eq!(seen(&model, 2), round);
-        assert_eq!(ran.names(), ["look {\"at\":1}"]);
+        assert_eq!(sent_texts(&model, 2), round);
+        assert_eq!(tool_log.names(), ["look {\"at\":1}"]);
     }
 }
 
@@ -163,11 +163,11 @@ async fn a_changed_argument_never_runs_and_the_model_receives_an_error() {
         for journal in
             [JournalPolicy::default(), JournalPolicy::default().on_refusal(OnRefusal::LeaveOpen)]
         {
-            let (store, ran) = (store(), Ran::default());
+            let (store, tool_log) = (store(), ToolLog::default());
             let setup = Setup::new(&store).mode(mode).policy(policy().with_journal(journal));
             let batch = [("transfer", "c1", "{\"to\":1}"), ("pay", "c2", PAYMENT)];
             let model = ScriptedModel::new([asking(batch), Step::text("done")]);
-            let tools = || hooked(&ran, REDACT, KEEP, false);
+            let tools = || hooked(&tool_log, REDACT, KEEP, false);
             let client = setup.stack(&model, tools());
             let answer = send(&client, ask("buy", streamed)).await.unwrap();
             let asked: Vec<ApprovalRequest> = answer.approval_requests().cloned().collect();
@@ -184,14 +184,14 @@ async fn a_changed_argument_never_runs_and_the_model_receives_an_error() {
             assert_eq!(model.requests().len(), 1, "the model is not paid");
             assert_eq!(stored(&store).await.len(), 2);
             assert!(open(&store).await.is_none(), "no later run has to end it");
-            assert_eq!(ran.names(), [""; 0], "nothing of the batch has run");
+            assert_eq!(tool_log.names(), [""; 0], "nothing of the batch has run");
             assert!(rows(&store).await[1].2.as_ref().unwrap().contains("not run"));
 
             let request = if again == "anew" { replying(yes(), streamed) } else { request };
             let setup = if again == "elsewhere" { setup.elsewhere() } else { setup };
             send(&setup.stack(&model, tools()), request).await.unwrap();
-            assert_eq!(ran.names(), ["transfer {\"to\":1}"]);
-            let shown = seen(&model, 1);
+            assert_eq!(tool_log.names(), ["transfer {\"to\":1}"]);
+            let shown = sent_texts(&model, 1);
             assert_eq!(shown[1], "assistant transfer#c1 pay#c2");
             assert!(shown[2].starts_with("tool c1=transfer did {\"to\":1} c2!"), "{shown:?}");
             assert!(shown[2].contains("arguments were not stored"), "{shown:?}");
@@ -206,16 +206,16 @@ async fn a_changed_argument_never_runs_and_the_model_receives_an_error() {
 #[tokio::test]
 async fn a_call_with_changed_arguments_may_still_be_rejected() {
     for (streamed, mode) in cases!(BOTH_WAYS, ALL_MODES) {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let model = ScriptedModel::new([asking([("pay", "c2", PAYMENT)]), Step::text("fine")]);
-        let tools = hooked(&ran, REDACT, KEEP, false);
+        let tools = hooked(&tool_log, REDACT, KEEP, false);
         let client = Setup::new(&store).mode(mode).stack(&model, tools);
         let answer = send(&client, ask("buy", streamed)).await.unwrap();
         let asked = answer.approval_requests().next().unwrap().clone();
         let no = replying([asked.reject("too dear").into()], streamed);
         send(&client, no).await.unwrap();
-        assert_eq!(ran.names(), [""; 0]);
-        assert!(seen(&model, 1)[2].contains("too dear"));
+        assert_eq!(tool_log.names(), [""; 0]);
+        assert!(sent_texts(&model, 1)[2].contains("too dear"));
         assert_eq!(rows(&store).await[0].1, ToolStatus::RejectedByApproval);
     }
 }
@@ -223,16 +223,16 @@ async fn a_call_with_changed_arguments_may_still_be_rejected() {
 #[tokio::test]
 async fn a_call_with_changed_arguments_runs_with_those_of_its_decision() {
     for (streamed, mode) in cases!(BOTH_WAYS, ALL_MODES) {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let model = ScriptedModel::new([asking([("pay", "c2", PAYMENT)]), Step::text("done")]);
-        let tools = hooked(&ran, REDACT, KEEP, false);
+        let tools = hooked(&tool_log, REDACT, KEEP, false);
         let setup = Setup::new(&store).mode(mode);
         let client = setup.stack(&model, tools.clone());
         let answer = send(&client, ask("buy", streamed)).await.unwrap();
         let asked = answer.approval_requests().next().unwrap().clone();
         let yes = replying([asked.approve_with(PAYMENT).into()], streamed);
         send(&setup.elsewhere().stack(&model, tools), yes).await.unwrap();
-        assert_eq!(ran.names(), [format!("pay {PAYMENT}")]);
+        assert_eq!(tool_log.names(), [format!("pay {PAYMENT}")]);
         assert_eq!(rows(&store).await[0].1, ToolStatus::Ok);
     }
 }
@@ -240,16 +240,16 @@ async fn a_call_with_changed_arguments_runs_with_those_of_its_decision() {
 #[tokio::test]
 async fn a_tool_that_accepts_what_its_hook_stores_runs_with_it() {
     for (streamed, mode) in cases!(BOTH_WAYS, ALL_MODES) {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let model = ScriptedModel::new([asking([("pay", "c2", PAYMENT)]), Step::text("done")]);
-        let tools = hooked(&ran, REDACT, KEEP, true);
+        let tools = hooked(&tool_log, REDACT, KEEP, true);
         let setup = Setup::new(&store).mode(mode);
         let client = setup.stack(&model, tools.clone());
         let answer = send(&client, ask("buy", streamed)).await.unwrap();
         let asked = answer.approval_requests().next().unwrap().clone();
         let yes = replying([asked.approve().into()], streamed);
         send(&setup.elsewhere().stack(&model, tools), yes).await.unwrap();
-        assert_eq!(ran.names(), ["pay {\"iban\":\"[redacted]\",\"amount\":0}"]);
+        assert_eq!(tool_log.names(), ["pay {\"iban\":\"[redacted]\",\"amount\":0}"]);
         assert_eq!(rows(&store).await[0].1, ToolStatus::Ok);
     }
 }
@@ -257,26 +257,26 @@ async fn a_tool_that_accepts_what_its_hook_stores_runs_with_it() {
 #[tokio::test]
 async fn a_resumed_run_runs_a_changed_call_only_of_a_tool_that_accepts_it() {
     for (streamed, accepts) in cases!(BOTH_WAYS, [false, true]) {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let again = UnknownCalls::ask(|_| UnknownAnswer::RunAgain);
         let journal = JournalPolicy::default().with_unknown_calls(again);
         let setup = Setup::new(&store).policy(policy().with_journal(journal));
         let batch = [("look", "c1", "{\"at\":1}"), ("look", "c2", "{\"at\":2}")];
         let model = ScriptedModel::new([asking(batch), Step::text("done")]);
-        let tools = hooked(&ran, KEEP, REDACT, accepts);
+        let tools = hooked(&tool_log, KEEP, REDACT, accepts);
         let client = setup.looped(&model, ToolLoopLayer::new(tools.clone()));
         // The answer and the start of the first call are stored; the outcome is not stored.
         store.let_appends_through(2);
         store.fail_next_append(disk_full());
         let request = ask("go", streamed);
         send(&client, request.clone()).await.unwrap_err();
-        assert_eq!(ran.names(), ["look {\"at\":1}"]);
+        assert_eq!(tool_log.names(), ["look {\"at\":1}"]);
         send(&setup.elsewhere().stack(&model, tools), request).await.unwrap();
         let redacted = "look {\"iban\":\"[redacted]\",\"amount\":0}";
         let expected: &[&str] = match accepts {
             true => &["look {\"at\":1}", redacted, redacted],
             false => &["look {\"at\":1}"],
         };
-        assert_eq!(ran.names(), expected);
+        assert_eq!(tool_log.names(), expected);
     }
 }

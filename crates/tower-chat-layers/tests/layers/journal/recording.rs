@@ -22,8 +22,8 @@ use crate::common::*;
 
 /// Returns the tools `pin`, which returns a secret that its hook redacts, `whisper`, whose hook returns
 /// [`Retention::Forget`], and `wait`, which waits at a gate.
-fn discreet(ran: &Ran, gate: &Gate) -> Tools {
-    let (note, whispers, gate) = (ran.clone(), ran.clone(), gate.clone());
+fn discreet(tool_log: &ToolLog, gate: &Gate) -> Tools {
+    let (note, whispers, gate) = (tool_log.clone(), tool_log.clone(), gate.clone());
     let pin = tool_fn(definition("pin"), move |_| {
         note.note("pin");
         async { Ok::<_, BoxError>(ToolOutput::from("swordfish")) }
@@ -56,14 +56,14 @@ fn given(store: &Store) -> String {
 #[tokio::test]
 async fn nothing_that_a_hook_hides_is_ever_staged_and_the_run_continues_with_what_is_left() {
     for concurrent in [false, true] {
-        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let setup = Setup::new(&store).concurrent(concurrent);
         let model = ScriptedModel::new([
             calls([("pin", "c1"), ("whisper", "c2"), ("wait", "c3")]),
             Step::text("done"),
         ]);
         let request = ask("go", false);
-        let client = setup.stack(&model, discreet(&ran, &gate));
+        let client = setup.stack(&model, discreet(&tool_log, &gate));
         drop_when(&client, request.clone(), async {
             gate.reached(1).await;
             while calls_known(&store).await != ["c1 Done", "c3 Unknown"] {
@@ -73,10 +73,10 @@ async fn nothing_that_a_hook_hides_is_ever_staged_and_the_run_continues_with_wha
         .await;
         assert_eq!(staged(&store).await[1], "assistant pin#c1 wait#c3");
         gate.open();
-        send(&setup.stack(&model, discreet(&ran, &gate)), request).await.unwrap();
+        send(&setup.stack(&model, discreet(&tool_log, &gate)), request).await.unwrap();
         let all = given(&store);
         assert!(!all.contains("swordfish") && !all.contains("psst"), "{all}");
-        assert_eq!(ran.names(), ["pin", "whisper"], "neither runs again");
+        assert_eq!(tool_log.names(), ["pin", "whisper"], "neither runs again");
         let history = stored(&store).await;
         assert!(history[2].starts_with("tool c1=**** c3!"), "{history:?}");
         assert!(store.inner().list("alice", None, 9).await.unwrap().len() == 1);
@@ -116,12 +116,12 @@ async fn an_outcome_of_which_nothing_is_kept_is_no_write() {
 
 /// Returns tools whose calls are not stored, because the hook drops the call, fails or panics. `wait`
 /// waits at a gate.
-fn secretive(ran: &Ran, gate: &Gate, hook: fn(&mut StoredCall<'_>) -> Hooked) -> Tools {
-    let (whispers, gate) = (ran.clone(), gate.clone());
+fn secretive(tool_log: &ToolLog, gate: &Gate, hook: fn(&mut StoredCall<'_>) -> Hooked) -> Tools {
+    let (whispers, gate) = (tool_log.clone(), gate.clone());
     let whisper = tool_fn(definition("whisper"), move |_| {
-        let (ran, gate) = (whispers.clone(), gate.clone());
+        let (tool_log, gate) = (whispers.clone(), gate.clone());
         async move {
-            ran.note("whisper");
+            tool_log.note("whisper");
             gate.pass().await;
             Ok::<_, BoxError>(ToolOutput::from("psst"))
         }
@@ -160,7 +160,7 @@ async fn a_round_of_which_no_call_is_kept_is_no_answer_after_a_service_call_that
     for (hook, (texts, streamed), mode) in
         cases!(hooks, BESIDE.iter().zip([false, true, false]), [PerServiceCall, JOURNALED])
     {
-        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         gate.open();
         let setup = Setup::new(&store).mode(mode);
         let model = ScriptedModel::new([
@@ -168,13 +168,13 @@ async fn a_round_of_which_no_call_is_kept_is_no_answer_after_a_service_call_that
             Step::error("overloaded"),
             asked_again(Step::text("done")),
         ]);
-        let client = setup.stack(&model, secretive(&ran, &gate, hook));
+        let client = setup.stack(&model, secretive(&tool_log, &gate, hook));
         let request = ask("go", streamed);
         send(&client, request.clone()).await.unwrap_err();
         let answer = send(&client, request.clone()).await.unwrap();
         let case_name = (mode, texts);
         assert_eq!(answer.messages.last().unwrap().text(), "done", "{case_name:?}");
-        assert_eq!(seen(&model, 2), ["user go"], "{case_name:?}");
+        assert_eq!(sent_texts(&model, 2), ["user go"], "{case_name:?}");
         let again = send(&client, request).await.unwrap();
         assert_eq!(again.messages.last().unwrap().text(), "done", "{case_name:?}");
         assert_eq!(model.requests().len(), 3, "the whole run is its answer: {case_name:?}");
@@ -184,14 +184,14 @@ async fn a_round_of_which_no_call_is_kept_is_no_answer_after_a_service_call_that
 #[tokio::test]
 async fn a_round_of_which_no_call_is_kept_is_no_answer_after_a_drop() {
     for (mode, texts) in cases!([PerServiceCall, JOURNALED], BESIDE) {
-        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let setup = Setup::new(&store).mode(mode);
         let model = ScriptedModel::new([
             whispering(texts),
             asked_again(calls([("whisper", "c2")])),
             asked_again(Step::text("done")),
         ]);
-        let tools = || secretive(&ran, &gate, |_| Ok(Retention::Forget));
+        let tools = || secretive(&tool_log, &gate, |_| Ok(Retention::Forget));
         let request = ask("go", false);
         let client = setup.stack(&model, tools());
         drop_when(&client, request.clone(), gate.reached(1)).await;
@@ -202,7 +202,7 @@ async fn a_round_of_which_no_call_is_kept_is_no_answer_after_a_drop() {
         let case_name = (mode, texts);
         assert_eq!(answer.messages.last().unwrap().text(), "done", "{case_name:?}");
         assert_eq!(
-            (seen(&model, 1), seen(&model, 2)),
+            (sent_texts(&model, 1), sent_texts(&model, 2)),
             (vec!["user go".into()], vec!["user go".into()])
         );
         assert_eq!(model.requests().len(), 3, "{case_name:?}");
@@ -216,19 +216,19 @@ async fn a_call_whose_arguments_were_redacted_is_not_run_by_another_attempt() {
         [false, true],
         [UnknownCalls::Answer, UnknownCalls::ask(|_| UnknownAnswer::RunAgain)]
     ) {
-        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let journal = JournalPolicy::default().with_unknown_calls(unknown);
         let setup = Setup::new(&store).policy(policy().with_journal(journal));
         let tools = || {
-            let (ran, gate) = (ran.clone(), gate.clone());
+            let (tool_log, gate) = (tool_log.clone(), gate.clone());
             let tool = move |name: &'static str, waits: bool| {
-                let (ran, gate) = (ran.clone(), gate.clone());
+                let (tool_log, gate) = (tool_log.clone(), gate.clone());
                 let mut definition = definition(name);
                 definition.safe_to_retry = true;
                 tool_fn(definition, move |context| {
-                    let (ran, gate) = (ran.clone(), gate.clone());
+                    let (tool_log, gate) = (tool_log.clone(), gate.clone());
                     async move {
-                        ran.note(&format!("{name} {}", context.arguments()));
+                        tool_log.note(&format!("{name} {}", context.arguments()));
                         if waits {
                             gate.pass().await;
                         }
@@ -259,13 +259,13 @@ async fn a_call_whose_arguments_were_redacted_is_not_run_by_another_attempt() {
         let request = ask("go", false);
         drop_when(&setup.stack(&model, tools()), request.clone(), gate.reached(1)).await;
         gate.open();
-        let first = ran.names();
-        assert_eq!(first.iter().any(|ran| ran.starts_with("pay")), is_started);
+        let first = tool_log.names();
+        assert_eq!(first.iter().any(|name| name.starts_with("pay")), is_started);
         send(&setup.elsewhere().stack(&model, tools()), request).await.unwrap();
-        let second = &ran.names()[first.len()..];
-        assert!(!second.iter().any(|ran| ran.contains("pay")), "{second:?}");
+        let second = &tool_log.names()[first.len()..];
+        assert!(!second.iter().any(|name| name.contains("pay")), "{second:?}");
         assert_eq!(second.last().unwrap(), r#"same {"card":"4111"}"#);
-        let results = seen(&model, 1)[2].clone();
+        let results = sent_texts(&model, 1)[2].clone();
         let expected = if is_started { "may or may not" } else { "its arguments were not stored" };
         assert!(results.contains("c1=done c2!") && results.contains(expected), "{results}");
         assert!(results.ends_with("c3=done"), "{results}");
@@ -305,9 +305,9 @@ async fn an_outcome_that_is_to_be_forgotten_is_forgotten_by_every_attempt() {
             drop_when(&client, request.clone(), gate.reached(1)).await;
             gate.open();
             assert_eq!(send(&client, request).await.unwrap().text(), "paid");
-            assert_eq!(seen(&model, 1)[2], "tool c1=card xqz");
+            assert_eq!(sent_texts(&model, 1)[2], "tool c1=card xqz");
             send(&client, case.ask("and now?")).await.unwrap();
-            assert_eq!(seen(&model, 2), ["user go", "assistant paid", "user and now?"]);
+            assert_eq!(sent_texts(&model, 2), ["user go", "assistant paid", "user and now?"]);
             assert!(!given(&store).contains("xqz"));
         })
         .await;
@@ -333,7 +333,7 @@ async fn a_long_result_is_staged_truncated_and_the_run_under_way_sees_all_of_it(
     };
     let (answer, ()) = tokio::join!(send(&client, ask("go", false)), looking);
     answer.unwrap();
-    assert!(seen(&model, 1)[2].len() > 10_000);
+    assert!(sent_texts(&model, 1)[2].len() > 10_000);
     assert!(stored(&store).await[2].len() < 300);
 }
 
@@ -375,7 +375,7 @@ async fn a_tool_that_nests_a_run_is_resumed_with_it() {
 
 #[tokio::test]
 async fn a_call_keeps_its_idempotency_key_beside_one_that_is_forgotten() {
-    let (store, gate, keys) = (store(), Gate::closed(), Ran::default());
+    let (store, gate, keys) = (store(), Gate::closed(), ToolLog::default());
     let setup = Setup::new(&store);
     let tools = |gate: &Gate| {
         let (gate, keys) = (gate.clone(), keys.clone());

@@ -55,7 +55,7 @@ async fn take_up(
     {
         return committed_first(&setup, model, booking_tools, request, &case_name).await;
     }
-    let (ran, asked) = (booking_tools.ran().len(), model.requests().len());
+    let (tool_log, asked) = (booking_tools.ran().len(), model.requests().len());
     let client = setup.stack(model, booking_tools.reopened().tools());
     let request = match way {
         SameRequest | Elsewhere => request.clone(),
@@ -89,7 +89,11 @@ async fn take_up(
     if is_open {
         let own = model.requests().len() - asked - usize::from(way == NewMessage);
         assert_eq!(own, SERVICE_CALLS - answered, "service calls: {case_name}");
-        assert_eq!(booking_tools.ran().len() - ran, TOOL_CALLS - done, "tool calls: {case_name}");
+        assert_eq!(
+            booking_tools.ran().len() - tool_log,
+            TOOL_CALLS - done,
+            "tool calls: {case_name}"
+        );
         let seen = all_seen(model);
         assert_eq!(seen[asked..asked + own], undisturbed()[answered..], "{case_name}");
         let new: Vec<_> = model.requests()[asked..asked + own]
@@ -113,7 +117,8 @@ async fn committed_first(
     case_name: &str,
 ) {
     let store = &setup.store;
-    let (before, ran, asked) = (staged(store).await, booking_tools.ran(), model.requests().len());
+    let (before, tool_log, asked) =
+        (staged(store).await, booking_tools.ran(), model.requests().len());
     let known = calls_known(store).await;
     let client = setup.stack(model, booking_tools.reopened().tools());
     let answer = send(&client, ask("and then?", request.options.stream)).await;
@@ -121,7 +126,7 @@ async fn committed_first(
     assert_eq!(answer.text(), "hello", "{case_name}");
     assert_eq!(answer.finish.recovered, None, "{case_name}");
     assert_eq!(model.requests().len() - asked, 1, "one service call: {case_name}");
-    assert_eq!(booking_tools.ran(), ran, "no tool: {case_name}");
+    assert_eq!(booking_tools.ran(), tool_log, "no tool: {case_name}");
     let history = stored(store).await;
     assert_eq!(history[..before.len()], before, "{case_name}");
     assert_eq!(history[history.len() - 2..], ["user and then?", "assistant hello"], "{case_name}");
@@ -429,11 +434,11 @@ async fn whoever_is_asked_about_an_unknown_call_decides() {
 #[tokio::test]
 async fn a_failed_tool_is_not_run_again() {
     for concurrent in [false, true] {
-        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let setup = Setup::new(&store).concurrent(concurrent);
         let model = ScriptedModel::new([calls([("fail", "c1"), ("wait", "c2")]), Step::text("so")]);
         let request = ask("trip", false);
-        let client = setup.stack(&model, tools_with_gate(&ran, &gate));
+        let client = setup.stack(&model, tools_with_gate(&tool_log, &gate));
         drop_when(&client, request.clone(), async {
             gate.reached(1).await;
             while calls_known(&store).await[0] != "c1 Failed" {
@@ -470,11 +475,11 @@ async fn a_failed_tool_is_not_run_again() {
 #[tokio::test]
 async fn an_end_that_an_earlier_attempt_has_run_keeps_only_serial_calls_from_running() {
     for (streamed, concurrent) in cases!(BOTH_WAYS, [false, true]) {
-        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let setup = Setup::new(&store).concurrent(true);
         let model = ScriptedModel::new([calls([("stop", "c1"), ("wait", "c2")])]);
         let request = ask("trip", streamed);
-        let client = setup.stack(&model, tools_with_gate(&ran, &gate));
+        let client = setup.stack(&model, tools_with_gate(&tool_log, &gate));
         drop_when(&client, request.clone(), async {
             gate.reached(1).await;
             while calls_known(&store).await[0] != "c1 Done" {
@@ -483,7 +488,7 @@ async fn an_end_that_an_earlier_attempt_has_run_keeps_only_serial_calls_from_run
         })
         .await;
         assert_eq!(calls_known(&store).await, ["c1 Done", "c2 Unknown"]);
-        let resumed = Ran::default();
+        let resumed = ToolLog::default();
         let waits = resumed.clone();
         let wait = tool_fn(definition("wait"), move |_| {
             waits.note("wait");
@@ -519,7 +524,7 @@ async fn an_input_that_ends_with_an_answer_is_no_answer() {
         let setup = Setup::new(&store);
         let model = ScriptedModel::new([Step::error("overloaded"), Step::text("go")]);
         let request =
-            ask_with([Message::user("on your marks"), Message::assistant("set")], streamed);
+            request_with([Message::user("on your marks"), Message::assistant("set")], streamed);
         let client = setup.stack(&model, BookingTools::default().tools());
         send(&client, request.clone()).await.unwrap_err();
         assert_eq!(send(&client, request).await.unwrap().text(), "go");
@@ -540,7 +545,7 @@ async fn an_open_run_is_resumed_before_a_request_of_any_mode() {
         send(&client, ask("hi", streamed)).await.unwrap();
         let all: Vec<_> = WHOLE_RUN.into_iter().chain(["user hi", "assistant hello"]).collect();
         assert_eq!(stored(&store).await, all);
-        assert_eq!(seen(&model, model.requests().len() - 1), all[..7]);
+        assert_eq!(sent_texts(&model, model.requests().len() - 1), all[..7]);
     }
 }
 

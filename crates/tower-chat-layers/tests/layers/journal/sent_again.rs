@@ -60,7 +60,7 @@ async fn the_row_of_a_late_result_says_so_after_its_run_was_recovered() {
         send(&client, ask("one", streamed)).await.unwrap();
         send(&client, ask("two", streamed)).await.unwrap();
         let late = Message::tool_results([ToolResult::new("c", "by hand")]);
-        send(&client, ask_with([late], streamed)).await.unwrap_err();
+        send(&client, request_with([late], streamed)).await.unwrap_err();
         send(&client, ask("three", streamed)).await.unwrap();
         assert_eq!(shown(&model, 4), [pair(1, "by hand")], "{streamed}");
         assert_eq!(recorded(&store).await, [row(1, "by hand", ToolStatus::Ok)], "{streamed}");
@@ -162,7 +162,7 @@ async fn a_payment_of_a_dropped_run_is_reported_when_the_run_is_committed_as_it_
         let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
         let decisions: Vec<Part> =
             vec![asked[0].approve().into(), asked[1].reject("too dear").into()];
-        let decided = ask_with([Message::new(Role::User, decisions)], streamed);
+        let decided = request_with([Message::new(Role::User, decisions)], streamed);
         drop_when(&client, decided, model.called(2)).await;
         send(&client, ask("and?", streamed)).await.unwrap();
         let rejected = "The call was rejected, and not run: too dear";
@@ -191,7 +191,7 @@ async fn results_given_from_the_record_keep_its_times_and_the_end_of_their_run()
         send(&stack(first), ask("two", streamed)).await.unwrap();
         store.inner().flush().await.unwrap();
         let found = pending_results(store.inner(), &key()).await.unwrap().unwrap();
-        send(&stack(second), ask_with([found], streamed)).await.unwrap();
+        send(&stack(second), request_with([found], streamed)).await.unwrap();
         send(&stack(first), ask("three", streamed)).await.unwrap();
         assert_eq!(shown(&model, 3), [pair(1, "stop 1")], "{case}");
         let rows = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap();
@@ -229,7 +229,7 @@ async fn a_stopped_call_stays_stopped_when_its_recorded_result_is_staged() {
         let expected = [ToolStatus::Ok, ToolStatus::Ok, ToolStatus::Stopped];
         assert_eq!(statuses().await, expected, "{case}");
         let found = pending_results(store.inner(), &key()).await.unwrap().unwrap();
-        drop_when(&stack(JOURNALED), ask_with([found], streamed), model.called(2)).await;
+        drop_when(&stack(JOURNALED), request_with([found], streamed), model.called(2)).await;
         send(&stack(first), ask("two", streamed)).await.unwrap();
         assert_eq!(statuses().await, expected, "{case}");
     }
@@ -284,7 +284,7 @@ async fn words_beside_approvals_follow_an_answered_round_of_one_or_two_messages_
             let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
             send(&client, ask("look", streamed)).await.unwrap_err();
             let decisions = vec![asked[0].approve().into(), Part::text("do it")];
-            let decided = ask_with([Message::new(Role::User, decisions)], streamed);
+            let decided = request_with([Message::new(Role::User, decisions)], streamed);
             send(&client, decided).await.unwrap();
             let order = texts(&model, 3).split_off(2 + count);
             orders.push(order);
@@ -309,7 +309,7 @@ async fn a_late_result_answers_the_call_of_its_id_in_an_earlier_message_of_the_a
         let client = setup.stack(&model, Executed::default().tools());
         send(&client, ask("one", streamed)).await.unwrap();
         let late = Message::tool_results([ToolResult::new("c1", "by hand")]);
-        send(&client, ask_with([late], streamed)).await.unwrap();
+        send(&client, request_with([late], streamed)).await.unwrap();
         assert_eq!(shown(&model, 1), [pair(1, "by hand")], "{case}");
         let expected = [row(1, "by hand", ToolStatus::Ok), row(2, "", ToolStatus::PendingApproval)];
         assert_eq!(recorded(&store).await, expected, "{case}");

@@ -80,7 +80,7 @@ fn one_message(answer: &Answer) -> Message {
 
 /// Returns a request that repeats the whole conversation in the form that the client stores.
 fn whole(messages: &[Message], streamed: bool) -> ChatRequest {
-    let mut request = ask_with([], streamed);
+    let mut request = request_with([], streamed);
     request.set_new_messages(messages.to_vec());
     request
 }

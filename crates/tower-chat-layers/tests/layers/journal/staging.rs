@@ -135,7 +135,7 @@ async fn a_failed_tool_is_known_to_have_failed() {
         let model = booking_model_with(0, [calls([("fail", "c1"), ("wait", "c2")])]);
         let client = Setup::new(&store)
             .concurrent(concurrent)
-            .stack(&model, tools_with_gate(&Ran::default(), &gate));
+            .stack(&model, tools_with_gate(&ToolLog::default(), &gate));
         drop_when(&client, ask("trip", false), async {
             gate.reached(1).await;
             while calls_known(&store).await != ["c1 Failed", "c2 Unknown"] {
@@ -154,7 +154,7 @@ async fn the_commit_of_a_run_that_a_tool_ends_rides_on_the_outcome() {
         let store = store();
         let model = ScriptedModel::new([calls([("look", "c1"), ("none", "c2"), ("stop", "c3")])]);
         let setup = Setup::new(&store).concurrent(concurrent);
-        let client = setup.stack(&model, tools(&Ran::default()));
+        let client = setup.stack(&model, tools(&ToolLog::default()));
         send(&client, ask("stop", streamed)).await.unwrap();
         let writes = store.writes();
         let outcomes = writes.iter().position(|write| write.close() == Some(Close::Commit));

@@ -41,10 +41,10 @@ async fn a_call_that_the_token_limit_has_cut_off_never_runs_and_the_model_receiv
         for tool in ["look", "pay", "ask", "none"] {
             for arguments in ["", " ", r#"{"label":"#, r#"{"label":"c2""#] {
                 let steps = [cut_off(tool, arguments), Step::text("there")];
-                let (store, ran, model, client) = case.begin_with_log(steps).await;
+                let (store, tool_log, model, client) = case.begin_with_log(steps).await;
                 let answer = send(&client, case.ask("where?")).await.unwrap();
                 assert_eq!(answer.text(), "there", "{tool} {arguments:?}");
-                assert_eq!(ran.names(), ["look"], "{tool} {arguments:?}");
+                assert_eq!(tool_log.names(), ["look"], "{tool} {arguments:?}");
                 let received = results(&model.requests()[1]);
                 assert_eq!(received[0], ("looked c1".to_owned(), false), "{tool} {arguments:?}");
                 assert!(received[1].0.contains("token limit") && received[1].1, "{received:?}");
@@ -61,9 +61,9 @@ async fn a_call_without_arguments_runs_where_no_limit_was_reached() {
     every_case(async |case| {
         let call = Message::tool_calls([ToolCall::new("c1", "look", "")]);
         let steps = [Step::message(call), Step::text("there")];
-        let (_, ran, _, client) = case.begin_with_log(steps).await;
+        let (_, tool_log, _, client) = case.begin_with_log(steps).await;
         send(&client, case.ask("where?")).await.unwrap();
-        assert_eq!(ran.names(), ["look"]);
+        assert_eq!(tool_log.names(), ["look"]);
     })
     .await;
 }
@@ -76,12 +76,12 @@ async fn whole_calls_beside_one_that_was_cut_off_still_wait_for_approval() {
             ToolCall::new("c2", "pay", r#"{"label":"#),
         ];
         let asking = Step::answer([Message::tool_calls(calls)], Finish::new(FinishReason::Length));
-        let (_, ran, model, client) = case.begin_with_log([asking, Step::text("paid")]).await;
+        let (_, tool_log, model, client) = case.begin_with_log([asking, Step::text("paid")]).await;
         let answer = send(&client, case.ask("pay")).await.unwrap();
         let approvals: Vec<_> = answer.approval_requests().map(|it| it.approve()).collect();
-        assert!(ran.names().is_empty() && !approvals.is_empty());
-        send(&client, case.ask_with([Message::approvals(approvals)])).await.unwrap();
-        assert_eq!(ran.names(), ["pay"], "once");
+        assert!(tool_log.names().is_empty() && !approvals.is_empty());
+        send(&client, case.request_with([Message::approvals(approvals)])).await.unwrap();
+        assert_eq!(tool_log.names(), ["pay"], "once");
         let sent = model.requests()[1].messages().clone();
         let received: Vec<_> = sent.iter().flat_map(|message| message.results()).collect();
         assert!(
@@ -115,7 +115,11 @@ async fn a_paused_answer_continues_in_the_same_run_without_a_message_of_the_user
         ];
         assert_eq!(shorts(&answer.messages), all[1..]);
         for call in 0..3 {
-            assert_eq!(seen(&model, call), all[..=call], "the answer so far is the last message");
+            assert_eq!(
+                sent_texts(&model, call),
+                all[..=call],
+                "the answer so far is the last message"
+            );
         }
         assert_eq!(stored(&store).await, all);
         let again = send(&client, request).await.unwrap();
@@ -160,7 +164,7 @@ async fn a_run_that_was_interrupted_in_a_pause_continues_from_there() {
             true => (&all[..1], vec![all[0], all[2]]),
             false => (&all[..2], all.to_vec()),
         };
-        assert_eq!(seen(&model, 2), sent);
+        assert_eq!(sent_texts(&model, 2), sent);
         assert_eq!(stored(&store).await, kept);
     })
     .await;
@@ -193,13 +197,13 @@ async fn a_request_that_is_sent_again_gets_the_reason_of_its_answer() {
 async fn a_loop_without_a_store_continues_with_a_paused_answer_too() {
     for streamed in BOTH_WAYS {
         let model = ScriptedModel::new([paused("first"), Step::text("last")]);
-        let tool_loop = tower_chat::layer::ToolLoopLayer::new(tools(&Ran::default()));
+        let tool_loop = tower_chat::layer::ToolLoopLayer::new(tools(&ToolLog::default()));
         let client = boxed(tower::Layer::layer(&tool_loop, model.clone()));
         let request = ChatRequest::user("search");
         let request = if streamed { request.streamed() } else { request };
         let answer = send(&client, request).await.unwrap();
         assert_eq!(shorts(&answer.messages), ["assistant first", "assistant last"]);
-        assert_eq!(seen(&model, 1), ["user search", "assistant first"]);
+        assert_eq!(sent_texts(&model, 1), ["user search", "assistant first"]);
         let is_text = |part: &Part| part.as_text().is_some();
         assert!(model.requests()[1].messages().iter().all(|it| it.parts.iter().all(is_text)));
     }

@@ -20,14 +20,14 @@ use tower_chat_testkit::{Gate, ScriptedModel, Step};
 use crate::common::*;
 
 /// Returns a tool `pay` that needs approval, and waits at a gate before it pays.
-fn paying(ran: &Ran, gate: &Gate) -> Tools {
-    let (ran, gate) = (ran.clone(), gate.clone());
-    tools(&ran.clone()).with(tool_fn(
+fn paying(tool_log: &ToolLog, gate: &Gate) -> Tools {
+    let (tool_log, gate) = (tool_log.clone(), gate.clone());
+    tools(&tool_log.clone()).with(tool_fn(
         definition("pay").needs_approval(),
         move |context: ToolContext| {
-            let (ran, gate) = (ran.clone(), gate.clone());
+            let (tool_log, gate) = (tool_log.clone(), gate.clone());
             let answer = format!("payed {}", label_of(&context));
-            ran.note("pay");
+            tool_log.note("pay");
             async move {
                 gate.pass().await;
                 Ok(ToolOutput::from(answer))
@@ -38,7 +38,7 @@ fn paying(ran: &Ran, gate: &Gate) -> Tools {
 
 fn deciding<const N: usize>(case: Case, decisions: [ApprovalResponse; N]) -> ChatRequest {
     let parts = decisions.into_iter().map(Into::into).collect();
-    case.ask_with([Message::new(Role::User, parts)])
+    case.request_with([Message::new(Role::User, parts)])
 }
 
 async fn asked(case: Case, client: &Client) -> Vec<ApprovalRequest> {
@@ -62,9 +62,10 @@ async fn a_call_that_another_process_runs_is_not_called_interrupted() {
         cases
             .clone()
             .check(async |case| {
-                let (store, ran, gate) = (case.store().await, Ran::default(), Gate::closed());
+                let (store, tool_log, gate) =
+                    (case.store().await, ToolLog::default(), Gate::closed());
                 let model = ScriptedModel::new([case.calls([("pay", "c1")]), Step::text("one")]);
-                let client = case.stack(model.clone(), &store, policy(), paying(&ran, &gate));
+                let client = case.stack(model.clone(), &store, policy(), paying(&tool_log, &gate));
                 let asked = asked(case, &client).await;
                 let request = deciding(case, [asked[0].approve()]);
                 let again = match is_same_run {
@@ -79,7 +80,8 @@ async fn a_call_that_another_process_runs_is_not_called_interrupted() {
                 }
                 let elsewhere = store.in_another_process();
                 let other = ScriptedModel::new([Step::text("two")]);
-                let second = case.stack(other.clone(), &elsewhere, policy(), paying(&ran, &gate));
+                let second =
+                    case.stack(other.clone(), &elsewhere, policy(), paying(&tool_log, &gate));
                 let before = (stored(&store).await, row(&store).await);
                 let error = send(&second, again.clone()).await.unwrap_err();
                 assert_eq!(is_retryable(&*error), Some(true));
@@ -98,7 +100,7 @@ async fn a_call_that_another_process_runs_is_not_called_interrupted() {
                         assert!(!is_same_run && is_answered, "{error:?}");
                     }
                 }
-                assert_eq!((ran.names().len(), other.requests().len()), (1, 0));
+                assert_eq!((tool_log.names().len(), other.requests().len()), (1, 0));
             })
             .await;
     }
@@ -110,7 +112,7 @@ async fn the_outcome_stays_in_the_record_where_the_other_process_is_the_first_to
         .modes([PerRun, PerServiceCall], "a journaled run holds its conversation with a lease");
     cases
         .check(async |case| {
-            let (store, ran, gate) = (case.store().await, Ran::default(), Gate::closed());
+            let (store, tool_log, gate) = (case.store().await, ToolLog::default(), Gate::closed());
             let second_call = Gate::closed();
             // Without a lease, another process treats the call as interrupted while its tool runs.
             let policy =
@@ -119,7 +121,7 @@ async fn the_outcome_stays_in_the_record_where_the_other_process_is_the_first_to
                 case.calls([("pay", "c1")]),
                 Step::text("one").waits(&second_call),
             ]);
-            let client = case.stack(model.clone(), &store, policy(), paying(&ran, &gate));
+            let client = case.stack(model.clone(), &store, policy(), paying(&tool_log, &gate));
             let asked = asked(case, &client).await;
             let mut first = pin!(send(&client, deciding(case, [asked[0].approve()])));
             let mut there = pin!(gate.reached(1));
@@ -132,7 +134,7 @@ async fn the_outcome_stays_in_the_record_where_the_other_process_is_the_first_to
             let elsewhere = store.in_another_process();
             let other_told = Gate::closed();
             let other = ScriptedModel::new([Step::text("two").waits(&other_told)]);
-            let client = case.stack(other, &elsewhere, policy(), paying(&ran, &gate));
+            let client = case.stack(other, &elsewhere, policy(), paying(&tool_log, &gate));
             let mut second = pin!(send(&client, deciding(case, [asked[0].approve()])));
             let mut there = pin!(other_told.reached(1));
             while poll!(there.as_mut()).is_pending() {
@@ -160,7 +162,7 @@ async fn a_claim_is_withdrawn_when_the_caller_disconnects_before_the_tool_begins
     for is_same_run in [true, false] {
         let cases = Cases::all().with_all_ids();
         let scenario = async |case: Case| {
-            let (store, ran, _, client) =
+            let (store, tool_log, _, client) =
                 case.begin_with_log([case.calls([("pay", "c1")]), Step::text("done")]).await;
             let asked = asked(case, &client).await;
             let request = deciding(case, [asked[0].approve()]);
@@ -181,14 +183,14 @@ async fn a_claim_is_withdrawn_when_the_caller_disconnects_before_the_tool_begins
                 }
             }
             store.release_appends();
-            assert_eq!(ran.names(), [""; 0], "it has not begun");
+            assert_eq!(tool_log.names(), [""; 0], "it has not begun");
             assert_eq!(row(&store).await, (ToolStatus::PendingApproval, false, None));
             let request = match is_same_run {
                 true => request,
                 false => deciding(case, [asked[0].approve()]),
             };
             send(&client, request).await.unwrap();
-            assert_eq!(ran.names(), ["pay"], "it runs now, and once");
+            assert_eq!(tool_log.names(), ["pay"], "it runs now, and once");
             let paid = (ToolStatus::Ok, true, Some("payed c1".to_owned()));
             assert_eq!(row(&store).await, paid);
         };
@@ -199,9 +201,9 @@ async fn a_claim_is_withdrawn_when_the_caller_disconnects_before_the_tool_begins
 #[tokio::test]
 async fn an_approval_of_a_run_that_was_stopped_is_answered() {
     every_id(async |case| {
-        let (store, ran, gate) = (case.store().await, Ran::default(), Gate::closed());
+        let (store, tool_log, gate) = (case.store().await, ToolLog::default(), Gate::closed());
         let model = ScriptedModel::new([case.calls([("pay", "c1")])]);
-        let client = case.stack(model.clone(), &store, policy(), paying(&ran, &gate));
+        let client = case.stack(model.clone(), &store, policy(), paying(&tool_log, &gate));
         let asked = asked(case, &client).await;
         let mut request = deciding(case, [asked[0].approve()]);
         let handle = request.run_handle();
@@ -216,7 +218,7 @@ async fn an_approval_of_a_run_that_was_stopped_is_answered() {
         let error = send(&client, again).await.unwrap_err();
         let error: &ToolLoopError = error.downcast_ref().unwrap();
         assert!(matches!(error, ToolLoopError::ApprovalAnswered { .. }), "{error:?}");
-        assert_eq!((ran.names().len(), model.requests().len()), (1, 1));
+        assert_eq!((tool_log.names().len(), model.requests().len()), (1, 1));
         let same = send(&client, request).await.unwrap();
         assert_eq!(same.finish.ended_by, Some(EndedBy::Stop));
         assert_eq!(model.requests().len(), 1);
@@ -229,7 +231,7 @@ async fn yes_and_no_to_one_request_are_both_refused() {
     for is_yes_first in [true, false] {
         for in_one_message in [true, false] {
             every_case(async |case| {
-                let (store, ran, model, client) =
+                let (store, tool_log, model, client) =
                     case.begin_with_log([case.calls([("pay", "c1")]), Step::text("done")]).await;
                 let asked = asked(case, &client).await;
                 let before = stored(&store).await;
@@ -239,19 +241,19 @@ async fn yes_and_no_to_one_request_are_both_refused() {
                 }
                 let request = match in_one_message {
                     true => deciding(case, both),
-                    false => case.ask_with(
+                    false => case.request_with(
                         both.map(|decision| Message::new(Role::User, vec![decision.into()])),
                     ),
                 };
                 let error = send(&client, request).await.unwrap_err();
                 let error: &ToolLoopError = error.downcast_ref().unwrap();
                 assert!(matches!(error, ToolLoopError::ApprovalContradicted { .. }), "{error:?}");
-                assert_eq!((ran.names().len(), model.requests().len()), (0, 1));
+                assert_eq!((tool_log.names().len(), model.requests().len()), (0, 1));
                 assert_eq!(durable(&store).await, before);
                 // Two equal decisions about one call count as one decision.
                 let twice = deciding(case, [asked[0].approve(), asked[0].approve()]);
                 send(&client, twice).await.unwrap();
-                assert_eq!(ran.names(), ["pay"]);
+                assert_eq!(tool_log.names(), ["pay"]);
             })
             .await;
         }
@@ -261,8 +263,8 @@ async fn yes_and_no_to_one_request_are_both_refused() {
 #[tokio::test]
 async fn yes_and_no_are_refused_without_persistence() {
     for streamed in BOTH_WAYS {
-        let (ran, model) = (Ran::default(), ScriptedModel::new([calls([("pay", "c1")])]));
-        let client = boxed(ToolLoopLayer::new(tools(&ran)).layer(model.clone()));
+        let (tool_log, model) = (ToolLog::default(), ScriptedModel::new([calls([("pay", "c1")])]));
+        let client = boxed(ToolLoopLayer::new(tools(&tool_log)).layer(model.clone()));
         let answer = send(&client, ChatRequest::user("buy")).await.unwrap();
         let asked: Vec<_> = answer.approval_requests().cloned().collect();
         let both = vec![asked[0].approve().into(), asked[0].reject("no").into()];
@@ -274,6 +276,6 @@ async fn yes_and_no_are_refused_without_persistence() {
         let error = send(&client, request).await.unwrap_err();
         let error: &ToolLoopError = error.downcast_ref().unwrap();
         assert!(matches!(error, ToolLoopError::ApprovalContradicted { .. }), "{error:?}");
-        assert_eq!(ran.names(), [""; 0]);
+        assert_eq!(tool_log.names(), [""; 0]);
     }
 }

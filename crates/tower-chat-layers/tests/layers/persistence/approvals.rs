@@ -20,17 +20,22 @@ fn requests(answer: &Answer) -> Vec<ApprovalRequest> {
 
 fn replying(parts: impl IntoIterator<Item = ApprovalResponse>, streamed: bool) -> ChatRequest {
     let parts = parts.into_iter().map(Part::from).collect();
-    ask_with([Message::new(Role::User, parts)], streamed)
+    request_with([Message::new(Role::User, parts)], streamed)
 }
 
-fn agent_with(model: &ScriptedModel, store: &Store, mode: PersistenceMode, ran: &Ran) -> Client {
-    stack(model.clone(), store, mode, policy(), tools(ran))
+fn agent_with(
+    model: &ScriptedModel,
+    store: &Store,
+    mode: PersistenceMode,
+    tool_log: &ToolLog,
+) -> Client {
+    stack(model.clone(), store, mode, policy(), tools(tool_log))
 }
 
 #[tokio::test]
 async fn a_request_is_stored_survives_a_restart_and_is_approved_by_a_later_run() {
     every_id(async |case| {
-        let (store, ran, _, client) =
+        let (store, tool_log, _, client) =
             case.begin_with_log([case.calls([("pay", "c1"), ("look", "c2")])]).await;
         let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
         assert_eq!(asked.iter().map(|r| r.required).collect::<Vec<_>>(), [true, false]);
@@ -39,12 +44,12 @@ async fn a_request_is_stored_survives_a_restart_and_is_approved_by_a_later_run()
 
         let after = store.in_another_process();
         let model = ScriptedModel::new([Step::text("done"), Step::text("bye")]);
-        let client = agent_with(&model, &after, case.mode, &ran);
+        let client = agent_with(&model, &after, case.mode, &tool_log);
         let yes = replying(asked.iter().map(ApprovalRequest::approve), case.streamed);
         let answer = send(&client, yes).await.unwrap();
-        assert_eq!(ran.names(), ["pay", "look"]);
+        assert_eq!(tool_log.names(), ["pay", "look"]);
         let shown = ["user buy", "assistant pay#c1 look#c2", "tool c1=payed c1 c2=looked c2"];
-        assert_eq!(seen(&model, 0), shown);
+        assert_eq!(sent_texts(&model, 0), shown);
         let all = [
             "user buy",
             "assistant pay#c1? look#c2?",
@@ -56,8 +61,8 @@ async fn a_request_is_stored_survives_a_restart_and_is_approved_by_a_later_run()
         let history = after.inner().load(&key()).await.unwrap().messages;
         assert_eq!(shorts_after(history.iter().take(3), &answer.messages), all[3..]);
         send(&client, case.ask("ok")).await.unwrap();
-        assert_eq!(seen(&model, 1)[..3], shown);
-        assert_eq!(seen(&model, 1)[3..], ["assistant done", "user ok"]);
+        assert_eq!(sent_texts(&model, 1)[..3], shown);
+        assert_eq!(sent_texts(&model, 1)[3..], ["assistant done", "user ok"]);
     })
     .await;
 }
@@ -91,7 +96,7 @@ async fn a_call_runs_with_the_arguments_of_its_decision_and_the_model_is_told() 
              these: {{\"cents\": 1}}] c2=paid {arguments}"
         );
         let shown = ["user buy", "assistant pay#c1 pay#c2", results.as_str()];
-        assert_eq!(seen(&model, 0), shown);
+        assert_eq!(sent_texts(&model, 0), shown);
         // The call of the model is unchanged.
         let requests = model.requests();
         let sent = requests[0].messages();
@@ -106,7 +111,7 @@ async fn a_call_runs_with_the_arguments_of_its_decision_and_the_model_is_told() 
         };
         assert_eq!(decision.arguments.as_deref(), Some(r#"{"cents": 1}"#));
         send(&client, case.ask("ok")).await.unwrap();
-        assert_eq!(seen(&model, 1)[..3], shown);
+        assert_eq!(sent_texts(&model, 1)[..3], shown);
     })
     .await;
 }
@@ -114,7 +119,7 @@ async fn a_call_runs_with_the_arguments_of_its_decision_and_the_model_is_told() 
 #[tokio::test]
 async fn two_decisions_with_different_arguments_contradict_each_other() {
     every_id(async |case| {
-        let (store, ran, _, client) = case.begin_with_log([case.calls([("pay", "c1")])]).await;
+        let (store, tool_log, _, client) = case.begin_with_log([case.calls([("pay", "c1")])]).await;
         let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
         for other in [asked[0].approve(), asked[0].approve_with(r#"{"cents": 2}"#)] {
             let decisions = [asked[0].approve_with(r#"{"cents": 1}"#), other];
@@ -122,7 +127,7 @@ async fn two_decisions_with_different_arguments_contradict_each_other() {
             let error = error.downcast_ref::<ToolLoopError>();
             assert!(matches!(error, Some(ToolLoopError::ApprovalContradicted { .. })), "{error:?}");
         }
-        assert_eq!(ran.names(), [""; 0]);
+        assert_eq!(tool_log.names(), [""; 0]);
         assert_eq!(stored(&store).await, ["user buy", "assistant pay#c1?"]);
     })
     .await;
@@ -131,15 +136,15 @@ async fn two_decisions_with_different_arguments_contradict_each_other() {
 #[tokio::test]
 async fn a_rejected_call_is_not_run_and_the_model_and_the_store_hear_why() {
     every_id(async |case| {
-        let (store, ran, model, client) =
+        let (store, tool_log, model, client) =
             case.begin_with_log([case.calls([("pay", "c1")]), Step::text("fine")]).await;
         let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
         send(&client, replying([asked[0].reject("too dear")], case.streamed)).await.unwrap();
-        assert_eq!(ran.names(), [""; 0]);
+        assert_eq!(tool_log.names(), [""; 0]);
         let messages = stored(&store).await;
         assert_eq!(messages[..3], ["user buy", "assistant pay#c1?", "user no"]);
         assert!(messages[3].starts_with("tool c1") && messages[3].contains("too dear"));
-        assert_eq!(seen(&model, 1), ["user buy", "assistant pay#c1", messages[3].as_str()]);
+        assert_eq!(sent_texts(&model, 1), ["user buy", "assistant pay#c1", messages[3].as_str()]);
     })
     .await;
 }
@@ -147,7 +152,7 @@ async fn a_rejected_call_is_not_run_and_the_model_and_the_store_hear_why() {
 #[tokio::test]
 async fn pending_calls_leave_the_replay_and_stay_answerable_across_other_runs() {
     every_id(async |case| {
-        let (_, ran, model, client) = case
+        let (_, tool_log, model, client) = case
             .begin_with_log([
                 case.calls([("pay", "c1")]),
                 Step::text("as you like"),
@@ -156,9 +161,9 @@ async fn pending_calls_leave_the_replay_and_stay_answerable_across_other_runs() 
             .await;
         let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
         send(&client, case.ask("wait")).await.unwrap();
-        assert_eq!(seen(&model, 1), ["user buy", "user wait"]);
+        assert_eq!(sent_texts(&model, 1), ["user buy", "user wait"]);
         send(&client, replying([asked[0].approve()], case.streamed)).await.unwrap();
-        assert_eq!(ran.names(), ["pay"]);
+        assert_eq!(tool_log.names(), ["pay"]);
         let shown = [
             "user buy",
             "user wait",
@@ -166,7 +171,7 @@ async fn pending_calls_leave_the_replay_and_stay_answerable_across_other_runs() 
             "assistant pay#c1",
             "tool c1=payed c1",
         ];
-        assert_eq!(seen(&model, 2), shown);
+        assert_eq!(sent_texts(&model, 2), shown);
     })
     .await;
 }
@@ -174,7 +179,7 @@ async fn pending_calls_leave_the_replay_and_stay_answerable_across_other_runs() 
 #[tokio::test]
 async fn forged_and_repeated_answers_are_refused() {
     every_id(async |case| {
-        let (store, ran, model, client) =
+        let (store, tool_log, model, client) =
             case.begin_with_log([case.calls([("pay", "c1")]), Step::text("done")]).await;
         let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
         let mut forged = asked[0].approve();
@@ -182,14 +187,14 @@ async fn forged_and_repeated_answers_are_refused() {
         let error = send(&client, replying([forged], case.streamed)).await.unwrap_err();
         let error = error.downcast_ref::<ToolLoopError>();
         assert!(matches!(error, Some(ToolLoopError::ApprovalUnknown { .. })), "{error:?}");
-        assert_eq!(ran.names(), [""; 0]);
+        assert_eq!(tool_log.names(), [""; 0]);
         let twice = [asked[0].approve(), asked[0].approve()];
         send(&client, replying(twice, case.streamed)).await.unwrap();
-        assert_eq!(ran.names(), ["pay"], "one answer counts");
+        assert_eq!(tool_log.names(), ["pay"], "one answer counts");
         let error = send(&client, replying([asked[0].approve()], case.streamed)).await.unwrap_err();
         let error = error.downcast_ref::<ToolLoopError>();
         assert!(matches!(error, Some(ToolLoopError::ApprovalAnswered { .. })), "{error:?}");
-        assert_eq!((ran.names(), model.requests().len()), (vec!["pay".to_owned()], 2));
+        assert_eq!((tool_log.names(), model.requests().len()), (vec!["pay".to_owned()], 2));
         let results = stored(&store).await;
         assert_eq!(results.iter().filter(|m| m.starts_with("tool")).count(), 1);
     })
@@ -199,7 +204,7 @@ async fn forged_and_repeated_answers_are_refused() {
 #[tokio::test]
 async fn a_batch_answered_in_part_fails_before_anything_runs_and_consumes_nothing() {
     every_id(async |case| {
-        let (store, ran, model, client) = case
+        let (store, tool_log, model, client) = case
             .begin_with_log([case.calls([("pay", "c1"), ("pay", "c2")]), Step::text("done")])
             .await;
         let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
@@ -210,9 +215,9 @@ async fn a_batch_answered_in_part_fails_before_anything_runs_and_consumes_nothin
         assert_eq!(stored(&store).await, ["user buy", "assistant pay#c1? pay#c2?"]);
         let all = replying(asked.iter().map(ApprovalRequest::approve), case.streamed);
         send(&client, all).await.unwrap();
-        assert_eq!(ran.names(), ["pay", "pay"]);
+        assert_eq!(tool_log.names(), ["pay", "pay"]);
         let shown = ["user buy", "assistant pay#c1 pay#c2", "tool c1=payed c1 c2=payed c2"];
-        assert_eq!(seen(&model, 1), shown);
+        assert_eq!(sent_texts(&model, 1), shown);
     })
     .await;
 }
@@ -220,7 +225,7 @@ async fn a_batch_answered_in_part_fails_before_anything_runs_and_consumes_nothin
 #[tokio::test]
 async fn approvals_are_not_used_up_by_a_run_that_then_fails() {
     every_id(async |case| {
-        let (store, ran, model, client) = case
+        let (store, tool_log, model, client) = case
             .begin_with_log([
                 case.calls([("pay", "c1")]),
                 Step::error("overloaded"),
@@ -235,7 +240,7 @@ async fn approvals_are_not_used_up_by_a_run_that_then_fails() {
             assert_eq!(stored(&store).await.len(), 2, "a failed run leaves no trace");
         }
         send(&client, request).await.unwrap();
-        assert_eq!(ran.names(), ["pay"], "what has run is known, whatever became of its run");
+        assert_eq!(tool_log.names(), ["pay"], "what has run is known, whatever became of its run");
         let all = [
             "user buy",
             "assistant pay#c1?",
@@ -246,7 +251,7 @@ async fn approvals_are_not_used_up_by_a_run_that_then_fails() {
         ];
         assert_eq!(stored(&store).await, all);
         let shown = ["user buy", "user quick", "assistant pay#c1", "tool c1=payed c1"];
-        assert_eq!(seen(&model, 2), shown);
+        assert_eq!(sent_texts(&model, 2), shown);
     })
     .await;
 }
@@ -258,9 +263,9 @@ async fn what_stands_beside_an_answer_is_shown_after_the_results() {
             case.begin([case.calls([("pay", "c1")]), Step::text("done")]).await;
         let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
         let parts = vec![asked[0].approve().into(), Part::text("gladly")];
-        send(&client, case.ask_with([Message::new(Role::User, parts)])).await.unwrap();
+        send(&client, case.request_with([Message::new(Role::User, parts)])).await.unwrap();
         let shown = ["user buy", "assistant pay#c1", "tool c1=payed c1", "user gladly"];
-        assert_eq!(seen(&model, 1), shown);
+        assert_eq!(sent_texts(&model, 1), shown);
         let history = stored(&store).await;
         assert_eq!(history[2], "user yes gladly");
     })
@@ -271,19 +276,19 @@ async fn what_stands_beside_an_answer_is_shown_after_the_results() {
 async fn a_service_that_keeps_the_history_gets_the_results_of_approved_calls() {
     every_id(async |case| {
         for conflict in [ConflictPolicy::StopRecording, ConflictPolicy::Record] {
-            let (store, ran) = (case.store().await, Ran::default());
+            let (store, tool_log) = (case.store().await, ToolLog::default());
             let asking = case.call_message([("pay", "c1")]);
             let model = ScriptedModel::new([
                 Step::answer([asking], Finish::stop().with_service_id("s1")),
                 kept("done", "s1"),
             ]);
             let policy = policy().on_conflict(conflict);
-            let client = case.stack(model.clone(), &store, policy, tools(&ran));
+            let client = case.stack(model.clone(), &store, policy, tools(&tool_log));
             let asking = send(&client, case.ask("buy")).await.unwrap();
             let asked = requests(&asking);
             assert_eq!(asked.len(), 1);
             send(&client, replying([asked[0].approve()], case.streamed)).await.unwrap();
-            assert_eq!(ran.names(), ["pay"]);
+            assert_eq!(tool_log.names(), ["pay"]);
             let case_name = format!("{conflict:?}");
             assert_eq!(
                 shorts_after(&asking.messages, model.requests()[1].messages().iter()),
@@ -295,7 +300,7 @@ async fn a_service_that_keeps_the_history_gets_the_results_of_approved_calls() {
             let error = send(&client, again).await.unwrap_err();
             let error = error.downcast_ref::<ToolLoopError>();
             assert!(matches!(error, Some(ToolLoopError::ApprovalAnswered { .. })), "{case_name}");
-            assert_eq!((ran.names(), model.requests().len()), (vec!["pay".to_owned()], 2));
+            assert_eq!((tool_log.names(), model.requests().len()), (vec!["pay".to_owned()], 2));
         }
     })
     .await;

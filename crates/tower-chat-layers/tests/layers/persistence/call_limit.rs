@@ -16,10 +16,10 @@ use crate::common::*;
 
 const LIMIT: usize = 2;
 
-fn limited(case: Case, model: &ScriptedModel, store: &Store, ran: &Ran) -> Client {
+fn limited(case: Case, model: &ScriptedModel, store: &Store, tool_log: &ToolLog) -> Client {
     let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
     let above = PerRunPersistence::new(store.clone()).mode(case.mode);
-    let tool_loop = ToolLoopLayer::new(tools(ran)).max_calls_per_answer(Some(LIMIT));
+    let tool_loop = ToolLoopLayer::new(tools(tool_log)).max_calls_per_answer(Some(LIMIT));
     boxed(above.layer(tool_loop.layer(below)))
 }
 
@@ -33,14 +33,14 @@ fn too_many(case: Case) -> Step {
 #[tokio::test]
 async fn an_answer_with_more_calls_than_allowed_is_refused_and_nothing_of_it_is_stored() {
     every_id(async |case| {
-        let (store, ran) = (case.store().await, Ran::default());
+        let (store, tool_log) = (case.store().await, ToolLog::default());
         let model = ScriptedModel::new([
             case.calls([("look", "c1")]),
             too_many(case),
             Step::text("on it goes"),
             Step::text("and on"),
         ]);
-        let client = limited(case, &model, &store, &ran);
+        let client = limited(case, &model, &store, &tool_log);
         let error = send(&client, case.ask("where?")).await.unwrap_err();
         let error = error.downcast_ref::<ToolLoopError>().expect("the loop's error");
         let ToolLoopError::TooManyCalls { calls, limit, conversation } = error else {
@@ -49,7 +49,7 @@ async fn an_answer_with_more_calls_than_allowed_is_refused_and_nothing_of_it_is_
         assert_eq!((*calls, *limit, conversation), (3, LIMIT, &Some(key())));
         assert!(error.to_string().contains("ToolLoopLayer::max_calls_per_answer"), "{error}");
         assert!(!error.is_retryable());
-        assert_eq!(ran.names(), ["look"]);
+        assert_eq!(tool_log.names(), ["look"]);
         let round = ["user where?", "assistant look#c1", "tool c1=looked c1"];
         let before: &[&str] = if case.is(PerServiceCall) { &round } else { &[] };
         assert_eq!(stored(&store).await, before);
@@ -62,7 +62,7 @@ async fn an_answer_with_more_calls_than_allowed_is_refused_and_nothing_of_it_is_
             _ => &[round[0], round[1], round[2], "assistant on it goes"],
         };
         let last = model.requests().len() - 1;
-        assert_eq!(seen(&model, last), [before, &["user and now?"]].concat());
+        assert_eq!(sent_texts(&model, last), [before, &["user and now?"]].concat());
     })
     .await;
 }
@@ -70,10 +70,10 @@ async fn an_answer_with_more_calls_than_allowed_is_refused_and_nothing_of_it_is_
 #[tokio::test]
 async fn an_answer_with_as_many_calls_as_allowed_is_run() {
     every_case(async |case| {
-        let (store, ran) = (case.store().await, Ran::default());
+        let (store, tool_log) = (case.store().await, ToolLog::default());
         let model =
             ScriptedModel::new([case.calls([("look", "c1"), ("look", "c2")]), Step::text("there")]);
-        send(&limited(case, &model, &store, &ran), case.ask("where?")).await.unwrap();
+        send(&limited(case, &model, &store, &tool_log), case.ask("where?")).await.unwrap();
         let all = [
             "user where?",
             "assistant look#c1 look#c2",
@@ -97,17 +97,17 @@ async fn an_endless_answer_is_refused_at_the_first_call_over_the_limit() {
         std::future::ready(Ok::<_, BoxError>(ChatResponse::stream(calls)))
     });
     for mode in [PerRun, PerServiceCall, Journaled] {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         SENT.store(0, Ordering::Relaxed);
         let below = PerServiceCallPersistence::new(store.clone()).layer(endless);
-        let tool_loop = ToolLoopLayer::new(tools(&ran)).max_calls_per_answer(Some(LIMIT));
+        let tool_loop = ToolLoopLayer::new(tools(&tool_log)).max_calls_per_answer(Some(LIMIT));
         let above = PerRunPersistence::new(store.clone()).mode(mode);
         let client = boxed(above.layer(tool_loop.layer(below)));
         let request = ChatRequest::user("where?").in_conversation(key()).streamed();
         let error = send(&client, request).await.unwrap_err();
         let error = error.downcast_ref::<ToolLoopError>().expect("the loop's error");
         assert!(matches!(error, ToolLoopError::TooManyCalls { calls: 3, .. }), "{mode:?} {error}");
-        assert!(ran.names().is_empty(), "{mode:?}");
+        assert!(tool_log.names().is_empty(), "{mode:?}");
         // Each layer below the one that refuses the answer has read one message more.
         let max = if mode == PerRun { LIMIT + 3 } else { LIMIT + 2 };
         let sent = SENT.load(Ordering::Relaxed);

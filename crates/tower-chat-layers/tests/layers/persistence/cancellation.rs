@@ -90,7 +90,7 @@ async fn every_cause_leaves_the_same_history_wherever_the_model_hangs() {
                         steps.insert(0, case.calls([("look", "c1")]));
                     }
                     let model = ScriptedModel::new(steps);
-                    let tools = tools(&Ran::default());
+                    let tools = tools(&ToolLog::default());
                     let request = case.ask("where?");
                     cut_short(cause, &model, &store, case.mode, tools, request).await;
                     let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
@@ -115,7 +115,7 @@ async fn results_of_tools_that_have_finished_outlive_the_cancellation_of_their_s
             for cause in [Dropped, Aborted, Deadline] {
                 let store = case.store().await;
                 let model = ScriptedModel::new([case.calls([("look", "c1"), ("wait", "c2")])]);
-                let tools = tools_with_gate(&Ran::default(), &Gate::closed());
+                let tools = tools_with_gate(&ToolLog::default(), &Gate::closed());
                 cut_short(cause, &model, &store, case.mode, tools, case.ask("where?")).await;
                 let all = ["user where?", "assistant look#c1 wait#c2", "tool c1=looked c1"];
                 let kept = if case.mode == PerRun { 0 } else { 3 };
@@ -130,7 +130,7 @@ async fn results_of_tools_that_have_finished_outlive_the_cancellation_of_their_s
                         &format!("tool c1=looked c1 c2!{INTERRUPTED}"),
                         "user well?",
                     ];
-                    assert_eq!(seen(&model, 0), shown);
+                    assert_eq!(sent_texts(&model, 0), shown);
                 }
             }
         })
@@ -152,7 +152,7 @@ async fn what_replay_leaves_out_of_finished_rounds_leaves_an_unfinished_one_too(
             ] {
                 let store = case.store().await;
                 let model = ScriptedModel::new([case.calls([("look", "c1"), ("wait", "c2")])]);
-                let tools = tools_with_gate(&Ran::default(), &Gate::closed());
+                let tools = tools_with_gate(&ToolLog::default(), &Gate::closed());
                 cut_short(Dropped, &model, &store, case.mode, tools, case.ask("where?")).await;
                 let left = ["user where?", "assistant look#c1 wait#c2", "tool c1=looked c1"];
                 assert_eq!(stored(&store).await, left);
@@ -167,10 +167,10 @@ async fn what_replay_leaves_out_of_finished_rounds_leaves_an_unfinished_one_too(
                             .tools(Tools::new())
                             .policy(policy().with_replay(replay))
                             .clock(later());
-                        send(&boxed(run.layer(model.clone())), case.ask_with([input]))
+                        send(&boxed(run.layer(model.clone())), case.request_with([input]))
                             .await
                             .unwrap_err();
-                        seen(&model, 0)
+                        sent_texts(&model, 0)
                     }
                 });
                 let interrupted = format!("tool c2!{INTERRUPTED}");
@@ -309,7 +309,7 @@ async fn calls_are_shown_while_their_tools_are_running() {
         .check(async |case| {
             let gate = Gate::closed();
             let model = ScriptedModel::new([case.calls([("wait", "c1")]), Step::text("there")]);
-            let tools = tools_with_gate(&Ran::default(), &gate);
+            let tools = tools_with_gate(&ToolLog::default(), &gate);
             let client = case.stack(model, &case.store().await, policy(), tools);
             let mut response = head(&client, case.ask("go")).await.unwrap();
             loop {
@@ -424,7 +424,7 @@ async fn a_timeout_below_the_persister_is_an_error_of_the_service() {
             let store = case.store().await;
             let model = ScriptedModel::new([Step::hang()]);
             let below = boxed(TimeoutLayer::new(SOON).layer(model.clone()));
-            let client = case.stack(below, &store, policy(), tools(&Ran::default()));
+            let client = case.stack(below, &store, policy(), tools(&ToolLog::default()));
             send(&client, case.ask("hi")).await.unwrap_err();
             let kept = if case.is(PerServiceCall) { &["user hi"][..] } else { &[] };
             assert_eq!(stored(&store).await, kept, "as for a timeout above");
@@ -462,7 +462,7 @@ async fn a_deadline_ends_a_run_whose_caller_does_not_poll() {
                 let first_call = case.calls([("look", "c1")]);
                 let model = ScriptedModel::new([first_call, hanging(), Step::text("there")]);
                 let builder = ChatPipeline::builder(model)
-                    .tools(tools(&Ran::default()))
+                    .tools(tools(&ToolLog::default()))
                     .history(store.clone())
                     .persistence(case.mode)
                     .deadline(SOON);
@@ -551,7 +551,7 @@ async fn a_queued_message_is_stored_or_queued_again_and_never_both() {
                 );
                 assert_eq!(handle.has_queued(), !is_stored, "{case_name:?}");
                 send(&client, request).await.unwrap();
-                assert_eq!(seen(&model, 1), all[..2], "{case_name:?}");
+                assert_eq!(sent_texts(&model, 1), all[..2], "{case_name:?}");
                 assert_eq!(stored(&store).await, all, "{case_name:?}");
             }
         })
@@ -566,7 +566,7 @@ async fn the_conversation_continues_after_a_cancellation() {
             for cause in [Dropped, Aborted, TimeoutAbove, Deadline] {
                 let store = case.store().await;
                 let model = ScriptedModel::new([Step::hang()]);
-                let tools = tools(&Ran::default());
+                let tools = tools(&ToolLog::default());
                 cut_short(cause, &model, &store, case.mode, tools, case.ask("hi")).await;
                 let model = ScriptedModel::new([Step::text("hello")]);
                 send(&case.agent(&model, &store), case.ask("still there?")).await.unwrap();
@@ -592,7 +592,7 @@ async fn a_call_that_ran_when_its_caller_went_away_is_recorded_as_interrupted() 
         .check(async |case| {
             let (store, gate) = (case.store().await, Gate::closed());
             let model = ScriptedModel::new([case.calls([("look", "c1"), ("wait", "c2")])]);
-            let tools = tools_with_gate(&Ran::default(), &gate);
+            let tools = tools_with_gate(&ToolLog::default(), &gate);
             let client = case.stack(model, &store, policy(), tools);
             tokio::select! {
                 biased;

@@ -36,7 +36,7 @@ const WHOLE_RUN: [&str; 4] =
     ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
 
 fn layered(model: Client, store: &Store, mode: PersistenceMode) -> Client {
-    stack(model, store, mode, policy(), tools(&Ran::default()))
+    stack(model, store, mode, policy(), tools(&ToolLog::default()))
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,7 +98,7 @@ async fn layers_stack_in_a_service_builder_and_can_be_boxed_and_cloned() {
         let client = ServiceBuilder::new()
             .boxed_clone()
             .layer(PerRunPersistence::new(store.clone()).mode(PerServiceCall))
-            .layer(ToolLoopLayer::new(tools(&Ran::default())))
+            .layer(ToolLoopLayer::new(tools(&ToolLog::default())))
             .layer(PerServiceCallPersistence::new(store.clone()))
             .service(model);
         fn is_usable<S>(_: &S)

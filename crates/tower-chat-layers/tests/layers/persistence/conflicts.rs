@@ -28,7 +28,7 @@ fn with_conflict(
     conflict: ConflictPolicy,
 ) -> Client {
     let policy = policy().on_conflict(conflict);
-    stack(model.clone(), store, mode, policy, tools(&Ran::default()))
+    stack(model.clone(), store, mode, policy, tools(&ToolLog::default()))
 }
 
 fn sent_id(model: &ScriptedModel, call: usize) -> Option<String> {
@@ -102,8 +102,8 @@ async fn with_a_service_id_no_history_is_loaded_and_only_what_is_new_is_sent() {
             let loads = store.loads();
             let answer = send(&client, case.ask("more")).await.unwrap();
             assert_eq!(store.loads(), loads, "no history is loaded");
-            assert_eq!(seen(&model, 2), ["user more"]);
-            assert_eq!(seen(&model, 3), ["tool c1=looked c1"]);
+            assert_eq!(sent_texts(&model, 2), ["user more"]);
+            assert_eq!(sent_texts(&model, 3), ["tool c1=looked c1"]);
             assert_eq!(sent_id(&model, 2).as_deref(), Some("s1"));
             assert_eq!(sent_id(&model, 3).as_deref(), Some("s1"));
             assert_eq!(
@@ -273,7 +273,7 @@ fn background(text: &str, streamed: bool) -> ChatRequest {
 }
 
 fn continued(token: &str, streamed: bool) -> ChatRequest {
-    let mut request = ask_with([], streamed);
+    let mut request = request_with([], streamed);
     Arc::make_mut(&mut request.options).continuation = Some(token.to_owned());
     request
 }
@@ -287,7 +287,7 @@ async fn background_answers_are_stored_once_at_the_end_of_the_run_in_every_mode(
         send(&client, case.ask("hi")).await.unwrap();
         let (loads, appends) = (store.loads(), store.appends());
         send(&client, background("where?", case.streamed)).await.unwrap();
-        assert_eq!(seen(&model, 1), ["user where?"], "no history goes before it");
+        assert_eq!(sent_texts(&model, 1), ["user where?"], "no history goes before it");
         assert!(model.requests().iter().all(|request| request.history_owner.is_none()));
         // One load looks for the run in the store, because the run may be stored already.
         assert_eq!((store.loads() - loads, store.appends() - appends), (1, 1));
@@ -313,7 +313,7 @@ async fn an_answer_that_continues_by_token_is_stored_once() {
         assert_eq!(started.finish.continuation.as_deref(), Some("t1"));
         assert_eq!(stored(&store).await, ["user where?"]);
         send(&client, continued("t1", case.streamed)).await.unwrap();
-        assert_eq!(seen(&model, 1), [""; 0]);
+        assert_eq!(sent_texts(&model, 1), [""; 0]);
         assert_eq!(model.requests()[1].options.continuation.as_deref(), Some("t1"));
         assert_eq!(model.requests()[2].options.continuation, None);
         let all = ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
@@ -354,7 +354,7 @@ async fn two_runs_at_once_conflict_and_the_error_carries_the_answer() {
                 let (store, gate) = (case.store().await, Gate::closed());
                 let slow = ScriptedModel::new([Step::text("slow").waits(&gate)]);
                 let policy = policy().on_store_failure(failure);
-                let client = case.stack(slow.clone(), &store, policy, tools(&Ran::default()));
+                let client = case.stack(slow.clone(), &store, policy, tools(&ToolLog::default()));
                 let first = tokio::spawn(async move { send(&client, case.ask("1")).await });
                 slow.called(1).await;
                 let fast = ScriptedModel::new([Step::text("fast")]);
@@ -431,11 +431,11 @@ async fn a_request_sent_again_to_a_service_that_keeps_the_history_is_asked_and_r
             let store = case.store().await;
             let model = ScriptedModel::new([kept("hello", "s1"), kept("hello again", "s1")]);
             let policy = policy().on_conflict(conflict);
-            let client = case.stack(model.clone(), &store, policy, tools(&Ran::default()));
+            let client = case.stack(model.clone(), &store, policy, tools(&ToolLog::default()));
             let request = case.ask("hi");
             send(&client, request.clone()).await.unwrap();
             assert_eq!(send(&client, request).await.unwrap().text(), "hello again");
-            assert_eq!(seen(&model, 1), ["user hi"], "the service knows the rest");
+            assert_eq!(sent_texts(&model, 1), ["user hi"], "the service knows the rest");
             let both = ["user hi", "assistant hello", "user hi", "assistant hello again"];
             let recorded: &[&str] = match (conflict == STOP, case.is(Journaled)) {
                 (true, false) => &[],

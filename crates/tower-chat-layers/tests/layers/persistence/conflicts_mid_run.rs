@@ -36,11 +36,11 @@ fn text(text: &str, service_id: Option<&str>) -> Step {
 }
 
 /// Returns the tool `look`, whose result names its arguments.
-fn looking(ran: &Ran) -> Tools {
-    let ran = ran.clone();
+fn looking(tool_log: &ToolLog) -> Tools {
+    let tool_log = tool_log.clone();
     Tools::new().with(tool_fn(definition("look"), move |call| {
         let at = serde_json::from_str::<Value>(call.arguments()).unwrap()["at"].clone();
-        ran.note(&format!("look {at}"));
+        tool_log.note(&format!("look {at}"));
         async move { Ok(ToolOutput::from(format!("seen at {at}"))) }
     }))
 }
@@ -48,7 +48,7 @@ fn looking(ran: &Ran) -> Tools {
 struct Case {
     store: Store,
     model: ScriptedModel,
-    ran: Ran,
+    tool_log: ToolLog,
     client: Client,
 }
 
@@ -67,22 +67,22 @@ impl Case {
         conflict: ConflictPolicy,
         steps: [Step; N],
     ) -> Self {
-        let (store, model, ran) = (store(), ScriptedModel::new(steps), Ran::default());
+        let (store, model, tool_log) = (store(), ScriptedModel::new(steps), ToolLog::default());
         let above = PerRunPersistence::new(store.clone()).mode(mode);
         let above = above.policy(policy().on_conflict(conflict));
         let persister = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
         let client = match below {
             Below::LoopAndPersister => {
-                boxed(above.layer(ToolLoopLayer::new(looking(&ran)).layer(persister)))
+                boxed(above.layer(ToolLoopLayer::new(looking(&tool_log)).layer(persister)))
             }
             Below::Loop => {
-                boxed(above.layer(ToolLoopLayer::new(looking(&ran)).layer(model.clone())))
+                boxed(above.layer(ToolLoopLayer::new(looking(&tool_log)).layer(model.clone())))
             }
             Below::ForeignLoopAndPersister => {
-                boxed(above.layer(foreign_loop(boxed(persister), &ran)))
+                boxed(above.layer(foreign_loop(boxed(persister), &tool_log)))
             }
         };
-        Self { store, model, ran, client }
+        Self { store, model, tool_log, client }
     }
 
     async fn statuses(&self) -> Vec<(String, ToolStatus, Option<String>)> {
@@ -96,10 +96,10 @@ impl Case {
 }
 
 /// Returns a foreign tool loop, which uses nothing of these layers.
-fn foreign_loop(below: Client, ran: &Ran) -> Client {
-    let ran = ran.clone();
+fn foreign_loop(below: Client, tool_log: &ToolLog) -> Client {
+    let tool_log = tool_log.clone();
     boxed(tower::service_fn(move |request: ChatRequest| {
-        let (below, ran) = (below.clone(), ran.clone());
+        let (below, tool_log) = (below.clone(), tool_log.clone());
         async move {
             let mut next = request.clone();
             let mut added = Vec::new();
@@ -115,7 +115,7 @@ fn foreign_loop(below: Client, ran: &Ran) -> Client {
                     )));
                 }
                 let results = calls.iter().map(|call| {
-                    ran.note(&format!("foreign {}", call.arguments));
+                    tool_log.note(&format!("foreign {}", call.arguments));
                     ToolResult::new(call.id.clone().unwrap(), format!("of {}", call.arguments))
                 });
                 let results: std::sync::Arc<_> = Message::tool_results(results).into();
@@ -153,7 +153,7 @@ async fn an_id_in_the_first_answer_stops_the_run_before_its_tools_and_the_next_c
         assert_eq!(&**service_id, "s1");
         assert_eq!(shorts(&error.answer().unwrap().messages), ["assistant look#c1"]);
         assert_eq!(case.model.requests().len(), 1, "{what}");
-        assert_eq!(case.ran.names(), [""; 0], "{what}");
+        assert_eq!(case.tool_log.names(), [""; 0], "{what}");
         assert_eq!(stored(&case.store).await, [""; 0], "{what}");
         assert_eq!(logged.lines("stores this conversation itself"), 1, "{what}");
     }
@@ -169,7 +169,7 @@ async fn an_id_in_a_middle_answer_stops_the_run_there_and_loses_no_result() {
         let is_kept = matches!(error, PersistenceError::ServiceKeepsHistory { .. });
         assert!(is_kept, "{what}: {error:?}");
         assert_eq!(case.model.requests().len(), 2, "{what}");
-        assert_eq!(case.ran.names(), ["look 1"], "{what}");
+        assert_eq!(case.tool_log.names(), ["look 1"], "{what}");
         let answer = shorts(&error.answer().unwrap().messages);
         let first = ["user where?", "assistant look#c1"];
         match mode {
@@ -212,7 +212,7 @@ async fn an_id_that_a_later_answer_does_not_name_is_missing_in_every_mode() {
             };
             assert_eq!(&**service_id, "s1");
             assert_eq!(case.model.requests().len(), 2, "{what}");
-            assert_eq!(case.ran.names().len(), 1, "{what}");
+            assert_eq!(case.tool_log.names().len(), 1, "{what}");
             if mode == PerRun {
                 assert_eq!(stored(&case.store).await, [""; 0], "{what}");
             }
@@ -246,10 +246,10 @@ fn two_calls(ids: [Option<&str>; 2]) -> Step {
 async fn results_of_a_refused_call_are_recorded_for_their_own_calls_whatever_the_ids() {
     let ids = [[Some("a"), Some("b")], [Some("c"), Some("c")], [None, None], [Some(""), Some("")]];
     for (streamed, has_run, ids) in cases!(BOTH_WAYS, [true, false], ids) {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let model = ScriptedModel::new([two_calls(ids), text("there", Some("s1"))]);
         let persister = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
-        let looping = ToolLoopLayer::new(looking(&ran)).layer(persister);
+        let looping = ToolLoopLayer::new(looking(&tool_log)).layer(persister);
         let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall);
         let client = if has_run { boxed(above.layer(looping)) } else { boxed(looping) };
         let error = refused(send(&client, ask("where?", streamed)).await);
@@ -280,7 +280,8 @@ async fn results_of_a_refused_call_are_forgotten_where_the_policy_says_so() {
         let store = store();
         let model = ScriptedModel::new([round(1, None), text("there", Some("s1"))]);
         let policy = policy().with_inputs_of_failed_call(UnansweredInputs::None);
-        let client = stack(model.clone(), &store, PerServiceCall, policy, looking(&Ran::default()));
+        let client =
+            stack(model.clone(), &store, PerServiceCall, policy, looking(&ToolLog::default()));
         refused(send(&client, ask("where?", streamed)).await);
         assert_eq!(pending_results(&store, &key()).await.unwrap(), None);
     }
@@ -289,26 +290,26 @@ async fn results_of_a_refused_call_are_forgotten_where_the_policy_says_so() {
 #[tokio::test]
 async fn an_approved_call_whose_service_call_is_refused_does_not_run_again() {
     for (streamed, mode) in cases!(BOTH_WAYS, MODES) {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let model = ScriptedModel::new([
             calls([("pay", "p1")]),
             text("refused", Some("s1")),
             text("paid", None),
         ]);
-        let client = stack(model.clone(), &store, mode, policy(), tools(&ran));
+        let client = stack(model.clone(), &store, mode, policy(), tools(&tool_log));
         let answer = send(&client, ask("buy", streamed)).await.unwrap();
         let request = answer.messages[0].approval_request(0).unwrap().clone();
         let yes = Message::new(Role::User, vec![request.approve().into()]);
-        let approval = || ask_with([yes.clone()], streamed);
+        let approval = || request_with([yes.clone()], streamed);
         let refused = refused(send(&client, approval()).await);
         let is_kept = matches!(refused, PersistenceError::ServiceKeepsHistory { .. });
         assert!(is_kept, "{mode:?} {refused:?}");
-        assert_eq!(ran.names(), ["pay"]);
+        assert_eq!(tool_log.names(), ["pay"]);
         if mode != PersistenceMode::Journaled {
             let answer = send(&client, approval()).await.unwrap();
             assert_eq!(answer.text(), "paid");
-            assert_eq!(ran.names(), ["pay"]);
-            assert!(seen(&model, 2).contains(&"tool p1=payed p1".to_owned()));
+            assert_eq!(tool_log.names(), ["pay"]);
+            assert!(sent_texts(&model, 2).contains(&"tool p1=payed p1".to_owned()));
         }
     }
 }
@@ -316,21 +317,21 @@ async fn an_approved_call_whose_service_call_is_refused_does_not_run_again() {
 #[tokio::test]
 async fn a_journaled_run_continues_with_its_results_once_the_conflict_is_put_right() {
     for (streamed, fixed) in cases!(BOTH_WAYS, LENIENT) {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let model = ScriptedModel::new([
             round(1, None),
             text("refused", Some("s1")),
             text("there", Some("s1")),
         ]);
         let mode = PersistenceMode::Journaled;
-        let client = stack(model.clone(), &store, mode, policy(), looking(&ran));
+        let client = stack(model.clone(), &store, mode, policy(), looking(&tool_log));
         let request = ask("where?", streamed);
         refused(send(&client, request.clone()).await);
         let policy = policy().on_conflict(fixed);
-        let client = stack(model.clone(), &store, mode, policy, looking(&ran));
+        let client = stack(model.clone(), &store, mode, policy, looking(&tool_log));
         assert_eq!(send(&client, request).await.unwrap().text(), "there");
-        assert_eq!(ran.names(), ["look 1"]);
-        assert_eq!(seen(&model, 2).last().unwrap(), "tool c1=seen at 1");
+        assert_eq!(tool_log.names(), ["look 1"]);
+        assert_eq!(sent_texts(&model, 2).last().unwrap(), "tool c1=seen at 1");
     }
 }
 
@@ -357,17 +358,17 @@ async fn the_newest_id_counts_within_a_run_too() {
         let recorded = if is_recorded { all.len() } else { 0 };
         assert_eq!(stored(&case.store).await, all[..recorded], "{what}");
         assert_eq!(logged.lines("stores this conversation itself"), 1, "{what}");
-        assert_eq!(seen(&case.model, 2), ["tool c2=seen at 2"], "{what}");
+        assert_eq!(sent_texts(&case.model, 2), ["tool c2=seen at 2"], "{what}");
     }
 }
 
 #[tokio::test]
 async fn under_a_loop_without_our_layers_the_last_answer_alone_is_seen() {
     for streamed in BOTH_WAYS {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let model = ScriptedModel::new([round(1, None), text("there", Some("s1"))]);
         let above = PerRunPersistence::new(store.clone());
-        let client = boxed(above.layer(foreign_loop(boxed(model.clone()), &ran)));
+        let client = boxed(above.layer(foreign_loop(boxed(model.clone()), &tool_log)));
         let error = refused(send(&client, ask("where?", streamed)).await);
         assert!(matches!(error, PersistenceError::ServiceKeepsHistory { .. }), "{error:?}");
         let all = ["assistant look#c1", "tool c1=of {\"at\":1}", "assistant there"];

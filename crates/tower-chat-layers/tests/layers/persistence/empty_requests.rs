@@ -58,7 +58,7 @@ async fn they_are_refused_by_a_persister_alone() {
             let (store, model) = (store(), ScriptedModel::new([]));
             let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
             let client = match has_loop {
-                true => boxed(ToolLoopLayer::new(tools(&Ran::default())).layer(below)),
+                true => boxed(ToolLoopLayer::new(tools(&ToolLog::default())).layer(below)),
                 false => boxed(below),
             };
             let request = ChatRequest::new(Messages::from_iter(messages)).in_conversation(key());
@@ -81,7 +81,7 @@ async fn they_are_refused_by_a_tool_loop_alone() {
     for (messages, fault) in empty() {
         for streamed in BOTH_WAYS {
             let model = ScriptedModel::new([]);
-            let client = boxed(ToolLoopLayer::new(tools(&Ran::default())).layer(model.clone()));
+            let client = boxed(ToolLoopLayer::new(tools(&ToolLog::default())).layer(model.clone()));
             let request = ChatRequest::new(Messages::from_iter(messages.clone()));
             let request = if streamed { request.streamed() } else { request };
             let error = send(&client, request).await.unwrap_err();
@@ -108,7 +108,7 @@ async fn an_empty_request_with_a_queued_message_is_not_empty() {
         let mut request = case.way(ChatRequest::new(Messages::new())).in_conversation(key());
         request.run_handle().queue(Message::user("where?"));
         send(&client, request).await.unwrap();
-        assert_eq!(seen(&model, 0), ["user where?"]);
+        assert_eq!(sent_texts(&model, 0), ["user where?"]);
         assert_eq!(stored(&store).await, ["user where?", "assistant there"]);
     })
     .await;

@@ -162,7 +162,7 @@ async fn a_foreign_loop_may_add_a_message_that_is_equal_to_the_input_of_the_run(
             send(&client, case.ask("go on")).await.unwrap();
             let all = ["user go on", "assistant one", "user go on", "assistant two"];
             assert_eq!(stored(&store).await, all);
-            assert_eq!(seen(&model, 1), all[..3]);
+            assert_eq!(sent_texts(&model, 1), all[..3]);
         })
         .await;
 }

@@ -54,7 +54,7 @@ async fn an_approval_is_of_the_original_alone() {
             let question = ChatRequest::user("and?").in_conversation(copy());
             send(&client, case.way(question)).await.unwrap();
             assert_eq!(model.requests().len(), 3);
-            assert_eq!(seen(&model, 2), ["user buy", "user and?"]);
+            assert_eq!(sent_texts(&model, 2), ["user buy", "user and?"]);
         })
         .await;
     }

@@ -21,14 +21,14 @@ async fn in_time(sent: impl Future<Output = Result<Answer, BoxError>>) -> Result
 #[tokio::test(start_paused = true)]
 async fn a_run_that_holds_the_last_place_runs_what_was_approved() {
     for (streamed, mode) in cases!(BOTH_WAYS, BOTH_MODES) {
-        let (store, ran) = (store().with_queue_capacity(1), Ran::default());
+        let (store, tool_log) = (store().with_queue_capacity(1), ToolLog::default());
         let model = ScriptedModel::new([calls([("pay", "c1"), ("pay", "c2")]), Step::text("done")]);
-        let client = stack(model, &store, mode, policy(), tools(&ran));
+        let client = stack(model, &store, mode, policy(), tools(&tool_log));
         let asked = send(&client, ask("buy", streamed)).await.unwrap();
         let yes = asked.approval_requests().map(ApprovalRequest::approve).map(Part::from);
-        let yes = ask_with([Message::new(Role::User, yes.collect())], streamed);
+        let yes = request_with([Message::new(Role::User, yes.collect())], streamed);
         in_time(send(&client, yes)).await.unwrap();
-        assert_eq!(ran.names(), ["pay", "pay"]);
+        assert_eq!(tool_log.names(), ["pay", "pay"]);
         assert_eq!(stored(&store).await.len(), 5);
     }
 }
@@ -81,11 +81,12 @@ async fn runs_inside_of_runs_that_hold_every_place_come_to_their_end() {
 #[tokio::test(start_paused = true)]
 async fn a_run_that_waits_for_the_last_place_holds_none_in_a_bounded_service() {
     for streamed in BOTH_WAYS {
-        let (store, ran, gate) = (store().with_queue_capacity(1), Ran::default(), Gate::closed());
+        let (store, tool_log, gate) =
+            (store().with_queue_capacity(1), ToolLog::default(), Gate::closed());
         let model =
             ScriptedModel::new([calls([("wait", "c1")]), Step::text("one"), Step::text("two")]);
         let limited = ConcurrencyLimitLayer::new(1).layer(model.clone());
-        let client = stack(limited, &store, PerRun, policy(), tools_with_gate(&ran, &gate));
+        let client = stack(limited, &store, PerRun, policy(), tools_with_gate(&tool_log, &gate));
         let begin = |id: &str| {
             let key = ConversationKey::new("alice", id);
             let request = ChatRequest::user("hi").in_conversation(key);

@@ -128,7 +128,7 @@ async fn a_stalled_answer_is_stored_as_a_call_that_failed_and_can_be_sent_again(
                         steps.insert(0, case.calls([("look", "c1")]));
                     }
                     let model = IdleTimeoutLayer::new(LIMIT).layer(ScriptedModel::new(steps));
-                    let client = case.stack(model, store, policy(), tools(&Ran::default()));
+                    let client = case.stack(model, store, policy(), tools(&ToolLog::default()));
                     let request = case.ask("where?");
                     send(&client, request.clone()).await.expect_err("the call fails");
                     let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
@@ -160,7 +160,7 @@ async fn the_text_of_a_stalled_stream_is_kept_where_that_is_asked_for() {
             let model = ScriptedModel::new([Step::updates([delta]).hangs_after(1)]);
             let model = IdleTimeoutLayer::new(LIMIT).layer(model);
             let policy = policy().with_partial_text(true);
-            let client = case.stack(model, &store, policy, tools(&Ran::default()));
+            let client = case.stack(model, &store, policy, tools(&ToolLog::default()));
             let error = send(&client, case.ask("what to wear?")).await.unwrap_err();
             assert_eq!(exceeded(&error), (LIMIT, true));
             assert_eq!(stored(&store).await, ["user what to wear?", "assistant A coat, and"]);

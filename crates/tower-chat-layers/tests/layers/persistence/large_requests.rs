@@ -47,7 +47,7 @@ async fn other_tasks_run_while_a_request_of_many_calls_is_worked_on() {
                     }
                 }
             });
-            send(&client, case.ask_with(many_calls())).await.unwrap();
+            send(&client, case.request_with(many_calls())).await.unwrap();
             ticking.abort();
             let ticks = ticks.load(Ordering::Relaxed);
             assert!(ticks >= YIELDS, "{ticks} ticks");
@@ -76,7 +76,7 @@ async fn a_request_that_is_dropped_is_not_worked_on_any_more() {
             let (store, model, client) =
                 case.begin([Step::text("there"), Step::text("here")]).await;
             {
-                let mut sending = pin!(send(&client, case.ask_with(many_calls())));
+                let mut sending = pin!(send(&client, case.request_with(many_calls())));
                 assert!(poll!(sending.as_mut()).is_pending());
                 assert!(poll!(sending.as_mut()).is_pending());
             }
@@ -87,7 +87,7 @@ async fn a_request_that_is_dropped_is_not_worked_on_any_more() {
             assert_eq!(stored(&store).await, [""; 0]);
             assert!(store.inner().head(&key()).await.unwrap().open_run.is_none());
             send(&client, case.ask("hi")).await.unwrap();
-            assert_eq!(seen(&model, 0), ["user hi"]);
+            assert_eq!(sent_texts(&model, 0), ["user hi"]);
         })
         .await;
 }

@@ -59,7 +59,7 @@ async fn the_limit_of_rounds_is_logged_and_said_in_the_finish() {
             let asks_again = format!("{last:?}").contains("c2");
             let model = ScriptedModel::new([case.calls([("look", "c1")]), last]);
             let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
-            let tool_loop = ToolLoopLayer::new(tools(&Ran::default())).max_rounds(1).unwrap();
+            let tool_loop = ToolLoopLayer::new(tools(&ToolLog::default())).max_rounds(1).unwrap();
             let above = PerRunPersistence::new(store.clone()).mode(case.mode);
             let client = boxed(above.layer(tool_loop.layer(below)));
             let logged = logged();
@@ -112,10 +112,10 @@ async fn a_call_without_a_result_is_a_warning_once() {
     let cases = Cases::all().modes([PerServiceCall], "the other modes store no such call");
     cases
         .check(async |case| {
-            let (store, ran, gate) = (case.store().await, Ran::default(), Gate::closed());
+            let (store, tool_log, gate) = (case.store().await, ToolLog::default(), Gate::closed());
             let texts = ["one", "two", "three"].map(Step::text);
             let model = ScriptedModel::new([case.calls([("wait", "c1")])].into_iter().chain(texts));
-            let client = case.stack(model, &store, policy(), tools_with_gate(&ran, &gate));
+            let client = case.stack(model, &store, policy(), tools_with_gate(&tool_log, &gate));
             tokio::select! {
                 biased;
                 answer = send(&client, case.ask("where?")) => panic!("{answer:?}"),

@@ -31,7 +31,7 @@ fn client(
     lost: LostHistory,
 ) -> Client {
     let policy = policy().on_conflict(conflict).on_lost_history(lost);
-    case.stack(model.clone(), store, policy, tools(&Ran::default()))
+    case.stack(model.clone(), store, policy, tools(&ToolLog::default()))
 }
 
 fn sent_id(request: &ChatRequest) -> Option<&str> {
@@ -51,11 +51,11 @@ async fn the_record_is_sent_instead_and_the_new_id_is_adopted() {
         assert_eq!(answer.finish.history_owner, Some(HistoryOwner::Service("s2".into())));
         assert_eq!(sent_id(&model.requests()[1]), Some("s1"));
         assert_eq!(sent_id(&model.requests()[2]), None);
-        assert_eq!(seen(&model, 2), ["user hi", "assistant hello", "user where?"]);
+        assert_eq!(sent_texts(&model, 2), ["user hi", "assistant hello", "user where?"]);
         assert_eq!(service_id(&store).await.as_deref(), Some("s2"));
         send(&client, case.ask("sure?")).await.unwrap();
         assert_eq!(
-            (sent_id(&model.requests()[3]), seen(&model, 3)),
+            (sent_id(&model.requests()[3]), sent_texts(&model, 3)),
             (Some("s2"), vec!["user sure?".to_owned()])
         );
         let all = [
@@ -88,10 +88,10 @@ async fn a_service_that_keeps_nothing_any_more_leaves_the_history_to_the_store()
         send(&client, case.ask("where?")).await.unwrap();
         let run =
             ["user hi", "assistant hello", "user where?", "assistant look#c1", "tool c1=looked c1"];
-        assert_eq!(seen(&model, 3), run);
+        assert_eq!(sent_texts(&model, 3), run);
         assert_eq!(service_id(&store).await, None);
         send(&client, case.ask("sure?")).await.unwrap();
-        assert_eq!(seen(&model, 4).len(), 7, "the store's history is sent from now on");
+        assert_eq!(sent_texts(&model, 4).len(), 7, "the store's history is sent from now on");
     })
     .await;
 }
@@ -127,7 +127,7 @@ async fn a_conversation_that_only_the_request_names_has_no_record() {
         let store = case.store().await;
         let model = ScriptedModel::new([not_found()]);
         let client = client(case, &model, &store, RECORD, LostHistory::default());
-        let request = case.ask_with([Message::user("hi")]).with_service_id("s1");
+        let request = case.request_with([Message::user("hi")]).with_service_id("s1");
         let error = refused(send(&client, request).await);
         assert!(matches!(error, PersistenceError::ServiceHistoryLost { is_recorded: false, .. }));
     })
@@ -146,7 +146,7 @@ fn alone(
     let policy = policy().on_conflict(conflict).on_lost_history(lost);
     let below = PerServiceCallPersistence::new(store.clone()).policy(policy).layer(model.clone());
     match has_loop {
-        true => boxed(ToolLoopLayer::new(tools(&Ran::default())).layer(below)),
+        true => boxed(ToolLoopLayer::new(tools(&ToolLog::default())).layer(below)),
         false => boxed(below),
     }
 }
@@ -189,7 +189,7 @@ async fn a_persister_alone_sends_the_record_below_a_loop_of_the_application() {
             model.requests().iter().map(|it| sent_id(it).map(str::to_owned)).collect();
         let ids: Vec<_> = ids.iter().map(Option::as_deref).collect();
         assert_eq!(ids, [None, Some("s1"), None, Some("s2"), Some("s2"), None]);
-        assert_eq!(seen(&model, 2), ["user hi", "assistant hello", "user where?"]);
+        assert_eq!(sent_texts(&model, 2), ["user hi", "assistant hello", "user where?"]);
         let all = [
             "user hi",
             "assistant hello",
@@ -199,7 +199,7 @@ async fn a_persister_alone_sends_the_record_below_a_loop_of_the_application() {
             "assistant there",
             "user sure?",
         ];
-        assert_eq!(seen(&model, 5), all);
+        assert_eq!(sent_texts(&model, 5), all);
         assert_eq!(stored(&store).await, [&all[..], &["assistant yes"]].concat());
         assert_eq!(service_id(&store).await, None);
     }
@@ -216,8 +216,8 @@ async fn a_persister_alone_sends_the_record_below_the_tool_loop_of_this_crate() 
         let answer =
             send(&client, sent_by_loop(streamed, &[Message::user("where?")])).await.unwrap();
         assert_eq!(answer.text(), "there");
-        assert_eq!(seen(&model, 2), ["user hi", "assistant hello", "user where?"]);
-        assert_eq!(seen(&model, 3), ["tool c1=looked c1"]);
+        assert_eq!(sent_texts(&model, 2), ["user hi", "assistant hello", "user where?"]);
+        assert_eq!(sent_texts(&model, 3), ["tool c1=looked c1"]);
         let all = [
             "user hi",
             "assistant hello",

@@ -41,13 +41,13 @@ impl<S> Model for S where
 }
 
 /// Returns the stack of a user: a tool loop over the layer under test.
-fn own_stack(model: &ScriptedModel, store: &Store, ran: &Ran) -> Client {
+fn own_stack(model: &ScriptedModel, store: &Store, tool_log: &ToolLog) -> Client {
     let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
-    boxed(ToolLoopLayer::new(tools(ran)).layer(below))
+    boxed(ToolLoopLayer::new(tools(tool_log)).layer(below))
 }
 
-fn own_stack_without_persister(model: &ScriptedModel, ran: &Ran) -> Client {
-    boxed(ToolLoopLayer::new(tools(ran)).layer(model.clone()))
+fn own_stack_without_persister(model: &ScriptedModel, tool_log: &ToolLog) -> Client {
+    boxed(ToolLoopLayer::new(tools(tool_log)).layer(model.clone()))
 }
 
 #[tokio::test]
@@ -56,7 +56,7 @@ async fn row_1_own_layers_per_run_appends_once_at_the_end() {
         .modes([PerRun], "a row of the table of modes")
         .check(async |case| {
             let (store, model) = (case.store().await, one_round());
-            let builder = ChatPipeline::builder(model.clone()).tools(tools(&Ran::default()));
+            let builder = ChatPipeline::builder(model.clone()).tools(tools(&ToolLog::default()));
             let client = pipeline(builder.history(store.clone()));
             send(&client, case.ask("where?")).await.unwrap();
             assert_eq!(stored(&store).await, WHOLE_RUN);
@@ -71,7 +71,7 @@ async fn row_2_own_layers_per_service_call_appends_each_call() {
         .modes([PerServiceCall], "a row of the table of modes")
         .check(async |case| {
             let (store, model) = (case.store().await, one_round());
-            let builder = ChatPipeline::builder(model.clone()).tools(tools(&Ran::default()));
+            let builder = ChatPipeline::builder(model.clone()).tools(tools(&ToolLog::default()));
             let client = pipeline(builder.history(store.clone()).persistence(case.mode));
             send(&client, case.ask("where?")).await.unwrap();
             assert_eq!(stored(&store).await, WHOLE_RUN);
@@ -86,10 +86,11 @@ async fn row_3_client_as_is_per_run_appends_once_at_the_end() {
         .modes([PerRun], "a row of the table of modes")
         .check(async |case| {
             for holds_persister in [false, true] {
-                let (store, model, ran) = (case.store().await, one_round(), Ran::default());
+                let (store, model, tool_log) =
+                    (case.store().await, one_round(), ToolLog::default());
                 let own = match holds_persister {
-                    true => own_stack(&model, &store, &ran),
-                    false => own_stack_without_persister(&model, &ran),
+                    true => own_stack(&model, &store, &tool_log),
+                    false => own_stack_without_persister(&model, &tool_log),
                 };
                 let builder = ChatPipeline::builder(own).use_client_as_is(true);
                 let client = pipeline(builder.history(store.clone()).persistence(case.mode));
@@ -98,7 +99,7 @@ async fn row_3_client_as_is_per_run_appends_once_at_the_end() {
                 assert_eq!(store.appends(), 1);
                 assert_eq!(
                     model.requests()[0].options.tools.len(),
-                    tools(&ran).len(),
+                    tools(&tool_log).len(),
                     "one loop only"
                 );
             }
@@ -112,7 +113,7 @@ async fn row_4_client_as_is_per_service_call_leaves_writing_to_the_clients_own_l
         .modes([PerServiceCall], "a row of the table of modes")
         .check(async |case| {
             let (store, model) = (case.store().await, one_round());
-            let own = own_stack(&model, &store, &Ran::default());
+            let own = own_stack(&model, &store, &ToolLog::default());
             let policy = policy().on_missing_persister(MissingPersister::Fail);
             let builder = ChatPipeline::builder(own).use_client_as_is(true).policy(policy);
             let client = pipeline(builder.history(store.clone()).persistence(case.mode));
@@ -130,8 +131,8 @@ async fn row_4_without_the_layer_warns_once_and_stores_nothing() {
     Cases::all()
         .modes([PerServiceCall], "a row of the table of modes")
         .check(async |case| {
-            let (store, model, ran) = (case.store().await, one_round(), Ran::default());
-            let own = own_stack_without_persister(&model, &ran);
+            let (store, model, tool_log) = (case.store().await, one_round(), ToolLog::default());
+            let own = own_stack_without_persister(&model, &tool_log);
             let builder = ChatPipeline::builder(own).use_client_as_is(true);
             let client = pipeline(builder.history(store.clone()).persistence(case.mode));
             let logged = logged();
@@ -149,8 +150,8 @@ async fn row_4_strict_without_the_layer_fails_before_any_tool_runs() {
     Cases::all()
         .modes([PerServiceCall, Journaled], "per run no layer is needed below")
         .check(async |case| {
-            let (store, model, ran) = (case.store().await, one_round(), Ran::default());
-            let own = own_stack_without_persister(&model, &ran);
+            let (store, model, tool_log) = (case.store().await, one_round(), ToolLog::default());
+            let own = own_stack_without_persister(&model, &tool_log);
             let policy = policy().on_missing_persister(MissingPersister::Fail);
             let builder = ChatPipeline::builder(own).use_client_as_is(true).policy(policy);
             let client = pipeline(builder.history(store.clone()).persistence(case.mode));
@@ -158,7 +159,7 @@ async fn row_4_strict_without_the_layer_fails_before_any_tool_runs() {
             assert!(matches!(error, PersistenceError::PersisterMissing { .. }), "{error:?}");
             assert_eq!(stored(&store).await, [""; 0]);
             assert_eq!(model.requests().len(), 0);
-            assert_eq!(ran.names(), [""; 0]);
+            assert_eq!(tool_log.names(), [""; 0]);
         })
         .await;
 }
@@ -228,7 +229,7 @@ async fn modes_may_change_from_run_to_run() {
             send(&client, case.ask("where?").with_extension(mode)).await.unwrap();
         }
         assert_eq!(stored(&store).await, WHOLE_RUN.repeat(6));
-        assert_eq!(seen(&model, 11), stored(&store).await[..23]);
+        assert_eq!(sent_texts(&model, 11), stored(&store).await[..23]);
     })
     .await;
 }
@@ -240,7 +241,7 @@ async fn without_a_store_nothing_is_kept_and_no_conversation_is_needed() {
         .check(async |case| {
             let model = one_round();
             let client =
-                pipeline(ChatPipeline::builder(model.clone()).tools(tools(&Ran::default())));
+                pipeline(ChatPipeline::builder(model.clone()).tools(tools(&ToolLog::default())));
             let request = ChatRequest::user("where?");
             let request = case.way(request);
             let answer = send(&client, request).await.unwrap();

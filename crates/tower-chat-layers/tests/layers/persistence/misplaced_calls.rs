@@ -40,12 +40,12 @@ async fn calls_of_users_and_systems_are_stored_and_shown_to_no_model() {
             Step::text("second answer"),
             Step::text("third answer"),
         ]);
-        let ran = Ran::default();
-        let client = case.stack(model.clone(), &store, policy(), tools(&ran));
+        let tool_log = ToolLog::default();
+        let client = case.stack(model.clone(), &store, policy(), tools(&tool_log));
         let words = with_call(Role::User, "second words", "c1");
-        let second = case.ask_with([words]);
+        let second = case.request_with([words]);
         send(&client, second.clone()).await.unwrap();
-        let third = case.ask_with([with_call(Role::Developer, "third words", "c3")]);
+        let third = case.request_with([with_call(Role::Developer, "third words", "c3")]);
         send(&client, third).await.unwrap();
 
         for (call, request) in model.requests().iter().enumerate() {
@@ -56,8 +56,8 @@ async fn calls_of_users_and_systems_are_stored_and_shown_to_no_model() {
         let conversation = ["system system words", "user first words", "assistant first answer"];
         let round = ["user second words", "assistant look#c1", "tool c1=looked c1"];
         let shown = [&conversation[..], &round, &["assistant second answer"]].concat();
-        assert_eq!(seen(&model, 2), [&shown[..], &["developer third words"]].concat());
-        assert_eq!(ran.names(), ["look"], "the calls of users run no tool");
+        assert_eq!(sent_texts(&model, 2), [&shown[..], &["developer third words"]].concat());
+        assert_eq!(tool_log.names(), ["look"], "the calls of users run no tool");
 
         // The stored messages contain all calls, so the request that is sent again is recognised.
         assert!(stored(&store).await.contains(&"user second words look#c1".to_owned()));

@@ -30,9 +30,9 @@ async fn a_message_of_another_conversation_is_new() {
         let moved = numbered(&store, &other).await.remove(0);
         assert!(moved.id.is_some());
         let input = [Arc::unwrap_or_clone(moved), Message::user("where?")];
-        send(&client, case.ask_with(input)).await.unwrap();
+        send(&client, case.request_with(input)).await.unwrap();
         let all = ["user to Paris", "user where?", "assistant there"];
-        assert_eq!(seen(&model, 1), all[..2]);
+        assert_eq!(sent_texts(&model, 1), all[..2]);
         assert_eq!(stored(&store).await, all);
     })
     .await;
@@ -67,7 +67,7 @@ async fn a_run_continues_whose_request_repeats_messages_of_the_history() {
                 "assistant there",
             ];
             assert_eq!(shorts(&answer.messages), all[3..]);
-            assert_eq!(seen(&model, 3), all[..5]);
+            assert_eq!(sent_texts(&model, 3), all[..5]);
             assert_eq!(stored(&store).await, all);
             assert_eq!(ran.names(), ["look"]);
         })

@@ -187,7 +187,11 @@ async fn a_lone_persister_stores_what_a_loop_of_other_types_adds_once() {
             // request.
             for (call, stored) in [1, 4, 6, 8, 11, 13].into_iter().enumerate() {
                 let words = |shown: &[String]| shown.join(" ").replace(" tool ", " ");
-                assert_eq!(words(&seen(&model, call)), words(&found[..stored]), "{what} {call}");
+                assert_eq!(
+                    words(&sent_texts(&model, call)),
+                    words(&found[..stored]),
+                    "{what} {call}"
+                );
             }
         }
     };
@@ -211,7 +215,7 @@ async fn a_loop_may_put_its_own_system_message_first() {
         let turn = ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
         let all = [&["system Be brief."][..], &turn, &turn].concat();
         assert_eq!(stored(&store).await, all, "{sends:?} {runs_of:?}");
-        assert_eq!(seen(&model, 3), all[..8], "{sends:?} {runs_of:?}");
+        assert_eq!(sent_texts(&model, 3), all[..8], "{sends:?} {runs_of:?}");
     }
 }
 
@@ -264,8 +268,8 @@ async fn a_service_call_that_is_sent_again_alone_stores_its_input_once() {
         send(&again(), call(run(), ask(), streamed)).await.unwrap();
         let all = ["user where?", "assistant look#c1", "assistant there"];
         assert_eq!(stored(&store).await, all);
-        assert_eq!(seen(&model, 1).len(), 3, "{:?}", seen(&model, 1));
-        assert!(seen(&model, 1)[2].contains(INTERRUPTED));
+        assert_eq!(sent_texts(&model, 1).len(), 3, "{:?}", sent_texts(&model, 1));
+        assert!(sent_texts(&model, 1)[2].contains(INTERRUPTED));
         // The run is complete now.
         if runs_of == Runs::Carried {
             let answer = send(&again(), call(run(), ask(), streamed)).await.unwrap();
@@ -361,7 +365,7 @@ async fn a_client_with_a_loop_of_its_own_is_stored_the_same_in_every_mode() {
                 let turn =
                     ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
                 assert_eq!(stored(&store).await, turn.repeat(2), "{sends:?}");
-                assert_eq!(seen(&model, 3), turn.repeat(2)[..7], "{sends:?}");
+                assert_eq!(sent_texts(&model, 3), turn.repeat(2)[..7], "{sends:?}");
                 let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap();
                 assert_eq!(found.found.len(), 2, "{sends:?}");
                 assert_eq!(logged.lines("WARN"), 0, "{sends:?}");
@@ -395,15 +399,15 @@ async fn without_a_persister_each_service_call_of_our_loop_has_the_whole_history
             let store = case.store().await;
             let round = || [case.calls([("look", "c1")]), Step::text("there")];
             let model = ScriptedModel::new(round().into_iter().chain(round()));
-            let own = ToolLoopLayer::new(tools(&Ran::default())).layer(model.clone());
+            let own = ToolLoopLayer::new(tools(&ToolLog::default())).layer(model.clone());
             let client = as_is(boxed(own), &store, case.mode);
             let turn = ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
             send(&client, case.ask("where?").with_extension(PerRun)).await.unwrap();
             assert_eq!(stored(&store).await, turn);
             send(&client, case.ask("where?")).await.unwrap();
             assert_eq!(stored(&store).await, turn, "nothing of it is stored");
-            assert_eq!(seen(&model, 2), [&turn[..], &turn[..1]].concat());
-            assert_eq!(seen(&model, 3), [&turn[..], &turn[..3]].concat());
+            assert_eq!(sent_texts(&model, 2), [&turn[..], &turn[..1]].concat());
+            assert_eq!(sent_texts(&model, 3), [&turn[..], &turn[..3]].concat());
         })
         .await;
 }
@@ -418,7 +422,7 @@ async fn a_persister_that_our_loop_could_not_find_gets_the_history_once() {
             let below = below.clone();
             async move { head(&below, request).await }
         }));
-        let own = boxed(ToolLoopLayer::new(tools(&Ran::default())).layer(hidden));
+        let own = boxed(ToolLoopLayer::new(tools(&ToolLog::default())).layer(hidden));
         let policy = policy().on_missing_persister(MissingPersister::Warn);
         let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall).policy(policy);
         let client = boxed(above.layer(own));
@@ -428,8 +432,8 @@ async fn a_persister_that_our_loop_could_not_find_gets_the_history_once() {
             send(&client, ask("where?", streamed)).await.unwrap();
         }
         assert_eq!(stored(&store).await, turn.repeat(2));
-        assert_eq!(seen(&model, 2), turn.repeat(2)[..5]);
-        assert_eq!(seen(&model, 3), turn.repeat(2)[..7]);
+        assert_eq!(sent_texts(&model, 2), turn.repeat(2)[..5]);
+        assert_eq!(sent_texts(&model, 3), turn.repeat(2)[..7]);
         assert_eq!(logged.lines("WARN"), 0);
     }
 }
@@ -454,7 +458,8 @@ async fn a_layer_that_drops_who_keeps_the_history_makes_no_loop_store_it_twice()
         let rebuilt = rebuilding(persister(&model, &store));
         let looping = match is_own {
             true => {
-                let own = ToolLoopLayer::new(tools(&Ran::default())).assume_persister_below(true);
+                let own =
+                    ToolLoopLayer::new(tools(&ToolLog::default())).assume_persister_below(true);
                 boxed(own.layer(rebuilt))
             }
             // This loop sends all messages, unless the answer reports that a layer below manages
@@ -491,7 +496,7 @@ async fn a_layer_that_drops_who_keeps_the_history_makes_no_loop_store_it_twice()
         }
         let turn = ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
         assert_eq!(stored(&store).await, turn.repeat(2), "own {is_own}, with run {with_run}");
-        assert_eq!(seen(&model, 3), turn.repeat(2)[..7], "own {is_own}, with run {with_run}");
+        assert_eq!(sent_texts(&model, 3), turn.repeat(2)[..7], "own {is_own}, with run {with_run}");
     }
 }
 
@@ -561,7 +566,7 @@ async fn a_transcript_from_before_a_prune_is_recognised_by_its_end() {
         send(&client, ask_all(&sent)).await.unwrap();
         let all = ["user q2", "assistant a2", "user q3", "assistant a3", "user q4", "assistant a4"];
         assert_eq!(stored(&store).await, all);
-        assert_eq!(seen(&model, 3), all[..5]);
+        assert_eq!(sent_texts(&model, 3), all[..5]);
     })
     .await;
 }

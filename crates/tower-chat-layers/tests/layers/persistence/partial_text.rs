@@ -34,7 +34,7 @@ fn client(
     mode: PersistenceMode,
     policy: PersistencePolicy,
 ) -> Client {
-    stack(model.clone(), store, mode, policy, tools(&Ran::default()))
+    stack(model.clone(), store, mode, policy, tools(&ToolLog::default()))
 }
 
 /// Returns the stored messages that are marked as interrupted.
@@ -169,8 +169,8 @@ async fn the_same_run_continues_without_it_and_later_runs_see_it_as_history() {
         }
         let answer = send(&client, request.clone()).await.unwrap();
         assert_eq!(shorts(&answer.messages), ALL[1..]);
-        assert_eq!(seen(&model, cuts), ALL[..1]);
-        assert_eq!(seen(&model, cuts + 1), ALL[..3]);
+        assert_eq!(sent_texts(&model, cuts), ALL[..1]);
+        assert_eq!(sent_texts(&model, cuts + 1), ALL[..3]);
         let mut history = vec!["user where?"];
         history.extend(vec!["assistant It rains "; cuts]);
         history.extend(&ALL[1..]);
@@ -182,7 +182,7 @@ async fn the_same_run_continues_without_it_and_later_runs_see_it_as_history() {
 
         send(&client, ask("and then?", streamed)).await.unwrap();
         history.push("user and then?");
-        assert_eq!(seen(&model, cuts + 2), history);
+        assert_eq!(sent_texts(&model, cuts + 2), history);
     }
 }
 
@@ -211,9 +211,13 @@ async fn a_retry_between_loop_and_persister_leaves_nothing_of_the_first_attempt(
             }
         });
         let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall).policy(keeping());
-        let client = boxed(above.layer(
-            ToolLoopLayer::new(tools(&Ran::default())).assume_persister_below(true).layer(retrying),
-        ));
+        let client = boxed(
+            above.layer(
+                ToolLoopLayer::new(tools(&ToolLog::default()))
+                    .assume_persister_below(true)
+                    .layer(retrying),
+            ),
+        );
         send(&client, ask("where?", true)).await.unwrap();
         assert_eq!(stored(&store).await, [ALL[0], ALL[3]], "{cause}");
         assert_eq!(marked(&store).await, [""; 0]);

@@ -45,8 +45,8 @@ async fn a_run_is_loaded_once_and_appended_once_at_its_end() {
                 "assistant there",
             ];
             assert_eq!(stored(&store).await, all);
-            assert_eq!(seen(&model, 1), all[..3]);
-            assert_eq!(seen(&model, 2), all[..5]);
+            assert_eq!(sent_texts(&model, 1), all[..3]);
+            assert_eq!(sent_texts(&model, 2), all[..5]);
         })
         .await;
 }
@@ -142,7 +142,7 @@ async fn a_run_that_fails_leaves_the_store_as_it_was() {
                 assert!(store.handle().unsaved_conversations().is_empty());
 
                 send(&client, case.ask("and now?")).await.unwrap();
-                assert_eq!(seen(&model, 3), ["user hi", "assistant hello", "user and now?"]);
+                assert_eq!(sent_texts(&model, 3), ["user hi", "assistant hello", "user and now?"]);
             }
         })
         .await;
@@ -158,7 +158,7 @@ async fn trailing_results_are_trimmed_and_earlier_rounds_kept() {
                 case.calls([("stop", "c2"), ("look", "c3")]),
             ]);
             let policy = policy().with_trailing_results(keep);
-            let client = case.stack(model.clone(), &store, policy, tools(&Ran::default()));
+            let client = case.stack(model.clone(), &store, policy, tools(&ToolLog::default()));
             let answer = send(&client, case.ask("go")).await.unwrap();
             let all = [
                 "user go",
@@ -193,7 +193,7 @@ async fn every_mode_stores_the_same_of_a_terminated_run_and_replays_it_validly()
         assert_eq!(stored(&store).await, first_run);
         send(&client, case.ask("hm")).await.unwrap();
         assert_eq!(
-            seen(&model, 2),
+            sent_texts(&model, 2),
             ["user go", "assistant look#c1", "tool c1=looked c1", "user hm"],
             "the dangling call is not shown"
         );
@@ -222,9 +222,9 @@ async fn results_that_the_caller_gives_stay_with_the_call_they_answer() {
         let answer = send(&client, case.ask("go")).await.unwrap();
         assert_eq!(answer.tool_calls().count(), 1, "a declared tool's call is returned");
         let result = Message::tool_results([case.result("c1", "blue")]);
-        send(&client, case.ask_with([result])).await.unwrap();
+        send(&client, case.request_with([result])).await.unwrap();
         let all = ["user go", "assistant ask#c1", "tool c1=blue", "assistant thanks"];
-        assert_eq!(seen(&model, 1), all[..3]);
+        assert_eq!(sent_texts(&model, 1), all[..3]);
         assert_eq!(stored(&store).await, all);
     })
     .await;
@@ -235,14 +235,14 @@ async fn system_messages_are_stored_and_instructions_are_not() {
     every_case(async |case| {
         let store = case.store().await;
         let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("hello")]);
-        let request = case.ask_with([Message::system("be kind"), Message::user("hi")]);
+        let request = case.request_with([Message::system("be kind"), Message::user("hi")]);
         let request = request.with_instructions("be brief");
         send(&case.agent(&model, &store), request).await.unwrap();
         let run = ["system be kind", "user hi", "assistant look#c1", "tool c1=looked c1"];
         let sent: Vec<_> =
             model.requests().iter().map(|it| it.options.instructions.clone()).collect();
         assert_eq!(sent, [Some("be brief".to_owned()), Some("be brief".to_owned())]);
-        assert_eq!(seen(&model, 1), run);
+        assert_eq!(sent_texts(&model, 1), run);
         assert_eq!(stored(&store).await, [&run[..], &["assistant hello"]].concat());
     })
     .await;
@@ -259,8 +259,8 @@ async fn what_a_layer_above_puts_first_is_sent_each_time_and_never_stored() {
         request.prepend(&Message::system("today is Monday").into());
         send(&client, request).await.unwrap();
         let start = ["system today is Monday", "user hi", "assistant hello", "user where?"];
-        assert_eq!(seen(&model, 1), start);
-        assert_eq!(seen(&model, 2)[..4], start);
+        assert_eq!(sent_texts(&model, 1), start);
+        assert_eq!(sent_texts(&model, 2)[..4], start);
         assert_eq!(stored(&store).await[..3], ["user hi", "assistant hello", "user where?"]);
     })
     .await;
@@ -294,7 +294,7 @@ async fn stored_messages_that_the_caller_sends_again_are_not_stored_again() {
         send(&client, case.way(request)).await.unwrap();
         let all = ["user hi", "assistant hello", "user where?", "assistant there"];
         assert_eq!(stored(&store).await, all);
-        assert_eq!(seen(&model, 1), all[..3]);
+        assert_eq!(sent_texts(&model, 1), all[..3]);
     })
     .await;
 }
@@ -305,7 +305,7 @@ async fn a_dangling_call_fails_the_run_before_the_model_is_paid_if_the_policy_sa
         let store = case.store().await;
         let model = ScriptedModel::new([case.calls([("ask", "c1")]), Step::text("thanks")]);
         let policy = policy().with_dangling_calls(DanglingCalls::Fail);
-        let client = case.stack(model.clone(), &store, policy, tools(&Ran::default()));
+        let client = case.stack(model.clone(), &store, policy, tools(&ToolLog::default()));
         send(&client, case.ask("go")).await.unwrap();
         let error = refused(send(&client, case.ask("well?")).await);
         assert!(matches!(error, PersistenceError::Dangling { .. }), "{case}: {error:?}");
@@ -313,7 +313,7 @@ async fn a_dangling_call_fails_the_run_before_the_model_is_paid_if_the_policy_sa
         assert_eq!(stored(&store).await.len(), 2);
 
         let result = Message::tool_results([case.result("c1", "blue")]);
-        send(&client, case.ask_with([result])).await.unwrap();
+        send(&client, case.request_with([result])).await.unwrap();
         assert_eq!(stored(&store).await.len(), 4, "a call that the input answers is fine");
     })
     .await;
@@ -334,7 +334,7 @@ async fn calls_without_ids_of_their_own_get_the_same_one_in_every_replay() {
         let batch = ["assistant look#a look#b", "tool a=looked a b=looked b"];
         let ids = [1, 2].map(|service_call| {
             let request = &model.requests()[service_call];
-            assert_eq!(seen(&model, service_call)[1..3], batch);
+            assert_eq!(sent_texts(&model, service_call)[1..3], batch);
             let calls = request.messages().get(1).unwrap().calls();
             let results = request.messages().get(2).unwrap().results();
             let of_calls: Vec<_> = calls.map(|call| call.id.clone().unwrap()).collect();
@@ -360,8 +360,8 @@ async fn conversations_do_not_see_each_other() {
             .await
             .unwrap();
         send(&client, case.ask("again")).await.unwrap();
-        assert_eq!(seen(&model, 1), ["user ho"]);
-        assert_eq!(seen(&model, 2), ["user hi", "assistant 1", "user again"]);
+        assert_eq!(sent_texts(&model, 1), ["user ho"]);
+        assert_eq!(sent_texts(&model, 2), ["user hi", "assistant 1", "user again"]);
         assert_eq!(stored_of(&store, &other).await, ["user ho", "assistant 2"]);
     })
     .await;
@@ -377,7 +377,7 @@ async fn a_history_written_by_something_else_is_replayed() {
         store.inner().append(store.inner().reserve().await.unwrap(), vec![write]).await.unwrap();
         let model = ScriptedModel::new([Step::text("there")]);
         send(&case.agent(&model, &store), case.ask("where?")).await.unwrap();
-        assert_eq!(seen(&model, 0), ["user hi", "assistant hello", "user where?"]);
+        assert_eq!(sent_texts(&model, 0), ["user hi", "assistant hello", "user where?"]);
     })
     .await;
 }

@@ -51,7 +51,7 @@ async fn every_service_call_is_stored_before_the_next_one_is_made() {
             ];
             assert_eq!(stored(&store).await, all, "nothing is stored twice");
             for (call, shown) in [1, 3, 5].into_iter().enumerate() {
-                assert_eq!(seen(&model, call), all[..shown]);
+                assert_eq!(sent_texts(&model, call), all[..shown]);
             }
         })
         .await;
@@ -99,8 +99,8 @@ async fn the_history_is_loaded_once_a_run_and_extended_in_memory() {
         let (heads, loads) = (store.heads(), store.loads());
         send(&client, case.ask("where?")).await.unwrap();
         assert_eq!((store.heads() - heads, store.loads() - loads), (1, 1));
-        assert_eq!(seen(&model, 3).len(), 7);
-        assert_eq!(seen(&model, 3)[..3], ["user hi", "assistant hello", "user where?"]);
+        assert_eq!(sent_texts(&model, 3).len(), 7);
+        assert_eq!(sent_texts(&model, 3)[..3], ["user hi", "assistant hello", "user where?"]);
     })
     .await;
 }
@@ -121,7 +121,7 @@ async fn messages_queued_during_the_run_are_stored_with_the_call_that_carries_th
         let answer = send(&case.agent(&model, &store), request).await.unwrap();
         let all = ["user hi", "assistant hello", "user and in French", "assistant bonjour"];
         assert_eq!(stored(&store).await, all);
-        assert_eq!(seen(&model, 1), all[..3]);
+        assert_eq!(sent_texts(&model, 1), all[..3]);
         assert_eq!(shorts(&answer.messages), all[1..]);
     })
     .await;
@@ -167,7 +167,8 @@ async fn the_sentinel_is_between_persister_and_loop_and_nowhere_else() {
             let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
             let ids = Ids::default();
             let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
-            let tool_loop = ToolLoopLayer::new(tools(&Ran::default())).assume_persister_below(true);
+            let tool_loop =
+                ToolLoopLayer::new(tools(&ToolLog::default())).assume_persister_below(true);
             let looped = tool_loop.layer(ids.around(boxed(below)));
             let client = boxed(PerRunPersistence::new(store.clone()).mode(case.mode).layer(looped));
             let answer = send(&client, case.ask("where?")).await.unwrap();
@@ -190,7 +191,8 @@ async fn per_run_mode_has_no_sentinel_at_all() {
             let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
             let ids = Ids::default();
             let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
-            let looped = ToolLoopLayer::new(tools(&Ran::default())).layer(ids.around(boxed(below)));
+            let looped =
+                ToolLoopLayer::new(tools(&ToolLog::default())).layer(ids.around(boxed(below)));
             let client = boxed(PerRunPersistence::new(store.clone()).layer(looped));
             let answer = send(&client, case.ask("where?")).await.unwrap();
             assert_eq!(ids.seen(), [None, None]);
@@ -207,7 +209,7 @@ async fn a_caller_who_puts_the_sentinel_on_its_request_gets_an_ordinary_run() {
         let mut request = case.ask("where?");
         request.history_owner = Some(HistoryOwner::Local);
         send(&client, request).await.unwrap();
-        assert_eq!(seen(&model, 1), ["user hi", "assistant hello", "user where?"]);
+        assert_eq!(sent_texts(&model, 1), ["user hi", "assistant hello", "user where?"]);
     })
     .await;
 }
@@ -354,14 +356,14 @@ async fn results_of_tools_that_ran_survive_a_failing_call_by_policy() {
                 ],
                 [true, false]
             ) {
-                let (store, ran) = (case.store().await, Ran::default());
+                let (store, tool_log) = (case.store().await, ToolLog::default());
                 let model = ScriptedModel::new([
                     case.calls([("look", "c1")]),
                     failing(),
                     Step::text("there"),
                 ]);
                 let policy = policy().with_inputs_of_failed_call(results_if(keep));
-                let client = case.stack(model.clone(), &store, policy, tools(&ran));
+                let client = case.stack(model.clone(), &store, policy, tools(&tool_log));
                 let mut request = case.ask("where?");
                 let handle = request.run_handle();
                 handle.queue(Message::user("quick"));
@@ -378,7 +380,7 @@ async fn results_of_tools_that_ran_survive_a_failing_call_by_policy() {
                     expected[3] = &interrupted;
                 }
                 expected.push("user well?");
-                assert_eq!(seen(&model, 2), expected);
+                assert_eq!(sent_texts(&model, 2), expected);
             }
         })
         .await;
@@ -392,7 +394,7 @@ async fn results_of_tools_that_ran_survive_a_layer_that_keeps_them_from_the_pers
         .in_memory("the run is polled once")
         .check(async |case| {
             for (hangs, keep) in [(false, true), (true, true), (false, false)] {
-                let (store, ran) = (case.store().await, Ran::default());
+                let (store, tool_log) = (case.store().await, ToolLog::default());
                 let mut request = case.ask("where?");
                 let handle = request.run_handle();
                 let queue = move |_: &_| {
@@ -414,17 +416,21 @@ async fn results_of_tools_that_ran_survive_a_layer_that_keeps_them_from_the_pers
                 });
                 let policy = policy().with_inputs_of_failed_call(results_if(keep));
                 let above = PerRunPersistence::new(store.clone()).mode(case.mode).policy(policy);
-                let client = boxed(above.layer(
-                    ToolLoopLayer::new(tools(&ran)).assume_persister_below(true).layer(between),
-                ));
+                let client = boxed(
+                    above.layer(
+                        ToolLoopLayer::new(tools(&tool_log))
+                            .assume_persister_below(true)
+                            .layer(between),
+                    ),
+                );
                 let answer = poll_immediate(pin!(send(&client, request.clone()))).await;
                 assert_eq!(answer.is_none(), hangs);
                 let start = ["user where?", "assistant look#c1", "tool c1=looked c1", "user quick"];
                 assert_eq!(stored(&store).await, start[..if keep { 3 } else { 2 }]);
                 if keep {
                     send(&client, request).await.unwrap();
-                    assert_eq!(seen(&model, 1), start);
-                    assert_eq!(ran.names(), ["look"], "it is not run again");
+                    assert_eq!(sent_texts(&model, 1), start);
+                    assert_eq!(tool_log.names(), ["look"], "it is not run again");
                 }
             }
         })
@@ -449,7 +455,7 @@ async fn other_inputs_of_a_failing_call_are_not_stored_beside_the_results_by_pol
                 Step::error("overloaded"),
             ]);
             let policy = policy().with_inputs_of_failed_call(UnansweredInputs::Results);
-            let client = case.stack(model, &store, policy, tools(&Ran::default()));
+            let client = case.stack(model, &store, policy, tools(&ToolLog::default()));
             send(&client, request).await.unwrap_err();
             let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
             assert_eq!(stored(&store).await, all);
@@ -470,7 +476,7 @@ async fn a_crash_between_calls_leaves_a_history_that_replays() {
                 case.calls([("look", "c1"), ("wait", "c2")]),
                 Step::text("there"),
             ]);
-            let tools = tools_with_gate(&Ran::default(), &gate);
+            let tools = tools_with_gate(&ToolLog::default(), &gate);
             let client = case.stack(model.clone(), &store, policy(), tools);
             let call = tokio::spawn({
                 let client = client.clone();
@@ -483,7 +489,7 @@ async fn a_crash_between_calls_leaves_a_history_that_replays() {
             call.abort();
             let _ = call.await;
             send(&client, case.ask("well?")).await.unwrap();
-            let shown = seen(&model, 1);
+            let shown = sent_texts(&model, 1);
             assert_eq!(shown.first().unwrap(), "user where?");
             assert_eq!(shown.last().unwrap(), "user well?");
             assert_eq!(shown[1], "assistant look#c1 wait#c2");
@@ -511,7 +517,7 @@ async fn an_answer_of_several_messages_is_stored_whole() {
             "assistant there",
         ];
         assert_eq!(stored(&store).await, all);
-        assert_eq!(seen(&model, 1), all[..4]);
+        assert_eq!(sent_texts(&model, 1), all[..4]);
     })
     .await;
 }
@@ -539,7 +545,7 @@ async fn the_inputs_of_a_call_without_an_answer_are_kept_by_policy() {
             for ((kept, count), is_dropped) in
                 cases!([(All, 4), (Results, 3), (None, 2)], [true, false])
             {
-                let (store, ran) = (case.store().await, Ran::default());
+                let (store, tool_log) = (case.store().await, ToolLog::default());
                 let mut request = case.ask("where?");
                 let handle = request.run_handle();
                 let queue = move |_: &_| {
@@ -552,7 +558,7 @@ async fn the_inputs_of_a_call_without_an_answer_are_kept_by_policy() {
                     true => policy().with_inputs_of_dropped_call(kept),
                     false => policy().with_inputs_of_failed_call(kept),
                 };
-                let client = case.stack(model.clone(), &store, policy, tools(&ran));
+                let client = case.stack(model.clone(), &store, policy, tools(&tool_log));
                 match is_dropped {
                     true => until_called(&model, 2, send(&client, request)).await,
                     false => drop(send(&client, request).await.unwrap_err()),

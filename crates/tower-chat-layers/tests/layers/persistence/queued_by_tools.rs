@@ -17,11 +17,11 @@ use crate::common::*;
 
 /// Returns the tools `note` and `pay`. Each queues one message through its context and one through
 /// the handle of the context. `pay` needs approval.
-fn tools_that_queue(ran: &Ran) -> Tools {
+fn tools_that_queue(tool_log: &ToolLog) -> Tools {
     let run = |name: &'static str| {
-        let ran = ran.clone();
+        let tool_log = tool_log.clone();
         move |context: ToolContext| {
-            ran.note(name);
+            tool_log.note(name);
             context.run_handle().queue(Message::user(format!("see {}", label_of(&context))));
             context.queue(Message::user(format!("and {}", label_of(&context))));
             async move { Ok(ToolOutput::from("noted")) }
@@ -39,15 +39,16 @@ const NOTED: [&str; 5] =
 async fn they_outlive_a_service_call_that_fails() {
     for is_elsewhere in [false, true] {
         every_case(async |case| {
-            let (store, ran) = (case.store().await, Ran::default());
+            let (store, tool_log) = (case.store().await, ToolLog::default());
             let model = ScriptedModel::new([
                 case.calls([("note", "c1")]),
                 Step::error("overloaded"),
                 Step::text("done"),
                 Step::text("done"),
             ]);
-            let stack =
-                |store: &Store| case.stack(model.clone(), store, policy(), tools_that_queue(&ran));
+            let stack = |store: &Store| {
+                case.stack(model.clone(), store, policy(), tools_that_queue(&tool_log))
+            };
             let request = case.ask("go");
             send(&stack(&store), request.clone()).await.unwrap_err();
             let store = if is_elsewhere { store.in_another_process() } else { store };
@@ -57,10 +58,10 @@ async fn they_outlive_a_service_call_that_fails() {
                 return;
             }
             send(&stack(&store), request).await.unwrap();
-            assert_eq!(ran.names(), ["note"]);
+            assert_eq!(tool_log.names(), ["note"]);
             let all = [&NOTED[..], &["assistant done"]].concat();
             assert_eq!(stored(&store).await, all);
-            assert_eq!(seen(&model, 2), NOTED);
+            assert_eq!(sent_texts(&model, 2), NOTED);
         })
         .await;
     }
@@ -71,17 +72,17 @@ async fn a_run_that_begins_again_has_them_once() {
     let cases = Cases::all().modes([PerRun], "in the other modes no tool runs again");
     cases
         .check(async |case| {
-            let (store, ran) = (case.store().await, Ran::default());
+            let (store, tool_log) = (case.store().await, ToolLog::default());
             let round = || case.calls([("note", "c1")]);
             let model =
                 ScriptedModel::new([round(), Step::error("overloaded"), round(), Step::text("ok")]);
-            let client = case.stack(model.clone(), &store, policy(), tools_that_queue(&ran));
+            let client = case.stack(model.clone(), &store, policy(), tools_that_queue(&tool_log));
             let mut request = case.ask("go");
             let handle = request.run_handle();
             send(&client, request.clone()).await.unwrap_err();
             assert!(!handle.has_queued());
             send(&client, request).await.unwrap();
-            assert_eq!(ran.names(), ["note", "note"]);
+            assert_eq!(tool_log.names(), ["note", "note"]);
             assert_eq!(stored(&store).await, [&NOTED[..], &["assistant ok"]].concat());
         })
         .await;
@@ -95,7 +96,7 @@ async fn they_outlive_a_caller_who_disconnects_and_the_end_of_the_process() {
         cases
             .clone()
             .check(async |case| {
-                let (store, ran) = (case.store().await, Ran::default());
+                let (store, tool_log) = (case.store().await, ToolLog::default());
                 let model = ScriptedModel::new([
                     case.calls([("note", "c1")]),
                     Step::hang(),
@@ -103,13 +104,13 @@ async fn they_outlive_a_caller_who_disconnects_and_the_end_of_the_process() {
                 ]);
                 let policy = policy().with_inputs_of_dropped_call(keeps_inputs);
                 let stack = |store: &Store| {
-                    case.stack(model.clone(), store, policy.clone(), tools_that_queue(&ran))
+                    case.stack(model.clone(), store, policy.clone(), tools_that_queue(&tool_log))
                 };
                 let request = case.ask("go");
                 until_called(&model, 2, send(&stack(&store), request.clone())).await;
                 let store = store.in_another_process();
                 send(&stack(&store), request).await.unwrap();
-                assert_eq!(ran.names(), ["note"]);
+                assert_eq!(tool_log.names(), ["note"]);
                 assert_eq!(stored(&store).await, [&NOTED[..], &["assistant done"]].concat());
             })
             .await;
@@ -121,10 +122,10 @@ async fn they_are_part_of_a_run_that_is_committed_as_it_stands() {
     let cases = Cases::all().modes([Journaled], "no other run stays open");
     cases
         .check(async |case| {
-            let (store, ran) = (case.store().await, Ran::default());
+            let (store, tool_log) = (case.store().await, ToolLog::default());
             let model =
                 ScriptedModel::new([case.calls([("note", "c1")]), Step::error("overloaded")]);
-            let client = case.stack(model, &store, policy(), tools_that_queue(&ran));
+            let client = case.stack(model, &store, policy(), tools_that_queue(&tool_log));
             send(&client, case.ask("go")).await.unwrap_err();
             assert!(close(&store, &key(), RunEnd::Commit).await.unwrap());
             assert_eq!(stored(&store).await, NOTED);
@@ -135,21 +136,21 @@ async fn they_are_part_of_a_run_that_is_committed_as_it_stands() {
 #[tokio::test]
 async fn what_an_approved_call_has_queued_is_stored_with_its_outcome() {
     every_case(async |case| {
-        let (store, ran) = (case.store().await, Ran::default());
+        let (store, tool_log) = (case.store().await, ToolLog::default());
         let model = ScriptedModel::new([
             case.calls([("pay", "c1")]),
             Step::error("overloaded"),
             Step::text("done"),
         ]);
         let stack =
-            |store: &Store| case.stack(model.clone(), store, policy(), tools_that_queue(&ran));
+            |store: &Store| case.stack(model.clone(), store, policy(), tools_that_queue(&tool_log));
         let answer = send(&stack(&store), case.ask("buy")).await.unwrap();
         let yes = answer.approval_requests().map(ApprovalRequest::approve).map(Into::into);
-        let request = case.ask_with([Message::new(Role::User, yes.collect())]);
+        let request = case.request_with([Message::new(Role::User, yes.collect())]);
         send(&stack(&store), request.clone()).await.unwrap_err();
         let store = store.in_another_process();
         send(&stack(&store), request).await.unwrap();
-        assert_eq!(ran.names(), ["pay"]);
+        assert_eq!(tool_log.names(), ["pay"]);
         let all = [
             "user buy",
             "assistant pay#c1?",
@@ -167,12 +168,12 @@ async fn what_an_approved_call_has_queued_is_stored_with_its_outcome() {
 #[tokio::test]
 async fn they_are_stored_when_the_run_is_stopped_before_the_next_call() {
     every_case(async |case| {
-        let (store, ran) = (case.store().await, Ran::default());
+        let (store, tool_log) = (case.store().await, ToolLog::default());
         let model = ScriptedModel::new([case.calls([("note", "c1")])]);
         let mut request = case.ask("go");
         let handle = request.run_handle();
         let stopping = handle.clone();
-        let tools = tools_that_queue(&ran).with(tool_fn(
+        let tools = tools_that_queue(&tool_log).with(tool_fn(
             definition("note"),
             move |context: ToolContext| {
                 context.queue(Message::user("see c1"));
@@ -207,7 +208,7 @@ async fn a_stopped_run_of_approved_calls_is_over_when_a_message_was_queued_last(
         let client = case.stack(model.clone(), &store, policy(), Tools::new().with(pay));
         let answer = send(&client, case.ask("buy")).await.unwrap();
         let yes = answer.approval_requests().map(ApprovalRequest::approve).map(Into::into);
-        let mut request = case.ask_with([Message::new(Role::User, yes.collect())]);
+        let mut request = case.request_with([Message::new(Role::User, yes.collect())]);
         *stopping.lock().unwrap() = Some(request.run_handle());
         send(&client, request.clone()).await.unwrap();
         let after = stored(&store).await;

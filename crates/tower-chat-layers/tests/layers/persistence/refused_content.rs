@@ -42,7 +42,7 @@ fn image() -> Part {
 
 /// Returns the tools, with `draw`, which returns an image.
 fn drawing() -> Tools {
-    tools(&Ran::default())
+    tools(&ToolLog::default())
         .with(tool_fn(definition("draw"), |_| async { Ok(ToolOutput::new(vec![image()])) }))
 }
 
@@ -102,7 +102,7 @@ async fn a_result_that_is_refused_is_left_out_of_later_requests_and_the_run_cont
             let agent = client(case, &model, &store, RefusedContent::default());
             send(&agent, case.ask("sure?")).await.unwrap();
             assert_eq!(left_out(&model.requests()[3]), marked);
-            let all = seen(&model, 3);
+            let all = sent_texts(&model, 3);
             assert_eq!((all[0].as_str(), all.len()), ("user where?", 5), "{all:?}");
             assert_eq!(stored(&store).await.len(), 6);
             assert_eq!(marks(&store, &key()).await.len(), 1);
@@ -122,7 +122,7 @@ async fn what_the_user_adds_is_marked_where_the_error_names_it_and_the_run_fails
         ]);
         let agent = client(case, &model, &store, RefusedContent::default());
         let question = Message::new(Role::User, vec![Part::text("see?"), image()]);
-        let error = refused(send(&agent, case.ask_with([question])).await);
+        let error = refused(send(&agent, case.request_with([question])).await);
         let PersistenceError::ContentRefused { mark, is_marked, .. } = &error else {
             panic!("{error:?}")
         };
@@ -161,7 +161,7 @@ async fn what_is_refused_in_the_middle_of_an_answer_is_marked_where_the_error_na
             let model = ScriptedModel::new(steps);
             let agent = client(case, &model, &store, RefusedContent::default());
             let question = Message::new(Role::User, vec![Part::text("see?"), image()]);
-            send(&agent, case.ask_with([question])).await.unwrap_err();
+            send(&agent, case.request_with([question])).await.unwrap_err();
             assert_eq!(send(&agent, case.ask("well?")).await.unwrap().text(), "hello");
             let requests = model.requests();
             assert_eq!((requests.len(), left_out(&requests[1]).len()), (2, 1));

@@ -31,7 +31,7 @@ const WHOLE_RUN: [&str; 4] =
 #[tokio::test]
 async fn a_completed_run_gives_its_stored_answer_without_paying_the_model() {
     every_case(async |case| {
-        let (store, ran, model, client) =
+        let (store, tool_log, model, client) =
             case.begin_with_log([case.calls([("look", "c1")]), Step::text("there")]).await;
         let request = case.ask("where?");
         let first = send(&client, request.clone()).await.unwrap();
@@ -39,7 +39,7 @@ async fn a_completed_run_gives_its_stored_answer_without_paying_the_model() {
         assert_eq!(again.messages, first.messages);
         assert_eq!(again.finish.saved, first.finish.saved);
         assert_eq!(model.requests().len(), 2);
-        assert_eq!(ran.names(), ["look"]);
+        assert_eq!(tool_log.names(), ["look"]);
         assert_eq!(stored(&store).await, WHOLE_RUN);
     })
     .await;
@@ -125,7 +125,7 @@ async fn a_run_in_the_background_that_is_sent_again_is_stored_once_whatever_the_
             }
             assert_eq!(model.requests().len(), 4, "{case}: the model is not paid twice");
             assert_eq!(stored(&store).await, before, "{case}: nothing is stored twice");
-            let shown: Vec<_> = [0, 1, 3].map(|call| seen(&model, call)).into();
+            let shown: Vec<_> = [0, 1, 3].map(|call| sent_texts(&model, call)).into();
             let asked = hours.map(|hour| vec![format!("user background at {hour}")]);
             assert_eq!(shown, asked, "the history does not go before it");
         }
@@ -161,7 +161,7 @@ async fn a_run_that_was_stored_in_part_continues_in_the_background_or_is_refused
                     assert_eq!(stored(&store).await, before);
                 } else {
                     assert_eq!(result.unwrap().text(), "there");
-                    assert_eq!(seen(&model, 2), WHOLE_RUN[..3]);
+                    assert_eq!(sent_texts(&model, 2), WHOLE_RUN[..3]);
                     assert_eq!(stored(&store).await, WHOLE_RUN);
                 }
             }
@@ -211,7 +211,7 @@ async fn an_interrupted_run_resumes_without_storing_its_input_again() {
     Cases::all()
         .modes([PerServiceCall, Journaled], "per run nothing is left to resume")
         .check(async |case| {
-            let (store, ran, model, client) = case
+            let (store, tool_log, model, client) = case
                 .begin_with_log([
                     case.calls([("look", "c1")]),
                     Step::error("overloaded"),
@@ -222,8 +222,8 @@ async fn an_interrupted_run_resumes_without_storing_its_input_again() {
             send(&client, request.clone()).await.unwrap_err();
             let answer = send(&client, request).await.unwrap();
             assert_eq!(stored(&store).await, WHOLE_RUN);
-            assert_eq!(seen(&model, 2), WHOLE_RUN[..3]);
-            assert_eq!(ran.names(), ["look"], "a finished tool does not run again");
+            assert_eq!(sent_texts(&model, 2), WHOLE_RUN[..3]);
+            assert_eq!(tool_log.names(), ["look"], "a finished tool does not run again");
             assert_eq!(
                 shorts(&answer.messages),
                 WHOLE_RUN[1..],
@@ -266,7 +266,7 @@ async fn a_run_resumes_in_a_new_process() {
             let model = ScriptedModel::new([Step::text("there")]);
             send(&agent(&model, &after, case.mode), request).await.unwrap();
             assert_eq!(stored(&after).await, WHOLE_RUN);
-            assert_eq!(seen(&model, 0), WHOLE_RUN[..3]);
+            assert_eq!(sent_texts(&model, 0), WHOLE_RUN[..3]);
         })
         .await;
 }
@@ -287,7 +287,7 @@ async fn a_run_of_which_only_the_input_is_stored_is_no_answer_in_any_mode() {
         let request = request.with_extension(case.mode);
         assert_eq!(send(&client, request.clone()).await.unwrap().text(), "there");
         assert_eq!(stored(&store).await, ["user where?", "assistant there"]);
-        assert_eq!(seen(&model, 1), ["user where?"]);
+        assert_eq!(sent_texts(&model, 1), ["user where?"]);
         assert_eq!(send(&client, request).await.unwrap().text(), "there");
         assert_eq!(model.requests().len(), 2);
     })
@@ -303,7 +303,7 @@ async fn what_of_the_input_is_not_stored_yet_is_sent_when_the_run_resumes() {
         send(&client, case.ask("go")).await.unwrap();
         let input =
             [Message::tool_results([ToolResult::new("c1", "blue")]), Message::user("and be quick")];
-        let request = case.ask_with(input);
+        let request = case.request_with(input);
         send(&client, request.clone()).await.unwrap_err();
         send(&client, request).await.unwrap();
         let all = [
@@ -314,7 +314,7 @@ async fn what_of_the_input_is_not_stored_yet_is_sent_when_the_run_resumes() {
             "assistant thanks",
         ];
         assert_eq!(stored(&store).await, all);
-        assert_eq!(seen(&model, 2), all[..4]);
+        assert_eq!(sent_texts(&model, 2), all[..4]);
     })
     .await;
 }
@@ -325,7 +325,7 @@ async fn an_answer_with_calls_before_its_last_message_is_not_taken_for_the_end()
         let (store, gate) = (case.store().await, Gate::closed());
         let asking = [case.call_message([("wait", "c1")]), Message::assistant("one moment")];
         let model = ScriptedModel::new([Step::answer(asking, Finish::stop()), Step::text("there")]);
-        let tools = tools_with_gate(&Ran::default(), &gate);
+        let tools = tools_with_gate(&ToolLog::default(), &gate);
         let client = case.stack(model.clone(), &store, policy(), tools);
         let request = case.ask("where?");
         tokio::select! {
@@ -344,7 +344,7 @@ async fn a_lone_persister_under_a_loop_gives_the_stored_answer() {
         let store = case.store().await;
         let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
         let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
-        let client = boxed(ToolLoopLayer::new(tools(&Ran::default())).layer(below));
+        let client = boxed(ToolLoopLayer::new(tools(&ToolLog::default())).layer(below));
         let request = case.ask("where?");
         send(&client, request.clone()).await.unwrap();
         let again = send(&client, request).await.unwrap();
@@ -398,16 +398,16 @@ async fn a_call_that_is_retried_above_the_persister_stores_its_inputs_once() {
         .with_a_stopped_clock()
         .check(async |case| {
             for hanging_call in [0, 1] {
-                let (store, ran) = (case.store().await, Ran::default());
+                let (store, tool_log) = (case.store().await, ToolLog::default());
                 let mut steps = vec![case.calls([("look", "c1")]), Step::text("there")];
                 steps.insert(hanging_call, Step::hang());
                 let model = ScriptedModel::new(steps);
-                let client = retrying(case, &model, &store, policy(), tools(&ran));
+                let client = retrying(case, &model, &store, policy(), tools(&tool_log));
                 let answer = send(&client, case.ask("where?")).await.unwrap();
                 assert_eq!(stored(&store).await, WHOLE_RUN);
                 assert_eq!(shorts(&answer.messages), WHOLE_RUN[1..]);
-                assert_eq!(seen(&model, 2), WHOLE_RUN[..3]);
-                assert_eq!(ran.names(), ["look"]);
+                assert_eq!(sent_texts(&model, 2), WHOLE_RUN[..3]);
+                assert_eq!(tool_log.names(), ["look"]);
             }
         })
         .await;
@@ -419,7 +419,7 @@ async fn a_failed_call_that_is_retried_sees_the_results_and_stores_them_once() {
         .with_a_stopped_clock()
         .check(async |case| {
             for keep in [true, false] {
-                let (store, ran) = (case.store().await, Ran::default());
+                let (store, tool_log) = (case.store().await, ToolLog::default());
                 let model = ScriptedModel::new([
                     Step::error("overloaded"),
                     case.calls([("look", "c1")]),
@@ -428,11 +428,11 @@ async fn a_failed_call_that_is_retried_sees_the_results_and_stores_them_once() {
                     Step::text("there"),
                 ]);
                 let policy = policy().with_inputs_of_failed_call(results_if(keep));
-                let client = retrying(case, &model, &store, policy, tools(&ran));
+                let client = retrying(case, &model, &store, policy, tools(&tool_log));
                 send(&client, case.ask("where?")).await.unwrap();
                 assert_eq!(stored(&store).await, WHOLE_RUN, "keep: {keep}");
                 for call in [2, 3, 4] {
-                    assert_eq!(seen(&model, call), WHOLE_RUN[..3], "keep: {keep}");
+                    assert_eq!(sent_texts(&model, call), WHOLE_RUN[..3], "keep: {keep}");
                 }
             }
         })
@@ -445,14 +445,14 @@ async fn results_that_a_failed_call_has_left_in_the_outbox_wait_there_once() {
         .modes([PerServiceCall], "the results of a failed call are written in this mode alone")
         .with_a_stopped_clock()
         .check(async |case| {
-            let (store, ran) = (case.store().await, Ran::default());
+            let (store, tool_log) = (case.store().await, ToolLog::default());
             let model = ScriptedModel::new([
                 case.calls([("look", "c1")]),
                 Step::error("overloaded"),
                 Step::text("there"),
                 Step::text("bye"),
             ]);
-            let client = retrying(case, &model, &store, policy(), tools(&ran));
+            let client = retrying(case, &model, &store, policy(), tools(&tool_log));
             store.fail_every_append(disk_full);
             let answer = send(&client, case.ask("where?")).await.unwrap();
             // The retry submits the writes again with its answer, because nothing confirms that
@@ -480,16 +480,16 @@ async fn an_answered_call_is_not_paid_for_again() {
         .whole("a retry does not see errors inside a stream")
         .with_a_stopped_clock()
         .check(async |case| {
-            let (store, ran) = (case.store().await, Ran::default());
+            let (store, tool_log) = (case.store().await, ToolLog::default());
             let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
             let policy = policy().on_store_failure(StoreFailure::FailCall);
-            let client = retrying(case, &model, &store, policy, tools(&ran));
+            let client = retrying(case, &model, &store, policy, tools(&tool_log));
             store.fail_next_append(disk_full());
             store.fail_next_append(disk_full());
             send(&client, case.ask("where?")).await.unwrap();
             assert_eq!(model.requests().len(), 2);
             assert_eq!(stored(&store).await, WHOLE_RUN);
-            assert_eq!(ran.names(), ["look"]);
+            assert_eq!(tool_log.names(), ["look"]);
         })
         .await;
 }
@@ -503,7 +503,7 @@ async fn an_answer_whose_write_is_slow_is_not_paid_for_again() {
         .check(async |case| {
             let store = case.store().await;
             let model = ScriptedModel::new([Step::text("hello")]);
-            let client = retrying(case, &model, &store, policy(), tools(&Ran::default()));
+            let client = retrying(case, &model, &store, policy(), tools(&ToolLog::default()));
             store.hold_appends();
             let call = tokio::spawn(async move { send(&client, case.ask("hi")).await });
             store.holding(2).await;
@@ -539,13 +539,13 @@ async fn a_durable_answer_that_was_lost_is_given_again_and_not_written_again() {
         )
         .check(async |case| {
             for is_slow in [false, true] {
-                let (store, ran) = (case.store().await, Ran::default());
+                let (store, tool_log) = (case.store().await, ToolLog::default());
                 let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
                 let below =
                     boxed(PerServiceCallPersistence::new(store.clone()).layer(model.clone()));
                 let retried = boxed(RetryLayer::new(Again(1)).layer(losing_first(below)));
                 let above = PerRunPersistence::new(store.clone()).mode(case.mode).policy(policy());
-                let tool_loop = ToolLoopLayer::new(tools(&ran)).assume_persister_below(true);
+                let tool_loop = ToolLoopLayer::new(tools(&tool_log)).assume_persister_below(true);
                 let client = boxed(above.layer(tool_loop.layer(retried)));
                 if is_slow {
                     store.hold_appends();
@@ -559,7 +559,7 @@ async fn a_durable_answer_that_was_lost_is_given_again_and_not_written_again() {
                 assert_eq!((saved.messages, saved.unsaved), (4, 0));
                 assert_eq!((model.requests().len(), store.appends()), (2, 2), "slow: {is_slow}");
                 assert_eq!(stored(&store).await, WHOLE_RUN);
-                assert_eq!(ran.names(), ["look"]);
+                assert_eq!(tool_log.names(), ["look"]);
             }
         })
         .await;
@@ -578,7 +578,7 @@ async fn inputs_of_a_dropped_call_that_the_store_refused_are_submitted_with_its_
                 let store = case.store().await;
                 let model = ScriptedModel::new([Step::hang(), Step::text("hello")]);
                 let policy = policy().on_store_failure(failure);
-                let client = retrying(case, &model, &store, policy, tools(&Ran::default()));
+                let client = retrying(case, &model, &store, policy, tools(&ToolLog::default()));
                 store.fail_next_append(disk_full());
                 let answer = send(&client, case.ask("hi")).await.unwrap();
                 assert_eq!(answer.text(), "hello");
@@ -612,7 +612,7 @@ async fn a_service_that_keeps_the_history_is_sent_the_inputs_again_by_a_retry() 
                     kept("there", "s1"),
                 ]);
                 let policy = policy().on_conflict(conflict);
-                let client = retrying(case, &model, &store, policy, tools(&Ran::default()));
+                let client = retrying(case, &model, &store, policy, tools(&ToolLog::default()));
                 send(&client, case.ask("hi")).await.unwrap();
                 send(&client, case.ask("where?")).await.unwrap();
                 for (call, shown) in
@@ -620,7 +620,7 @@ async fn a_service_that_keeps_the_history_is_sent_the_inputs_again_by_a_retry() 
                         .iter()
                         .enumerate()
                 {
-                    assert_eq!(seen(&model, call + 1), [*shown]);
+                    assert_eq!(sent_texts(&model, call + 1), [*shown]);
                 }
                 let recorded = if conflict == ConflictPolicy::Record { 6 } else { 0 };
                 assert_eq!(stored(&store).await.len(), recorded);
@@ -677,7 +677,7 @@ async fn a_retry_above_the_run_is_the_same_run() {
     Cases::all()
         .whole("a retry does not see errors inside a stream")
         .check(async |case| {
-            let (store, ran, _, client) = case
+            let (store, tool_log, _, client) = case
                 .begin_with_log([
                     case.calls([("look", "c1")]),
                     Step::error("overloaded"),
@@ -692,7 +692,7 @@ async fn a_retry_above_the_run_is_the_same_run() {
             let client = boxed(RetryLayer::new(Again(2)).layer(client));
             send(&client, case.ask("where?")).await.unwrap();
             assert_eq!(stored(&store).await, WHOLE_RUN);
-            assert_eq!(ran.names().len(), if case.mode == PerRun { 2 } else { 1 });
+            assert_eq!(tool_log.names().len(), if case.mode == PerRun { 2 } else { 1 });
         })
         .await;
 }
@@ -705,7 +705,7 @@ async fn a_write_that_failed_after_it_was_stored_is_recognised_by_the_retry() {
             let store = case.store().await;
             let model = ScriptedModel::new([Step::text("hello")]);
             let policy = policy().on_store_failure(StoreFailure::FailCall);
-            let client = case.stack(model.clone(), &store, policy, tools(&Ran::default()));
+            let client = case.stack(model.clone(), &store, policy, tools(&ToolLog::default()));
             let client = boxed(RetryLayer::new(Again(2)).layer(client));
             store.fail_next_append_after_storing(disk_full());
             let answer = send(&client, case.ask("hi")).await.unwrap();

@@ -56,10 +56,10 @@ async fn in_mode(
     model: &ScriptedModel,
     store: &Store,
     mode: PersistenceMode,
-    ran: &Ran,
+    tool_log: &ToolLog,
     request: &ChatRequest,
 ) -> Answer {
-    let client = stack(model.clone(), store, mode, policy(), tools(ran));
+    let client = stack(model.clone(), store, mode, policy(), tools(tool_log));
     send(&client, request.clone()).await.unwrap()
 }
 
@@ -67,9 +67,9 @@ async fn in_mode(
 async fn a_run_whose_service_failed_continues_in_every_mode() {
     for ((first, second, streamed), is_restarted) in cases!(pairs(), [false, true]) {
         let about = format!("{first:?}, then {second:?}, streamed: {streamed}");
-        let (mut store, ran) = (store(), Ran::default());
+        let (mut store, tool_log) = (store(), ToolLog::default());
         let model = looking_with(1, Step::error("503"));
-        let client = stack(model.clone(), &store, first, policy(), tools(&ran));
+        let client = stack(model.clone(), &store, first, policy(), tools(&tool_log));
         let request = ask("where?", streamed);
         send(&client, request.clone()).await.unwrap_err();
         drop(client);
@@ -77,17 +77,17 @@ async fn a_run_whose_service_failed_continues_in_every_mode() {
         if is_restarted {
             store = store.in_another_process();
         }
-        let answer = in_mode(&model, &store, second, &ran, &request).await;
+        let answer = in_mode(&model, &store, second, &tool_log, &request).await;
         assert_eq!(shorts(&answer.messages), WHOLE_RUN[1..], "{about}");
         assert_eq!(stored(&store).await, WHOLE_RUN, "{about}");
         let times = if first == PerRun { 2 } else { 1 };
-        assert_eq!(ran.names().len(), times, "{about}");
+        assert_eq!(tool_log.names().len(), times, "{about}");
         let asked = model.requests().len();
         for third in ALL_MODES {
-            let again = in_mode(&model, &store, third, &ran, &request).await;
+            let again = in_mode(&model, &store, third, &tool_log, &request).await;
             assert_eq!(again.messages, answer.messages, "{about}, then {third:?}");
         }
-        assert_eq!((model.requests().len(), ran.names().len()), (asked, times), "{about}");
+        assert_eq!((model.requests().len(), tool_log.names().len()), (asked, times), "{about}");
     }
 }
 
@@ -96,12 +96,13 @@ async fn a_dangling_call_is_no_answer_in_any_mode() {
     for ((second, streamed), is_committed) in
         cases!(ALL_MODES.into_iter().flat_map(|m| BOTH_WAYS.map(|s| (m, s))), [false, true])
     {
-        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let model = looking_with(0, calls([("wait", "c1")]));
         // A journaled run that is committed in its current state has no dangling call: its
         // interrupted call has an explicit result.
         let first = if is_committed { JOURNALED } else { PerServiceCall };
-        let client = stack(model.clone(), &store, first, policy(), tools_with_gate(&ran, &gate));
+        let client =
+            stack(model.clone(), &store, first, policy(), tools_with_gate(&tool_log, &gate));
         let request = ask("where?", streamed);
         tokio::select! {
             biased;
@@ -111,17 +112,17 @@ async fn a_dangling_call_is_no_answer_in_any_mode() {
         drop(client);
         store.inner().flush().await.unwrap();
         assert_eq!(close(&store, &key(), RunEnd::Commit).await.unwrap(), is_committed);
-        let answer = in_mode(&model, &store, second, &ran, &request).await;
+        let answer = in_mode(&model, &store, second, &tool_log, &request).await;
         assert_eq!(answer.text(), "there");
         let interrupted = format!("tool c1!{INTERRUPTED}");
-        assert_eq!(seen(&model, 1), ["user where?", "assistant wait#c1", &interrupted]);
+        assert_eq!(sent_texts(&model, 1), ["user where?", "assistant wait#c1", &interrupted]);
         let mut all = vec!["user where?", "assistant wait#c1", "assistant there"];
         if is_committed {
             all.insert(2, &interrupted);
         }
         assert_eq!(stored(&store).await, all);
         assert_eq!(shorts(&answer.messages), all[1..]);
-        let again = in_mode(&model, &store, second, &ran, &request).await;
+        let again = in_mode(&model, &store, second, &tool_log, &request).await;
         assert_eq!(again.messages, answer.messages);
         assert_eq!(model.requests().len(), 2);
     }
@@ -130,11 +131,11 @@ async fn a_dangling_call_is_no_answer_in_any_mode() {
 #[tokio::test]
 async fn a_text_that_was_cut_off_is_no_answer_in_any_mode() {
     for (second, first) in cases!(ALL_MODES, [PerServiceCall, JOURNALED]) {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let cut_off = Step::updates([ChatUpdate::TextDelta("the".into())]).hangs_after(1);
         let model = ScriptedModel::new([cut_off, Step::text("there")]);
         let keeping = policy().with_partial_text(true);
-        let client = stack(model.clone(), &store, first, keeping, tools(&ran));
+        let client = stack(model.clone(), &store, first, keeping, tools(&tool_log));
         let request = ask("where?", true);
         let mut response = head(&client, request.clone()).await.unwrap();
         response.next().await.unwrap().unwrap();
@@ -142,10 +143,10 @@ async fn a_text_that_was_cut_off_is_no_answer_in_any_mode() {
         store.inner().flush().await.unwrap();
         close(&store, &key(), RunEnd::Commit).await.unwrap();
         assert_eq!(stored(&store).await, ["user where?", "assistant the"]);
-        let answer = in_mode(&model, &store, second, &ran, &request).await;
+        let answer = in_mode(&model, &store, second, &tool_log, &request).await;
         assert_eq!(shorts(&answer.messages), ["assistant there"]);
-        assert_eq!(seen(&model, 1), ["user where?"]);
-        let again = in_mode(&model, &store, second, &ran, &request).await;
+        assert_eq!(sent_texts(&model, 1), ["user where?"]);
+        let again = in_mode(&model, &store, second, &tool_log, &request).await;
         assert_eq!(again.messages, answer.messages);
         assert_eq!(model.requests().len(), 2);
     }
@@ -200,11 +201,11 @@ impl End {
         model: &ScriptedModel,
         store: &Store,
         mode: PersistenceMode,
-        ran: &Ran,
+        tool_log: &ToolLog,
     ) -> Client {
         let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
         let above = PerRunPersistence::new(store.clone()).mode(mode).policy(policy());
-        let tool_loop = ToolLoopLayer::new(tools(ran)).max_rounds(1).unwrap();
+        let tool_loop = ToolLoopLayer::new(tools(tool_log)).max_rounds(1).unwrap();
         boxed(above.layer(tool_loop.layer(below)))
     }
 }
@@ -213,14 +214,15 @@ impl End {
 async fn a_run_that_ended_on_purpose_gives_its_answer_in_every_mode() {
     for ((first, second, streamed), end) in cases!(pairs(), ENDS) {
         let about = format!("{end:?}, {first:?}, then {second:?}, streamed: {streamed}");
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let model = end.model();
         let request = ask("where?", streamed);
-        let answer = send(&end.stack(&model, &store, first, &ran), request.clone()).await.unwrap();
-        let before = (stored(&store).await, ran.names(), model.requests().len());
+        let answer =
+            send(&end.stack(&model, &store, first, &tool_log), request.clone()).await.unwrap();
+        let before = (stored(&store).await, tool_log.names(), model.requests().len());
         let rows = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap();
         for store in [store.clone(), store.in_another_process()] {
-            let client = end.stack(&model, &store, second, &ran);
+            let client = end.stack(&model, &store, second, &tool_log);
             let again = send(&client, request.clone()).await.expect(&about);
             assert_eq!(shorts(&again.messages), shorts(&answer.messages), "{about}");
             // The times at which results were added are not stored if the results are in no
@@ -235,7 +237,7 @@ async fn a_run_that_ended_on_purpose_gives_its_answer_in_every_mode() {
             assert_eq!(content(&again), content(&answer), "{about}");
             assert_eq!(again.finish.saved, answer.finish.saved, "{about}");
         }
-        let after = (stored(&store).await, ran.names(), model.requests().len());
+        let after = (stored(&store).await, tool_log.names(), model.requests().len());
         assert_eq!(after, before, "{about}");
         let now = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap();
         assert_eq!(now.found, rows.found, "{about}");
@@ -247,12 +249,12 @@ async fn calls_of_a_run_that_ended_on_purpose_are_not_said_to_be_interrupted() {
     for ((mode, streamed), end) in
         cases!(ALL_MODES.into_iter().flat_map(|m| BOTH_WAYS.map(|s| (m, s))), ENDS)
     {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let request = ask("where?", streamed);
-        send(&end.stack(&end.model(), &store, mode, &ran), request).await.unwrap();
+        send(&end.stack(&end.model(), &store, mode, &tool_log), request).await.unwrap();
         let model = ScriptedModel::new([Step::text("well")]);
-        send(&end.stack(&model, &store, mode, &ran), ask("so?", streamed)).await.unwrap();
-        let shown = seen(&model, 0);
+        send(&end.stack(&model, &store, mode, &tool_log), ask("so?", streamed)).await.unwrap();
+        let shown = sent_texts(&model, 0);
         assert!(!shown.concat().contains("interrupted"), "{end:?}, {mode:?}: {shown:?}");
         let is_of_last_round = |line: &String| line.contains("stop") || line.contains("ask#");
         assert!(!shown.iter().any(is_of_last_round), "{end:?}, {mode:?}: {shown:?}");
@@ -263,11 +265,11 @@ async fn calls_of_a_run_that_ended_on_purpose_are_not_said_to_be_interrupted() {
 async fn a_tool_that_ended_the_run_and_is_kept_nowhere_does_not_run_again() {
     for (first, second, streamed) in pairs() {
         let about = format!("{first:?}, then {second:?}, streamed: {streamed}");
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let hidden = || {
-            let ran = ran.clone();
+            let tool_log = tool_log.clone();
             let stop = tool_fn(definition("stop"), move |_| {
-                ran.note("stop");
+                tool_log.note("stop");
                 async { Ok(ToolOutput::from("stopped").terminate()) }
             });
             Tools::new().with(persist_with(stop, |_| Ok(Retention::Forget)))
@@ -284,17 +286,17 @@ async fn a_tool_that_ended_the_run_and_is_kept_nowhere_does_not_run_again() {
         let client = stack(model.clone(), &store, second, policy(), hidden());
         let again = send(&client, request).await.expect(&about);
         assert_eq!(shorts(&again.messages), ["assistant I stop"], "{about}");
-        assert_eq!((ran.names().len(), model.requests().len()), (1, 1), "{about}");
+        assert_eq!((tool_log.names().len(), model.requests().len()), (1, 1), "{about}");
     }
 }
 
 #[tokio::test]
 async fn what_is_inserted_and_left_out_is_logged_once_without_contents() {
     let logged = logged();
-    let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+    let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
     let model = ScriptedModel::new([calls([("wait", "c1")]), calls([("ask", "c2")])]);
     let client =
-        stack(model.clone(), &store, PerServiceCall, policy(), tools_with_gate(&ran, &gate));
+        stack(model.clone(), &store, PerServiceCall, policy(), tools_with_gate(&tool_log, &gate));
     tokio::select! {
         biased;
         answer = send(&client, ask("secret words", false)) => panic!("{answer:?}"),
@@ -304,7 +306,7 @@ async fn what_is_inserted_and_left_out_is_logged_once_without_contents() {
     assert_eq!((logged.lines("wait (c1)"), logged.lines("ask (c2)")), (1, 0));
     let answer = Message::tool_results([ToolResult::new("c2", "blue")]);
     let client = agent(&ScriptedModel::new([looking(), looking()]), &store, PerServiceCall);
-    send(&client, ask_with([answer], false)).await.unwrap();
+    send(&client, request_with([answer], false)).await.unwrap();
     assert_eq!((logged.lines("wait (c1)"), logged.lines("ask (c2)")), (1, 0), "it was answered");
     assert_eq!(logged.lines("conversation=alice/support"), 1);
     assert_eq!((logged.lines("secret"), logged.lines("blue")), (0, 0));
@@ -315,7 +317,7 @@ async fn calls_that_are_left_out_are_logged_and_nothing_is_of_a_call_that_the_in
     every_case(async |case| {
         let (store, gate) = (case.store().await, Gate::closed());
         let model = ScriptedModel::new([calls([("wait", "c1")])]);
-        let tools_with_gate = tools_with_gate(&Ran::default(), &gate);
+        let tools_with_gate = tools_with_gate(&ToolLog::default(), &gate);
         let client = stack(model, &store, PerServiceCall, policy(), tools_with_gate);
         tokio::select! {
             biased;
@@ -325,11 +327,11 @@ async fn calls_that_are_left_out_are_logged_and_nothing_is_of_a_call_that_the_in
         let logged = logged();
         let dropping = policy().with_dangling_calls(DanglingCalls::Drop);
         let model = ScriptedModel::new([Step::text("well"), Step::text("good")]);
-        let client = case.stack(model, &store, dropping, tools(&Ran::default()));
+        let client = case.stack(model, &store, dropping, tools(&ToolLog::default()));
         send(&client, case.ask("so?")).await.unwrap();
         assert_eq!(logged.lines_with(&["wait (c1)", "alice/support"]), 1);
         let late = Message::tool_results([ToolResult::new("c1", "waited after all")]);
-        send(&client, case.ask_with([late])).await.unwrap();
+        send(&client, case.request_with([late])).await.unwrap();
         assert_eq!(logged.lines("alice/support"), 1, "nothing is dangling");
     })
     .await;
@@ -338,10 +340,15 @@ async fn calls_that_are_left_out_are_logged_and_nothing_is_of_a_call_that_the_in
 #[tokio::test]
 async fn a_late_result_takes_the_place_of_the_interruption() {
     for (mode, streamed) in ALL_MODES.into_iter().flat_map(|m| BOTH_WAYS.map(|s| (m, s))) {
-        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let model = ScriptedModel::new([calls([("look", "c1"), ("wait", "c2")]), Step::text("hm")]);
-        let client =
-            stack(model.clone(), &store, PerServiceCall, policy(), tools_with_gate(&ran, &gate));
+        let client = stack(
+            model.clone(),
+            &store,
+            PerServiceCall,
+            policy(),
+            tools_with_gate(&tool_log, &gate),
+        );
         tokio::select! {
             biased;
             answer = send(&client, ask("where?", streamed)) => panic!("{answer:?}"),
@@ -350,12 +357,12 @@ async fn a_late_result_takes_the_place_of_the_interruption() {
         send(&client, ask("well?", streamed)).await.unwrap();
         let results = format!("tool c1=looked c1 c2!{INTERRUPTED}");
         let start = ["user where?", "assistant look#c1 wait#c2", &results, "user well?"];
-        assert_eq!(seen(&model, 1), start);
+        assert_eq!(sent_texts(&model, 1), start);
 
         let model = ScriptedModel::new([Step::text("good"), Step::text("yes")]);
         let client = agent(&model, &store, mode);
         let late = Message::tool_results([ToolResult::new("c2", "waited after all")]);
-        send(&client, ask_with([late], streamed)).await.unwrap();
+        send(&client, request_with([late], streamed)).await.unwrap();
         let shown = [
             "user where?",
             "assistant look#c1",
@@ -365,10 +372,10 @@ async fn a_late_result_takes_the_place_of_the_interruption() {
             "assistant wait#c2",
             "tool c2=waited after all",
         ];
-        assert_eq!(seen(&model, 0), shown, "{mode:?}");
+        assert_eq!(sent_texts(&model, 0), shown, "{mode:?}");
         validate_request(&model.requests()[0]).unwrap();
         send(&client, ask("sure?", streamed)).await.unwrap();
-        assert_eq!(seen(&model, 1)[..7], shown, "{mode:?}");
+        assert_eq!(sent_texts(&model, 1)[..7], shown, "{mode:?}");
         let calls = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
         let result = calls[1].1.result.as_ref().map(ToolResult::text);
         assert_eq!(result.as_deref(), Some("waited after all"), "{mode:?}");
@@ -391,11 +398,11 @@ async fn each_policy_shows_interrupted_and_ended_runs_as_it_says() {
         ],
         ALL_MODES
     ) {
-        let (ran, gate) = (Ran::default(), Gate::closed());
+        let (tool_log, gate) = (ToolLog::default(), Gate::closed());
         let choosing = || policy().with_dangling_calls(choice);
         let killed = store();
         let model = ScriptedModel::new([calls([("wait", "c1")])]);
-        let tools_with_gate = tools_with_gate(&ran, &gate);
+        let tools_with_gate = tools_with_gate(&tool_log, &gate);
         let client = stack(model, &killed, PerServiceCall, choosing(), tools_with_gate);
         tokio::select! {
             biased;
@@ -404,15 +411,15 @@ async fn each_policy_shows_interrupted_and_ended_runs_as_it_says() {
         }
         let ended = store();
         let model = ScriptedModel::new([calls([("stop", "c1")])]);
-        let client = stack(model, &ended, mode, choosing(), tools(&ran));
+        let client = stack(model, &ended, mode, choosing(), tools(&tool_log));
         send(&client, ask("where?", false)).await.unwrap();
         for (store, expected) in [(killed, of_died), (ended, of_ended)] {
             let model = ScriptedModel::new([Step::text("well"), Step::text("well")]);
-            let client = stack(model.clone(), &store, mode, choosing(), tools(&ran));
+            let client = stack(model.clone(), &store, mode, choosing(), tools(&tool_log));
             send(&client, ask("so?", false)).await.unwrap();
-            assert_eq!(seen(&model, 0), expected);
+            assert_eq!(sent_texts(&model, 0), expected);
             send(&client, ask("and?", false)).await.unwrap();
-            assert_eq!(seen(&model, 1)[..expected.len()], *expected);
+            assert_eq!(sent_texts(&model, 1)[..expected.len()], *expected);
         }
     }
 }
@@ -421,8 +428,8 @@ async fn each_policy_shows_interrupted_and_ended_runs_as_it_says() {
 async fn a_call_that_was_interrupted_is_shown_so_before_and_after_a_run_that_ended_on_purpose() {
     every_case(async |case| {
         for died_first in [true, false] {
-            let (store, ran, gate) = (case.store().await, Ran::default(), Gate::closed());
-            let tools_with_gate = tools_with_gate(&ran, &gate);
+            let (store, tool_log, gate) = (case.store().await, ToolLog::default(), Gate::closed());
+            let tools_with_gate = tools_with_gate(&tool_log, &gate);
             let die = async || {
                 let model = ScriptedModel::new([calls([("wait", "c1")])]);
                 let tools = tools_with_gate.clone();
@@ -437,13 +444,13 @@ async fn a_call_that_was_interrupted_is_shown_so_before_and_after_a_run_that_end
                 die().await;
             }
             let model = ScriptedModel::new([calls([("ask", "c2")])]);
-            let client = case.stack(model, &store, policy(), tools(&ran));
+            let client = case.stack(model, &store, policy(), tools(&tool_log));
             send(&client, case.ask("a question for you?")).await.unwrap();
             if !died_first {
                 die().await;
             }
             let model = ScriptedModel::new([Step::text("well")]);
-            let client = case.stack(model.clone(), &store, policy(), tools(&ran));
+            let client = case.stack(model.clone(), &store, policy(), tools(&tool_log));
             send(&client, case.ask("so?")).await.unwrap();
             let interrupted = format!("tool c1!{INTERRUPTED}");
             let died = ["user where?", "assistant wait#c1", &interrupted];
@@ -452,7 +459,7 @@ async fn a_call_that_was_interrupted_is_shown_so_before_and_after_a_run_that_end
                 true => [&died[..], &ended, &["user so?"]].concat(),
                 false => [&ended[..], &died, &["user so?"]].concat(),
             };
-            assert_eq!(seen(&model, 0), shown, "died first: {died_first}");
+            assert_eq!(sent_texts(&model, 0), shown, "died first: {died_first}");
         }
     })
     .await;
@@ -462,30 +469,30 @@ async fn a_call_that_was_interrupted_is_shown_so_before_and_after_a_run_that_end
 async fn a_run_that_failed_with_recorded_results_is_shown_them_and_continues_with_them() {
     for (mode, streamed) in ALL_MODES.into_iter().flat_map(|m| BOTH_WAYS.map(|s| (m, s))) {
         let refused_with_results = async || {
-            let (store, ran) = (store(), Ran::default());
+            let (store, tool_log) = (store(), ToolLog::default());
             let model = ScriptedModel::new([calls([("look", "c1")]), kept("there", "s1")]);
-            let client = stack(model, &store, PerServiceCall, policy(), tools(&ran));
+            let client = stack(model, &store, PerServiceCall, policy(), tools(&tool_log));
             let request = ask("where?", streamed);
             send(&client, request.clone()).await.unwrap_err();
             assert_eq!(stored(&store).await, WHOLE_RUN[..2], "the results are in the record alone");
-            (store, ran, request)
+            (store, tool_log, request)
         };
-        let (store, ran, request) = refused_with_results().await;
+        let (store, tool_log, request) = refused_with_results().await;
         let model = ScriptedModel::new([Step::text("there")]);
-        let answer = in_mode(&model, &store, mode, &ran, &request).await;
+        let answer = in_mode(&model, &store, mode, &tool_log, &request).await;
         assert_eq!(answer.text(), "there", "{mode:?}");
-        assert_eq!(seen(&model, 0), WHOLE_RUN[..3], "{mode:?}");
-        assert_eq!(ran.names(), ["look"], "{mode:?}");
+        assert_eq!(sent_texts(&model, 0), WHOLE_RUN[..3], "{mode:?}");
+        assert_eq!(tool_log.names(), ["look"], "{mode:?}");
 
-        let (store, ran, _) = refused_with_results().await;
+        let (store, tool_log, _) = refused_with_results().await;
         let model = ScriptedModel::new([Step::text("well"), Step::text("so")]);
-        in_mode(&model, &store, mode, &ran, &ask("well?", streamed)).await;
+        in_mode(&model, &store, mode, &tool_log, &ask("well?", streamed)).await;
         let shown = [WHOLE_RUN[0], WHOLE_RUN[1], WHOLE_RUN[2], "user well?"];
-        assert_eq!(seen(&model, 0), shown, "{mode:?}");
+        assert_eq!(sent_texts(&model, 0), shown, "{mode:?}");
         let results = pending_results(&store, &key()).await.unwrap().unwrap();
-        in_mode(&model, &store, mode, &ran, &ask_with([results], streamed)).await;
+        in_mode(&model, &store, mode, &tool_log, &request_with([results], streamed)).await;
         let later = ["user where?", "user well?", "assistant well", WHOLE_RUN[1], WHOLE_RUN[2]];
-        assert_eq!(seen(&model, 1), later, "{mode:?}: with its call, and once");
+        assert_eq!(sent_texts(&model, 1), later, "{mode:?}: with its call, and once");
         assert_eq!(pending_results(&store, &key()).await.unwrap(), None, "{mode:?}");
     }
 }

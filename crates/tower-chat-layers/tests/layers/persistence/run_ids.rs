@@ -29,7 +29,7 @@ fn run() -> RunId {
 }
 
 fn in_run<const N: usize>(case: Case, messages: [Message; N]) -> tower_chat::ChatRequest {
-    case.ask_with(messages).in_run(Conversation { key: key(), run: run() })
+    case.request_with(messages).in_run(Conversation { key: key(), run: run() })
 }
 
 fn image(address: &str) -> Message {
@@ -71,7 +71,7 @@ async fn the_id_of_a_complete_run_is_not_used_again_with_another_input() {
             }
             // A request with another run id is accepted.
             model.push(Step::text("other"));
-            send(&client, case.ask_with([other.clone()])).await.unwrap();
+            send(&client, case.request_with([other.clone()])).await.unwrap();
         })
         .await;
     }
@@ -106,7 +106,7 @@ async fn the_id_of_an_interrupted_run_is_not_used_again_with_another_input() {
 #[tokio::test]
 async fn a_decision_about_an_approval_is_part_of_the_input() {
     every_case(async |case| {
-        let (store, ran, model, client) =
+        let (store, tool_log, model, client) =
             case.begin_with_log([case.calls([("pay", "c1")]), Step::text("done")]).await;
         let answer = send(&client, case.ask("buy")).await.unwrap();
         let asked: Vec<_> = answer.approval_requests().cloned().collect();
@@ -117,7 +117,7 @@ async fn a_decision_about_an_approval_is_part_of_the_input() {
         let error = refused(send(&client, yes).await);
         assert!(is_reused(&error), "{error:?}");
         send(&client, no).await.unwrap();
-        assert_eq!((ran.names().len(), model.requests().len()), (0, 2));
+        assert_eq!((tool_log.names().len(), model.requests().len()), (0, 2));
         assert_eq!(stored(&store).await.len(), 5);
     })
     .await;
@@ -177,7 +177,7 @@ async fn the_id_of_a_run_of_a_persister_alone_is_compared_too() {
             Step::text("done"),
         ]);
         let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
-        let client = boxed(ToolLoopLayer::new(tools(&Ran::default())).layer(below));
+        let client = boxed(ToolLoopLayer::new(tools(&ToolLog::default())).layer(below));
         send(&client, in_run(case, [Message::user("pay 5")])).await.unwrap_err();
         let other = || in_run(case, [Message::user("pay 500")]);
         assert!(is_reused(&refused(send(&client, other()).await)));
@@ -214,7 +214,7 @@ async fn a_run_started_when_its_first_request_arrived_whatever_its_id_says() {
         let of_clock = watch.clone();
         let clock = Clock::new(move || of_clock.at());
         let below = PerServiceCallPersistence::new(store.clone()).clock(clock.clone());
-        let tool_loop = ToolLoopLayer::new(tools_with_gate(&Ran::default(), &gate));
+        let tool_loop = ToolLoopLayer::new(tools_with_gate(&ToolLog::default(), &gate));
         let above = PerRunPersistence::new(store.clone()).mode(case.mode).clock(clock);
         let client = boxed(above.layer(tool_loop.layer(below.layer(model))));
         let arrived = watch.at();

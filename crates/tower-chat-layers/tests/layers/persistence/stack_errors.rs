@@ -79,8 +79,8 @@ async fn two_stores_in_one_stack_are_refused() {
 #[tokio::test]
 async fn a_persister_above_the_tool_loop_is_refused() {
     for (streamed, mode) in cases!(BOTH_WAYS, BOTH_MODES) {
-        let (store, model, ran) = (store(), one_round(), Ran::default());
-        let looped = ToolLoopLayer::new(tools(&ran)).layer(model.clone());
+        let (store, model, tool_log) = (store(), one_round(), ToolLog::default());
+        let looped = ToolLoopLayer::new(tools(&tool_log)).layer(model.clone());
         let alone = boxed(PerServiceCallPersistence::new(store.clone()).layer(looped));
         let client = boxed(PerRunPersistence::new(store.clone()).mode(mode).layer(alone.clone()));
         for client in [alone, client] {
@@ -89,7 +89,7 @@ async fn a_persister_above_the_tool_loop_is_refused() {
             assert!(matches!(error, ToolLoopError::PersisterAbove { .. }), "{error:?}");
         }
         assert_eq!(model.requests().len(), 0);
-        assert_eq!(ran.names(), [""; 0]);
+        assert_eq!(tool_log.names(), [""; 0]);
         assert_eq!(stored(&store).await, [""; 0]);
     }
 }
@@ -99,8 +99,8 @@ async fn a_persister_is_found_below_a_loop_that_was_called_without_being_polled(
     let cases = Cases::all().modes([PerServiceCall, Journaled], "per-run mode needs none");
     cases
         .check(async |case| {
-            let (store, model, ran) = (case.store().await, one_round(), Ran::default());
-            let looped = ToolLoopLayer::new(tools(&ran)).layer(persister(&model, &store));
+            let (store, model, tool_log) = (case.store().await, one_round(), ToolLog::default());
+            let looped = ToolLoopLayer::new(tools(&tool_log)).layer(persister(&model, &store));
             let hasty = tower::service_fn(move |request: ChatRequest| looped.clone().call(request));
             let client = boxed(PerRunPersistence::new(store.clone()).mode(case.mode).layer(hasty));
             assert_eq!(send(&client, case.ask("hi")).await.unwrap().text(), "there");
@@ -202,7 +202,7 @@ async fn a_foreign_loop_that_honours_the_sentinel_stores_nothing_twice() {
             assert_eq!(answer.finish.history_owner, Some(HistoryOwner::Local));
         }
         assert_eq!(stored(&store).await, all);
-        assert_eq!(seen(&model, 1), all[..3]);
+        assert_eq!(sent_texts(&model, 1), all[..3]);
     }
 }
 
@@ -213,7 +213,7 @@ async fn a_lone_persister_serves_a_conversation_run_by_run() {
         let model =
             ScriptedModel::new([calls([("look", "c1")]), Step::text("there"), Step::text("bye")]);
         let client =
-            boxed(ToolLoopLayer::new(tools(&Ran::default())).layer(persister(&model, &store)));
+            boxed(ToolLoopLayer::new(tools(&ToolLog::default())).layer(persister(&model, &store)));
         let answer = send(&client, ask("where?", streamed)).await.unwrap();
         assert_eq!(answer.finish.history_owner, None, "the loop keeps the sentinel to itself");
         send(&client, ask("ok", streamed)).await.unwrap();
@@ -226,7 +226,7 @@ async fn a_lone_persister_serves_a_conversation_run_by_run() {
             "assistant bye",
         ];
         assert_eq!(stored(&store).await, all);
-        assert_eq!(seen(&model, 2), all[..5]);
+        assert_eq!(sent_texts(&model, 2), all[..5]);
         let ids: Vec<_> = model.requests()[2].messages().iter().filter_map(|m| m.id).collect();
         let distinct: std::collections::HashSet<MessageId> = ids.iter().copied().collect();
         assert_eq!(distinct.len(), ids.len());
@@ -240,7 +240,7 @@ async fn few_shot_examples_in_the_input_are_not_mistaken_for_history_sent_again(
         let model = ScriptedModel::new([Step::error("overloaded"), Step::text("4")]);
         let client = persister(&model, &store);
         let shots = [Message::user("1+1"), Message::assistant("2"), Message::user("2+2")];
-        let request = ask_with(shots, streamed);
+        let request = request_with(shots, streamed);
         send(&client, request.clone()).await.unwrap_err();
         send(&client, request).await.unwrap();
         assert_eq!(stored(&store).await, ["user 1+1", "assistant 2", "user 2+2", "assistant 4"]);

@@ -21,9 +21,9 @@ use crate::common::*;
 const STOPPED: &str = "The call was not run: the run was stopped before the call started.";
 
 /// Returns the tools of these tests, and a tool `halt` that stops the run.
-fn tools_that_halt(ran: &Ran, handle: &RunHandle) -> Tools {
+fn tools_that_halt(tool_log: &ToolLog, handle: &RunHandle) -> Tools {
     let handle = handle.clone();
-    tools(ran).with(tool_fn(definition("halt"), move |context: ToolContext| {
+    tools(tool_log).with(tool_fn(definition("halt"), move |context: ToolContext| {
         handle.stop();
         let answer = format!("halted {}", label_of(&context));
         async move { Ok::<_, BoxError>(ToolOutput::from(answer)) }
@@ -46,15 +46,15 @@ async fn statuses(store: &Store) -> Vec<(ToolStatus, bool)> {
 async fn no_tool_starts_after_the_one_that_stops_the_run() {
     for at_once in [false, true] {
         every_id(async |case| {
-            let (store, ran) = (case.store().await, Ran::default());
+            let (store, tool_log) = (case.store().await, ToolLog::default());
             let asking = [("halt", "c1"), ("look", "c2"), ("stop", "c3")];
             let model = ScriptedModel::new([case.calls(asking)]);
             let mut request = case.ask("where?");
-            let tools = tools_that_halt(&ran, &request.run_handle());
+            let tools = tools_that_halt(&tool_log, &request.run_handle());
             let client = client(case, &model, &store, tools, at_once);
             let answer = send(&client, request.clone()).await.unwrap();
             assert_eq!(answer.finish.ended_by, Some(EndedBy::Stop));
-            assert_eq!(ran.names(), [""; 0]);
+            assert_eq!(tool_log.names(), [""; 0]);
             let results = format!("tool c1=halted c1 c2!{STOPPED} c3!{STOPPED}");
             let all = ["user where?", "assistant halt#c1 look#c2 stop#c3", &results];
             assert_eq!(shorts(&answer.messages), all[1..]);
@@ -72,25 +72,25 @@ async fn no_tool_starts_after_the_one_that_stops_the_run() {
 #[tokio::test]
 async fn no_approved_call_starts_after_the_one_that_stops_the_run() {
     every_id(async |case| {
-        let (store, ran) = (case.store().await, Ran::default());
+        let (store, tool_log) = (case.store().await, ToolLog::default());
         let model = ScriptedModel::new([case.calls([("halt", "c1"), ("pay", "c2")])]);
         let mut request = case.ask("buy");
-        let tools = tools_that_halt(&ran, &RunHandle::new());
+        let tools = tools_that_halt(&tool_log, &RunHandle::new());
         let asked = client(case, &model, &store, tools, false);
         let answer = send(&asked, request.clone()).await.unwrap();
         let yes: Vec<_> =
             answer.approval_requests().map(|request| request.approve().into()).collect();
-        request = case.ask_with([Message::new(Role::User, yes.clone())]);
-        let tools = tools_that_halt(&ran, &request.run_handle());
+        request = case.request_with([Message::new(Role::User, yes.clone())]);
+        let tools = tools_that_halt(&tool_log, &request.run_handle());
         let answer = send(&client(case, &model, &store, tools, false), request).await.unwrap();
         assert_eq!(answer.finish.ended_by, Some(EndedBy::Stop));
-        assert_eq!(ran.names(), [""; 0]);
+        assert_eq!(tool_log.names(), [""; 0]);
         let stopped = (ToolStatus::Stopped, false);
         assert_eq!(statuses(&store).await, [(ToolStatus::Ok, true), stopped]);
         // The stopped call has a result, so it can no longer be approved.
-        let again = case.ask_with([Message::new(Role::User, yes)]);
+        let again = case.request_with([Message::new(Role::User, yes)]);
         send(&asked, again).await.unwrap_err();
-        assert_eq!(ran.names(), [""; 0]);
+        assert_eq!(tool_log.names(), [""; 0]);
         assert_eq!(model.requests().len(), 1);
     })
     .await;
@@ -99,11 +99,11 @@ async fn no_approved_call_starts_after_the_one_that_stops_the_run() {
 #[tokio::test]
 async fn no_tool_starts_where_another_task_stops_the_run_just_before_the_one_before_it_ends() {
     every_case(async |case| {
-        let (store, ran, gate) = (case.store().await, Ran::default(), Gate::closed());
+        let (store, tool_log, gate) = (case.store().await, ToolLog::default(), Gate::closed());
         let model = ScriptedModel::new([case.calls([("wait", "c1"), ("look", "c2")])]);
         let mut request = case.ask("where?");
         let handle = request.run_handle();
-        let client = client(case, &model, &store, tools_with_gate(&ran, &gate), false);
+        let client = client(case, &model, &store, tools_with_gate(&tool_log, &gate), false);
         let answer: Answer = {
             let mut run = pin!(send(&client, request));
             let mut there = pin!(gate.reached(1));
@@ -117,7 +117,7 @@ async fn no_tool_starts_where_another_task_stops_the_run_just_before_the_one_bef
             run.await.unwrap()
         };
         assert_eq!(answer.finish.ended_by, Some(EndedBy::Stop));
-        assert_eq!(ran.names(), [""; 0]);
+        assert_eq!(tool_log.names(), [""; 0]);
         let results = format!("tool c1=waited c1 c2!{STOPPED}");
         assert_eq!(shorts(&answer.messages), ["assistant wait#c1 look#c2", &results]);
         assert_eq!(stored(&store).await[2], results);
@@ -128,11 +128,11 @@ async fn no_tool_starts_where_another_task_stops_the_run_just_before_the_one_bef
 #[tokio::test]
 async fn a_tool_that_ends_the_run_and_stops_it_has_ended_it() {
     every_case(async |case| {
-        let (store, ran) = (case.store().await, Ran::default());
+        let (store, tool_log) = (case.store().await, ToolLog::default());
         let model = ScriptedModel::new([case.calls([("end", "c1"), ("look", "c2")])]);
         let mut request = case.ask("where?");
         let handle = request.run_handle();
-        let tools = tools(&ran).with(tool_fn(definition("end"), move |_| {
+        let tools = tools(&tool_log).with(tool_fn(definition("end"), move |_| {
             handle.stop();
             async { Ok::<_, BoxError>(ToolOutput::from("ended").terminate()) }
         }));
@@ -140,7 +140,7 @@ async fn a_tool_that_ends_the_run_and_stops_it_has_ended_it() {
         let answer = send(&client, request.clone()).await.unwrap();
         assert_eq!(answer.finish.ended_by, Some(EndedBy::Tool));
         assert_eq!(shorts(&answer.messages), ["assistant end#c1 look#c2", "tool c1=ended"]);
-        assert_eq!(ran.names(), [""; 0]);
+        assert_eq!(tool_log.names(), [""; 0]);
         let again = send(&client, request).await.unwrap();
         assert_eq!(again.finish.ended_by, Some(EndedBy::Tool));
     })

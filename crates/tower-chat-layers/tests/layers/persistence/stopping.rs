@@ -34,9 +34,9 @@ async fn assert_can_continue(case: Case, store: &Store, shown: &[&str]) {
     assert!(store.inner().head(&key()).await.unwrap().open_run.is_none());
     let model = ScriptedModel::new([Step::text("on it goes")]);
     send(&case.agent(&model, store), case.ask("and now?")).await.unwrap();
-    let seen = seen(&model, 0);
-    assert_eq!(seen[..shown.len()], *shown);
-    assert_eq!(seen[shown.len()..], ["user and now?"]);
+    let sent = sent_texts(&model, 0);
+    assert_eq!(sent[..shown.len()], *shown);
+    assert_eq!(sent[shown.len()..], ["user and now?"]);
 }
 
 /// Polls a request until `there` completes, stops the run, and returns the answer so far.
@@ -145,11 +145,11 @@ async fn the_text_of_an_answer_that_was_streamed_is_kept() {
 async fn tools_that_ran_or_never_began_are_answered_as_such() {
     for concurrent in [true, false] {
         every_id(async |case| {
-            let (store, ran) = (case.store().await, Ran::default());
+            let (store, tool_log) = (case.store().await, ToolLog::default());
             let gate = Gate::closed();
             let model =
                 ScriptedModel::new([case.calls([("look", "c1"), ("wait", "c2"), ("look", "c3")])]);
-            let tools = tools_with_gate(&ran, &gate);
+            let tools = tools_with_gate(&tool_log, &gate);
             let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
             let tool_loop = ToolLoopLayer::new(tools).concurrent(concurrent).layer(below);
             let above = PerRunPersistence::new(store.clone()).mode(case.mode);
@@ -196,14 +196,14 @@ async fn a_run_that_is_stopped_before_it_begins_keeps_its_input_and_pays_nothing
 #[tokio::test]
 async fn approved_calls_of_a_run_that_is_stopped_before_it_begins_are_not_run() {
     every_id(async |case| {
-        let (store, ran, _, client) = case.begin_with_log([case.calls([("pay", "c1")])]).await;
+        let (store, tool_log, _, client) = case.begin_with_log([case.calls([("pay", "c1")])]).await;
         let answer = send(&client, case.ask("buy")).await.unwrap();
         let yes = answer.approval_requests().map(|request| request.approve().into()).collect();
-        let mut request = case.ask_with([Message::new(Role::User, yes)]);
+        let mut request = case.request_with([Message::new(Role::User, yes)]);
         request.run_handle().stop();
         let answer = send(&client, request).await.unwrap();
         assert_eq!(answer.finish.ended_by, Some(EndedBy::Stop));
-        assert_eq!(ran.names(), [""; 0]);
+        assert_eq!(tool_log.names(), [""; 0]);
         assert_eq!(statuses(&store).await, [("c1".to_owned(), ToolStatus::Stopped)]);
         let result = format!("tool c1!{STOPPED}");
         assert_can_continue(case, &store, &["user buy", "assistant pay#c1", &result]).await;
@@ -223,7 +223,8 @@ async fn a_tool_may_stop_its_run() {
             async move { Ok::<_, BoxError>(answer) }
         });
         let model = ScriptedModel::new([case.calls([("halt", "c1")])]);
-        let client = case.stack(model.clone(), &store, policy(), tools(&Ran::default()).with(tool));
+        let client =
+            case.stack(model.clone(), &store, policy(), tools(&ToolLog::default()).with(tool));
         let answer = send(&client, request).await.unwrap();
         assert_eq!(answer.finish.ended_by, Some(EndedBy::Stop));
         let answered = ["assistant halt#c1", "tool c1=halted c1"];
@@ -254,7 +255,7 @@ async fn a_stop_after_the_last_answer_changes_nothing() {
 async fn a_stopped_run_without_persistence_gives_its_answer_so_far() {
     for streamed in BOTH_WAYS {
         let model = ScriptedModel::new([calls([("look", "c1")]), Step::hang()]);
-        let tool_loop = ToolLoopLayer::new(tools(&Ran::default()));
+        let tool_loop = ToolLoopLayer::new(tools(&ToolLog::default()));
         let client = boxed(tool_loop.layer(model.clone()));
         let mut request = ChatRequest::user("where?");
         if streamed {
@@ -308,7 +309,7 @@ async fn an_answer_on_its_way_to_the_store_is_not_stopped_any_more() {
                     Step::text("there")
                 })]);
                 let policy = policy().on_store_failure(StoreFailure::FailCall);
-                let client = case.stack(model.clone(), &store, policy, tools(&Ran::default()));
+                let client = case.stack(model.clone(), &store, policy, tools(&ToolLog::default()));
                 let mut request = case.ask("where?");
                 let handle = request.run_handle();
                 let mut run = pin!(send(&client, request));
@@ -351,7 +352,7 @@ async fn a_stop_fails_if_the_question_is_not_stored() {
             let store = case.store().await;
             let model = ScriptedModel::new([Step::hang()]);
             let policy = policy().on_store_failure(StoreFailure::FailCall);
-            let client = case.stack(model.clone(), &store, policy, tools(&Ran::default()));
+            let client = case.stack(model.clone(), &store, policy, tools(&ToolLog::default()));
             let mut request = case.ask("where?");
             let handle = request.run_handle();
             let mut run = pin!(send(&client, request));
@@ -369,17 +370,17 @@ async fn a_stop_fails_if_the_question_is_not_stored() {
 #[tokio::test]
 async fn approved_calls_of_a_stopped_run_are_answered_as_those_of_any_other() {
     every_id(async |case| {
-        let (store, ran) = (case.store().await, Ran::default());
+        let (store, tool_log) = (case.store().await, ToolLog::default());
         let gate = Gate::closed();
         let asking = [("look", "c1"), ("wait", "c2"), ("pay", "c3")];
         let model = ScriptedModel::new([case.calls(asking)]);
-        let client = case.stack(model.clone(), &store, policy(), tools_with_gate(&ran, &gate));
+        let client = case.stack(model.clone(), &store, policy(), tools_with_gate(&tool_log, &gate));
         let answer = send(&client, case.ask("buy")).await.unwrap();
         let yes = answer.approval_requests().map(|request| request.approve().into()).collect();
-        let request = case.ask_with([Message::new(Role::User, yes)]);
+        let request = case.request_with([Message::new(Role::User, yes)]);
         let there = gate.reached(1);
         let answer = stopped_at(&client, request, Some(&store), there).await;
-        assert_eq!(ran.names(), ["look"]);
+        assert_eq!(tool_log.names(), ["look"]);
         let results = format!("tool c1=looked c1 c2!{INTERRUPTED} c3!{STOPPED}");
         let calls = "assistant look#c1 wait#c2 pay#c3";
         let of = |label: &str, status| (label.to_owned(), status);

@@ -13,7 +13,7 @@ use crate::common::*;
 
 fn failing_call(model: &ScriptedModel, store: &Store, mode: PersistenceMode) -> Client {
     let policy = policy().on_store_failure(StoreFailure::FailCall);
-    stack(model.clone(), store, mode, policy, tools(&Ran::default()))
+    stack(model.clone(), store, mode, policy, tools(&ToolLog::default()))
 }
 
 #[tokio::test]
@@ -34,7 +34,7 @@ async fn continue_keeps_the_batch_and_submits_it_in_order_with_the_next_write() 
 
             let answer = send(&client, case.ask("where?")).await.unwrap();
             let all = ["user hi", "assistant hello", "user where?", "assistant there"];
-            assert_eq!(seen(&model, 1), all[..3], "loads see what waits");
+            assert_eq!(sent_texts(&model, 1), all[..3], "loads see what waits");
             assert_eq!(stored(&store).await, all);
             let saved = answer.finish.saved.unwrap();
             assert_eq!((saved.messages, saved.unsaved), (2, 0));
@@ -234,7 +234,7 @@ async fn what_was_stored_but_reported_as_failed_is_stored_once() {
                 "user ok",
                 "assistant bye",
             ];
-            assert_eq!(seen(&model, 2), all[..5], "a load does not show it twice either");
+            assert_eq!(sent_texts(&model, 2), all[..5], "a load does not show it twice either");
             assert_eq!(stored(&store).await, all);
         })
         .await;
@@ -255,7 +255,7 @@ async fn a_failure_is_noticed_although_the_caller_has_gone() {
                 let step = if model_hangs { Step::hang() } else { Step::text("hello") };
                 let model = ScriptedModel::new([step]);
                 let policy = policy().on_store_failure(failure);
-                let client = case.stack(model.clone(), &store, policy, tools(&Ran::default()));
+                let client = case.stack(model.clone(), &store, policy, tools(&ToolLog::default()));
                 store.fail_next_append(disk_full());
                 let logged = logged();
                 if !model_hangs {
@@ -294,7 +294,7 @@ fn a_runtime_that_shuts_down_during_a_write_leaves_what_is_open_in_the_outbox() 
         let store = store();
         let model = ScriptedModel::new([Step::text("hello")]);
         let policy = policy().on_store_failure(failure);
-        let client = stack(model, &store, mode, policy, tools(&Ran::default()));
+        let client = stack(model, &store, mode, policy, tools(&ToolLog::default()));
         store.hold_appends();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.spawn(async move { send(&client, ask("hi", false)).await });
@@ -340,7 +340,7 @@ async fn results_of_a_failed_call_that_cannot_be_stored_wait_or_are_logged() {
                     }),
                 ]);
                 let policy = policy().on_store_failure(failure);
-                let client = case.stack(model, &store, policy, tools(&Ran::default()));
+                let client = case.stack(model, &store, policy, tools(&ToolLog::default()));
                 let logged = logged();
                 let error = send(&client, case.ask("where?")).await.unwrap_err();
                 assert_eq!(error.to_string(), "overloaded", "the service's own error is the one");
@@ -368,7 +368,7 @@ async fn errors_name_the_conversation_and_have_their_cause() {
     let source = std::error::Error::source(&error).expect("a cause");
     assert!(source.downcast_ref::<StoreError>().is_some(), "{source:?}");
     store.fail_next_head(disk_full());
-    let request = case.ask_with([Message::user("hi")]);
+    let request = case.request_with([Message::user("hi")]);
     let error = refused(send(&failing_call(&model, &store, case.mode), request).await);
     assert!(error.to_string().contains("alice/support"));
     assert!(std::error::Error::source(&error).is_some());
@@ -423,7 +423,7 @@ async fn each_service_id_that_could_not_be_stored_waits() {
             let store = case.store().await;
             let model =
                 ScriptedModel::new([kept_call("s1"), kept("there", "s2"), kept("bye", "s3")]);
-            let client = case.stack(model.clone(), &store, policy, tools(&Ran::default()));
+            let client = case.stack(model.clone(), &store, policy, tools(&ToolLog::default()));
             store.fail_every_append(disk_full);
             send(&client, case.ask("where?")).await.unwrap();
             // Each write contains only a service id, and both expect the same revision.

@@ -36,7 +36,7 @@ fn two_calls(ids: [Option<&str>; 2]) -> Step {
 struct Talk {
     store: Store,
     model: ScriptedModel,
-    ran: Ran,
+    tool_log: ToolLog,
     mode: PersistenceMode,
     choice: RepeatedTranscript,
     streamed: bool,
@@ -51,17 +51,17 @@ impl Talk {
         streamed: bool,
         steps: impl IntoIterator<Item = Step>,
     ) -> Self {
-        let (store, model, ran) = (store(), ScriptedModel::new(steps), Ran::default());
-        Self { store, model, ran, mode, choice, streamed, transcript: Vec::new() }
+        let (store, model, tool_log) = (store(), ScriptedModel::new(steps), ToolLog::default());
+        Self { store, model, tool_log, mode, choice, streamed, transcript: Vec::new() }
     }
 
     fn client(&self) -> Client {
         let policy = policy().with_repeated_transcript(self.choice);
-        stack(self.model.clone(), &self.store, self.mode, policy, tools(&self.ran))
+        stack(self.model.clone(), &self.store, self.mode, policy, tools(&self.tool_log))
     }
 
     fn request(&self, messages: &[Message]) -> ChatRequest {
-        let mut request = ask_with([], self.streamed);
+        let mut request = request_with([], self.streamed);
         request.set_new_messages(messages.to_vec());
         request
     }
@@ -147,8 +147,8 @@ async fn a_transcript_is_recognised_and_only_what_is_new_is_taken() {
             all.iter().filter(|it| !it.contains('#') && !it.starts_with("tool")).cloned().collect()
         };
         assert_eq!(texts(&stored(&talk.store).await), texts(&kept), "{what}");
-        assert_eq!(seen(&talk.model, 3).len(), kept.len() - 1, "{what}");
-        assert_eq!(talk.ran.names(), ["look", "look"], "{what}");
+        assert_eq!(sent_texts(&talk.model, 3).len(), kept.len() - 1, "{what}");
+        assert_eq!(talk.tool_log.names(), ["look", "look"], "{what}");
     }
 }
 
@@ -255,7 +255,7 @@ async fn late_results_and_approvals_are_new_under_every_choice() {
             let all =
                 ["user buy", "assistant pay#p1?", "user yes", "tool p1=payed p1", "assistant paid"];
             assert_eq!(stored(&talk.store).await, all, "{what}");
-            assert_eq!(talk.ran.names(), ["pay"], "{what}");
+            assert_eq!(talk.tool_log.names(), ["pay"], "{what}");
         }
     }
 }
@@ -322,14 +322,14 @@ const TWO_TURNS: [&str; 6] = [
 #[tokio::test]
 async fn a_lone_persister_compares_the_first_service_call_of_a_run() {
     for (streamed, recognises) in cases!(BOTH_WAYS, [false, true]) {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let steps = [Step::text("one"), calls([("look", "c2")]), Step::text("two")];
         let model = ScriptedModel::new(steps);
         let persister = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
-        let client = boxed(ToolLoopLayer::new(tools(&ran)).layer(persister));
+        let client = boxed(ToolLoopLayer::new(tools(&tool_log)).layer(persister));
         send(&client, ask("first", streamed)).await.unwrap();
         let whole = [Message::user("first"), Message::assistant("one"), Message::user("second")];
-        let request = ask_with(whole, streamed);
+        let request = request_with(whole, streamed);
         if recognises {
             let request = request.with_extension(RepeatedTranscript::Recognise);
             send(&client, request).await.unwrap();
@@ -349,7 +349,7 @@ async fn a_lone_persister_compares_the_first_service_call_of_a_run() {
 #[tokio::test]
 async fn the_results_of_a_later_service_call_are_not_taken_for_a_transcript() {
     for streamed in BOTH_WAYS {
-        let (store, ran) = (store(), Ran::default());
+        let (store, tool_log) = (store(), ToolLog::default());
         let steps = [Step::text("one"), calls([("look", "c2")]), Step::text("two")];
         let model = ScriptedModel::new(steps);
         let persister = boxed(PerServiceCallPersistence::new(store.clone()).layer(model.clone()));
@@ -360,7 +360,7 @@ async fn the_results_of_a_later_service_call_are_not_taken_for_a_transcript() {
                 .with_extension(conversation.clone())
                 .with_extension(RepeatedTranscript::Recognise)
         });
-        let client = boxed(ToolLoopLayer::new(tools(&ran)).layer(below));
+        let client = boxed(ToolLoopLayer::new(tools(&tool_log)).layer(below));
         let request = ChatRequest::user("second");
         send(&client, if streamed { request.streamed() } else { request }).await.unwrap();
         assert_eq!(stored(&store).await, TWO_TURNS);
@@ -374,16 +374,16 @@ async fn nothing_is_compared_in_the_background_where_the_service_keeps_the_histo
         let policy = policy()
             .on_conflict(ConflictPolicy::StopRecording)
             .with_repeated_transcript(RepeatedTranscript::Refuse);
-        let client = stack(model.clone(), &store, mode, policy, tools(&Ran::default()));
+        let client = stack(model.clone(), &store, mode, policy, tools(&ToolLog::default()));
         send(&client, ask("first", streamed)).await.unwrap();
         let whole = [Message::user("first"), Message::assistant("one"), Message::user("second")];
-        let mut request = ask_with(whole, streamed);
+        let mut request = request_with(whole, streamed);
         Arc::make_mut(&mut request.options).background = true;
         let loads = store.loads();
         send(&client, request).await.unwrap();
         assert_eq!(store.loads(), loads, "{mode:?} {streamed}");
         let all = ["user first", "assistant one", "user second"];
-        assert_eq!(seen(&model, 1), all, "{mode:?} {streamed}");
+        assert_eq!(sent_texts(&model, 1), all, "{mode:?} {streamed}");
     }
 }
 
@@ -406,7 +406,7 @@ async fn an_answer_in_the_background_is_compared_too_and_goes_without_the_histor
                 result.unwrap();
                 let all = ["user first", "assistant one", "user second", "assistant two"];
                 assert_eq!(stored(&talk.store).await, all, "{mode:?} {streamed}");
-                assert_eq!(seen(&talk.model, 1), ["user second"], "{mode:?} {streamed}");
+                assert_eq!(sent_texts(&talk.model, 1), ["user second"], "{mode:?} {streamed}");
                 let loads = talk.store.loads();
                 let again = send(&talk.client(), request).await.unwrap();
                 assert_eq!(shorts(&again.messages), all[3..], "{mode:?} {streamed}");
@@ -440,6 +440,6 @@ async fn a_question_that_was_not_answered_is_asked_again_and_not_stored_again() 
         let stored = stored(&talk.store).await;
         let questions = stored.iter().filter(|it| *it == "user second").count();
         assert_eq!(questions, 1, "{mode:?} {streamed} {stored:?}");
-        assert_eq!(talk.ran.names(), ["look"], "{mode:?} {streamed}");
+        assert_eq!(talk.tool_log.names(), ["look"], "{mode:?} {streamed}");
     }
 }
