@@ -15,7 +15,7 @@ pub(crate) trait Ending: Send + 'static {
     /// another update arrives, because a caller that stops reading at the final message must not lose the
     /// end of the run. Any other message is passed on when another update arrives, or when no update is
     /// available.
-    const SHOWS_MESSAGES: bool;
+    const PASSES_MESSAGES_EARLY: bool;
 
     /// Handles an update of the answer.
     fn record_update(&mut self, _update: &ChatUpdate) {}
@@ -149,11 +149,11 @@ impl<E: Ending> Streamed<E> {
     /// further update is available, because its tools may be running.
     fn shows_at_pause(&self) -> bool {
         let held = self.messages.get(self.released..).unwrap_or_default();
-        E::SHOWS_MESSAGES && held.last().is_some_and(|message| !may_be_last(message))
+        E::PASSES_MESSAGES_EARLY && held.last().is_some_and(|message| !may_be_last(message))
     }
 
     fn more_follows(&mut self) {
-        if E::SHOWS_MESSAGES {
+        if E::PASSES_MESSAGES_EARLY {
             self.show_messages();
         }
     }

@@ -32,7 +32,7 @@ pub(super) struct RunAdmission {
 }
 
 /// An open run that must be resumed or closed before another run may begin.
-pub(super) enum OpenRunInTheWay {
+pub(super) enum BlockingOpenRun {
     /// The open run must be resumed until its end.
     ToResume(Box<OpenRun>),
     /// The open run must be committed or discarded.
@@ -99,7 +99,7 @@ fn busy_with(
     PersistenceError::RunUnderWay { key, run: busy.run }
 }
 
-impl OpenRunInTheWay {
+impl BlockingOpenRun {
     /// Returns the action for the conversation's open run that must precede this run. `None` if there is
     /// no open run, or if this run is the open run and its mode is journaled, so that the run itself
     /// resumes.

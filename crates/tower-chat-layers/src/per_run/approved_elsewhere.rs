@@ -38,7 +38,7 @@ impl ApprovedElsewhere {
     ) -> Result<bool, PersistenceError> {
         let is_shared = !settings.store.handle().is_exclusive();
         let own = request.messages().iter_from(request.history_len());
-        if !is_shared || !waiting.is_patient() || !answers_approvals(own) {
+        if !is_shared || !waiting.waits() || !answers_approvals(own) {
             return Ok(false);
         }
         let which = CallSelection::WithStatus(ToolStatus::PendingApproval);

@@ -67,7 +67,7 @@ impl LeaseWaiting {
     }
 
     /// Returns whether the run waits for other processes.
-    pub(super) fn is_patient(&self) -> bool {
+    pub(super) fn waits(&self) -> bool {
         self.limit.is_some()
     }
 

@@ -10,7 +10,7 @@ use tower_service::Service;
 
 use super::{
     PerRunPersistence,
-    admission::{OpenRunInTheWay, resuming},
+    admission::{BlockingOpenRun, resuming},
     approved_elsewhere::ApprovedElsewhere,
     lease_wait::LeaseWaiting,
     service::{giving_way, one_run},
@@ -61,15 +61,15 @@ where
             // This run has already ended; the open run belongs to a later request.
             head.open_run = None;
         }
-        let in_the_way = match OpenRunInTheWay::of(&head, settings, conversation, mode) {
-            Ok(in_the_way) => in_the_way,
+        let blocking = match BlockingOpenRun::of(&head, settings, conversation, mode) {
+            Ok(blocking) => blocking,
             Err(held) => {
                 giving_way(service, pin!(waiting.wait_after(held, settings))).await?;
                 attempted = None;
                 continue;
             }
         };
-        match in_the_way {
+        match blocking {
             None => {
                 let revision = head.revision;
                 let wait = approved.wait(revision, request, key, settings, &mut waiting);
@@ -77,10 +77,10 @@ where
                     return Ok(Cleared { head, recovered });
                 }
             }
-            Some(OpenRunInTheWay::Closed(open, close)) => {
+            Some(BlockingOpenRun::Closed(open, close)) => {
                 close_open_run(settings, key, open, close).await?;
             }
-            Some(OpenRunInTheWay::ToResume(open)) => {
+            Some(BlockingOpenRun::ToResume(open)) => {
                 if attempted.replace(open.run) == Some(open.run) {
                     let (key, run) = (key.clone(), open.run);
                     return Err(PersistenceError::OpenRun { key, run }.into());

@@ -375,7 +375,7 @@ impl Drop for Opened {
 }
 
 impl Ending for RunEnding {
-    const SHOWS_MESSAGES: bool = true;
+    const PASSES_MESSAGES_EARLY: bool = true;
 
     async fn complete(mut self, answer: Answer) -> Result<Answer, PersistenceError> {
         let run = self.run;

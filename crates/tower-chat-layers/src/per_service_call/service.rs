@@ -215,7 +215,7 @@ async fn begin_alone(
 struct ObservedCall(Run);
 
 impl Ending for ObservedCall {
-    const SHOWS_MESSAGES: bool = true;
+    const PASSES_MESSAGES_EARLY: bool = true;
 
     async fn complete(self, answer: Answer) -> Result<Answer, PersistenceError> {
         observe_answer(&self.0, &answer)?;
@@ -226,7 +226,7 @@ impl Ending for ObservedCall {
 }
 
 impl Ending for Box<OpenCall> {
-    const SHOWS_MESSAGES: bool = false;
+    const PASSES_MESSAGES_EARLY: bool = false;
 
     fn record_update(&mut self, update: &ChatUpdate) {
         OpenCall::record_update(self, update);

@@ -16,7 +16,7 @@ use tower_chat_core::{
 use crate::{
     PersistenceError, PersistenceMode,
     policy::RunEnd,
-    run::{AsItStands, Settings, as_it_stands, of_prior_calls},
+    run::{IncompleteCommit, Settings, incomplete_commit, of_prior_calls},
 };
 
 /// Ends the open run of a conversation. Returns whether there was one. If an attempt still works on the
@@ -164,8 +164,8 @@ async fn committing(
     };
     let of_prior_calls = of_prior_calls(store, key, &content.messages).await?;
     let text = content.open.partial_text.as_deref();
-    let AsItStands { messages, rows } =
-        as_it_stands((&content.tools, id_of), sequence, of_prior_calls, text);
+    let IncompleteCommit { messages, rows } =
+        incomplete_commit((&content.tools, id_of), sequence, of_prior_calls, text);
     let write = last_write(store, key, content, messages, Close::Commit);
     Ok(write.with_tools(rows))
 }

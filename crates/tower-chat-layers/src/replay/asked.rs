@@ -90,7 +90,7 @@ impl Replay {
         round: &mut [Option<Unanswered>],
         is_one_message: bool,
     ) -> Vec<Option<AskedCall>> {
-        let mut earlier = self.left_out.clone();
+        let mut earlier = self.omitted_calls.clone();
         let asked = |(result, found): (&ToolResult, Answers)| -> Option<AskedCall> {
             let (call, must_be_named) = match found {
                 Answers::Again => return None,

@@ -66,7 +66,7 @@ impl Replay {
         // The open round may contain results for calls before it.
         let mut ended = self.clone();
         ended.close_round();
-        let dangling = ended.left_out.iter().filter(|call| call.approval.is_none());
+        let dangling = ended.omitted_calls.iter().filter(|call| call.approval.is_none());
         dangling.filter_map(|call| call.call_position).collect()
     }
 
@@ -92,7 +92,7 @@ impl Replay {
             let run = call.call_position.map(|(message, _)| message.run);
             Some(DanglingCall { run, tool, call_id, is_visible: call.is_visible })
         };
-        ended.left_out.iter().filter_map(of_call).collect()
+        ended.omitted_calls.iter().filter_map(of_call).collect()
     }
 
     pub(super) fn leave_out(&mut self, calls: Vec<Unanswered>) {
@@ -103,6 +103,6 @@ impl Replay {
             self.first_dangling =
                 dangling.map(|(tool, call_id)| Arc::new(DanglingCallError { tool, call_id }));
         }
-        calls.into_iter().for_each(|call| self.left_out.push(call));
+        calls.into_iter().for_each(|call| self.omitted_calls.push(call));
     }
 }

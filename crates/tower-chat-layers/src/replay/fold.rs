@@ -217,8 +217,8 @@ impl Replay {
 
     /// Removes the call that a late result answers from the calls that were omitted, and returns it.
     pub(super) fn take_answered_by(&mut self, result: &ToolResult) -> Option<Arc<Unanswered>> {
-        let number = self.left_out.find(result)?;
-        let call = self.left_out.remove(number)?;
+        let number = self.omitted_calls.find(result)?;
+        let call = self.omitted_calls.remove(number)?;
         if call.is_visible {
             self.retract(call.clone());
         }
@@ -267,13 +267,13 @@ impl Replay {
     /// Returns the messages, with a call position in each result that the open round would otherwise
     /// match with a wrong call.
     pub(super) fn named(&self, messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
-        if messages.is_empty() || (self.decided.is_empty() && self.left_out.is_empty()) {
+        if messages.is_empty() || (self.decided.is_empty() && self.omitted_calls.is_empty()) {
             return messages.to_vec();
         }
         let calls = self.open.as_ref().map(Round::asked).unwrap_or_default();
         let round = self.open.as_ref();
         let round = round.map(|round| (&*calls, round.last_asking(), round.results()));
-        let mut naming = Naming::new(&self.left_out, round, &self.decided);
+        let mut naming = Naming::new(&self.omitted_calls, round, &self.decided);
         messages.iter().map(|message| naming.name(message)).collect()
     }
 

@@ -30,9 +30,9 @@ mod dangling;
 mod fold;
 mod freshness;
 mod interrupted;
-mod left_out;
 mod naming;
 mod old_media;
+mod omitted_calls;
 mod order;
 mod output;
 mod pending;
@@ -79,7 +79,7 @@ pub use self::{
     turns::Turns,
     window::{EstimatedTokens, TokenCounter, Window},
 };
-use self::{interrupted::Retracted, left_out::LeftOut, policy::Strictness, round::Round};
+use self::{interrupted::Retracted, omitted_calls::OmittedCalls, policy::Strictness, round::Round};
 use crate::yielding::LARGE;
 
 /// A fold over the messages of a conversation, the oldest first. Its [`view`](Self::view) is valid for
@@ -107,7 +107,7 @@ pub struct Replay {
     /// The position of the next message. Each piece of a split message has a position.
     position: usize,
     /// The calls without a result.
-    left_out: LeftOut,
+    omitted_calls: OmittedCalls,
     /// Calls in `closed` that the view no longer contains.
     retracted: Vec<Retracted>,
     /// The first dangling call, for the policy [`DanglingCalls::Fail`].
@@ -200,7 +200,7 @@ impl Replay {
             open: None,
             pushed: 0,
             position: 0,
-            left_out: LeftOut::default(),
+            omitted_calls: OmittedCalls::default(),
             retracted: Vec::new(),
             first_dangling: None,
             decided: Vec::new(),

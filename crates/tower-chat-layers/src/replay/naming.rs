@@ -7,11 +7,11 @@ use tower_chat_core::{
     pairing::{Answers, Candidate, Ids, Matcher, RoundMatcher, Target},
 };
 
-use super::{left_out::LeftOut, round::Unanswered};
+use super::{omitted_calls::OmittedCalls, round::Unanswered};
 
 /// Adds call positions to the results in consecutive messages.
 pub(super) struct Naming<'a> {
-    earlier: &'a LeftOut,
+    earlier: &'a OmittedCalls,
     /// The calls of the open round and its results so far.
     round: Option<RoundMatcher<&'a str>>,
     decided: Option<Decided<'a>>,
@@ -38,7 +38,7 @@ impl<'a> Naming<'a> {
     /// last message, and its results until now. `decided` are the ids of the approval requests that
     /// were answered since the model's last answer.
     pub(super) fn new(
-        earlier: &'a LeftOut,
+        earlier: &'a OmittedCalls,
         round: Option<RoundSoFar<'a, '_>>,
         decided: &[String],
     ) -> Self {
@@ -100,7 +100,7 @@ fn targets(messages: &[Arc<Message>]) -> impl Iterator<Item = Target<'_>> {
 
 impl<'a> Decided<'a> {
     fn new(
-        earlier: &'a LeftOut,
+        earlier: &'a OmittedCalls,
         calls: &'a [Unanswered],
         round: Option<&RoundMatcher<&'a str>>,
         requests: &HashSet<&str>,
@@ -155,7 +155,7 @@ impl<'a> Decided<'a> {
         &mut self,
         message: &mut Cow<'_, Arc<Message>>,
         mut round: Option<&mut RoundMatcher<&'a str>>,
-        earlier: &LeftOut,
+        earlier: &OmittedCalls,
     ) {
         if message.results().all(|result| result.call.is_some()) {
             return;

@@ -50,11 +50,11 @@ impl Replay {
         // The open round may contain results for calls before it.
         let mut ended = self.clone();
         ended.close_round();
-        let mut calls: Vec<Arc<Unanswered>> = ended.left_out.iter().cloned().collect();
-        // Under some policies, `close_round` has added the calls of the open round to `left_out`.
-        let left_out: HashSet<CallPosition> = calls.iter().map(|call| call.named_by).collect();
+        let mut calls: Vec<Arc<Unanswered>> = ended.omitted_calls.iter().cloned().collect();
+        // Under some policies, `close_round` has added the calls of the open round to `omitted_calls`.
+        let omitted_calls: HashSet<CallPosition> = calls.iter().map(|call| call.named_by).collect();
         let open = self.unanswered_of_open().into_iter();
-        calls.extend(open.filter(|call| !left_out.contains(&call.named_by)));
+        calls.extend(open.filter(|call| !omitted_calls.contains(&call.named_by)));
         let mut batches: Vec<PendingBatch> = Vec::new();
         let mut positions: HashMap<usize, usize> = HashMap::new();
         for call in calls {

@@ -65,7 +65,7 @@ impl Replay {
     #[must_use]
     pub fn split_open(&mut self) -> Self {
         self.take_retracted_out();
-        let visible = self.left_out.iter().filter(|call| call.is_visible).map(|call| &**call);
+        let visible = self.omitted_calls.iter().filter(|call| call.is_visible).map(|call| &**call);
         let first = interrupted::first_position(&self.closed, visible);
         let mut open = self.split_open_round();
         if let Some(first) = first {
@@ -86,7 +86,7 @@ impl Replay {
             open: self.open.take(),
             pushed: self.pushed,
             position: self.position,
-            left_out: std::mem::take(&mut self.left_out),
+            omitted_calls: std::mem::take(&mut self.omitted_calls),
             retracted: Vec::new(),
             first_dangling: self.first_dangling.take(),
             decided: self.decided.clone(),

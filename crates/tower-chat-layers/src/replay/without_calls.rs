@@ -15,29 +15,29 @@ use super::{
 /// Returns the messages without some of their calls; see [`WithoutCalls`].
 pub(super) fn without_calls(
     messages: &Messages,
-    goes: impl FnMut(&Message, usize, &ToolCall) -> bool,
+    is_removed: impl FnMut(&Message, usize, &ToolCall) -> bool,
 ) -> Messages {
-    let mut step = WithoutCalls::new(goes);
+    let mut step = WithoutCalls::new(is_removed);
     after_step(messages, |message| step.pass(message))
 }
 
 /// A step that removes some calls and their results. A round without any remaining call is removed,
 /// except its text.
 pub(super) struct WithoutCalls<G> {
-    goes: G,
+    is_removed: G,
     /// The handling of the next results.
     open: Round,
     position: usize,
     /// Whether each call of a message is removed, in order.
-    going: Vec<bool>,
+    removed: Vec<bool>,
 }
 
 impl<G: FnMut(&Message, usize, &ToolCall) -> bool> WithoutCalls<G> {
-    /// Creates the step. `goes` returns whether a call is removed. Its arguments are a message, the
+    /// Creates the step. `is_removed` returns whether a call is removed. Its arguments are a message, the
     /// index of a call among the calls of that message, and the call. Calls that the provider executes
-    /// are not passed to `goes`.
-    pub(super) fn new(goes: G) -> Self {
-        Self { goes, open: Round::Whole, position: 0, going: Vec::new() }
+    /// are not passed to `is_removed`.
+    pub(super) fn new(is_removed: G) -> Self {
+        Self { is_removed, open: Round::Whole, position: 0, removed: Vec::new() }
     }
 
     /// Returns the next message without the removed calls and results.
@@ -47,26 +47,26 @@ impl<G: FnMut(&Message, usize, &ToolCall) -> bool> WithoutCalls<G> {
         if message.role == Role::Tool {
             return match &mut self.open {
                 Round::Whole => Some(Cow::Borrowed(message)),
-                Round::Parted(calls) => staying_results(message, calls),
-                Round::Gone => without_results(message).map(changed),
+                Round::Parted(calls) => kept_results(message, calls),
+                Round::Removed => without_results(message).map(changed),
             };
         }
         self.open = Round::Whole;
-        self.going.clear();
+        self.removed.clear();
         for part in &message.parts {
             if let Some(call) = asked_call(part) {
                 let is_call = matches!(part, Part::ToolCall(_));
-                self.going.push(is_call && (self.goes)(message, self.going.len(), call));
+                self.removed.push(is_call && (self.is_removed)(message, self.removed.len(), call));
             }
         }
-        if !self.going.contains(&true) {
+        if !self.removed.contains(&true) {
             return Some(Cow::Borrowed(message));
         }
-        self.open = match self.going.contains(&false) {
-            true => Round::Parted(PartedRound::of(message, position, &self.going)),
-            false => Round::Gone,
+        self.open = match self.removed.contains(&false) {
+            true => Round::Parted(PartedRound::of(message, position, &self.removed)),
+            false => Round::Removed,
         };
-        without_going(message, &self.going).map(changed)
+        without_removed(message, &self.removed).map(changed)
     }
 }
 
@@ -77,56 +77,53 @@ enum Round {
     /// The results of some calls are removed.
     Parted(PartedRound),
     /// All results are removed.
-    Gone,
+    Removed,
 }
 
 struct PartedRound {
     calls: Matcher<String>,
     /// Whether each of the calls is removed.
-    going: Vec<bool>,
+    removed: Vec<bool>,
 }
 
 impl PartedRound {
-    fn of(message: &Message, position: usize, going: &[bool]) -> Self {
+    fn of(message: &Message, position: usize, removed: &[bool]) -> Self {
         let (key, base) = (AnswerKey::of(message), IdBase::of(message, position));
         let ids = AnswerIds::default().next_calls(key, message.asked_calls(), base, 0);
         // Results in a replay do not name calls by position.
         let candidate =
             |(call, id): (_, Cow<'_, str>)| Candidate::new(call, None, &id).into_owned();
         let candidates = message.asked_calls().zip(ids).map(candidate).collect();
-        Self { calls: Matcher::new(candidates, Ids::MayBeMissing), going: going.to_vec() }
+        Self { calls: Matcher::new(candidates, Ids::MayBeMissing), removed: removed.to_vec() }
     }
 }
 
-fn without_going(message: &Message, going: &[bool]) -> Option<Message> {
-    if going.len() == message.parts.len() && !going.contains(&false) {
+fn without_removed(message: &Message, removed: &[bool]) -> Option<Message> {
+    if removed.len() == message.parts.len() && !removed.contains(&false) {
         return None;
     }
-    let mut going = going.iter();
-    let stays = |part: &&Part| asked_call(part).is_none() || going.next() != Some(&true);
-    let mut parts: Vec<Part> = message.parts.iter().filter(stays).cloned().collect();
+    let mut removed = removed.iter();
+    let is_kept = |part: &&Part| asked_call(part).is_none() || removed.next() != Some(&true);
+    let mut parts: Vec<Part> = message.parts.iter().filter(is_kept).cloned().collect();
     drop_trailing_reasoning(&mut parts);
     let rest = message.with_parts(parts);
     has_content(&rest).then_some(rest)
 }
 
-fn staying_results<'a>(
-    message: &'a Arc<Message>,
-    round: &mut PartedRound,
-) -> Option<MessageRef<'a>> {
-    let stays = |part: &Part| {
+fn kept_results<'a>(message: &'a Arc<Message>, round: &mut PartedRound) -> Option<MessageRef<'a>> {
+    let is_kept = |part: &Part| {
         let Part::ToolResult(result) = part else { return true };
         match round.calls.answer(result) {
-            Answers::Call(call) => round.going.get(call) == Some(&false),
+            Answers::Call(call) => round.removed.get(call) == Some(&false),
             Answers::Again => false,
             Answers::Nothing => true,
         }
     };
-    let staying: Vec<bool> = message.parts.iter().map(stays).collect();
-    if !staying.contains(&false) {
+    let kept: Vec<bool> = message.parts.iter().map(is_kept).collect();
+    if !kept.contains(&false) {
         return Some(Cow::Borrowed(message));
     }
-    let rest = message.parts.iter().zip(&staying).filter(|(_, stays)| **stays);
+    let rest = message.parts.iter().zip(&kept).filter(|(_, is_kept)| **is_kept);
     let rest: Vec<Part> = rest.map(|(part, _)| part.clone()).collect();
     (!rest.is_empty()).then(|| changed(message.with_parts(rest)))
 }

@@ -15,7 +15,7 @@ pub(super) fn activity_now(run: &Run) -> RunActivity {
 pub(super) fn activity(run: &Run, log: &mut RunLog, has_messages: bool) -> RunActivity {
     let activity = activity_now(run);
     match has_messages {
-        true => activity.with_usage(std::mem::take(&mut log.calls.untold_usage.usage)),
+        true => activity.with_usage(std::mem::take(&mut log.calls.unreported_usage.usage)),
         false => activity,
     }
 }

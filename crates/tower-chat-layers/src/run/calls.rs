@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{Answer, Message, Messages, store::author::Write};
 
-use super::usage::UntoldUsage;
+use super::usage::UnreportedUsage;
 use crate::next_step::NextStep;
 
 /// The most recent service call and its outcome.
@@ -38,7 +38,7 @@ pub(crate) struct ServiceCalls {
     /// The messages that a layer above put before the run's input. These messages are first in every
     /// service call, although the tool loop sends them only once.
     pub(super) above: Messages,
-    pub(super) untold_usage: UntoldUsage,
+    pub(super) unreported_usage: UnreportedUsage,
 }
 
 impl ServiceCalls {
@@ -75,7 +75,7 @@ impl ServiceCalls {
 
     /// Returns the number of messages at the end of a service call's inputs that were not submitted. All
     /// of them (`usize::MAX`) if its answer was refused. `None` if no persister has seen the call.
-    pub(crate) fn left_of_call(&self, ordinal: u32) -> Option<usize> {
+    pub(crate) fn unsubmitted_inputs(&self, ordinal: u32) -> Option<usize> {
         if self.refused == Some(ordinal) {
             return Some(usize::MAX);
         }

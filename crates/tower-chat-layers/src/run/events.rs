@@ -15,9 +15,9 @@ use tower_chat_core::{
 
 use super::{
     RunLog,
-    as_it_stands::{AsItStands, OfPriorCalls, as_it_stands},
     calls::Attempt,
     effect::{Effect, RunWrite},
+    incomplete_commit::{IncompleteCommit, OfPriorCalls, incomplete_commit},
     partial_text::partial_message,
     recording::Adopted,
     run_end::{follows_open_calls, response_at_end},
@@ -419,8 +419,8 @@ fn ended(log: &mut RunLog, end: RunEnd, of_prior_calls: OfPriorCalls) -> Option<
     let (id_of, text) = (|sequence| log.id_at(sequence), journal.partial_text());
     let next = log.conversation.revision.sequence + 1;
     let calls = (journal.unanswered(), id_of);
-    let AsItStands { mut messages, rows } =
-        as_it_stands(calls, next, of_prior_calls, text.as_deref());
+    let IncompleteCommit { mut messages, rows } =
+        incomplete_commit(calls, next, of_prior_calls, text.as_deref());
     messages.extend(log.refused.as_message().map(Arc::new));
     let (close, is_as_stored) = (Some(Close::Commit), true);
     Some(RunWrite { rows, close, is_as_stored, ..RunWrite::messages(messages) })

@@ -10,7 +10,6 @@ mod activity;
 mod answered_calls;
 mod approvals;
 mod approved_calls;
-mod as_it_stands;
 mod begin;
 mod call_records;
 mod calls;
@@ -22,6 +21,7 @@ mod fenced_attempt;
 mod held_calls;
 mod history;
 mod hooks;
+mod incomplete_commit;
 mod input_digest;
 mod journaled;
 mod loaded;
@@ -66,7 +66,6 @@ use tower_chat_core::{Conversation, ConversationKey, Messages, RunId, store::His
 pub(crate) use self::{
     approvals::{UnseenResult, keep_pending_calls, waiting_of},
     approved_calls::{submit_unstored_outcomes, withdraw_claims},
-    as_it_stands::{AsItStands, as_it_stands, of_prior_calls},
     begin::{
         Begins, Settings, begin_lone_run, begin_run,
         request::{open_request, put_history_for_loop},
@@ -76,6 +75,7 @@ pub(crate) use self::{
     events::{Event, LeaveCause},
     history::head_of,
     hooks::has_asked_hooks,
+    incomplete_commit::{IncompleteCommit, incomplete_commit, of_prior_calls},
     journaled::{InterruptedRun, end_unanswered, position_across_attempts},
     lost_history::check_recorded,
     model_request::strip_sentinel,

@@ -80,7 +80,7 @@ pub(crate) fn observe_answer(run: &Run, answer: &Answer) -> Result<(), Persisten
     let mut log = run.log();
     log.whole_run.rounds.messages.extend(answer.messages.iter().cloned());
     log.calls.is_answered = true;
-    log.calls.untold_usage.note(answer, run.policy().prices.as_ref());
+    log.calls.unreported_usage.note(answer, run.policy().prices.as_ref());
     let adopted = adopt_service_id(run, &log, answer)?;
     log.conversation.service_id = adopted.service_id;
     log.conversation.recording = adopted.recording;

@@ -29,7 +29,7 @@ pub(crate) fn is_marked_interrupted(message: &Message) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct StreamedText {
     /// The text of the complete messages.
-    whole: String,
+    complete_messages: String,
     /// The text of the message that is being streamed.
     under_way: String,
 }
@@ -40,7 +40,7 @@ impl StreamedText {
             ChatUpdate::TextDelta(delta) => self.under_way.push_str(delta),
             ChatUpdate::Message(message) => {
                 self.under_way.clear();
-                self.whole.push_str(&message.text());
+                self.complete_messages.push_str(&message.text());
             }
             _ => {}
         }
@@ -48,7 +48,7 @@ impl StreamedText {
 
     /// Returns the whole text, or `None` if it is empty.
     pub(super) fn text(&self) -> Option<Arc<str>> {
-        let text = format!("{}{}", self.whole, self.under_way);
+        let text = format!("{}{}", self.complete_messages, self.under_way);
         (!text.is_empty()).then(|| text.into())
     }
 }

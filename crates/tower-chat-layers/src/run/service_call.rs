@@ -227,7 +227,7 @@ impl OpenCall {
         let is_of_model = answer.messages.iter().any(|message| message.role == Role::Assistant)
             || answer.finish.usage != Usage::default();
         if !is_seen && (is_of_model || !self.is_whole_run()) {
-            log.calls.untold_usage.note(answer, self.run.policy().prices.as_ref());
+            log.calls.unreported_usage.note(answer, self.run.policy().prices.as_ref());
         }
         let is_named = answer.finish.history_owner.as_ref().and_then(HistoryOwner::service_id);
         match (&log.conversation.service_id, is_named) {

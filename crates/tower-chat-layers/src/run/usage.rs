@@ -9,11 +9,11 @@ use crate::policy::PriceList;
 
 /// The usage of the run that no write has reported yet.
 #[derive(Debug, Default)]
-pub(super) struct UntoldUsage {
+pub(super) struct UnreportedUsage {
     pub(super) usage: Vec<ModelUsage>,
 }
 
-impl UntoldUsage {
+impl UnreportedUsage {
     /// Adds the usage of an answered service call.
     pub(super) fn note(&mut self, answer: &Answer, prices: Option<&PriceList>) {
         let Answer { messages, finish, .. } = answer;

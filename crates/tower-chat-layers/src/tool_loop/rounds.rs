@@ -110,7 +110,7 @@ impl<S> Rounds<S> {
     fn give_back(&mut self) {
         let in_flight = self.transcript.take_in_flight();
         let mut queued = std::mem::take(&mut self.queued_in_flight);
-        let left = self.left_of_call();
+        let left = self.unsubmitted_inputs();
         let has_results = in_flight.iter().any(|message| message.role == Role::Tool);
         if has_results
             && self.submits_results()
@@ -130,9 +130,9 @@ impl<S> Rounds<S> {
 
     /// Returns the number of messages at the end of the most recent service call that the persister has
     /// not stored as part of the run. `None` if no persister has seen the call.
-    pub(super) fn left_of_call(&self) -> Option<usize> {
+    pub(super) fn unsubmitted_inputs(&self) -> Option<usize> {
         let ordinal = self.counters.service_calls.checked_sub(1)?;
-        self.run.log().calls.left_of_call(ordinal)
+        self.run.log().calls.unsubmitted_inputs(ordinal)
     }
 
     /// Ends the run in its current state. Queued messages that were not sent return to their queue.

@@ -115,7 +115,7 @@ impl<S> Rounds<S> {
     /// Stops after the service call in flight was dropped. `answer` is the received part of its answer.
     pub(super) async fn stop_call(&mut self, answer: Vec<Arc<Message>>) -> Result<(), BoxError> {
         let mut in_flight = self.transcript.take_in_flight();
-        let left = self.left_of_call().unwrap_or(in_flight.len());
+        let left = self.unsubmitted_inputs().unwrap_or(in_flight.len());
         let is_alone = self.run.log().is_alone;
         let unsent = match self.transcript.is_kept_below() || is_alone {
             true => in_flight.split_off(in_flight.len().saturating_sub(left)),

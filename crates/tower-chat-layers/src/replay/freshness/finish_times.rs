@@ -227,7 +227,7 @@ impl<'a> FinishTimesWalk<'a> {
                 let rank = rank(&mut self.ranks, message, message_id, index, call_id);
                 // If the replay has omitted some calls with this id, the order does not identify the
                 // call.
-                if of_id.count == rank.of { of_id.nth(rank.before) } else { of_id.latest }
+                if of_id.count == rank.count { of_id.nth(rank.before) } else { of_id.latest }
             }
         }
     }
@@ -323,7 +323,7 @@ struct Rank {
     /// The number of calls with the same id before this call.
     before: usize,
     /// The number of all calls with the same id.
-    of: usize,
+    count: usize,
 }
 
 /// The ranks of all calls of a message, in order.
@@ -346,8 +346,8 @@ fn rank(
     if message.parts.len() <= FEW {
         let is_same = |call: &ToolCall| call.id.as_deref() == Some(call_id);
         let before = message.asked_calls().take(index).filter(|call| is_same(call)).count();
-        let of = message.asked_calls().filter(|call| is_same(call)).count();
-        return Rank { before, of };
+        let count = message.asked_calls().filter(|call| is_same(call)).count();
+        return Rank { before, count };
     }
     let address = ptr::from_ref(message).addr();
     let known = ranks.take().filter(|known| (known.address, known.message) == (address, id));
@@ -361,11 +361,11 @@ impl Ranks {
         let mut ranks = Vec::with_capacity(message.parts.len());
         for call in message.asked_calls() {
             let count = counts.entry(call.id.as_deref()).or_default();
-            ranks.push(Rank { before: *count, of: 0 });
+            ranks.push(Rank { before: *count, count: 0 });
             *count += 1;
         }
         for (rank, call) in ranks.iter_mut().zip(message.asked_calls()) {
-            rank.of = counts.get(&call.id.as_deref()).copied().unwrap_or_default();
+            rank.count = counts.get(&call.id.as_deref()).copied().unwrap_or_default();
         }
         Self { address, message: message_id, ranks }
     }

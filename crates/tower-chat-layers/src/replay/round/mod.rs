@@ -156,12 +156,12 @@ impl Round {
         self.results().iter().flat_map(|message| forgotten_ids(message)).collect()
     }
 
-    /// Omits the answered calls that `goes` selects, with their results. Calls without a result
-    /// are kept, because later messages may answer them. The arguments of `goes` are a message, the
+    /// Omits the answered calls that `is_removed` selects, with their results. Calls without a result
+    /// are kept, because later messages may answer them. The arguments of `is_removed` are a message, the
     /// index of a call among the calls of that message, and the call.
     pub(in crate::replay) fn hide_answered(
         &mut self,
-        mut goes: impl FnMut(&Message, usize, &ToolCall) -> bool,
+        mut is_removed: impl FnMut(&Message, usize, &ToolCall) -> bool,
     ) {
         if self.results().is_empty() {
             return;
@@ -174,19 +174,19 @@ impl Round {
         let calls = paired.iter().zip(messages).enumerate();
         let answered = calls.filter(|(_, ((_, result), _))| result.is_some());
         let hidden = answered
-            .filter(|(_, ((call, _), (message, index)))| goes(message, *index, &call.call))
+            .filter(|(_, ((call, _), (message, index)))| is_removed(message, *index, &call.call))
             .map(|(index, _)| index)
             .collect();
         self.after.get_or_insert_default().hidden = hidden;
     }
 
-    /// Keeps only the calls that need results, and the other parts that `stays` selects.
-    pub(in crate::replay) fn retain_beside_calls(&mut self, stays: impl Fn(&Part) -> bool) {
-        let stays = |part: &Part| asked_call(part).is_some() || stays(part);
+    /// Keeps only the calls that need results, and the other parts that `is_kept` selects.
+    pub(in crate::replay) fn retain_beside_calls(&mut self, is_kept: impl Fn(&Part) -> bool) {
+        let is_kept = |part: &Part| asked_call(part).is_some() || is_kept(part);
         let others = self.after.iter_mut().flat_map(|after| &mut after.answer);
         for message in std::iter::once(&mut self.message).chain(others.map(|(other, _)| other)) {
-            if !message.parts.iter().all(&stays) {
-                Arc::make_mut(message).parts.retain(&stays);
+            if !message.parts.iter().all(&is_kept) {
+                Arc::make_mut(message).parts.retain(&is_kept);
             }
         }
         if let Some(after) = &mut self.after {

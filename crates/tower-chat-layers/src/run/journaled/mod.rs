@@ -9,8 +9,8 @@ pub(crate) use self::interrupted::InterruptedRun;
 pub(super) use self::{interrupted::input_of, journal::Journal};
 use super::{
     Run, RunLog,
-    as_it_stands::{OfPriorCalls, of_prior_calls},
     events::Event,
+    incomplete_commit::{OfPriorCalls, of_prior_calls},
 };
 use crate::{PersistenceError, policy::RunEnd, store::Journal as _, tool::CallOfRun};
 

@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The messages and rows that the commit of an incomplete run adds to the staged messages.
-pub(crate) struct AsItStands {
+pub(crate) struct IncompleteCommit {
     pub(crate) messages: Vec<Arc<Message>>,
     pub(crate) rows: Vec<ToolRecord>,
 }
@@ -38,12 +38,12 @@ pub(crate) struct AsItStands {
 /// results of calls of earlier runs that the run has decided about; the text of an answer that was cut
 /// off. `tools` are the rows of the run's calls. `id_of` returns the id of the message with a sequence
 /// number.
-pub(crate) fn as_it_stands<'a>(
+pub(crate) fn incomplete_commit<'a>(
     (tools, id_of): (impl IntoIterator<Item = &'a ToolRecord>, impl Fn(u64) -> Option<MessageId>),
     sequence: u64,
     of_prior_calls: OfPriorCalls,
     partial_text: Option<&str>,
-) -> AsItStands {
+) -> IncompleteCommit {
     let (missing, mut rows) = missing_results(tools, sequence, id_of);
     rows.extend(of_prior_calls.rows);
     // If calls of earlier runs have no results for the run's decisions, no call of the run itself is
@@ -51,7 +51,7 @@ pub(crate) fn as_it_stands<'a>(
     let missing = missing.into_iter().map(Arc::new);
     let partial = partial_text.map(|text| Arc::new(partial_message(text)));
     let messages = missing.chain(of_prior_calls.messages).chain(partial).collect();
-    AsItStands { messages, rows }
+    IncompleteCommit { messages, rows }
 }
 
 /// The result, for the model, of a call that was not run before its run ended.

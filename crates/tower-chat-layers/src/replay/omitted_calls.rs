@@ -10,14 +10,14 @@ use super::round::Unanswered;
 /// Calls without a result. The replay omits these calls, or contains them with a result that reports the
 /// interruption. Late results find them by position or id. A clone shares all data with its original.
 #[derive(Debug, Clone, Default)]
-pub(super) struct LeftOut {
+pub(super) struct OmittedCalls {
     /// In the order in which they were omitted, which is the order of their messages.
     calls: OrdMap<usize, Arc<Unanswered>>,
     next: usize,
     named: UnansweredCalls,
 }
 
-impl LeftOut {
+impl OmittedCalls {
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
