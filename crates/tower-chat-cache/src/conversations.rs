@@ -138,11 +138,11 @@ impl Conversations {
             let leaves_revision = own().any(|write| write.result() == write.expected());
             let in_flight = all.of(key);
             let known = self.known(in_flight, key);
-            let is_overtaken = in_flight.is_unordered && leaves_revision;
+            let is_overtaken = in_flight.may_be_reordered && leaves_revision;
             in_flight.begin();
-            in_flight.is_unordered |= leaves_revision;
+            in_flight.may_be_reordered |= leaves_revision;
             // Usually this is the only reference, so `make_mut` changes it in place.
-            in_flight.ahead = known.filter(|_| !is_overtaken).and_then(|mut known| {
+            in_flight.after_writes = known.filter(|_| !is_overtaken).and_then(|mut known| {
                 let is_known = Arc::make_mut(&mut known).apply(own());
                 is_known.then_some(known)
             });
@@ -155,7 +155,7 @@ impl Conversations {
         let mut all = self.in_flight();
         let in_flight = all.of(key);
         in_flight.begin();
-        in_flight.ahead = None;
+        in_flight.after_writes = None;
         self.forget(key, &mut in_flight.entry);
         Submission::new(self.clone(), Keys::from_iter([key.clone()]))
     }
@@ -163,7 +163,7 @@ impl Conversations {
     /// Removes and returns the cached state, to which all writes in flight were applied.
     fn known(&self, in_flight: &mut InFlight, key: &ConversationKey) -> Option<Arc<Cached>> {
         if in_flight.unsettled > 0 {
-            return in_flight.ahead.take();
+            return in_flight.after_writes.take();
         }
         self.find(key, &mut in_flight.entry)?.take()
     }
@@ -183,9 +183,10 @@ impl Conversations {
             return;
         }
         if in_flight.unsettled > 0 {
-            let is_newer = in_flight.ahead.as_ref().is_none_or(|known| known.read.tick < read.tick);
+            let is_newer =
+                in_flight.after_writes.as_ref().is_none_or(|known| known.read.tick < read.tick);
             if is_newer {
-                in_flight.ahead = Some(Arc::new(learned(in_flight.ahead.as_deref())));
+                in_flight.after_writes = Some(Arc::new(learned(in_flight.after_writes.as_deref())));
             }
             return;
         }

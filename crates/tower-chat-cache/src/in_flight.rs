@@ -26,7 +26,7 @@ pub(crate) type LoadFuture = BoxFuture<'static, Loaded>;
 pub(crate) struct InFlightTable {
     /// The maximum size is [`IDLE`] plus twice the number of conversations that had an operation at
     /// the previous cleanup.
-    of: HashMap<ConversationKey, InFlight, RandomState>,
+    by_conversation: HashMap<ConversationKey, InFlight, RandomState>,
     /// The size above which the idle conversations are removed.
     sweep_above: usize,
 }
@@ -37,26 +37,26 @@ pub(crate) const IDLE: usize = 64;
 impl InFlightTable {
     /// Returns the operations of a conversation, to begin one.
     pub(crate) fn of(&mut self, key: &ConversationKey) -> &mut InFlight {
-        if self.of.len() >= self.sweep_above {
-            self.of.retain(|_, in_flight| !in_flight.is_over());
-            self.sweep_above = IDLE + 2 * self.of.len();
+        if self.by_conversation.len() >= self.sweep_above {
+            self.by_conversation.retain(|_, in_flight| !in_flight.is_over());
+            self.sweep_above = IDLE + 2 * self.by_conversation.len();
         }
-        self.of.entry(key.clone()).or_default()
+        self.by_conversation.entry(key.clone()).or_default()
     }
 
     /// Returns the operations of a conversation on which an operation has begun.
     pub(crate) fn get_mut(&mut self, key: &ConversationKey) -> Option<&mut InFlight> {
-        self.of.get_mut(key)
+        self.by_conversation.get_mut(key)
     }
 
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.of.len()
+        self.by_conversation.len()
     }
 
     #[cfg(test)]
     pub(crate) fn is_over(&self) -> bool {
-        self.of.values().all(InFlight::is_over)
+        self.by_conversation.values().all(InFlight::is_over)
     }
 }
 
@@ -75,9 +75,9 @@ pub(crate) struct InFlight {
     pub(crate) unsettled: usize,
     /// Whether one of these submissions leaves the revision unchanged, so that the inner store may
     /// have reordered them.
-    pub(crate) is_unordered: bool,
+    pub(crate) may_be_reordered: bool,
     /// The cached state that is correct if all these submissions are stored.
-    pub(crate) ahead: Option<Arc<Cached>>,
+    pub(crate) after_writes: Option<Arc<Cached>>,
     /// The cache entry, if it was looked up before and is still in the cache.
     pub(crate) entry: Weak<CacheEntry>,
 }

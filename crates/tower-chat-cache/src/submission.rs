@@ -48,14 +48,16 @@ impl Submission {
                 in_flight.submitting -= 1;
             }
             if !is_stored {
-                in_flight.ahead = None;
+                in_flight.after_writes = None;
             }
             if in_flight.unsettled > 0 {
                 continue;
             }
-            in_flight.is_unordered = false;
-            match in_flight.ahead.take() {
-                Some(ahead) => self.conversations.keep(&key, &mut in_flight.entry, ahead),
+            in_flight.may_be_reordered = false;
+            match in_flight.after_writes.take() {
+                Some(after_writes) => {
+                    self.conversations.keep(&key, &mut in_flight.entry, after_writes)
+                }
                 None => self.conversations.forget(&key, &mut in_flight.entry),
             }
         }

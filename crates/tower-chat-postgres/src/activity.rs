@@ -20,7 +20,7 @@ pub(crate) struct Activity {
     pub(crate) at: Option<i64>,
     /// The start of the run. The same time is the creation time of the conversation, if this write
     /// creates the conversation.
-    pub(crate) made: i64,
+    pub(crate) began_at: i64,
     pub(crate) mode: Option<&'static str>,
     /// One row per model; without usage, one row without a model.
     pub(crate) usage: Vec<UsageRow>,
@@ -55,7 +55,9 @@ impl Activity {
         let usage = if write.usage().is_empty() { &nothing } else { write.usage() };
         Self {
             at,
-            made: milliseconds::of(activity.map_or_else(SystemTime::now, RunActivity::began_at)),
+            began_at: milliseconds::of(
+                activity.map_or_else(SystemTime::now, RunActivity::began_at),
+            ),
             mode: activity.and_then(RunActivity::mode).map(PersistenceMode::as_str),
             usage: usage.iter().map(UsageRow::new).collect(),
         }
@@ -80,7 +82,7 @@ impl UsageRow {
         let model = usage.model.as_deref().unwrap_or_default();
         let UsageSum { service_calls, tool_calls, tokens, cost_nanos, .. } = usage.sum;
         Self {
-            model: stored_key::half(model),
+            model: stored_key::key_part(model),
             long_model: stored_key::long(model),
             counts: [
                 service_calls,

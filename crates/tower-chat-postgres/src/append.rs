@@ -11,7 +11,7 @@ use tower_chat_core::{
 
 use crate::{
     activity::Activity,
-    connections::{Connections, Question},
+    connections::{Connections, Query},
     conversation::corrupt,
     parameter::Parameter,
     plain_append::{PlainAppend, WritePosition},
@@ -46,8 +46,8 @@ pub(crate) async fn append(
     if let Some((plain, usage)) = plain.zip(activity.usage.first()) {
         let position = WritePosition::new(write, &activity);
         let values = PlainAppend::values(&key, &position, usage, &bodies, &tools);
-        let question = Question { sql: &plain.sql, values: &values };
-        if connections.execute(ACTION, true, question).await? > 0 {
+        let query = Query { sql: &plain.sql, values: &values };
+        if connections.execute(ACTION, true, query).await? > 0 {
             return Ok(write.result());
         }
     }
@@ -100,7 +100,7 @@ pub(crate) async fn append(
         &open.visible,
         &open.partial_text,
         &activity.at,
-        &activity.made,
+        &activity.began_at,
         &activity.mode,
         &usage.models,
         &usage.long_models,
@@ -112,8 +112,8 @@ pub(crate) async fn append(
         &usage.counts[5],
         &usage.cost_nanos,
     ];
-    let question = Question { sql: &connections.statements.append, values: &values };
-    let row = connections.change(ACTION, is_repeatable, question).await?;
+    let query = Query { sql: &connections.statements.append, values: &values };
+    let row = connections.change(ACTION, is_repeatable, query).await?;
     let damaged = |error: tokio_postgres::Error| StoreError::backend(ACTION, false, error);
     outcome(write, &row).map_err(damaged)?
 }
@@ -129,8 +129,8 @@ async fn check_discard(
     let Some(Close::Discard { visible }) = write.close() else { return Ok(()) };
     let (run, after) = (write.run().to_bytes(), number(visible));
     let values: [&dyn Parameter; 4] = [&key.scope, &key.conversation, &after, &run.as_slice()];
-    let question = Question { sql: &connections.statements.others_after, values: &values };
-    let [found] = connections.read(ACTION, &key.scope, [question]).await?;
+    let query = Query { sql: &connections.statements.others_after, values: &values };
+    let [found] = connections.read(ACTION, &key.scope, [query]).await?;
     if found.is_empty() {
         return Ok(());
     }

@@ -62,7 +62,7 @@ pub(crate) struct Connector {
 
 /// One query and its parameters.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Question<'a> {
+pub(crate) struct Query<'a> {
     pub(crate) sql: &'a str,
     pub(crate) values: Values<'a>,
 }
@@ -112,13 +112,13 @@ impl Connections {
     /// Admits a change. Refuses a plain change if the store contains sealed data.
     pub(crate) async fn admit(&self, change: SealedChange) -> Result<(), StoreError> {
         let read = async {
-            let question = Question { sql: &self.statements.holds_sealed, values: &[] };
-            let row = self.change(SEAL_MARK, true, question).await?;
+            let query = Query { sql: &self.statements.holds_sealed, values: &[] };
+            let row = self.change(SEAL_MARK, true, query).await?;
             row.try_get(0).map_err(|error| StoreError::backend(SEAL_MARK, false, error))
         };
         let set = async {
-            let question = Question { sql: &self.statements.set_holds_sealed, values: &[] };
-            self.execute(SEAL_MARK, true, question).await.map(drop)
+            let query = Query { sql: &self.statements.set_holds_sealed, values: &[] };
+            self.execute(SEAL_MARK, true, query).await.map(drop)
         };
         self.seal_mark.admit(change, read, set).await
     }
@@ -145,18 +145,18 @@ impl Connections {
         &self,
         action: &'static str,
         scope: &[u8],
-        questions: [Question<'_>; COUNT],
+        queries: [Query<'_>; COUNT],
     ) -> Result<[Vec<Row>; COUNT], StoreError> {
-        self.persist(action, true, || self.read_once(Some(scope), questions)).await
+        self.persist(action, true, || self.read_once(Some(scope), queries)).await
     }
 
     /// Like [`read`](Self::read), for queries of the directory over all scopes.
     pub(crate) async fn read_all_scopes<const COUNT: usize>(
         &self,
         action: &'static str,
-        questions: [Question<'_>; COUNT],
+        queries: [Query<'_>; COUNT],
     ) -> Result<[Vec<Row>; COUNT], StoreError> {
-        self.persist(action, true, || self.read_once(None, questions)).await
+        self.persist(action, true, || self.read_once(None, queries)).await
     }
 
     /// Executes a change in one round trip: the statement is a transaction of its own. `is_repeatable`
@@ -165,9 +165,9 @@ impl Connections {
         &self,
         action: &'static str,
         is_repeatable: bool,
-        question: Question<'_>,
+        query: Query<'_>,
     ) -> Result<Row, StoreError> {
-        self.persist(action, is_repeatable, || self.change_once(question)).await
+        self.persist(action, is_repeatable, || self.change_once(query)).await
     }
 
     /// Like [`change`](Self::change), for a statement without rows. Returns the number of affected
@@ -176,9 +176,9 @@ impl Connections {
         &self,
         action: &'static str,
         is_repeatable: bool,
-        question: Question<'_>,
+        query: Query<'_>,
     ) -> Result<u64, StoreError> {
-        self.persist(action, is_repeatable, || self.execute_once(question)).await
+        self.persist(action, is_repeatable, || self.execute_once(query)).await
     }
 
     /// Repeats an attempt while the server is unreachable.
@@ -199,28 +199,27 @@ impl Connections {
     async fn read_once<const COUNT: usize>(
         &self,
         scope: Option<&[u8]>,
-        questions: [Question<'_>; COUNT],
+        queries: [Query<'_>; COUNT],
     ) -> Result<[Vec<Row>; COUNT], Failure> {
         let client = self.get().await?;
-        let answers = self.read_over(&client, scope, questions).await;
-        self.keep(client, answers)
+        let answers = self.read_over(&client, scope, queries).await;
+        self.return_to_pool(client, answers)
     }
 
     async fn read_over<const COUNT: usize>(
         &self,
         client: &Object,
         scope: Option<&[u8]>,
-        questions: [Question<'_>; COUNT],
+        queries: [Query<'_>; COUNT],
     ) -> Result<[Vec<Row>; COUNT], Failure> {
         let over = Over::Connection(client);
         let mut statements = Vec::with_capacity(COUNT);
-        for question in &questions {
-            statements.push(self.statement(over, question.sql).await?);
+        for query in &queries {
+            statements.push(self.statement(over, query.sql).await?);
         }
-        let asked = questions.iter().zip(&statements);
+        let asked = queries.iter().zip(&statements);
         // `join_all` sends the statements in this order, before it waits for any of them.
-        let answers =
-            join_all(asked.map(|(question, statement)| statement.rows(over, question.values)));
+        let answers = join_all(asked.map(|(query, statement)| statement.rows(over, query.values)));
         let answers = async {
             let (begun, answers, ended) = if COUNT == 1 && !self.names_scope {
                 (Ok(()), answers.await, Ok(()))
@@ -257,27 +256,27 @@ impl Connections {
         self.names_scope.then(|| name_scope(scope))
     }
 
-    async fn change_once(&self, question: Question<'_>) -> Result<Row, Failure> {
+    async fn change_once(&self, query: Query<'_>) -> Result<Row, Failure> {
         let client = self.get().await?;
-        let answer = self.change_over(&client, question).await;
-        self.keep(client, answer)
+        let answer = self.change_over(&client, query).await;
+        self.return_to_pool(client, answer)
     }
 
-    async fn change_over(&self, client: &Object, question: Question<'_>) -> Result<Row, Failure> {
+    async fn change_over(&self, client: &Object, query: Query<'_>) -> Result<Row, Failure> {
         let over = Over::Connection(client);
-        let statement = self.statement(over, question.sql).await?;
-        let rows = self.in_time(statement.rows(over, question.values)).await?;
+        let statement = self.statement(over, query.sql).await?;
+        let rows = self.in_time(statement.rows(over, query.values)).await?;
         rows.into_iter().next().ok_or_else(Failure::no_row)
     }
 
-    async fn execute_once(&self, question: Question<'_>) -> Result<u64, Failure> {
+    async fn execute_once(&self, query: Query<'_>) -> Result<u64, Failure> {
         let client = self.get().await?;
         let over = Over::Connection(&client);
-        let answer = match self.statement(over, question.sql).await {
-            Ok(statement) => self.in_time(statement.execute(over, question.values)).await,
+        let answer = match self.statement(over, query.sql).await {
+            Ok(statement) => self.in_time(statement.execute(over, query.values)).await,
             Err(failure) => Err(failure),
         };
-        self.keep(client, answer)
+        self.return_to_pool(client, answer)
     }
 
     /// Waits for an answer, at most for the statement timeout plus [`TRANSFER_TIME`].
@@ -302,7 +301,7 @@ impl Connections {
     }
 
     /// Returns the connection to the pool. If it is unusable, drops it and the idle connections.
-    pub(crate) fn keep<Answer>(
+    pub(crate) fn return_to_pool<Answer>(
         &self,
         client: Object,
         outcome: Result<Answer, Failure>,

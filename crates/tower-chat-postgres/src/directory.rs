@@ -13,7 +13,7 @@ use tower_chat_core::{
 };
 
 use crate::{
-    connections::{Connections, Question},
+    connections::{Connections, Query},
     conversation::{self, column, corrupt, unsigned},
     directory_migration::HOUR,
     parameter::Parameter,
@@ -31,9 +31,9 @@ pub(crate) async fn summary(
 ) -> Result<Option<ConversationSummary>, StoreError> {
     let stored = StoredKey::new(key);
     let values: [&dyn Parameter; 2] = [&stored.scope, &stored.conversation];
-    let question = Question { sql: &connections.statements.directory.summary, values: &values };
+    let query = Query { sql: &connections.statements.directory.summary, values: &values };
     let action = "read the summary of a conversation";
-    let [rows] = connections.read(action, &stored.scope, [question]).await?;
+    let [rows] = connections.read(action, &stored.scope, [query]).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let summary = entry(row)?.map_err(|unreadable| corrupt(&unreadable.to_string()))?;
     Ok(Some(summary))
@@ -94,7 +94,7 @@ async fn batch_after(
     let (scope, id) = (scope.map(str::as_bytes), id.map(str::as_bytes));
     let first_hour = since / HOUR;
     let last_hour = active.into_iter().chain(before).min().unwrap_or(i64::MAX) / HOUR;
-    let asked = query.scope.as_deref().map(stored_key::half);
+    let asked = query.scope.as_deref().map(stored_key::key_part);
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let values: [&dyn Parameter; 12] = [
         &asked,
@@ -114,12 +114,12 @@ async fn batch_after(
     let statements = &connections.statements.directory;
     let [rows] = match &asked {
         Some(scope) => {
-            let question = Question { sql: &statements.list, values: &values };
-            connections.read(action, scope, [question]).await?
+            let query = Query { sql: &statements.list, values: &values };
+            connections.read(action, scope, [query]).await?
         }
         None => {
-            let question = Question { sql: &statements.list_all, values: &values };
-            connections.read_all_scopes(action, [question]).await?
+            let query = Query { sql: &statements.list_all, values: &values };
+            connections.read_all_scopes(action, [query]).await?
         }
     };
     Ok(rows)
@@ -147,9 +147,9 @@ fn position(row: &Row) -> Result<DirectoryCursor, StoreError> {
 }
 
 fn key(row: &Row) -> Result<ConversationKey, StoreError> {
-    let half = |index| text(row, index, "half of a conversation's key");
-    let halves = || Ok(ConversationKey::new(half(SCOPE)?, half(ID)?));
-    halves().map_err(|reason: String| corrupt(&reason))
+    let key_part = |index| text(row, index, "half of a conversation's key");
+    let key_parts = || Ok(ConversationKey::new(key_part(SCOPE)?, key_part(ID)?));
+    key_parts().map_err(|reason: String| corrupt(&reason))
 }
 
 /// Reads text in a column of bytes.
@@ -230,12 +230,12 @@ pub(crate) async fn messages_before(
     let max_rows = i64::try_from(limit).unwrap_or(i64::MAX);
     let values: [&dyn Parameter; 4] = [&stored.scope, &stored.conversation, &end, &max_rows];
     let (of_conversation, _) = values.split_at(2);
-    let questions = [
-        Question { sql: &statements.conversation, values: of_conversation },
-        Question { sql: &statements.directory.last_messages, values: &values },
+    let queries = [
+        Query { sql: &statements.conversation, values: of_conversation },
+        Query { sql: &statements.directory.last_messages, values: &values },
     ];
     let action = "read a page of a conversation";
-    let [found, mut rows] = connections.read(action, &stored.scope, questions).await?;
+    let [found, mut rows] = connections.read(action, &stored.scope, queries).await?;
     let head = conversation::head(key, &found)?;
     let visible = head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible);
     let (first, end) = MessagePage::range(head.pruned, visible, before, limit);
@@ -266,8 +266,8 @@ pub(crate) async fn set_description(
     let version = crate::tool_row::number(expected);
     let values: [&dyn Parameter; 5] =
         [&stored.scope, &stored.conversation, &title, &metadata, &version];
-    let question = Question { sql: &connections.statements.directory.describe, values: &values };
-    let row = connections.change(action, false, question).await?;
+    let query = Query { sql: &connections.statements.directory.describe, values: &values };
+    let row = connections.change(action, false, query).await?;
     let found: Option<i64> = row.try_get(0).map_err(|error| failed(error.into()))?;
     match found.map(i64::cast_unsigned) {
         None => Err(StoreError::NoConversation { key: key.clone() }),

@@ -29,13 +29,13 @@ pub(crate) struct DirectoryStatements {
 
 /// The extent of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum QueryExtent {
     Conversation,
     Scope,
     All,
 }
 
-impl Reach {
+impl QueryExtent {
     /// Returns the condition that limits a table to the rows of the query.
     fn of(self, table: &str) -> String {
         match self {
@@ -95,14 +95,14 @@ const PAGE: &str = "AND c.active_hour BETWEEN $4 AND $5
     ORDER BY c.active_hour DESC, c.last_active DESC, {scope}, {id}
     LIMIT $3";
 
-fn summaries(reach: Reach) -> String {
-    let page = match reach {
-        Reach::Conversation => String::new(),
-        Reach::Scope | Reach::All => PAGE.replace("{scope}", SCOPE).replace("{id}", ID),
+fn summaries(extent: QueryExtent) -> String {
+    let page = match extent {
+        QueryExtent::Conversation => String::new(),
+        QueryExtent::Scope | QueryExtent::All => PAGE.replace("{scope}", SCOPE).replace("{id}", ID),
     };
-    let order = match reach {
-        Reach::Conversation => String::new(),
-        Reach::Scope | Reach::All => {
+    let order = match extent {
+        QueryExtent::Conversation => String::new(),
+        QueryExtent::Scope | QueryExtent::All => {
             format!("ORDER BY c.active_hour DESC, c.last_active DESC, {SCOPE}, {ID}")
         }
     };
@@ -123,12 +123,12 @@ fn summaries(reach: Reach) -> String {
              SELECT {sums} FROM {{schema}}.run_usage AS u WHERE {of_usage}
          ) AS used ON true
          {order}",
-        asked = reach.of("c"),
+        asked = extent.of("c"),
         open_run = OPEN_RUN.replace("o.partial_text", "NULL::bytea"),
-        of_tool = reach.joined("t"),
-        of_open_run = reach.joined("o"),
+        of_tool = extent.joined("t"),
+        of_open_run = extent.joined("o"),
         sums = sums(),
-        of_usage = reach.joined("u"),
+        of_usage = extent.joined("u"),
     )
 }
 
@@ -136,9 +136,9 @@ impl DirectoryStatements {
     pub(crate) fn new(layout: &Layout) -> Self {
         let named = |sql: String| layout.with_schema(&sql);
         Self {
-            summary: named(summaries(Reach::Conversation)),
-            list: named(summaries(Reach::Scope)),
-            list_all: named(summaries(Reach::All)),
+            summary: named(summaries(QueryExtent::Conversation)),
+            list: named(summaries(QueryExtent::Scope)),
+            list_all: named(summaries(QueryExtent::All)),
             runs: named(format!(
                 "SELECT u.run, u.mode, u.began, u.last, {MODEL}, o.run IS NOT NULL, {counts},
                      u.cost_nanos
@@ -179,7 +179,7 @@ impl DirectoryStatements {
     /// Returns the statement that sums up usage in a range of time, from the third parameter to the
     /// fourth, which may be null. The columns of a group are scope, id, run, model and day; those
     /// that do not identify the group are null. The number of runs and the counts follow.
-    pub(crate) fn usage(&self, reach: Reach, grouping: Grouping) -> String {
+    pub(crate) fn usage(&self, extent: QueryExtent, grouping: Grouping) -> String {
         let mut columns =
             ["NULL::bytea", "NULL::bytea", "NULL::bytea", "NULL::bytea", "NULL::bigint"];
         let [scope, id, run, model, day] = &mut columns;
@@ -203,8 +203,8 @@ impl DirectoryStatements {
              GROUP BY 1, 2, 3, 4, 5",
             columns = columns.join(", "),
             sums = sums(),
-            of_usage = reach.joined("u"),
-            asked = reach.of("c"),
+            of_usage = extent.joined("u"),
+            asked = extent.of("c"),
             of_something = of_something.join(" OR "),
         );
         self.layout.with_schema(&sql)
@@ -221,10 +221,10 @@ impl DirectoryStatements {
             ("directory", Scope::One, self.list.clone()),
             ("directory_of_all", Scope::All, self.list_all.clone()),
         ];
-        for (reach, scope) in [
-            (Reach::Conversation, Scope::Conversation),
-            (Reach::Scope, Scope::One),
-            (Reach::All, Scope::All),
+        for (extent, scope) in [
+            (QueryExtent::Conversation, Scope::Conversation),
+            (QueryExtent::Scope, Scope::One),
+            (QueryExtent::All, Scope::All),
         ] {
             let groupings = [
                 Grouping::Run,
@@ -233,7 +233,7 @@ impl DirectoryStatements {
                 Grouping::Model,
                 Grouping::Day,
             ];
-            all.extend(groupings.map(|grouping| ("usage", scope, self.usage(reach, grouping))));
+            all.extend(groupings.map(|grouping| ("usage", scope, self.usage(extent, grouping))));
         }
         all
     }

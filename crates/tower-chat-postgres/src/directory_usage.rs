@@ -12,10 +12,10 @@ use tower_chat_core::{
 };
 
 use crate::{
-    connections::{Connections, Question},
+    connections::{Connections, Query},
     conversation::{column, corrupt},
     directory::{counts, mode, text, time},
-    directory_statements::{Grouping, Reach},
+    directory_statements::{Grouping, QueryExtent},
     parameter::Parameter,
     stored_key,
     stored_key::StoredKey,
@@ -33,22 +33,22 @@ pub(crate) async fn usage(
         UsageGrouping::Model => Grouping::Model,
         UsageGrouping::Day => Grouping::Day,
     };
-    let scope = query.scope.as_deref().map(stored_key::half);
-    let id = query.scope.as_ref().and(query.conversation.as_deref()).map(stored_key::half);
-    let reach = match (&scope, &id) {
-        (None, _) => Reach::All,
-        (Some(_), None) => Reach::Scope,
-        (Some(_), Some(_)) => Reach::Conversation,
+    let scope = query.scope.as_deref().map(stored_key::key_part);
+    let id = query.scope.as_ref().and(query.conversation.as_deref()).map(stored_key::key_part);
+    let extent = match (&scope, &id) {
+        (None, _) => QueryExtent::All,
+        (Some(_), None) => QueryExtent::Scope,
+        (Some(_), Some(_)) => QueryExtent::Conversation,
     };
     let since = query.since.map_or(i64::MIN, milliseconds::bound);
     let before = query.before.map(milliseconds::bound);
-    let sql = connections.statements.directory.usage(reach, grouping);
+    let sql = connections.statements.directory.usage(extent, grouping);
     let values: [&dyn Parameter; 4] = [&scope, &id, &since, &before];
-    let question = Question { sql: &sql, values: &values };
+    let query = Query { sql: &sql, values: &values };
     let action = "add up usage";
     let [rows] = match &scope {
-        Some(scope) => connections.read(action, scope, [question]).await?,
-        None => connections.read_all_scopes(action, [question]).await?,
+        Some(scope) => connections.read(action, scope, [query]).await?,
+        None => connections.read_all_scopes(action, [query]).await?,
     };
     let totals = rows.iter().map(|row| totals(row, grouping));
     let totals: Result<Vec<_>, String> = totals.collect();
@@ -93,8 +93,8 @@ pub(crate) async fn runs(
     let after = after.map(|run| run.to_bytes().to_vec());
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let values: [&dyn Parameter; 4] = [&stored.scope, &stored.conversation, &after, &limit];
-    let question = Question { sql: &connections.statements.directory.runs, values: &values };
-    let [rows] = connections.read("list runs", &stored.scope, [question]).await?;
+    let query = Query { sql: &connections.statements.directory.runs, values: &values };
+    let [rows] = connections.read("list runs", &stored.scope, [query]).await?;
     let mut runs = Vec::new();
     let read = rows.iter().try_for_each(|row| see(row, &mut runs));
     read.map_err(|reason: String| corrupt(&format!("conversation {key}: {reason}")))?;

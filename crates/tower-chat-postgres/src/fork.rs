@@ -16,7 +16,7 @@ use tower_chat_core::{
 };
 
 use crate::{
-    connections::{Connections, Question},
+    connections::{Connections, Query},
     conversation::{self, column, corrupt},
     failure::Failure,
     parameter::{Parameter, Values},
@@ -42,10 +42,10 @@ pub(crate) async fn fork(
     let values: [&dyn Parameter; 2] = [&stored.scope, &stored.conversation];
     let statements = &connections.statements;
     let described = &statements.directory.described;
-    let questions = [&statements.conversation, &statements.messages, &statements.tools, described]
-        .map(|sql| Question { sql, values: &values });
+    let queries = [&statements.conversation, &statements.messages, &statements.tools, described]
+        .map(|sql| Query { sql, values: &values });
     let [found, messages, tools, described] =
-        connections.read(ACTION, &stored.scope, questions).await?;
+        connections.read(ACTION, &stored.scope, queries).await?;
     let head = conversation::head(from, &found)?;
     let sequence = head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible);
     if sequence == 0 && head.service_id.is_none() {
@@ -64,7 +64,7 @@ pub(crate) async fn fork(
         key: StoredKey::new(to),
         revision: Revision { incarnation: RunId::new().random_half().max(1), sequence },
         pruned: head.pruned,
-        made: milliseconds::of(SystemTime::now()),
+        created_at: milliseconds::of(SystemTime::now()),
         described: described.first().map(Described::read).transpose()?.unwrap_or_default(),
         messages: messages.iter().map(message).collect::<Result<_, _>>()?,
         tools,
@@ -79,7 +79,7 @@ struct Copy<'a> {
     revision: Revision,
     pruned: u64,
     /// The creation time, in milliseconds since 1970.
-    made: i64,
+    created_at: i64,
     described: Described<'a>,
     messages: Vec<StoredMessage<'a>>,
     tools: Vec<ToolRecord>,
@@ -138,7 +138,7 @@ impl Copy<'_> {
     async fn write(&self, connections: &Connections) -> Result<bool, Failure> {
         let mut client = connections.get().await?;
         let is_made = self.write_over(connections, &mut client).await;
-        connections.keep(client, is_made)
+        connections.return_to_pool(client, is_made)
     }
 
     async fn write_over(
@@ -175,7 +175,7 @@ impl Copy<'_> {
             &incarnation,
             &number(self.revision.sequence),
             &number(self.pruned),
-            &self.made,
+            &self.created_at,
             mode,
             title,
             metadata,

@@ -13,11 +13,11 @@ use tower_chat_core::{
 };
 
 use crate::{
-    connections::{Connections, Question},
+    connections::{Connections, Query},
     conversation::{column, corrupt, unsigned},
     list, message,
     parameter::Parameter,
-    statements::Reach,
+    statements::RecordExtent,
     stored_key, tool_row,
 };
 
@@ -28,7 +28,7 @@ pub(crate) fn conversation(query: &InvocationQuery) -> Option<ConversationKey> {
 }
 
 /// The parameters of a query.
-struct Asked<'a> {
+struct QueryParameters<'a> {
     scope: Vec<u8>,
     conversation: Option<Vec<u8>>,
     tool: Option<&'a [u8]>,
@@ -39,15 +39,15 @@ struct Asked<'a> {
     limit: Option<i64>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> QueryParameters<'a> {
     fn new(query: &'a InvocationQuery) -> Self {
         let sequences = query.sequences.as_ref().map(|sequences| {
             let numbers = sequences.iter().filter_map(|sequence| i64::try_from(*sequence).ok());
             numbers.collect()
         });
         Self {
-            scope: stored_key::half(&query.scope),
-            conversation: query.conversation.as_deref().map(stored_key::half),
+            scope: stored_key::key_part(&query.scope),
+            conversation: query.conversation.as_deref().map(stored_key::key_part),
             tool: query.tool.as_deref().map(str::as_bytes),
             status: query.status.map(|status| status.as_str()),
             from: query.started.as_ref().map(|range| milliseconds::bound(range.start)),
@@ -57,8 +57,8 @@ impl<'a> Asked<'a> {
         }
     }
 
-    fn reach(&self) -> Reach {
-        Reach {
+    fn extent(&self) -> RecordExtent {
+        RecordExtent {
             of_conversation: self.conversation.is_some(),
             of_messages: self.sequences.is_some(),
         }
@@ -80,13 +80,13 @@ pub(crate) async fn invocations(
     connections: &Connections,
     query: &InvocationQuery,
 ) -> Result<Invocations, StoreError> {
-    let asked = Asked::new(query);
-    let sql = connections.statements.invocations(asked.reach());
-    let mut values = asked.values();
-    values.push(&asked.limit);
-    let question = Question { sql: &sql, values: &values };
+    let parameters = QueryParameters::new(query);
+    let sql = connections.statements.invocations(parameters.extent());
+    let mut values = parameters.values();
+    values.push(&parameters.limit);
+    let statement = Query { sql: &sql, values: &values };
     let action = "read the record of tool calls";
-    let [answer] = connections.read(action, &asked.scope, [question]).await?;
+    let [answer] = connections.read(action, &parameters.scope, [statement]).await?;
     let damaged = |reason: String| corrupt(&reason);
     let mut messages = Found::default();
     let mut rows = Vec::new();
@@ -122,10 +122,10 @@ pub(crate) async fn tool_totals(
     connections: &Connections,
     query: &InvocationQuery,
 ) -> Result<Vec<ToolTotals>, StoreError> {
-    let asked = Asked::new(query);
-    let sql = connections.statements.tool_totals(asked.reach());
-    let question = Question { sql: &sql, values: &asked.values() };
-    let [rows] = connections.read("count tool calls", &asked.scope, [question]).await?;
+    let parameters = QueryParameters::new(query);
+    let sql = connections.statements.tool_totals(parameters.extent());
+    let statement = Query { sql: &sql, values: &parameters.values() };
+    let [rows] = connections.read("count tool calls", &parameters.scope, [statement]).await?;
     let mut totals = Vec::new();
     for row in &rows {
         add(row, &mut totals).map_err(|reason| corrupt(&reason))?;

@@ -4,7 +4,7 @@ use tokio_postgres::Row;
 use tower_chat_core::{ConversationKey, store::StoreError};
 
 use crate::{
-    connections::{Connections, Question},
+    connections::{Connections, Query},
     conversation::{column, corrupt},
     parameter::Parameter,
     stored_key,
@@ -40,11 +40,11 @@ async fn page(
     start: &str,
     limit: usize,
 ) -> Result<Vec<Row>, StoreError> {
-    let (stored, start) = (stored_key::half(scope), start.as_bytes());
+    let (stored, start) = (stored_key::key_part(scope), start.as_bytes());
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let values: [&dyn Parameter; 3] = [&stored, &start, &limit];
-    let question = Question { sql, values: &values };
-    let [rows] = connections.read("list conversations", &stored, [question]).await?;
+    let query = Query { sql, values: &values };
+    let [rows] = connections.read("list conversations", &stored, [query]).await?;
     Ok(rows)
 }
 
@@ -59,16 +59,16 @@ fn keys(scope: &str, rows: &[Row]) -> Result<Vec<ConversationKey>, StoreError> {
 
 /// Reads the id of a conversation, from the columns of its key and of the full id.
 pub(crate) fn id(row: &Row, key: usize, whole: usize) -> Result<String, String> {
-    half(row, key, whole, "a conversation's id")
+    key_part(row, key, whole, "a conversation's id")
 }
 
-fn half(row: &Row, key: usize, whole: usize, name: &str) -> Result<String, String> {
+fn key_part(row: &Row, key: usize, whole: usize, name: &str) -> Result<String, String> {
     let stored = match column::<Option<&[u8]>>(row, whole)? {
         Some(whole) => whole,
         None => column(row, key)?,
     };
-    let half = std::str::from_utf8(stored).map_err(|error| format!("{name}: {error}"))?;
-    Ok(half.to_owned())
+    let key_part = std::str::from_utf8(stored).map_err(|error| format!("{name}: {error}"))?;
+    Ok(key_part.to_owned())
 }
 
 /// Lists scopes that have a conversation, in byte order.
@@ -85,8 +85,8 @@ pub(crate) async fn scopes(
         // No text is between a scope and the same scope with a zero byte appended.
         let start = after.map_or_else(Vec::new, |after| [after, b"\0"].concat());
         let values: [&dyn Parameter; 2] = [&start, &limit];
-        let question = Question { sql: &statements.maintenance.scopes, values: &values };
-        let [rows] = connections.read_all_scopes(action, [question]).await?;
+        let query = Query { sql: &statements.maintenance.scopes, values: &values };
+        let [rows] = connections.read_all_scopes(action, [query]).await?;
         // Shortened scopes are in order, unless two have the same beginning.
         let is_long = |row: &Row| column::<Option<&[u8]>>(row, 1) != Ok(None);
         if !rows.iter().any(is_long) {
@@ -96,13 +96,13 @@ pub(crate) async fn scopes(
     let start = after
         .map_or(&[][..], |after| after.get(..stored_key::MAX_UNCHANGED_BYTES).unwrap_or(after));
     let values: [&dyn Parameter; 3] = [&start, &limit, &after];
-    let question = Question { sql: &statements.maintenance.scopes_long, values: &values };
-    let [rows] = connections.read_all_scopes(action, [question]).await?;
+    let query = Query { sql: &statements.maintenance.scopes_long, values: &values };
+    let [rows] = connections.read_all_scopes(action, [query]).await?;
     rows.iter().map(scope).collect()
 }
 
 fn scope(row: &Row) -> Result<String, StoreError> {
-    half(row, 0, 1, "a scope").map_err(|reason| corrupt(&reason))
+    key_part(row, 0, 1, "a scope").map_err(|reason| corrupt(&reason))
 }
 
 /// Lists the conversations of a scope that have an open run, in the byte order of their ids.
@@ -112,11 +112,11 @@ pub(crate) async fn open_runs(
     after: Option<&str>,
     limit: usize,
 ) -> Result<Vec<ConversationKey>, StoreError> {
-    let (stored, after) = (stored_key::half(scope), after.map(str::as_bytes));
+    let (stored, after) = (stored_key::key_part(scope), after.map(str::as_bytes));
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let values: [&dyn Parameter; 3] = [&stored, &after, &limit];
-    let question = Question { sql: &connections.statements.open_runs, values: &values };
-    let [rows] = connections.read("list open runs", &stored, [question]).await?;
+    let query = Query { sql: &connections.statements.open_runs, values: &values };
+    let [rows] = connections.read("list open runs", &stored, [query]).await?;
     let key = |row| Ok(ConversationKey::new(scope, id(row, 0, 0)?));
     rows.iter().map(|row| key(row).map_err(|reason: String| corrupt(&reason))).collect()
 }

@@ -14,7 +14,7 @@ use tower_chat_core::{
 };
 
 use crate::{
-    connections::{Connections, Question},
+    connections::{Connections, Query},
     conversation::{self, column, unsigned},
     failure::Failure,
     message,
@@ -33,10 +33,10 @@ pub(crate) async fn rows(
     let stored = StoredKey::new(key);
     let values: [&dyn Parameter; 2] = [&stored.scope, &stored.conversation];
     let statements = &connections.statements;
-    let questions = [&statements.conversation, &statements.messages, &statements.tools]
-        .map(|sql| Question { sql, values: &values });
+    let queries = [&statements.conversation, &statements.messages, &statements.tools]
+        .map(|sql| Query { sql, values: &values });
     let action = "read the rows of a conversation";
-    let [found, messages, tools] = connections.read(action, &stored.scope, questions).await?;
+    let [found, messages, tools] = connections.read(action, &stored.scope, queries).await?;
     if found.is_empty() {
         return Ok(None);
     }
@@ -87,7 +87,7 @@ impl Work<'_> {
     ) -> Result<Result<Revision, StoreError>, Failure> {
         let mut client = connections.get().await?;
         let outcome = self.over(connections, &mut client).await;
-        connections.keep(client, outcome)
+        connections.return_to_pool(client, outcome)
     }
 
     async fn over(

@@ -69,7 +69,7 @@ pub(crate) struct PlainAppend {
     /// statement, a process with one short conversation would pay a round trip to prepare a
     /// statement that it never uses again. The tests in `lost_connections.rs` count the round
     /// trips.
-    has_come: AtomicBool,
+    was_seen_before: AtomicBool,
 }
 
 /// The position of a write.
@@ -114,7 +114,7 @@ impl PlainAppends {
         let fits = |statement: &&PlainAppend| {
             statement.messages == write.messages().len() && statement.tools == tools.len()
         };
-        self.0.iter().find(fits).filter(|found| found.has_come.swap(true, Ordering::Relaxed))
+        self.0.iter().find(fits).filter(|found| found.was_seen_before.swap(true, Ordering::Relaxed))
     }
 
     #[cfg(test)]
@@ -162,7 +162,12 @@ impl PlainAppend {
             used_again = activity::used_again(),
             bodies = bodies.join(", "),
         );
-        Self { messages, tools, sql: layout.with_schema(&sql), has_come: AtomicBool::new(false) }
+        Self {
+            messages,
+            tools,
+            sql: layout.with_schema(&sql),
+            was_seen_before: AtomicBool::new(false),
+        }
     }
 
     /// Returns the values of the parameters.
@@ -203,8 +208,8 @@ impl WritePosition {
             after: number(write.result().sequence),
             run: write.run().to_bytes().to_vec(),
             run_index: write.id().index.into(),
-            at: activity.at.unwrap_or(activity.made),
-            began: activity.made,
+            at: activity.at.unwrap_or(activity.began_at),
+            began: activity.began_at,
             mode: activity.mode,
         }
     }

@@ -39,7 +39,7 @@ impl Work<'_> {
     async fn once(&self, connections: &Connections) -> Result<Result<Pruned, StoreError>, Failure> {
         let mut client = connections.get().await?;
         let outcome = self.over(connections, &mut client).await;
-        connections.keep(client, outcome)
+        connections.return_to_pool(client, outcome)
     }
 
     async fn over(

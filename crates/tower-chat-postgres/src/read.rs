@@ -13,7 +13,7 @@ use tower_chat_core::{
 };
 
 use crate::{
-    connections::{Connections, Question},
+    connections::{Connections, Query},
     conversation::{self, corrupt},
     message,
     parameter::Parameter,
@@ -30,10 +30,10 @@ pub(crate) async fn head(
     let stored = StoredKey::new(key);
     let values: [&dyn Parameter; 2] = [&stored.scope, &stored.conversation];
     let statements = &connections.statements;
-    let questions = [&statements.conversation, &statements.pending_approvals]
-        .map(|sql| Question { sql, values: &values });
+    let queries = [&statements.conversation, &statements.pending_approvals]
+        .map(|sql| Query { sql, values: &values });
     let action = "read the head of a conversation";
-    let [found, waiting] = connections.read(action, &stored.scope, questions).await?;
+    let [found, waiting] = connections.read(action, &stored.scope, queries).await?;
     Ok(conversation::head(key, &found)?.with_pending_approvals(pending_approvals(key, &waiting)?))
 }
 
@@ -45,9 +45,9 @@ pub(crate) async fn history(
     let stored = StoredKey::new(key);
     let values: [&dyn Parameter; 2] = [&stored.scope, &stored.conversation];
     let statements = &connections.statements;
-    let questions = [&statements.conversation, &statements.messages]
-        .map(|sql| Question { sql, values: &values });
-    let [found, rows] = connections.read("load a conversation", &stored.scope, questions).await?;
+    let queries =
+        [&statements.conversation, &statements.messages].map(|sql| Query { sql, values: &values });
+    let [found, rows] = connections.read("load a conversation", &stored.scope, queries).await?;
     let head = conversation::head(key, &found)?;
     let visible = head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible);
     let before = head.pruned;
@@ -82,10 +82,9 @@ pub(crate) async fn open_run(
     let stored = StoredKey::new(key);
     let values: [&dyn Parameter; 2] = [&stored.scope, &stored.conversation];
     let statements = &connections.statements;
-    let questions =
-        [&statements.conversation, &statements.staged_messages, &statements.staged_tools]
-            .map(|sql| Question { sql, values: &values });
-    let answers = connections.read("load an open run", &stored.scope, questions).await?;
+    let queries = [&statements.conversation, &statements.staged_messages, &statements.staged_tools]
+        .map(|sql| Query { sql, values: &values });
+    let answers = connections.read("load an open run", &stored.scope, queries).await?;
     let [found, rows, tools] = answers;
     let head = conversation::head(key, &found)?;
     let Some(open) = head.open_run.clone() else { return Ok(None) };

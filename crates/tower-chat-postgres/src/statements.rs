@@ -213,10 +213,10 @@ impl Statements {
     /// each once. Parameters: scope, conversation (null for a whole scope), tool, status, the first
     /// start time, the start time after the last, the sequence numbers of messages if the query
     /// names any, and the limit.
-    pub(crate) fn invocations(&self, reach: Reach) -> String {
+    pub(crate) fn invocations(&self, extent: RecordExtent) -> String {
         let sql = format!(
             "WITH asked AS MATERIALIZED (
-                 SELECT t.*, c.long_conversation {asked}
+                 SELECT t.*, c.long_conversation {from_and_where}
                  ORDER BY coalesce(c.long_conversation, c.conversation), t.sequence, t.call_index
                  LIMIT {limit}
              ), places AS (
@@ -232,16 +232,16 @@ impl Statements {
              FROM {{schema}}.messages AS m
              JOIN places AS p ON m.conversation = p.conversation AND m.sequence = p.sequence
              WHERE m.scope = $1 {of_message}",
-            asked = reach.asked(),
-            limit = if reach.of_messages { "$8" } else { "$7" },
-            of_message = reach.in_conversation("m"),
+            from_and_where = extent.from_and_where(),
+            limit = if extent.of_messages { "$8" } else { "$7" },
+            of_message = extent.in_conversation("m"),
         );
         self.layout.with_schema(&sql)
     }
 
     /// Returns the statement that counts rows of the record, per tool, day and duration. The
     /// parameters are those of [`invocations`](Self::invocations) without the limit.
-    pub(crate) fn tool_totals(&self, reach: Reach) -> String {
+    pub(crate) fn tool_totals(&self, extent: RecordExtent) -> String {
         let open: Vec<_> = ToolStatus::ALL
             .into_iter()
             .filter(|status| status.is_open())
@@ -260,7 +260,7 @@ impl Statements {
                      WHEN t.finished >= t.started
                      THEN t.finished::float8 - t.started::float8
                      WHEN t.finished < t.started THEN 0::float8 END AS taken
-                 {asked}
+                 {from_and_where}
              ), rounded AS (
                  SELECT *, (CASE {steps} ELSE 1e16 END)::float8 AS step FROM calls
              )
@@ -274,7 +274,7 @@ impl Statements {
             open = open.join(", "),
             // For a call in progress, the column `finished` contains the expiry of its lease.
             pending = ToolStatus::PendingApproval,
-            asked = reach.asked(),
+            from_and_where = extent.from_and_where(),
         );
         self.layout.with_schema(&sql)
     }
@@ -315,9 +315,9 @@ impl Statements {
         for of_conversation in [true, false] {
             let scope = if of_conversation { Scope::Conversation } else { Scope::One };
             for of_messages in [true, false] {
-                let reach = Reach { of_conversation, of_messages };
-                all.push(("invocations", scope, self.invocations(reach)));
-                all.push(("tool_totals", scope, self.tool_totals(reach)));
+                let extent = RecordExtent { of_conversation, of_messages };
+                all.push(("invocations", scope, self.invocations(extent)));
+                all.push(("tool_totals", scope, self.tool_totals(extent)));
             }
         }
         all
@@ -337,16 +337,16 @@ pub(crate) enum Scope {
 
 /// The extent of a query of the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Reach {
+pub(crate) struct RecordExtent {
     /// Whether the query names a conversation.
     pub(crate) of_conversation: bool,
     /// Whether the query names messages.
     pub(crate) of_messages: bool,
 }
 
-impl Reach {
+impl RecordExtent {
     /// Returns `FROM` and `WHERE` for the rows, as `t`, with their conversations, as `c`.
-    fn asked(self) -> String {
+    fn from_and_where(self) -> String {
         let of_messages = if self.of_messages { "AND t.sequence = ANY($7)" } else { "" };
         format!(
             "FROM {{schema}}.conversations AS c

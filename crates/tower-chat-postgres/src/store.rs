@@ -17,7 +17,7 @@ use tower_chat_core::{
 
 use crate::{
     OpenError, PostgresOptions, append,
-    connections::{Connections, Question},
+    connections::{Connections, Query},
     directory, directory_usage,
     failure::Failure,
     fork, invocations, list, maintenance, prune, read,
@@ -319,9 +319,9 @@ impl ToolCallQueries for PostgresStore {
 /// repeated, because the second execution would find no conversation and report this.
 async fn delete(connections: &Connections, key: &StoredKey) -> Result<bool, StoreError> {
     let sql = &connections.statements.delete;
-    let question = Question { sql, values: &[&key.scope, &key.conversation] };
+    let query = Query { sql, values: &[&key.scope, &key.conversation] };
     let action = "delete a conversation";
-    let row = connections.change(action, false, question).await?;
+    let row = connections.change(action, false, query).await?;
     row.try_get(0).map_err(|error| StoreError::backend(action, false, error))
 }
 

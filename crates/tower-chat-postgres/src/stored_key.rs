@@ -23,8 +23,8 @@ pub(crate) struct StoredKey {
 impl StoredKey {
     pub(crate) fn new(key: &ConversationKey) -> Self {
         Self {
-            scope: half(key.scope()),
-            conversation: half(key.id()),
+            scope: key_part(key.scope()),
+            conversation: key_part(key.id()),
             long_scope: long(key.scope()),
             long_conversation: long(key.id()),
         }
@@ -32,7 +32,7 @@ impl StoredKey {
 }
 
 /// Returns the form of a scope or an id in the keys.
-pub(crate) fn half(text: &str) -> Vec<u8> {
+pub(crate) fn key_part(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     match bytes.get(..MAX_UNCHANGED_BYTES) {
         Some(beginning) if bytes.len() > MAX_UNCHANGED_BYTES => {
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn short_halves_stand_as_they_are() {
         for text in ["", "a", "a\0b", "\u{e9}", &"x".repeat(MAX_UNCHANGED_BYTES)] {
-            assert_eq!(half(text), text.as_bytes());
+            assert_eq!(key_part(text), text.as_bytes());
             assert_eq!(long(text), None);
         }
     }
@@ -62,16 +62,16 @@ mod tests {
     #[test]
     fn long_halves_are_cut_and_stay_different() {
         let [one, other] = ["1", "2"].map(|end| "x".repeat(MAX_UNCHANGED_BYTES) + end);
-        assert_eq!(half(&one).len(), MAX_UNCHANGED_BYTES + 32);
-        assert_ne!(half(&one), half(&other));
-        assert_eq!(half(&one), half(&one));
+        assert_eq!(key_part(&one).len(), MAX_UNCHANGED_BYTES + 32);
+        assert_ne!(key_part(&one), key_part(&other));
+        assert_eq!(key_part(&one), key_part(&one));
         assert_eq!(long(&one), Some(one.into_bytes()));
     }
 
     #[test]
     fn cutting_keeps_the_order_of_halves_that_begin_differently() {
         let long = "b".repeat(2 * MAX_UNCHANGED_BYTES);
-        assert!(half("a") < half(&long) && half(&long) < half("c"));
-        assert!(half(&"b".repeat(MAX_UNCHANGED_BYTES)) < half(&long));
+        assert!(key_part("a") < key_part(&long) && key_part(&long) < key_part("c"));
+        assert!(key_part(&"b".repeat(MAX_UNCHANGED_BYTES)) < key_part(&long));
     }
 }

@@ -18,11 +18,11 @@ use tower_chat_delivery::{
 
 use crate::{
     OpenError, PostgresOptions, PostgresStore,
-    connections::{Connections, Connector, Question},
+    connections::{Connections, Connector, Query},
     failure::Failure,
     parameter::Values,
     schema, store,
-    stored_key::half,
+    stored_key::key_part,
 };
 
 /// The table that is created last, and the statements that create the tables. The scope and the id of a
@@ -185,9 +185,9 @@ impl ServerLog for PostgresUpdateLog {
         let (scope, conversation, id) = stored_key(run);
         let (after, limit) = (after.to_integer(), i64::try_from(limit).unwrap_or(i64::MAX));
         let [find, read] = [FIND, READ].map(|sql| self.server.sql(sql));
-        let find = Question { sql: &find, values: &[&scope, &conversation, &id] };
+        let find = Query { sql: &find, values: &[&scope, &conversation, &id] };
         let values: Values<'_> = &[&scope, &conversation, &id, &after, &limit];
-        let read = Question { sql: &read, values };
+        let read = Query { sql: &read, values };
         let connections = &self.server.connections;
         let [found, updates] = if limit == 0 {
             connections.read(READING, &scope, [find]).await.map(|[found]| [found, Vec::new()])
@@ -252,11 +252,11 @@ impl ServerLog for PostgresUpdateLog {
         let channel = &self.server.channel;
         match what {
             Erase::Conversation(key) => {
-                let (scope, conversation) = (half(key.scope()), half(key.id()));
+                let (scope, conversation) = (key_part(key.scope()), key_part(key.id()));
                 let condition = "scope = $2 AND conversation = $3";
                 erase(condition, &[channel, &scope, &conversation]).await
             }
-            Erase::Scope(scope) => erase("scope = $2", &[channel, &half(scope)]).await,
+            Erase::Scope(scope) => erase("scope = $2", &[channel, &key_part(scope)]).await,
             Erase::EndedBy(time) => {
                 erase("last_at <= $2", &[channel, &milliseconds::of(time)]).await
             }
@@ -274,8 +274,8 @@ impl Server {
         sql: &str,
         values: Values<'_>,
     ) -> Result<u64, UpdateLogError> {
-        let question = Question { sql: &self.sql(sql), values };
-        let row = self.connections.change(action, is_repeatable, question).await;
+        let query = Query { sql: &self.sql(sql), values };
+        let row = self.connections.change(action, is_repeatable, query).await;
         let row =
             row.map_err(|error| UpdateLogError::backend(action, error.is_retryable(), error))?;
         row.try_get(0).map(i64::unsigned_abs).map_err(unreadable)
@@ -331,5 +331,5 @@ fn unreadable(error: tokio_postgres::Error) -> UpdateLogError {
 /// Returns the scope, the conversation and the id of a run, as in the tables.
 fn stored_key(run: &RunKey) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let key = &run.conversation;
-    (half(key.scope()), half(key.id()), run.run.to_bytes().to_vec())
+    (key_part(key.scope()), key_part(key.id()), run.run.to_bytes().to_vec())
 }

@@ -17,7 +17,7 @@ use crate::{
     failure::foreign,
     list::{self, Listing},
     message,
-    read::restless,
+    read::keeps_changing,
     script::{APPEND, Call, DISCARD},
     settings::Settings,
     tool_row,
@@ -44,7 +44,7 @@ pub(crate) async fn append(settings: &Settings, write: &Write) -> Result<Revisio
     let (mut late, mut adoptions) = (0, 0);
     while late < list::ATTEMPTS && adoptions < ATTEMPTS {
         let listing = match may_make {
-            true => Some(list::enlist(settings, write.key()).await?),
+            true => Some(list::add_to_list(settings, write.key()).await?),
             false => None,
         };
         let call = call(settings, write, listing.as_ref());
@@ -58,7 +58,7 @@ pub(crate) async fn append(settings: &Settings, write: &Write) -> Result<Revisio
             }
         }
     }
-    if late < list::ATTEMPTS { Err(restless(ACTION)) } else { Err(list::late(ACTION)) }
+    if late < list::ATTEMPTS { Err(keeps_changing(ACTION)) } else { Err(list::late(ACTION)) }
 }
 
 fn call(settings: &Settings, write: &Write, listing: Option<&Listing>) -> Call {

@@ -30,7 +30,7 @@ const ACTION: &str = "copy a conversation";
 
 /// The time to live of the temporary keys, in milliseconds. The keys expire if the process dies before it
 /// completes or removes them.
-const KEPT: u64 = 10 * 60 * 1000;
+const TEMPORARY_TTL_MS: u64 = 10 * 60 * 1000;
 
 /// The maximum number of bytes, and of messages or rows, in a part.
 const PART_BYTES: usize = 1024 * 1024;
@@ -60,7 +60,7 @@ pub(crate) async fn fork(
     };
     let made = copy.make(&original).await;
     if made.is_err() {
-        copy.take_away().await;
+        copy.delete_temporary().await;
     }
     made
 }
@@ -126,18 +126,18 @@ struct Copy<'a> {
 
 impl Copy<'_> {
     async fn make(&self, original: &Original) -> Result<Revision, StoreError> {
-        self.put_aside(original).await?;
-        self.end(original).await
+        self.store_temporary(original).await?;
+        self.rename_to_copy(original).await
     }
 
     /// Deletes the temporary keys. If that fails too, they expire later.
-    async fn take_away(&self) {
+    async fn delete_temporary(&self) {
         let names = self.settings.names.conversation(self.to).copy(&self.name);
         drop(self.settings.connections.command(cmd("UNLINK").arg(&names)).await);
     }
 
     /// Stores everything under temporary keys.
-    async fn put_aside(&self, original: &Original) -> Result<(), StoreError> {
+    async fn store_temporary(&self, original: &Original) -> Result<(), StoreError> {
         let messages = (original.pruned.saturating_add(1)..)
             .zip(&original.messages)
             .map(|(sequence, stored)| (stored.len(), Item::Message { sequence, stored }));
@@ -163,7 +163,7 @@ impl Copy<'_> {
         let messages = part.iter().filter(is_message).count();
         let mut call = COPY_PART
             .on(names.copy(&self.name))
-            .with(KEPT)
+            .with(TEMPORARY_TTL_MS)
             .with(messages)
             .with(part.len() - messages);
         for item in part {
@@ -183,20 +183,21 @@ impl Copy<'_> {
     }
 
     /// Renames the temporary keys to those of the copy, unless a conversation with this key exists.
-    async fn end(&self, original: &Original) -> Result<Revision, StoreError> {
+    async fn rename_to_copy(&self, original: &Original) -> Result<Revision, StoreError> {
         let names = self.settings.names.conversation(self.to);
         let [head, messages, tools, calls, pending, directory] = names.all();
-        let [aside_messages, aside_tools, aside_calls, aside_pending] = names.copy(&self.name);
+        let [temporary_messages, temporary_tools, temporary_calls, temporary_pending] =
+            names.copy(&self.name);
         let keys = [
             head,
             messages,
             tools,
             calls,
             pending,
-            aside_messages,
-            aside_tools,
-            aside_calls,
-            aside_pending,
+            temporary_messages,
+            temporary_tools,
+            temporary_calls,
+            temporary_pending,
             directory,
         ];
         let entry = &original.directory;
@@ -205,7 +206,7 @@ impl Copy<'_> {
         let (runs, last_run) = entry.visible_runs(original.has_open_run);
         let mode = entry.last_mode.map(PersistenceMode::as_str).unwrap_or_default();
         for _ in 0..list::ATTEMPTS {
-            let listing = list::enlist(self.settings, self.to).await?;
+            let listing = list::add_to_list(self.settings, self.to).await?;
             let call = COPY_END
                 .on(keys.clone())
                 .with(self.revision.incarnation)

@@ -118,7 +118,7 @@ async fn rows(
             return Ok(rows);
         }
     }
-    Err(read::restless(ACTION))
+    Err(read::keeps_changing(ACTION))
 }
 
 /// Reads the rows in pages, usually one. Returns `None` if the conversation's life has changed

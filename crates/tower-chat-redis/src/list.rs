@@ -20,7 +20,7 @@ use tower_chat_core::{ConversationKey, store::StoreError};
 use crate::{
     answer::{self, number},
     failure::foreign,
-    script::{ENLIST, STRIKE},
+    script::{ADD_TO_LIST, REMOVE_FROM_LIST},
     settings::{Settings, random},
 };
 
@@ -45,14 +45,14 @@ pub(crate) struct Listing {
 }
 
 /// Adds an id to the list of its scope.
-pub(crate) async fn enlist(
+pub(crate) async fn add_to_list(
     settings: &Settings,
     key: &ConversationKey,
 ) -> Result<Listing, StoreError> {
     let token = random();
     let names = &settings.names;
-    let call = ENLIST
-        .on([names.list(key.scope()), names.being_made(key)])
+    let call = ADD_TO_LIST
+        .on([names.list(key.scope()), names.creation_tokens(key)])
         .with(key.id())
         .with(&token)
         .with(WINDOW.as_millis().to_string());
@@ -71,10 +71,12 @@ pub(crate) fn late(action: &'static str) -> StoreError {
 /// the conversation. `token` is the token of the deleted conversation; empty if it is not known.
 ///
 /// If the removal fails, the next reader of the list repeats it.
-pub(crate) async fn strike(settings: &Settings, key: &ConversationKey, token: &str) {
+pub(crate) async fn remove_from_list(settings: &Settings, key: &ConversationKey, token: &str) {
     let names = &settings.names;
-    let call =
-        STRIKE.on([names.list(key.scope()), names.being_made(key)]).with(key.id()).with(token);
+    let call = REMOVE_FROM_LIST
+        .on([names.list(key.scope()), names.creation_tokens(key)])
+        .with(key.id())
+        .with(token);
     drop(settings.connections.read("remove a conversation from its list", &call).await);
 }
 
@@ -93,12 +95,12 @@ pub(crate) async fn conversations(
         let mut gone = Vec::new();
         for (key, state) in keys.into_iter().zip(states) {
             match state {
-                State::Seen => found.push(key),
-                State::Unseen => {}
+                State::Visible => found.push(key),
+                State::AllStaged => {}
                 State::Gone => gone.push(key),
             }
         }
-        join_all(gone.iter().map(|key| strike(settings, key, ""))).await;
+        join_all(gone.iter().map(|key| remove_from_list(settings, key, ""))).await;
     }
     Ok(found)
 }
@@ -112,7 +114,7 @@ pub(crate) async fn has_conversation(settings: &Settings, scope: &str) -> Result
         if states.iter().any(|state| !matches!(state, State::Gone)) {
             return Ok(true);
         }
-        join_all(keys.iter().map(|key| strike(settings, key, ""))).await;
+        join_all(keys.iter().map(|key| remove_from_list(settings, key, ""))).await;
         page_size = PAGE;
     }
     Ok(false)
@@ -183,9 +185,9 @@ fn behind(id: &str) -> Vec<u8> {
 
 /// The state of a conversation whose id is on the list.
 enum State {
-    Seen,
+    Visible,
     /// All messages of the conversation are staged.
-    Unseen,
+    AllStaged,
     Gone,
 }
 
@@ -202,14 +204,14 @@ async fn state(settings: &Settings, key: &ConversationKey) -> Result<State, Stor
         return if sequence.is_none() { Ok(State::Gone) } else { Err(foreign("no format")) };
     }
     if visible.or(sequence).is_some_and(|seen| seen != b"0") {
-        return Ok(State::Seen);
+        return Ok(State::Visible);
     }
     // A conversation with a service id may be visible without messages.
     let mut exists = cmd("HEXISTS");
     exists.arg(settings.names.conversation(key).head()).arg("service_id");
     match settings.connections.ask(action, &exists).await? {
-        Value::Int(0) => Ok(State::Unseen),
-        _ => Ok(State::Seen),
+        Value::Int(0) => Ok(State::AllStaged),
+        _ => Ok(State::Visible),
     }
 }
 

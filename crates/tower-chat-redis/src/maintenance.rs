@@ -20,7 +20,7 @@ use crate::{
     directory,
     failure::foreign,
     message,
-    read::{ATTEMPTS, PAGE_BYTES, restless},
+    read::{ATTEMPTS, PAGE_BYTES, keeps_changing},
     script::{REWRITE, ROW_VALUES, ROWS},
     settings::{Settings, random},
     tool_row,
@@ -56,7 +56,7 @@ pub(crate) async fn rows(
         let head = found.fields.head(key)?;
         return Ok(Some(ConversationRows::new(head, messages.collect(), tools.collect())));
     }
-    Err(restless(READ))
+    Err(keeps_changing(READ))
 }
 
 /// The fields of a conversation's head, and the names of its messages and calls.

@@ -121,7 +121,7 @@ impl Names {
 
     /// Returns the name of the tokens of processes that are about to create a conversation, on the
     /// server of the list.
-    pub(crate) fn being_made(&self, key: &ConversationKey) -> String {
+    pub(crate) fn creation_tokens(&self, key: &ConversationKey) -> String {
         format!("{}:{{{}/*}}:made:{}", self.prefix, half(key.scope()), half(key.id()))
     }
 }
@@ -265,7 +265,7 @@ mod tests {
             let list = names.list(&scope);
             for id in halves() {
                 let key = ConversationKey::new(&*scope, &*id);
-                assert_eq!(tag(&names.being_made(&key)), tag(&list));
+                assert_eq!(tag(&names.creation_tokens(&key)), tag(&list));
                 assert_ne!(tag(&names.conversation(&key).head()), tag(&list));
             }
             assert!(tags.insert(tag(&list).to_owned()), "{scope:?}");

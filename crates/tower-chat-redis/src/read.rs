@@ -116,7 +116,7 @@ pub(crate) async fn stored_messages(
         }
         return Ok(StoredMessages { fields, messages, writes });
     }
-    Err(restless(action))
+    Err(keeps_changing(action))
 }
 
 /// Reads up to `limit` messages before a sequence number. See [`stored_messages`].
@@ -153,11 +153,11 @@ pub(crate) async fn messages_before(
         let earlier = (first > head.pruned.saturating_add(1)).then_some(first);
         return Ok(MessagePage::new(messages.collect::<Result<_, StoreError>>()?, earlier));
     }
-    Err(restless(BACKWARDS))
+    Err(keeps_changing(BACKWARDS))
 }
 
 /// Returns the error for a conversation whose life changed during every read.
-pub(crate) fn restless(action: &'static str) -> StoreError {
+pub(crate) fn keeps_changing(action: &'static str) -> StoreError {
     StoreError::backend(
         action,
         true,

@@ -111,8 +111,9 @@ pub(crate) static REWRITE: Script = counting!("", "scripts/recount.lua", "script
 pub(crate) static DELETE: Script = Script::new(include_str!("scripts/delete.lua"));
 pub(crate) static COPY_PART: Script = Script::new(include_str!("scripts/copy_part.lua"));
 pub(crate) static COPY_END: Script = Script::new(include_str!("scripts/copy_end.lua"));
-pub(crate) static ENLIST: Script = Script::new(include_str!("scripts/enlist.lua"));
-pub(crate) static STRIKE: Script = Script::new(include_str!("scripts/strike.lua"));
+pub(crate) static ADD_TO_LIST: Script = Script::new(include_str!("scripts/add_to_list.lua"));
+pub(crate) static REMOVE_FROM_LIST: Script =
+    Script::new(include_str!("scripts/remove_from_list.lua"));
 
 #[cfg(feature = "delivery")]
 pub(crate) static WRITE_RUN: Script =

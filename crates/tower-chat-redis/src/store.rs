@@ -394,7 +394,7 @@ async fn delete(settings: &Settings, key: &ConversationKey) -> Result<bool, Stor
         other => return Err(foreign(other)),
     }
     let was_there = answer.text()? == "1";
-    list::strike(settings, key, &answer.text()?).await;
+    list::remove_from_list(settings, key, &answer.text()?).await;
     Ok(was_there)
 }
 

@@ -14,20 +14,20 @@ pub(crate) struct ByteBudget {
     /// The number of bytes at which callers begin to wait.
     limit: usize,
     /// The number of bytes of all unfinished submissions.
-    taken: AtomicUsize,
+    used: AtomicUsize,
     /// Wakes all waiting callers when the bytes fall below the limit.
     freed: Notify,
 }
 
 impl ByteBudget {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { limit, taken: AtomicUsize::new(0), freed: Notify::new() }
+        Self { limit, used: AtomicUsize::new(0), freed: Notify::new() }
     }
 
     /// Counts the bytes of a submission until the guard is dropped. The bytes may exceed the limit,
     /// because the caller has reserved its slot before.
     pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> BudgetGuard {
-        self.taken.fetch_add(bytes, Ordering::SeqCst);
+        self.used.fetch_add(bytes, Ordering::SeqCst);
         BudgetGuard { budget: self.clone(), bytes }
     }
 
@@ -46,7 +46,7 @@ impl ByteBudget {
 
     /// Returns whether the counted bytes are below the limit.
     pub(crate) fn is_free(&self) -> bool {
-        self.taken.load(Ordering::SeqCst) < self.limit
+        self.used.load(Ordering::SeqCst) < self.limit
     }
 }
 
@@ -65,7 +65,7 @@ impl BudgetGuard {
 
 impl Drop for BudgetGuard {
     fn drop(&mut self) {
-        let before = self.budget.taken.fetch_sub(self.bytes, Ordering::SeqCst);
+        let before = self.budget.used.fetch_sub(self.bytes, Ordering::SeqCst);
         if before >= self.budget.limit && before - self.bytes < self.budget.limit {
             self.budget.freed.notify_waiters();
         }

@@ -78,7 +78,7 @@ struct State {
     /// The number of pages at which the next checkpoint begins.
     due: u32,
     /// The number of pages of the log that are known to be in the file.
-    carried: u32,
+    copied: u32,
     /// Whether the checkpoint thread should run.
     is_wanted: bool,
     /// Whether this store is running a checkpoint.
@@ -92,7 +92,7 @@ struct State {
 /// The size of the log, and the number of copied pages, after a checkpoint.
 struct Reached {
     log: u32,
-    carried: u32,
+    copied: u32,
 }
 
 impl Checkpoints {
@@ -128,7 +128,7 @@ impl Checkpoints {
         }
         let due = log.saturating_add(STEP);
         state.due = if log < LIMIT { due.min(LIMIT) } else { due };
-        if log < LIMIT || (log.saturating_sub(state.carried) > MAX_COPIED_PAGES && !state.is_behind)
+        if log < LIMIT || (log.saturating_sub(state.copied) > MAX_COPIED_PAGES && !state.is_behind)
         {
             state.is_wanted = true;
             return self.changed.notify_all();
@@ -137,16 +137,16 @@ impl Checkpoints {
         // writer would have.
         let _under_way = self.begin(state);
         let reached = if log < PAGES_BEFORE_WAIT {
-            carry_over(connection, "PRAGMA wal_checkpoint(PASSIVE)")
+            run_checkpoint(connection, "PRAGMA wal_checkpoint(PASSIVE)")
         } else {
             let wait = WAIT_FOR_READERS.saturating_mul(log / PAGES_BEFORE_WAIT);
             let waits = connection.busy_timeout(wait.min(MAX_WAIT_FOR_READERS));
-            waits.and_then(|()| carry_over(connection, "PRAGMA wal_checkpoint(RESTART)"))
+            waits.and_then(|()| run_checkpoint(connection, "PRAGMA wal_checkpoint(RESTART)"))
         };
         // After an error the commit is still durable in the log. The next commit tries again.
         if let Ok(reached) = reached {
             let mut state = self.state();
-            state.carried = reached.carried;
+            state.copied = reached.copied;
             state.is_behind = false;
         }
     }
@@ -156,9 +156,10 @@ impl Checkpoints {
     pub(crate) fn begin_log_anew(&self, connection: &Connection) {
         let _under_way = self.begin(self.state());
         let waits = connection.busy_timeout(WAIT_FOR_READERS);
-        let begun = waits.and_then(|()| carry_over(connection, "PRAGMA wal_checkpoint(RESTART)"));
+        let begun =
+            waits.and_then(|()| run_checkpoint(connection, "PRAGMA wal_checkpoint(RESTART)"));
         if let Ok(reached) = begun {
-            self.state().carried = reached.carried;
+            self.state().copied = reached.copied;
         }
     }
 
@@ -277,7 +278,7 @@ impl Checkpoints {
         state.written = pages;
         if pages < mem::replace(&mut state.log, pages) {
             // The log was reused from its beginning.
-            state.carried = 0;
+            state.copied = 0;
             state.due = self.first_due;
         }
     }
@@ -293,17 +294,17 @@ impl Checkpoints {
             }
         };
         for _ in 0..PASSES {
-            let reached = carry_over(connection, "PRAGMA wal_checkpoint(PASSIVE)")?;
+            let reached = run_checkpoint(connection, "PRAGMA wal_checkpoint(PASSIVE)")?;
             let mut state = self.state();
             let log = state.log;
             if log < reached.log {
                 // The log was reused from its beginning in the meantime.
                 return Ok(());
             }
-            state.carried = reached.carried;
+            state.copied = reached.copied;
             drop(state);
-            let is_in_the_way = reached.carried < reached.log;
-            if is_in_the_way || log - reached.carried <= MAX_COPIED_PAGES {
+            let is_in_the_way = reached.copied < reached.log;
+            if is_in_the_way || log - reached.copied <= MAX_COPIED_PAGES {
                 return Ok(());
             }
         }
@@ -323,12 +324,12 @@ impl Drop for UnderWay<'_> {
 }
 
 /// Executes a statement that runs a checkpoint.
-fn carry_over(connection: &Connection, sql: &str) -> rusqlite::Result<Reached> {
+fn run_checkpoint(connection: &Connection, sql: &str) -> rusqlite::Result<Reached> {
     // SQLite returns -1 if the number is unknown, for example while another process runs a checkpoint. An
     // unknown number counts as 0.
     let pages = |pages: i64| u32::try_from(pages).unwrap_or(0);
     connection.query_row(sql, [], |row| {
-        Ok(Reached { log: pages(row.get(1)?), carried: pages(row.get(2)?) })
+        Ok(Reached { log: pages(row.get(1)?), copied: pages(row.get(2)?) })
     })
 }
 

@@ -89,7 +89,7 @@ impl StoreFile {
             }
         }
         let connection = if options.read_only {
-            file.choose_how_to_read()?;
+            file.select_reader()?;
             file.open_checked_reader()?
         } else {
             file.open_current_writer(options.create)?
@@ -133,7 +133,7 @@ impl StoreFile {
             Ok((file, _)) => Ok(file),
             Err(OpenError::Older { path, .. }) => {
                 let mut file = Self::at(path.into(), options.durability);
-                file.choose_how_to_read()?;
+                file.select_reader()?;
                 Ok(file)
             }
             Err(error) => Err(error),
@@ -245,7 +245,7 @@ impl StoreFile {
     /// Opens a connection for reading.
     pub(crate) fn reader(&self) -> rusqlite::Result<Connection> {
         let connection = match self.unwritten {
-            Some(_) => self.glance()?,
+            Some(_) => self.open_without_log()?,
             None => self.connect(self.flags_to_read())?,
         };
         connection.busy_timeout(LOCK_TIMEOUT)?;

@@ -23,7 +23,7 @@ pub(crate) struct Comparison<'a> {
     /// Whether the target was read to its end.
     is_read: bool,
     /// A record that was read. The next call returns it.
-    ahead: Option<Record>,
+    peeked: Option<Record>,
     /// The rows of the target that were read and have not matched a row of the source yet.
     rows: HashMap<SequencePosition, ToolRecord>,
     /// The rows of the source that have not matched a row of the target yet.
@@ -46,7 +46,7 @@ impl<'a> Comparison<'a> {
         Self {
             reader: None,
             is_read: true,
-            ahead: None,
+            peeked: None,
             rows: HashMap::new(),
             asked: Vec::new(),
             staged: Vec::new(),
@@ -88,7 +88,7 @@ impl<'a> Comparison<'a> {
         match self.next().await? {
             Some(Record::Run(run)) => Ok(Some(run)),
             other => {
-                self.ahead = other;
+                self.peeked = other;
                 Ok(None)
             }
         }
@@ -111,7 +111,7 @@ impl<'a> Comparison<'a> {
     }
 
     async fn next(&mut self) -> Result<Option<Record>, ReadError> {
-        if let Some(record) = self.ahead.take() {
+        if let Some(record) = self.peeked.take() {
             return Ok(Some(record));
         }
         if self.is_read {

@@ -41,11 +41,11 @@ pub(crate) struct Writer<'a> {
     open: Option<StagedRun>,
     /// The records of the source that follow the visible messages of the target. These records are stored
     /// here while the target has an open run, because they must be compared with its staged messages.
-    held_back: VecDeque<HeldBack>,
+    delayed: VecDeque<DelayedRecord>,
 }
 
 /// A record of the source that is not written yet.
-enum HeldBack {
+enum DelayedRecord {
     /// A message, and the size of its stored form in bytes.
     Message(Arc<Message>, usize),
     Row(ToolRecord),
@@ -98,7 +98,7 @@ impl<'a> Writer<'a> {
             refusal,
             is_compared: false,
             open: None,
-            held_back: VecDeque::new(),
+            delayed: VecDeque::new(),
         })
     }
 
@@ -155,7 +155,7 @@ impl<'a> Writer<'a> {
         if self.appender.open_run().is_none() {
             return self.appender.message(message, bytes).await;
         }
-        self.held_back.push_back(HeldBack::Message(message, bytes));
+        self.delayed.push_back(DelayedRecord::Message(message, bytes));
         self.take_over().await
     }
 
@@ -173,9 +173,9 @@ impl<'a> Writer<'a> {
             return Ok(());
         }
         let (open, staged) = (open.clone(), self.target.staged());
-        let found = self.held_back.iter().filter_map(|record| match record {
-            HeldBack::Message(message, _) => Some(message),
-            HeldBack::Row(_) => None,
+        let found = self.delayed.iter().filter_map(|record| match record {
+            DelayedRecord::Message(message, _) => Some(message),
+            DelayedRecord::Row(_) => None,
         });
         let found: Vec<_> = found.collect();
         let is_of_run = |message: &&Arc<Message>| message.id.is_some_and(|id| id.run == open.run);
@@ -185,10 +185,12 @@ impl<'a> Writer<'a> {
             return Ok(());
         }
         self.appender.discard(&open).await?;
-        for record in mem::take(&mut self.held_back) {
+        for record in mem::take(&mut self.delayed) {
             match record {
-                HeldBack::Message(message, bytes) => self.appender.message(message, bytes).await?,
-                HeldBack::Row(row) => self.appender.row(row),
+                DelayedRecord::Message(message, bytes) => {
+                    self.appender.message(message, bytes).await?
+                }
+                DelayedRecord::Row(row) => self.appender.row(row),
             }
         }
         Ok(())
@@ -215,9 +217,9 @@ impl<'a> Writer<'a> {
 
     fn take_row(&mut self, row: ToolRecord) {
         if row.call.sequence > self.compared {
-            match self.held_back.is_empty() {
+            match self.delayed.is_empty() {
                 true => self.appender.row(row),
-                false => self.held_back.push_back(HeldBack::Row(row)),
+                false => self.delayed.push_back(DelayedRecord::Row(row)),
             }
             return;
         }
@@ -276,7 +278,7 @@ impl<'a> Writer<'a> {
         if self.open.is_none() && self.appender.open_run().is_some() {
             self.take_over().await?;
         }
-        if let (Some(run), false) = (self.appender.open_run(), self.held_back.is_empty()) {
+        if let (Some(run), false) = (self.appender.open_run(), self.delayed.is_empty()) {
             self.refusal = Some(TransferRefusal::OpenRun { run });
             return Ok(());
         }

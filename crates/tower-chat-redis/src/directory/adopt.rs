@@ -16,7 +16,7 @@ use crate::{
     answer::{Answer, BytePairs, corrupt},
     failure::foreign,
     prune,
-    read::restless,
+    read::keeps_changing,
     script::ADOPT,
     settings::Settings,
 };
@@ -40,7 +40,7 @@ pub(crate) async fn adopt(settings: &Settings, key: &ConversationKey) -> Result<
             return Ok(());
         }
     }
-    Err(restless(ACTION))
+    Err(keeps_changing(ACTION))
 }
 
 /// Stores an entry, unless the conversation was written since it was derived. Returns whether the

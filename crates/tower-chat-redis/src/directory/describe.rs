@@ -10,7 +10,7 @@ use crate::{
     answer::{Answer, damaged, number},
     conversation::newer,
     failure::foreign,
-    read::restless,
+    read::keeps_changing,
     script::DESCRIBE,
     settings::{Settings, random},
 };
@@ -49,5 +49,5 @@ pub(crate) async fn set_description(
             other => return Err(foreign(other)),
         }
     }
-    Err(restless(ACTION))
+    Err(keeps_changing(ACTION))
 }

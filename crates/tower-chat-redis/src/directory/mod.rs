@@ -38,8 +38,8 @@ use crate::{
     answer::{Answer, corrupt, number},
     conversation::{Fields, newer},
     failure::foreign,
-    list::{Listed, strike},
-    read::restless,
+    list::{Listed, remove_from_list},
+    read::keeps_changing,
     script::SUMMARY,
     settings::Settings,
 };
@@ -139,7 +139,7 @@ pub(crate) async fn conversations(
             found.sort_by_cached_key(DirectoryCursor::after);
             // One more than the limit shows that there is another page.
             found.truncate(query.limit.saturating_add(1));
-            join_all(gone.iter().map(|key| strike(settings, key, ""))).await;
+            join_all(gone.iter().map(|key| remove_from_list(settings, key, ""))).await;
         }
     }
     let mut page = ConversationPage::of_all(query, found);
@@ -223,7 +223,7 @@ async fn conversation(
         conversation.entry = EntryFields::new(derived.entry);
         return Ok(Some(conversation));
     }
-    Err(restless(ACTION))
+    Err(keeps_changing(ACTION))
 }
 
 async fn stored(

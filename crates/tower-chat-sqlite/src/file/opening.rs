@@ -43,7 +43,10 @@ impl StoreFile {
         let failed = |error| self.failure(error).open_error();
         let look =
             || self.reader().and_then(|mut reader| schema::content(&mut reader)).map_err(failed);
-        let content = match self.glance().and_then(|mut glance| schema::content(&mut glance)) {
+        let content = match self
+            .open_without_log()
+            .and_then(|mut connection| schema::content(&mut connection))
+        {
             // The write-ahead log may have more content than the file itself.
             Ok(Content::Empty | Content::Altered(_)) => look()?,
             Ok(content) => content,
@@ -92,7 +95,7 @@ impl StoreFile {
     /// Opens a connection that reads only the file itself, without its write-ahead log, takes no
     /// lock and creates no files. Reading the file without SQLite is not possible: closing it would
     /// release all locks of this process on it.
-    pub(super) fn glance(&self) -> rusqlite::Result<Connection> {
+    pub(super) fn open_without_log(&self) -> rusqlite::Result<Connection> {
         let mut address = address_of(&self.path);
         address.push_str("?immutable=1");
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY

@@ -33,7 +33,7 @@ impl Unwritten {
 impl StoreFile {
     /// Decides whether the file is read with its log, or without it if the log has no content and cannot
     /// be created.
-    pub(super) fn choose_how_to_read(&mut self) -> Result<(), OpenError> {
+    pub(super) fn select_reader(&mut self) -> Result<(), OpenError> {
         let Err(error) = self.reader().and_then(|mut reader| schema::content(&mut reader)) else {
             return Ok(());
         };
