@@ -64,12 +64,12 @@ pub(super) struct Turn {
     pub(super) blocks: Vec<Block>,
     /// The fields of the message besides role and blocks, including `content` if the message was read
     /// with an empty content.
-    pub(super) rest: Fields,
+    pub(super) other_fields: Fields,
 }
 
 impl Turn {
-    pub(super) fn new(speaker: Speaker, rest: Fields) -> Self {
-        Self { speaker, blocks: Vec::new(), rest }
+    pub(super) fn new(speaker: Speaker, other_fields: Fields) -> Self {
+        Self { speaker, blocks: Vec::new(), other_fields }
     }
 
     fn into_json(mut self) -> RawJson {
@@ -78,11 +78,11 @@ impl Turn {
             Speaker::User => "user",
             Speaker::Assistant => "assistant",
         };
-        self.rest.set("role", raw(role));
+        self.other_fields.set("role", raw(role));
         if let Some(content) = content_of(self.blocks) {
-            self.rest.set("content", content);
+            self.other_fields.set("content", content);
         }
-        raw(&self.rest)
+        raw(&self.other_fields)
     }
 
     /// Returns whether the message is written. A message without blocks is written only if it was read with
@@ -94,7 +94,7 @@ impl Turn {
             Speaker::User => false,
             Speaker::Assistant => is_last,
         };
-        !self.blocks.is_empty() || may_be_empty && self.rest.contains("content")
+        !self.blocks.is_empty() || may_be_empty && self.other_fields.contains("content")
     }
 
     /// Sorts the blocks of a user message, with results first. In an assistant message, moves texts that
@@ -141,7 +141,7 @@ pub(super) fn ordered_blocks(mut turns: Vec<Turn>) -> Vec<RawJson> {
         }
         match kept.last_mut() {
             // The messages between these two were omitted.
-            Some(before) if before.speaker == turn.speaker && turn.rest.is_empty() => {
+            Some(before) if before.speaker == turn.speaker && turn.other_fields.is_empty() => {
                 before.blocks.extend(turn.blocks);
                 before.sort();
             }

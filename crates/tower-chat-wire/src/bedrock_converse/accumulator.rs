@@ -38,7 +38,7 @@ struct Block {
     signature: Option<String>,
     redacted: Option<String>,
     /// The other fields of the block.
-    rest: Object,
+    other_fields: Object,
 }
 
 impl ResponseAccumulator for BedrockAccumulator {
@@ -150,7 +150,7 @@ impl Block {
                 append(&mut self.redacted, &more);
             }
         }
-        overlay(&mut self.rest, piece);
+        overlay(&mut self.other_fields, piece);
         update
     }
 
@@ -180,7 +180,7 @@ impl Block {
     }
 
     fn into_fields(self) -> Object {
-        let mut fields = self.rest;
+        let mut fields = self.other_fields;
         let mut set = |name: &str, value: RawJson| drop(fields.insert(name.to_owned(), value));
         if let Some(text) = self.text {
             set("text", raw(&text));

@@ -45,7 +45,7 @@ const OF_REASONING: [&str; 3] = ["reasoning", "thinking", "thought"];
 #[derive(Debug, Default)]
 pub(super) struct MessageAccumulator {
     text: Option<String>,
-    rest: Accumulator,
+    other_fields: Accumulator,
     calls: Calls,
     /// Whether a delta has arrived.
     any: bool,
@@ -67,7 +67,7 @@ struct Call {
     object: Option<RawJson>,
     /// The fields of the call's object besides name and arguments.
     function: Accumulator,
-    rest: Accumulator,
+    other_fields: Accumulator,
 }
 
 impl MessageAccumulator {
@@ -104,7 +104,7 @@ impl MessageAccumulator {
                 updates.push(ChatUpdate::ToolCallDelta(self.calls.push(call)?));
             }
         }
-        self.rest.push(delta);
+        self.other_fields.push(delta);
         Ok(updates)
     }
 
@@ -113,7 +113,7 @@ impl MessageAccumulator {
     /// Fields that describe only the deltas of the stream, and that no whole answer has, are not sent
     /// back: they are in a native part that no wire writes.
     pub(super) fn into_message(self, is_cut_off: bool) -> Result<Message, AnswerError> {
-        let fields = self.rest.into_object();
+        let fields = self.other_fields.into_object();
         let (of_pieces, mut fields): (Object, Object) =
             fields.into_iter().partition(|(name, value)| is_of_pieces(name, value));
         match (self.text, fields.get("content")) {
@@ -216,7 +216,7 @@ impl Calls {
             (None, None) => {}
         }
         call.function.push(function);
-        call.rest.push(piece);
+        call.other_fields.push(piece);
         Ok(delta)
     }
 
@@ -342,7 +342,7 @@ impl Call {
             _ => raw(&self.arguments),
         };
         function.insert(kind.arguments.to_owned(), arguments);
-        let mut fields = self.rest.into_object();
+        let mut fields = self.other_fields.into_object();
         fields.entry("type".to_owned()).or_insert_with(|| raw(kind.name));
         fields.insert(kind.name.to_owned(), raw(&function));
         if let Some(id) = self.id {

@@ -244,7 +244,7 @@ fn is_of_type(range: &str, media_type: &str) -> bool {
 pub enum Otherwise {
     /// The media are sent in a message of the user after the results, if the service accepts them there.
     /// Otherwise a sentence replaces them.
-    Behind,
+    AfterResults,
     /// A sentence with their type and size replaces them.
     Sentence,
 }

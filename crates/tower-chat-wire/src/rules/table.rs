@@ -180,7 +180,7 @@ fn media(rule: &MediaRule, is_of_tool: bool) -> String {
     }
     if is_of_tool {
         text.push_str(match rule.otherwise {
-            Otherwise::Behind => "; others follow the results",
+            Otherwise::AfterResults => "; others follow the results",
             Otherwise::Sentence => "; a sentence in place of others",
         });
     }

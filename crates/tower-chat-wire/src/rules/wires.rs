@@ -72,9 +72,10 @@ pub(super) const WORD_IDS: IdRule =
 /// Ids of any characters and any length, which a call need not have.
 pub(super) const ANY_IDS: IdRule =
     IdRule { form: IdForm::Any, max_length: usize::MAX, unique: Unique::Answer, required: false };
-/// No media in results. Media of results are sent in a message of the user after them, if the service accepts
+/// Results contain no media. The media of results are sent in a message of the user after them, if the service accepts
 /// them there.
-pub(super) const BEHIND: MediaRule = MediaRule { otherwise: Otherwise::Behind, ..MediaRule::NONE };
+pub(super) const ATTACHMENTS_AFTER_RESULTS: MediaRule =
+    MediaRule { otherwise: Otherwise::AfterResults, ..MediaRule::NONE };
 
 impl ServiceRules {
     /// Returns the rules of an unknown service of the wire. The service receives only its own native items,
@@ -87,7 +88,7 @@ impl ServiceRules {
             tool_names: WORDS,
             call_ids: WORD_IDS,
             arguments: ArgumentRule::Object,
-            tool_media: BEHIND,
+            tool_media: ATTACHMENTS_AFTER_RESULTS,
             user_media: MediaRule::of(ANYTHING),
             assistant_media: false,
             error_results: ResultRule::Any,

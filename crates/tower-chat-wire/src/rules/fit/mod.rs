@@ -137,7 +137,7 @@ const BRIDGE: &str = "Ok.";
 const BEGINNING: &str = "[The conversation begins with the assistant.]";
 
 /// The text at the beginning of the message of the user that contains the media of results.
-const BEHIND: &str = "The attachments of the results above:";
+const ATTACHMENTS_NOTE: &str = "The attachments of the results above:";
 
 /// The state of [`fit`] during its pass over the messages of a request.
 #[derive(Debug)]
@@ -151,7 +151,7 @@ struct Fitting<'r> {
     changes: Vec<Change>,
     /// The media that were removed from the results of the current round. The removed media are sent in a
     /// message of the user after these results.
-    behind: Vec<Part>,
+    moved_media: Vec<Part>,
     /// The numbers of images and documents since the latest message of the assistant that has content to
     /// send.
     count: Count,
@@ -174,7 +174,7 @@ struct FittedParts {
     /// Whether a part was changed, added or omitted.
     has_changed: bool,
     /// The media that were removed from the results of the message.
-    behind: Vec<Part>,
+    moved_media: Vec<Part>,
     /// The ids of the provider-executed calls that were removed.
     left_out: HashSet<Option<String>>,
     /// Whether the message has a call of a tool of the client.
@@ -190,7 +190,7 @@ impl<'r> Fitting<'r> {
             names: NameMap::default(),
             ids: CallIds::new(rules.call_ids),
             changes: Vec::new(),
-            behind: Vec::new(),
+            moved_media: Vec::new(),
             count: Count::default(),
             called: Vec::new(),
             has_results: false,
@@ -254,11 +254,11 @@ impl<'r> Fitting<'r> {
             fitted_parts.has_changed = true;
             self.change(message, ChangeKind::Message, "the texts of a message are sent as one");
         }
-        let behind = std::mem::take(&mut fitted_parts.behind);
-        if is_mixed && !behind.is_empty() {
-            fitted_parts.parts.extend(behind);
+        let moved_media = std::mem::take(&mut fitted_parts.moved_media);
+        if is_mixed && !moved_media.is_empty() {
+            fitted_parts.parts.extend(moved_media);
         } else {
-            self.behind.extend(behind);
+            self.moved_media.extend(moved_media);
         }
         self.finish(message, Some(fitted_parts));
     }
@@ -333,13 +333,13 @@ impl<'r> Fitting<'r> {
     /// Adds a message of the user with the media that were removed from the results of the round, if there
     /// are any.
     fn put_behind(&mut self) {
-        if self.behind.is_empty() {
+        if self.moved_media.is_empty() {
             return;
         }
         self.has_changed = true;
         self.bridge(Role::User);
-        let media = std::mem::take(&mut self.behind);
-        let parts = std::iter::once(Part::text(BEHIND)).chain(media).collect();
+        let media = std::mem::take(&mut self.moved_media);
+        let parts = std::iter::once(Part::text(ATTACHMENTS_NOTE)).chain(media).collect();
         self.messages.push(Arc::new(Message::new(Role::User, parts)));
     }
 

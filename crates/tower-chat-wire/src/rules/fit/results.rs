@@ -37,12 +37,12 @@ impl Fitting<'_> {
                         has_changed |= media.is_some();
                         content.push(media.map_or_else(|| part.clone(), Part::Media));
                     }
-                    Placed::Behind(media) => {
+                    Placed::AfterResults(media) => {
                         (has_moved, has_changed) = (true, true);
                         let what =
                             format!("{} of a result is sent after the results", media.media_type);
                         self.change(message, ChangeKind::Media, what);
-                        fitted_parts.behind.push(Part::Media(media));
+                        fitted_parts.moved_media.push(Part::Media(media));
                     }
                     Placed::Sentence => {
                         has_changed = true;
@@ -119,10 +119,10 @@ impl Fitting<'_> {
                 false => Placed::Sentence,
             };
         }
-        let may_move = is_text_only || rules.tool_media.otherwise == Otherwise::Behind;
+        let may_move = is_text_only || rules.tool_media.otherwise == Otherwise::AfterResults;
         let can_move = may_move && media::is_accepted_from(Role::User, found, rules);
         if can_move && self.count.admit(found, &rules.user_media) {
-            Placed::Behind(Media::new(&*found.media_type, found.source.clone()))
+            Placed::AfterResults(Media::new(&*found.media_type, found.source.clone()))
         } else {
             Placed::Sentence
         }
@@ -135,7 +135,7 @@ enum Placed {
     /// In the result. Contains the media in another form, or `None` if they are sent unchanged.
     Here(Option<Media>),
     /// In a message of the user after the results.
-    Behind(Media),
+    AfterResults(Media),
     /// Nowhere: a sentence replaces the media.
     Sentence,
 }

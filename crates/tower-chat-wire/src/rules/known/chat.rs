@@ -251,12 +251,14 @@ fn vllm(rules: &mut ServiceRules) {
 }
 
 fn llama_cpp(rules: &mut ServiceRules) {
-    rules.tool_media = MediaRule { otherwise: Otherwise::Behind, ..MediaRule::of(LLAMA_IMAGES) };
+    rules.tool_media =
+        MediaRule { otherwise: Otherwise::AfterResults, ..MediaRule::of(LLAMA_IMAGES) };
     rules.user_media = MediaRule::of(LLAMA_MEDIA);
 }
 
 fn ollama(rules: &mut ServiceRules) {
-    rules.tool_media = MediaRule { otherwise: Otherwise::Behind, ..MediaRule::of(OLLAMA_IMAGES) };
+    rules.tool_media =
+        MediaRule { otherwise: Otherwise::AfterResults, ..MediaRule::of(OLLAMA_IMAGES) };
     rules.user_media = MediaRule::of(OLLAMA_IMAGES);
     rules.empty_assistant = EmptyRule::LeaveOut;
 }

@@ -8,7 +8,7 @@ use crate::{
     body::BodyWire,
     rules::{
         service_rules::{MediaKind, MediaRule, ServiceRules, Sources},
-        wires::{BEHIND, kind},
+        wires::{ATTACHMENTS_AFTER_RESULTS, kind},
     },
 };
 
@@ -52,7 +52,7 @@ fn openai_responses(rules: &mut ServiceRules) {
 /// Sets the rules of xAI and DeepSeek, which accept only text in the results of tools.
 fn text_results(rules: &mut ServiceRules) {
     unique_ids(rules);
-    rules.tool_media = BEHIND;
+    rules.tool_media = ATTACHMENTS_AFTER_RESULTS;
 }
 
 const OPENAI_RESPONSES_API: &str =
