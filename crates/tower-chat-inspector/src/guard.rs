@@ -90,7 +90,7 @@ fn admit(inspector: &Inspector, request: &Request) -> Admission {
                 "The token is wrong. Add ?token=TOKEN with the right token to the address, once.",
             )
         }
-        Presented::Parameter { rest, .. } => remembered(inspector, token, &rest),
+        Presented::Parameter { remaining_uri, .. } => remembered(inspector, token, &remaining_uri),
         Presented::Bearer(_) => Admission::Granted,
         // Hashes are compared, so that the time of the comparison reveals nothing about the value.
         Presented::Cookie(value) if hash(value) == hash(cookie_value(token)) => Admission::Granted,
@@ -144,7 +144,7 @@ enum Presented<'h> {
     /// A token in the query of the address, and the address without it.
     Parameter {
         hash: [u8; 32],
-        rest: String,
+        remaining_uri: String,
     },
 }
 
@@ -180,8 +180,8 @@ fn presented<'h>(token: &[u8; 32], headers: &'h HeaderMap, uri: &Uri) -> Present
     if let Some(parameter) = parameter {
         let query =
             if others.is_empty() { String::new() } else { format!("?{}", others.join("&")) };
-        let rest = format!("{}{query}", uri.path());
-        return Presented::Parameter { hash: hash(percent_decoded(parameter)), rest };
+        let remaining_uri = format!("{}{query}", uri.path());
+        return Presented::Parameter { hash: hash(percent_decoded(parameter)), remaining_uri };
     }
     let name = cookie_name(token);
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
@@ -205,12 +205,13 @@ fn percent_decoded(text: &str) -> Vec<u8> {
     bytes
 }
 
-fn remembered(inspector: &Inspector, token: &[u8; 32], rest: &str) -> Admission {
+fn remembered(inspector: &Inspector, token: &[u8; 32], remaining_uri: &str) -> Admission {
     let path = &inspector.path;
     // The address of a nested router's first page has no slash at its end.
-    let is_first = !path.is_empty() && (rest == "/" || rest.starts_with("/?"));
-    let rest = if is_first { rest.trim_start_matches('/') } else { rest };
-    let mut response = Redirect::to(&format!("{path}{rest}")).into_response();
+    let is_first = !path.is_empty() && (remaining_uri == "/" || remaining_uri.starts_with("/?"));
+    let remaining_uri =
+        if is_first { remaining_uri.trim_start_matches('/') } else { remaining_uri };
+    let mut response = Redirect::to(&format!("{path}{remaining_uri}")).into_response();
     let cookie_path = if path.is_empty() { "/" } else { path };
     let (name, value) = (cookie_name(token), cookie_value(token));
     let cookie = format!("{name}={value}; Path={cookie_path}; HttpOnly; SameSite=Strict");

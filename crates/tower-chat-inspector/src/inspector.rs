@@ -44,7 +44,7 @@ pub struct Inspector {
     pub(crate) followers: Arc<Followers>,
     /// Limits the number of pages that read a whole conversation at the same time, and thereby the used
     /// memory.
-    pub(crate) whole: Arc<Semaphore>,
+    pub(crate) page_permits: Arc<Semaphore>,
 }
 
 /// The scopes that the pages show.
@@ -90,7 +90,7 @@ impl Inspector {
             path: String::new(),
             policies: vec![("default".to_owned(), ReplayPolicy::default())],
             followers: Arc::new(Followers::new()),
-            whole: Arc::new(Semaphore::new(MAX_WHOLE_PAGES)),
+            page_permits: Arc::new(Semaphore::new(MAX_WHOLE_PAGES)),
         }
     }
 

@@ -30,7 +30,7 @@ pub(crate) enum Begun {
 pub(crate) struct BegunStream {
     /// The first update or error; `None` if the first frame contains none, or if there is no frame.
     first: Option<Result<ChatUpdate, AnswerError>>,
-    rest: Updates,
+    remaining_updates: Updates,
 }
 
 type Updates = Pin<Box<dyn Stream<Item = Result<ChatUpdate, AnswerError>> + Send>>;
@@ -43,13 +43,13 @@ pub(crate) async fn begin(
     let first = frames.next().await;
     let frames = stream::iter(first).chain(frames);
     let frames = frames.map(|frame| frame.map_err(answer_error));
-    let mut rest: Updates = Box::pin(updates(frames, accumulator));
+    let mut remaining_updates: Updates = Box::pin(updates(frames, accumulator));
     // Polls once: the first frame has arrived, and the second is not awaited, because it may take long.
-    let first = match futures_util::poll!(rest.next()) {
+    let first = match futures_util::poll!(remaining_updates.next()) {
         Poll::Ready(first) => first,
         Poll::Pending => None,
     };
-    BegunStream { first, rest }
+    BegunStream { first, remaining_updates }
 }
 
 impl BegunStream {
@@ -58,13 +58,13 @@ impl BegunStream {
         self,
         context: ResponseContext,
     ) -> Result<ChatResponse, ProviderError> {
-        let Self { first, rest } = self;
+        let Self { first, remaining_updates } = self;
         let first = match first {
             Some(Err(error)) => return Err(context.complete(context.errors.answer(error))),
             Some(Ok(update)) => Some(Ok(update)),
             None => None,
         };
-        let updates = stream::iter(first).chain(rest);
+        let updates = stream::iter(first).chain(remaining_updates);
         Ok(ChatResponse::stream(Completed { updates, context }))
     }
 }

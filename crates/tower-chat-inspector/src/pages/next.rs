@@ -76,7 +76,7 @@ pub(crate) async fn next(
     let store = &inspector.store;
     // The whole conversation is read, because every stored message may affect the request. A permit
     // limits the number of pages that read a whole conversation at the same time.
-    let _turn = inspector.whole.acquire().await.ok();
+    let _turn = inspector.page_permits.acquire().await.ok();
     let context = ReplayContext::at(SystemTime::now());
     let explained = explain_stored(&**store, &key, policy, &context).await?;
     let page: MessagePage = store.messages_before(&key, wanted.before, PAGE).await?;
@@ -170,6 +170,6 @@ fn brief(message: &Message) -> Excerpt {
             _ => add("other"),
         }
     }
-    let whole = (text.len() < size).then_some(size);
-    Excerpt { text: visible(&text), whole }
+    let full_length = (text.len() < size).then_some(size);
+    Excerpt { text: visible(&text), full_length }
 }

@@ -12,7 +12,7 @@ const SHOWN: usize = 4096;
 pub(crate) struct Excerpt {
     pub(crate) text: String,
     /// The size of the whole text in bytes, if the excerpt is shorter.
-    pub(crate) whole: Option<usize>,
+    pub(crate) full_length: Option<usize>,
 }
 
 /// The total size of the texts in a page, in bytes, after which each text is shortened to [`SHORTENED_BYTES`].
@@ -65,8 +65,8 @@ impl Excerpt {
     pub(crate) fn within(text: &str, max_bytes: usize) -> Self {
         let max_bytes = max_bytes.min(text.len());
         let shown = (0..=max_bytes).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
-        let whole = (shown < text.len()).then_some(text.len());
-        Self { text: visible(text.get(..shown).unwrap_or_default()), whole }
+        let full_length = (shown < text.len()).then_some(text.len());
+        Self { text: visible(text.get(..shown).unwrap_or_default()), full_length }
     }
 }
 
@@ -113,10 +113,10 @@ mod tests {
     #[test]
     fn a_long_text_is_cut_between_characters_with_its_size() {
         let short = "a".repeat(SHOWN);
-        assert_eq!(Excerpt::of(&short), Excerpt { text: short, whole: None });
+        assert_eq!(Excerpt::of(&short), Excerpt { text: short, full_length: None });
         let long = "é".repeat(SHOWN);
         let excerpt = Excerpt::of(&format!("x{long}"));
         assert_eq!(excerpt.text.len(), SHOWN - 1);
-        assert_eq!(excerpt.whole, Some(2 * SHOWN + 1));
+        assert_eq!(excerpt.full_length, Some(2 * SHOWN + 1));
     }
 }

@@ -34,11 +34,11 @@ pub async fn writes_through_outages<Store, Outage>(
     Store: HistoryStore + Clone + 'static,
     Outage: FnOnce() + Send + 'static,
 {
-    let is_over = Arc::new(AtomicBool::new(false));
+    let has_ended = Arc::new(AtomicBool::new(false));
     let (stored, mut progress) = watch::channel(0);
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| {
-            let until = is_over.clone();
+            let until = has_ended.clone();
             tokio::spawn(write_until(until, store.clone(), key(writer), stored.clone()))
         })
         .collect();
@@ -47,7 +47,7 @@ pub async fn writes_through_outages<Store, Outage>(
         tokio::task::spawn_blocking(outage).await.expect("the outage task did not panic");
     }
     some_writes(&mut progress).await;
-    is_over.store(true, Ordering::SeqCst);
+    has_ended.store(true, Ordering::SeqCst);
     for (number, writer) in writers.into_iter().enumerate() {
         let writes = writer.await.expect("the writer did not panic");
         let history = store.load(&key(number)).await.expect("the history is loaded");
@@ -68,16 +68,16 @@ fn texts(number: usize) -> [String; 2] {
     [number.to_string(), "second".to_owned()]
 }
 
-/// Stores writes until `is_over` is set, and returns their number.
+/// Stores writes until `has_ended` is set, and returns their number.
 async fn write_until(
-    is_over: Arc<AtomicBool>,
+    has_ended: Arc<AtomicBool>,
     store: impl HistoryStore,
     key: ConversationKey,
     stored: watch::Sender<usize>,
 ) -> usize {
     let mut revision = Revision::ABSENT;
     let mut writes = 0;
-    while !is_over.load(Ordering::SeqCst) {
+    while !has_ended.load(Ordering::SeqCst) {
         let id = MessageId { run: RunId::new(), index: 0 };
         let messages = texts(writes).map(|text| Arc::new(Message::user(text)));
         let write = Write::new(key.clone(), id, revision, messages);
