@@ -6,7 +6,7 @@ use tower_chat_testkit::Rng;
 
 use crate::faults::{
     script::{Input, RunScript},
-    world::Storm,
+    world::FaultPlan,
 };
 
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ pub(crate) struct Case {
     pub(crate) run_again: bool,
     pub(crate) runs: Vec<RunScript>,
     /// The index of the run with faults.
-    pub(crate) stormy: usize,
+    pub(crate) faulty_run: usize,
     /// The faults of its first attempts.
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) then: Then,
@@ -32,7 +32,7 @@ pub(crate) struct Case {
 /// An attempt at a run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Attempt {
-    pub(crate) storm: Storm,
+    pub(crate) fault_plan: FaultPlan,
     pub(crate) caller: Caller,
     /// Whether another process makes the next attempt.
     pub(crate) restarts: bool,
@@ -83,7 +83,7 @@ impl Case {
             runs[asking].rounds = vec![vec![["pay", "look"][rng.below(2)], "pay"]];
             runs[asking + 1].input = Input::Approve;
         }
-        let stormy = runs.len() - 1 - rng.below(runs.len().min(2));
+        let faulty_run = runs.len() - 1 - rng.below(runs.len().min(2));
         let attempts = (0..1 + rng.below(2)).map(|_| Attempt::random(&mut rng)).collect();
         let then = match (mode, rng.below(8)) {
             (_, 0..3) => Then::Retry,
@@ -108,7 +108,7 @@ impl Case {
             fail_call: rng.one_in(4),
             run_again: rng.one_in(4),
             runs,
-            stormy,
+            faulty_run,
             attempts,
             then,
         }
@@ -126,14 +126,14 @@ impl Case {
             if self.attempts.len() > 1 {
                 with(&|case| drop(case.attempts.remove(at)));
             }
-            for fault in 0..self.attempts[at].storm.faults.len() {
-                with(&|case| _ = case.attempts[at].storm.faults.remove(fault));
+            for fault in 0..self.attempts[at].fault_plan.faults.len() {
+                with(&|case| _ = case.attempts[at].fault_plan.faults.remove(fault));
             }
-            if self.attempts[at].storm.kill_at.is_some() {
-                with(&|case| case.attempts[at].storm.kill_at = None);
+            if self.attempts[at].fault_plan.kill_at.is_some() {
+                with(&|case| case.attempts[at].fault_plan.kill_at = None);
             }
-            if self.attempts[at].storm.delays != 0 {
-                with(&|case| case.attempts[at].storm.delays = 0);
+            if self.attempts[at].fault_plan.delays != 0 {
+                with(&|case| case.attempts[at].fault_plan.delays = 0);
             }
             if self.attempts[at].caller != Caller::Patient {
                 with(&|case| case.attempts[at].caller = Caller::Patient);
@@ -146,8 +146,8 @@ impl Case {
             if self.runs.len() > 1 {
                 with(&|case| {
                     case.runs.remove(at);
-                    if at < case.stormy || case.stormy == case.runs.len() {
-                        case.stormy -= 1;
+                    if at < case.faulty_run || case.faulty_run == case.runs.len() {
+                        case.faulty_run -= 1;
                     }
                 });
             }
@@ -186,10 +186,10 @@ impl Attempt {
         let kind = rng.below(10);
         if kind < 6 {
             let count = 1 + rng.below(2);
-            attempt.storm.faults = (0..count).map(|_| (step(rng), rng.next())).collect();
+            attempt.fault_plan.faults = (0..count).map(|_| (step(rng), rng.next())).collect();
         }
         if kind == 5 || kind == 6 {
-            attempt.storm.kill_at = Some(step(rng));
+            attempt.fault_plan.kill_at = Some(step(rng));
         }
         if kind > 6 || rng.one_in(6) {
             let polls = polls(rng);
@@ -197,7 +197,7 @@ impl Attempt {
             attempt.caller = if drops { Caller::Drops(polls) } else { Caller::Aborts(polls) };
         }
         if rng.one_in(2) {
-            attempt.storm.delays = rng.next();
+            attempt.fault_plan.delays = rng.next();
         }
         attempt.restarts = rng.one_in(3);
         attempt

@@ -68,9 +68,9 @@ fn is(event: &Event, what: &str) -> bool {
             false => what == "a fault of the model or a tool",
         },
         Event::Started { token, .. } => what == "a call that ran again" && !token.ends_with("#1"),
-        Event::Stored { says, close, .. } => {
+        Event::Stored { labels, close, .. } => {
             (what == "a call of which nobody knows"
-                && says.iter().any(|label| label.ends_with("=?")))
+                && labels.iter().any(|label| label.ends_with("=?")))
                 || (what == "a run discarded" && *close == Some(Closed::Discard))
         }
         Event::Closing { .. } => what == "a run committed as it is",

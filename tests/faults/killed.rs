@@ -17,7 +17,7 @@ use crate::faults::{
     scenario::{Scenario, readers_of},
     script::{Input, RunScript},
     trace::{Event, Outcome, in_lines},
-    world::{Storm, World},
+    world::{FaultPlan, World},
 };
 
 const SEED: u64 = 5;
@@ -25,7 +25,7 @@ const MODES: [PersistenceMode; 3] = [PerRun, PerServiceCall, Journaled];
 
 /// The task of a child process.
 #[derive(Debug, Clone)]
-pub(crate) struct Errand {
+pub(crate) struct ChildTask {
     pub(crate) mode: PersistenceMode,
     pub(crate) streamed: bool,
     pub(crate) run: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Errand {
     pub(crate) first_serial: u32,
 }
 
-impl Errand {
+impl ChildTask {
     /// Starts a child process in a folder. The caller waits for it.
     pub(crate) fn begin(&self, folder: &Path) -> std::process::Child {
         let mode = MODES.iter().position(|mode| *mode == self.mode).unwrap();
@@ -43,7 +43,7 @@ impl Errand {
             .args(["--exact", "faults::killed::a_child", "--ignored", "--nocapture"])
             .env("TOWER_CHAT_FAULTS_FOLDER", folder)
             .env(
-                "TOWER_CHAT_FAULTS_ERRAND",
+                "TOWER_CHAT_FAULTS_CHILD_TASK",
                 format!("{mode} {} {run} {kill_at} {first_serial}", u8::from(*streamed)),
             )
             .stdout(Stdio::null())
@@ -79,7 +79,7 @@ impl Errand {
                 script(vec![vec!["look", "again"], vec!["fail"]]),
                 script(vec![vec!["look"]]),
             ],
-            stormy: 0,
+            faulty_run: 0,
             attempts: Vec::new(),
             then: Then::Retry,
         }
@@ -105,44 +105,44 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
 fn a_child() {
     let Some(folder) = env::var_os("TOWER_CHAT_FAULTS_FOLDER") else { return };
     let folder = Path::new(&folder);
-    let errand = Errand::of(&env::var("TOWER_CHAT_FAULTS_ERRAND").unwrap());
-    let case = errand.case();
-    let world = world(folder, errand.run, errand.first_serial);
+    let task = ChildTask::of(&env::var("TOWER_CHAT_FAULTS_CHILD_TASK").unwrap());
+    let case = task.case();
+    let world = world(folder, task.run, task.first_serial);
     runtime().block_on(async {
         let store = open(folder).await;
         let process = Process::new(store.clone(), readers_of(store, &case), &world, &case);
-        let storm = Storm { kill_at: errand.kill_at, aborts: true, ..Storm::default() };
-        world.begin(storm);
-        let (request, answers) = request(&world, errand.run, Input::Text, &[], errand.streamed);
-        process.send(errand.run, request, answers, Caller::Patient).await;
+        let fault_plan = FaultPlan { kill_at: task.kill_at, aborts: true, ..FaultPlan::default() };
+        world.begin(fault_plan);
+        let (request, answers) = request(&world, task.run, Input::Text, &[], task.streamed);
+        process.send(task.run, request, answers, Caller::Patient).await;
     });
 }
 
 fn killed_at_every_step(mode: PersistenceMode, streamed: bool) {
-    let errand = Errand { mode, streamed, run: 0, kill_at: None, first_serial: 0 };
+    let task = ChildTask { mode, streamed, run: 0, kill_at: None, first_serial: 0 };
     for step in 1.. {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
-        let first = Errand { kill_at: Some(step), ..errand.clone() };
+        let first = ChildTask { kill_at: Some(step), ..task.clone() };
         let status = first.begin(folder).wait().unwrap();
         let complete = status.success();
         let context = format!("{mode:?}, streamed: {streamed}, killed at step {step}");
         if !complete {
-            buried(folder, &status);
-            check(&errand, folder, false, &context);
+            append_kill(folder, &status);
+            check(&task, folder, false, &context);
             if step % 3 == 0 {
                 // The child process is killed again while it continues the run.
-                let again = Errand { kill_at: Some(step / 2 + 1), ..errand.clone() };
+                let again = ChildTask { kill_at: Some(step / 2 + 1), ..task.clone() };
                 let status = again.begin(folder).wait().unwrap();
                 if !status.success() {
-                    buried(folder, &status);
+                    append_kill(folder, &status);
                 }
-                check(&errand, folder, false, &context);
+                check(&task, folder, false, &context);
             }
-            let last = errand.begin(folder).wait().unwrap();
+            let last = task.begin(folder).wait().unwrap();
             assert!(last.success(), "{context}: the child that goes on failed");
         }
-        check(&errand, folder, true, &context);
+        check(&task, folder, true, &context);
         assert_eq!(last_outcome(folder), Some(true), "{context}");
         if complete {
             assert!(step > 10, "the run has more steps than {step}");
@@ -152,7 +152,7 @@ fn killed_at_every_step(mode: PersistenceMode, streamed: bool) {
 }
 
 /// Adds the end of a killed child process to the trace.
-fn buried(folder: &Path, status: &ExitStatus) {
+fn append_kill(folder: &Path, status: &ExitStatus) {
     use std::os::unix::process::ExitStatusExt;
     assert!(status.signal().is_some(), "the child was not killed, it failed");
     let world = world(folder, 0, 0);
@@ -160,13 +160,13 @@ fn buried(folder: &Path, status: &ExitStatus) {
     world.note(Event::Restarted);
 }
 
-fn check(errand: &Errand, folder: &Path, is_end: bool, context: &str) {
-    let case = errand.case();
+fn check(task: &ChildTask, folder: &Path, is_end: bool, context: &str) {
+    let case = task.case();
     let world = world(folder, 0, 0);
     let checked = runtime()
         .block_on(async { Scenario::begin(&case, &world, open(folder).await).check(is_end).await });
-    if let Err(complaint) = checked {
-        panic!("{context}: {complaint}\n{}", in_lines(&world.trace()));
+    if let Err(failure) = checked {
+        panic!("{context}: {failure}\n{}", in_lines(&world.trace()));
     }
 }
 

@@ -29,7 +29,7 @@ mod world;
 use self::{
     case::Case,
     counters::Counters,
-    scenario::{complaint, complaint_and_counters},
+    scenario::{failure, failure_and_counters},
 };
 use crate::search::{Search, shrunk};
 
@@ -53,7 +53,7 @@ fn whatever_goes_wrong_the_history_is_what_the_contract_says() {
     let search = Search::new(SEED, CASES);
     let counters = Counters::default();
     let is_wrong =
-        |case| complaint_and_counters(&Case::random(search.seed, case), &counters).is_some();
+        |case| failure_and_counters(&Case::random(search.seed, case), &counters).is_some();
     let (failed, begun) = search.first(is_wrong);
     if let Some(number) = failed {
         report(search.seed, number);
@@ -66,7 +66,7 @@ fn whatever_goes_wrong_the_history_is_what_the_contract_says() {
 #[test]
 fn what_failed_once_holds() {
     for (seed, number) in FAILED_ONCE {
-        if complaint(&Case::random(seed, number)).is_some() {
+        if failure(&Case::random(seed, number)).is_some() {
             report(seed, number);
         }
     }
@@ -74,9 +74,9 @@ fn what_failed_once_holds() {
 
 /// Panics with the smallest case found, and with the command that repeats the original case.
 fn report(seed: u64, number: u64) -> ! {
-    let is_wrong = |case: &Case| complaint(case).is_some();
+    let is_wrong = |case: &Case| failure(case).is_some();
     let case = shrunk(Case::random(seed, number), Case::simpler, is_wrong);
-    let complaint = complaint(&case).unwrap_or_default();
+    let failure = failure(&case).unwrap_or_default();
     let command = Search::command(seed, number, "faults::whatever");
-    panic!("{command}\n{complaint}\n{case:#?}");
+    panic!("{command}\n{failure}\n{case:#?}");
 }

@@ -197,7 +197,7 @@ fn approved(run: usize, from: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
 fn input_label(run: usize, index: &TraceIndex<'_>) -> String {
     let prefix = format!("user:{}", input_text(run));
     let label = index.trace.iter().find_map(|event| match event {
-        Event::Submitted { says, .. } => says.iter().find(|label| {
+        Event::Submitted { labels, .. } => labels.iter().find(|label| {
             label.strip_prefix(&prefix).is_some_and(|rest| !rest.starts_with(char::is_numeric))
         }),
         _ => None,

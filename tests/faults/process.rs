@@ -27,7 +27,7 @@ use crate::faults::{
 pub(crate) type Client = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
 /// A timeout that is longer than any operation that does not hang.
-const FOR_EVER: Duration = Duration::from_secs(20);
+const LONG_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A process, until it dies.
 pub(crate) struct Process<S> {
@@ -41,8 +41,8 @@ pub(crate) fn key() -> ConversationKey {
 }
 
 impl<S: HistoryStore + Clone> Process<S> {
-    pub(crate) fn new(inner: S, calm: Readers, world: &World, case: &Case) -> Self {
-        Self::with(inner, calm, world, case, OnOpenRun::Recover)
+    pub(crate) fn new(inner: S, readers: Readers, world: &World, case: &Case) -> Self {
+        Self::with(inner, readers, world, case, OnOpenRun::Recover)
     }
 
     /// Creates a process whose clock is one hour fast. For this process, the leases of other
@@ -136,7 +136,7 @@ async fn waits(client: Client, request: ChatRequest, world: World, caller: Calle
         Caller::Drops(polls) => polls,
         Caller::Patient | Caller::Aborts(_) => u32::MAX,
     };
-    let mut answer = pin!(timeout(FOR_EVER, answer(client, request)));
+    let mut answer = pin!(timeout(LONG_TIMEOUT, answer(client, request)));
     let mut polls = 0;
     let outcome = poll_fn(|cx| {
         if polls >= max_polls {

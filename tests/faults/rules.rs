@@ -248,7 +248,7 @@ fn nothing_is_lost_at_the_end_of(
     let submitted: HashSet<&str> = index.trace[..=attempt.to]
         .iter()
         .filter_map(|event| match event {
-            Event::Submitted { says, .. } => Some(says),
+            Event::Submitted { labels, .. } => Some(labels),
             _ => None,
         })
         .flatten()
@@ -317,6 +317,6 @@ fn has_ended_the_run(call: &str, attempt: &AttemptAt<'_>, index: &TraceIndex<'_>
     })
 }
 
-pub(crate) fn require(holds: bool, complaint: impl FnOnce() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(complaint()) }
+pub(crate) fn require(holds: bool, failure: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(failure()) }
 }

@@ -26,23 +26,23 @@ use crate::faults::{
     scripted_model::{Readers, is_valid},
     trace::{Event, Outcome, in_lines, label},
     trace_index::TraceIndex,
-    world::{Storm, World},
+    world::{FaultPlan, World},
 };
 
-/// Returns the complaint about a case that fails.
-pub(crate) fn complaint(case: &Case) -> Option<String> {
-    complaint_and_counters(case, &Counters::default())
+/// Returns the failure of a case, or `None` if the case passes.
+pub(crate) fn failure(case: &Case) -> Option<String> {
+    failure_and_counters(case, &Counters::default())
 }
 
-/// Returns the complaint about a case that fails, and counts the events of the case.
-pub(crate) fn complaint_and_counters(case: &Case, counters: &Counters) -> Option<String> {
+/// Returns the failure of a case, or `None` if it passes, and counts the events of the case.
+pub(crate) fn failure_and_counters(case: &Case, counters: &Counters) -> Option<String> {
     let played = catch_unwind(AssertUnwindSafe(|| play(case)));
     match played {
         Ok((trace, Ok(()))) => {
             counters.count(&trace);
             None
         }
-        Ok((trace, Err(complaint))) => Some(format!("{complaint}\n{}", in_lines(&trace))),
+        Ok((trace, Err(failure))) => Some(format!("{failure}\n{}", in_lines(&trace))),
         Err(panic) => {
             let label = panic.downcast_ref::<String>().map(String::as_str);
             let label = label.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -96,7 +96,7 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
     async fn restart(&mut self, open: &impl AsyncFn() -> S, on_open_run: OnOpenRun) {
         self.process.store.die();
         self.world.note(Event::Restarted);
-        self.world.begin(Storm::default());
+        self.world.begin(FaultPlan::default());
         self.world.restart();
         let store = open().await;
         self.readers = readers_of(store.clone(), self.case);
@@ -107,14 +107,14 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
     async fn play(mut self, open: impl AsyncFn() -> S) -> Result<(), String> {
         for (run, script) in self.case.runs.iter().enumerate() {
             let (request, answers) = self.request(run, script.input).await;
-            if run == self.case.stormy {
+            if run == self.case.faulty_run {
                 let mut is_done = false;
                 for attempt in &self.case.attempts {
-                    self.world.begin(attempt.storm.clone());
+                    self.world.begin(attempt.fault_plan.clone());
                     let sent =
                         self.process.send(run, request.clone(), answers.clone(), attempt.caller);
                     let outcome = sent.await;
-                    self.calm_down().await?;
+                    self.complete_delayed().await?;
                     self.check(false).await?;
                     if attempt.restarts || outcome == Outcome::Killed {
                         self.restart(&open, OnOpenRun::Recover).await;
@@ -131,7 +131,7 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
                     continue;
                 }
             }
-            self.calm(run, request, answers).await?;
+            self.attempt_without_faults(run, request, answers).await?;
         }
         self.check(true).await
     }
@@ -141,20 +141,20 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
     /// Readers may still see an approval request as pending although an open run, or a run with
     /// unsaved messages in the outbox, has answered it. A second answer is refused, and the caller
     /// then sends the remaining answers.
-    async fn calm(
+    async fn attempt_without_faults(
         &self,
         run: usize,
         request: tower_chat::ChatRequest,
         answers: Vec<u32>,
     ) -> Result<(), String> {
-        self.world.begin(Storm::default());
+        self.world.begin(FaultPlan::default());
         let mut outcome = self.process.send(run, request, answers, Caller::Patient).await;
-        self.calm_down().await?;
+        self.complete_delayed().await?;
         if matches!(&outcome, Outcome::Error(error) if error.contains(ANSWERED_ALREADY)) {
             self.check(false).await?;
             let (request, answers) = self.request(run, Input::Text).await;
             outcome = self.process.send(run, request, answers, Caller::Patient).await;
-            self.calm_down().await?;
+            self.complete_delayed().await?;
         }
         require(matches!(outcome, Outcome::Answer { .. }), || {
             format!("run {run} came to {outcome:?} although nothing went wrong")
@@ -165,7 +165,7 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
     /// Creates a request for a run that answers the visible pending approvals. Returns with it the
     /// numbers of the service calls whose calls it approves or rejects.
     async fn request(&self, run: usize, input: Input) -> (tower_chat::ChatRequest, Vec<u32>) {
-        let head = self.readers.store.head(&key()).await.expect("it is calm");
+        let head = self.readers.store.head(&key()).await.expect("no fault is injected");
         let pending: Vec<_> = head.pending_approvals.into_iter().flatten().collect();
         request(self.world, run, input, &pending, self.case.streamed)
     }
@@ -174,7 +174,7 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
     /// the run.
     async fn step_after(&mut self, run: usize, open: &impl AsyncFn() -> S) -> Result<bool, String> {
         let has_open_run =
-            self.readers.store.head(&key()).await.expect("it is calm").open_run.is_some();
+            self.readers.store.head(&key()).await.expect("no fault is injected").open_run.is_some();
         let end = match self.case.then {
             Then::Retry => return Ok(true),
             Then::Goes => return Ok(false),
@@ -205,11 +205,11 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
     }
 
     /// Completes all delayed operations.
-    async fn calm_down(&self) -> Result<(), String> {
+    async fn complete_delayed(&self) -> Result<(), String> {
         if self.world.is_dead() {
             return Ok(());
         }
-        self.world.begin(Storm::default());
+        self.world.begin(FaultPlan::default());
         for _ in 0..30 {
             yield_now().await;
         }
@@ -219,13 +219,13 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
 
     /// Compares the visible history with the model.
     pub(crate) async fn check(&self, is_end: bool) -> Result<(), String> {
-        if let Some(complaint) = self.world.complaints().first() {
-            return Err(complaint.clone());
+        if let Some(failure) = self.world.failures().first() {
+            return Err(failure.clone());
         }
         let trace = self.world.trace();
         let index = TraceIndex::of(&trace);
         let store = &self.readers.store;
-        let history = store.load(&key()).await.expect("it is calm");
+        let history = store.load(&key()).await.expect("no fault is injected");
         rules::check(self.case, &index)?;
         let expected = model::history(self.case.mode, &index, self.case.runs.len())?;
         let seen = turns(self.world, history.messages.iter())?;
@@ -233,7 +233,7 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
         let mut replay = Replay::new(DanglingCalls::Drop);
         replay.push_from(&history.messages, 0);
         is_valid(&replay.view()).map_err(|invalid| format!("the replay is invalid: {invalid}"))?;
-        let open = store.open_run(&key()).await.expect("it is calm");
+        let open = store.open_run(&key()).await.expect("no fault is injected");
         match open {
             None => {}
             Some(_) if is_end => return Err("a run is open at the end".to_owned()),
@@ -260,7 +260,7 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
     async fn check_report(&self, index: &TraceIndex<'_>) -> Result<(), String> {
         use recovery::CallState::{Done, Failed, NeverStarted, Unknown};
         let report = recovery::open_run(&*self.readers.store, &key()).await;
-        let Some(report) = report.expect("it is calm") else {
+        let Some(report) = report.expect("no fault is injected") else {
             return Err("the open run is not reported".to_owned());
         };
         for call in report.calls {

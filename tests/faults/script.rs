@@ -88,7 +88,7 @@ pub(crate) fn input_text(run: usize) -> String {
 
 /// Returns the run of a request and its next round, as far as the messages show them. The arguments
 /// of a call contain its run and round.
-pub(crate) fn whereabouts(request: &ChatRequest) -> Option<(usize, usize)> {
+pub(crate) fn run_and_round(request: &ChatRequest) -> Option<(usize, usize)> {
     let messages: Vec<&Message> = request.messages().iter().map(|message| &**message).collect();
     let run = |message: &&Message| -> Option<usize> {
         (message.role == Role::User).then(|| message.text().strip_prefix("run ")?.parse().ok())?

@@ -21,7 +21,7 @@ use tower_chat_wire::openai_chat::{self, Audience};
 use tower_service::Service;
 
 use crate::faults::{
-    script::{RunScript, TOOLS, arguments, whereabouts},
+    script::{RunScript, TOOLS, arguments, run_and_round},
     trace::{Call, Event, label},
     world::{Step, World},
 };
@@ -63,7 +63,7 @@ impl Model {
         let conversation = request.conversation().cloned().ok_or("no conversation")?;
         let run = world.run_of(conversation.run);
         if let Err(invalid) = is_valid(request.messages()) {
-            world.complain(format!("the model was shown what providers refuse: {invalid}"));
+            world.add_failure(format!("the model was shown what providers refuse: {invalid}"));
         }
         let serial = world.next_serial();
         let shown = request.messages().iter().map(|message| label(message)).collect();
@@ -72,12 +72,12 @@ impl Model {
         for _ in 0..world.delay() {
             yield_now().await;
         }
-        let Some((about, round)) = whereabouts(&request) else {
-            world.complain("the model was not shown the input");
+        let Some((about, round)) = run_and_round(&request) else {
+            world.add_failure("the model was not shown the input");
             return Err("what?".into());
         };
         if about != run {
-            world.complain(format!("run {run} was asked about run {about}"));
+            world.add_failure(format!("run {run} was asked about run {about}"));
         }
         let tools = script[about].rounds.get(round).cloned().unwrap_or_default();
         let mut message = Message::assistant(format!("a{serial}"));
@@ -153,7 +153,7 @@ impl Readers {
             |message: &&Arc<Message>| message.id.is_some_and(|id| id.run == conversation.run);
         let seen = history.messages.iter().filter(is_of_run).count();
         if seen > 0 {
-            world.complain(format!("{seen} messages of a run under way are visible"));
+            world.add_failure(format!("{seen} messages of a run under way are visible"));
         }
     }
 }

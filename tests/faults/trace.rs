@@ -24,9 +24,9 @@ pub(crate) enum Event {
     /// A tool call finished.
     Finished { token: String },
     /// Writes were submitted.
-    Submitted { run: usize, says: Vec<String> },
+    Submitted { run: usize, labels: Vec<String> },
     /// A write is durable.
-    Stored { run: usize, says: Vec<String>, close: Option<Closed> },
+    Stored { run: usize, labels: Vec<String>, close: Option<Closed> },
     /// A fault was injected.
     Fault { what: String },
     /// The process ended or was killed, and another process begins.
@@ -106,7 +106,7 @@ pub(crate) fn result_label(result: &ToolResult) -> String {
 }
 
 /// Returns the labels of the messages and record rows of a write.
-pub(crate) fn says(write: &Write) -> Vec<String> {
+pub(crate) fn labels(write: &Write) -> Vec<String> {
     let messages = write.messages().iter().flat_map(|message| {
         let results = message.results().map(|result| format!("result {}", result_label(result)));
         std::iter::once(label(message)).chain(results.collect::<Vec<_>>())

@@ -29,8 +29,8 @@ impl<'a> TraceIndex<'a> {
         let mut answers = HashMap::new();
         for (at, event) in trace.iter().enumerate() {
             match event {
-                Event::Stored { run, says, .. } => {
-                    for label in says {
+                Event::Stored { run, labels, .. } => {
+                    for label in labels {
                         stored.entry(label.as_str()).or_insert(at);
                         if label.starts_with("tool:") && !results.contains(&(*run, label)) {
                             results.push((*run, label));

@@ -11,7 +11,7 @@ use tower_chat_testkit::Rng;
 use crate::faults::{
     SEED,
     case::{Caller, Case, Then},
-    killed::{self, Errand},
+    killed::{self, ChildTask},
     model,
     process::{Process, key, request, serial_of},
     rules::{self, require},
@@ -19,7 +19,7 @@ use crate::faults::{
     script::{Input, RunScript},
     trace::{Event, Outcome, in_lines},
     trace_index::TraceIndex,
-    world::{Storm, World},
+    world::{FaultPlan, World},
 };
 use crate::search::{Search, variable};
 
@@ -51,9 +51,9 @@ fn two_processes_on_one_conversation_come_to_stated_outcomes_alone() {
         let played = killed::runtime().block_on(play(&case, &world, MemoryStore::new()));
         match played {
             Ok(in_each_others_way) => met += u64::from(in_each_others_way),
-            Err(complaint) => {
+            Err(failure) => {
                 let command = Search::command(seed, number, "faults::two");
-                panic!("{command}\n{complaint}\n{}\n{case:#?}", in_lines(&world.trace()))
+                panic!("{command}\n{failure}\n{}\n{case:#?}", in_lines(&world.trace()))
             }
         }
     }
@@ -77,7 +77,7 @@ fn random(seed: u64, number: u64) -> Case {
         fail_call: rng.one_in(2),
         run_again: false,
         runs: vec![script(&mut rng), script(&mut rng)],
-        stormy: 0,
+        faulty_run: 0,
         attempts: Vec::new(),
         then: Then::Retry,
     }
@@ -104,7 +104,7 @@ async fn play(
     let processes = [left, right];
     // In journaled mode, both processes may execute the same run.
     let is_same_run = case.mode == Journaled && rng.one_in(4);
-    world.begin(Storm { delays: rng.next() | 1, ..Storm::default() });
+    world.begin(FaultPlan { delays: rng.next() | 1, ..FaultPlan::default() });
     let head_starts = [rng.below(12), rng.below(12)];
     let run = async |process: usize| {
         for _ in 0..head_starts[process] {
@@ -115,7 +115,7 @@ async fn play(
         processes[process].send(run, request, answers, Caller::Patient).await
     };
     let (left, right) = futures_util::join!(run(0), run(1));
-    world.begin(Storm::default());
+    world.begin(FaultPlan::default());
     for process in &processes {
         process.store.flush().await.map_err(|error| error.to_string())?;
     }
@@ -138,7 +138,7 @@ async fn play(
             require(is_answer || may_fail, || format!("run {run}, again: {outcome:?}"))?;
         }
     }
-    let head = store.head(&key()).await.expect("it is calm");
+    let head = store.head(&key()).await.expect("no fault is injected");
     require(head.open_run.is_none(), || "a run is open at the end".to_owned())?;
     Ok(failed.contains(&true))
 }
@@ -163,15 +163,15 @@ async fn check(
             other => return Err(format!("no stated outcome: {other:?}")),
         }
     }
-    if let Some(complaint) = world.complaints().first() {
-        return Err(complaint.clone());
+    if let Some(failure) = world.failures().first() {
+        return Err(failure.clone());
     }
     let trace = world.trace();
     rules::check_calls(case, &TraceIndex::of(&trace))?;
     if !takes_over {
         rules::answers_are_paid_once(case, &TraceIndex::of(&trace))?;
     }
-    let history = store.load(&key()).await.expect("it is calm");
+    let history = store.load(&key()).await.expect("no fault is injected");
     let seen = turns(world, history.messages.iter())?;
     let all = TraceIndex::of(&trace);
     for run in 0..case.runs.len() {
@@ -229,19 +229,19 @@ fn two_real_processes_on_one_file_come_to_stated_outcomes_alone() {
     for number in 0..24_u32 {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
-        let errand = Errand {
+        let task = ChildTask {
             mode: [PerRun, PerServiceCall, Journaled][number as usize % 3],
             streamed: number % 2 == 1,
             run: 0,
             kill_at: None,
             first_serial: 0,
         };
-        let other = Errand { run: 1, first_serial: 1_000, ..errand.clone() };
-        let children = [errand.begin(folder), other.begin(folder)];
+        let other = ChildTask { run: 1, first_serial: 1_000, ..task.clone() };
+        let children = [task.begin(folder), other.begin(folder)];
         for mut child in children {
             assert!(child.wait().unwrap().success());
         }
-        let case = errand.case();
+        let case = task.case();
         // Neither trace contains the effects of the other process, therefore any order is correct.
         let (world, right) = (killed::world(folder, 0, 0), killed::world(folder, 1, 1_000));
         right.trace().into_iter().for_each(|event| world.note(event));
@@ -257,8 +257,8 @@ fn two_real_processes_on_one_file_come_to_stated_outcomes_alone() {
             let store = killed::open(folder).await;
             check(&case, &world, &store, &outcomes.iter().collect::<Vec<_>>(), false).await
         });
-        if let Err(complaint) = checked {
-            panic!("{errand:?}: {complaint}\n{}", in_lines(&world.trace()));
+        if let Err(failure) = checked {
+            panic!("{task:?}: {failure}\n{}", in_lines(&world.trace()));
         }
     }
 }

@@ -15,7 +15,7 @@ use tower_chat::{
 };
 use tower_chat_testkit::{FaultInjector, Injection, Operation, Rng, StoreFault};
 
-use crate::faults::trace::{Event, closed, says};
+use crate::faults::trace::{Event, closed, labels};
 
 /// The state that the store, the model and the tools of a case share.
 #[derive(Clone)]
@@ -25,18 +25,18 @@ struct State {
     trace: Vec<Event>,
     file: Option<File>,
     runs: Vec<RunId>,
-    storm: Storm,
+    fault_plan: FaultPlan,
     steps: u64,
     is_dead: bool,
     milliseconds: u64,
     first_serial: u32,
-    complaints: Vec<String>,
+    failures: Vec<String>,
     executions: HashMap<String, u32>,
 }
 
 /// The faults during one attempt at a run.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Storm {
+pub(crate) struct FaultPlan {
     /// The steps with faults, and for each a number that determines the fault.
     pub(crate) faults: Vec<(u64, u64)>,
     /// The step at which the process dies.
@@ -70,12 +70,12 @@ impl World {
             trace: Vec::new(),
             file: None,
             runs: (0..runs).map(run).collect(),
-            storm: Storm::default(),
+            fault_plan: FaultPlan::default(),
             steps: 0,
             is_dead: false,
             milliseconds: 0,
             first_serial: 0,
-            complaints: Vec::new(),
+            failures: Vec::new(),
             executions: HashMap::new(),
         })))
     }
@@ -128,12 +128,12 @@ impl World {
         self.state().trace.clone()
     }
 
-    pub(crate) fn complain(&self, complaint: impl Into<String>) {
-        self.state().complaints.push(complaint.into());
+    pub(crate) fn add_failure(&self, failure: impl Into<String>) {
+        self.state().failures.push(failure.into());
     }
 
-    pub(crate) fn complaints(&self) -> Vec<String> {
-        self.state().complaints.clone()
+    pub(crate) fn failures(&self) -> Vec<String> {
+        self.state().failures.clone()
     }
 
     pub(crate) fn run_id(&self, run: usize) -> RunId {
@@ -160,9 +160,9 @@ impl World {
     }
 
     /// Sets the faults of the next attempt. The default is none.
-    pub(crate) fn begin(&self, storm: Storm) {
+    pub(crate) fn begin(&self, fault_plan: FaultPlan) {
         let mut state = self.state();
-        state.storm = storm;
+        state.fault_plan = fault_plan;
         state.steps = 0;
         state.is_dead = false;
     }
@@ -196,8 +196,8 @@ impl World {
     pub(crate) fn pass(&self) -> bool {
         let mut state = self.state();
         state.steps += 1;
-        if state.storm.kill_at == Some(state.steps) {
-            if state.storm.aborts {
+        if state.fault_plan.kill_at == Some(state.steps) {
+            if state.fault_plan.aborts {
                 std::process::abort();
             }
             state.is_dead = true;
@@ -212,7 +212,7 @@ impl World {
         }
         let state = self.state();
         let step = state.steps;
-        let fault = state.storm.faults.iter().find(|(at, _)| *at == step);
+        let fault = state.fault_plan.faults.iter().find(|(at, _)| *at == step);
         let Some((_, how)) = fault.copied() else { return Step::Fine };
         drop(state);
         self.note(Event::Fault { what: what.to_owned() });
@@ -222,10 +222,10 @@ impl World {
     /// Returns the delay of the next operation.
     pub(crate) fn delay(&self) -> usize {
         let state = self.state();
-        if state.storm.delays == 0 {
+        if state.fault_plan.delays == 0 {
             return 0;
         }
-        let mut rng = Rng::of(state.storm.delays, state.steps);
+        let mut rng = Rng::of(state.fault_plan.delays, state.steps);
         if rng.one_in(3) { 1 + rng.below(4) } else { 0 }
     }
 }
@@ -250,12 +250,12 @@ impl FaultInjector for World {
             return;
         }
         let Some(run) = writes.last().map(|write| self.run_of(write.run())) else { return };
-        self.note(Event::Submitted { run, says: writes.iter().flat_map(says).collect() });
+        self.note(Event::Submitted { run, labels: writes.iter().flat_map(labels).collect() });
     }
 
     fn stored(&self, write: &Write) {
         let run = self.run_of(write.run());
-        self.note(Event::Stored { run, says: says(write), close: closed(write) });
+        self.note(Event::Stored { run, labels: labels(write), close: closed(write) });
     }
 
     fn after(&self, _: Operation) {

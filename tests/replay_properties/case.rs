@@ -45,18 +45,18 @@ impl Case {
         Self { messages, plan, pause }
     }
 
-    /// Returns the complaint about an invalid replay.
-    pub(crate) fn complaint(&self) -> Option<String> {
+    /// Returns why a replay is invalid, or `None` if all are valid.
+    pub(crate) fn failure(&self) -> Option<String> {
         let checked = catch_unwind(AssertUnwindSafe(|| properties::check(self)));
         match checked {
-            Ok(complaint) => complaint.err(),
+            Ok(failure) => failure.err(),
             Err(_) => Some("it panicked".to_owned()),
         }
     }
 
     /// Returns the smallest case found that still fails.
     pub(crate) fn shrunk(self) -> Self {
-        shrunk(self, |case| case.smaller().collect(), |case| case.complaint().is_some())
+        shrunk(self, |case| case.smaller().collect(), |case| case.failure().is_some())
     }
 
     fn smaller(&self) -> impl Iterator<Item = Self> {

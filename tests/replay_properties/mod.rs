@@ -22,11 +22,11 @@ fn every_transcript_replays_valid_under_every_combination_of_policies() {
     let search = Search::new(SEED, CASES);
     let (seed, cases) = (search.seed, &search.cases);
     say(&format!("seed {seed}, cases {cases:?}, {} transcripts", transcripts.len()));
-    let is_wrong = |case| Case::random(seed, case, &transcripts).complaint().is_some();
+    let is_wrong = |case| Case::random(seed, case, &transcripts).failure().is_some();
     if let (Some(number), _) = search.first(is_wrong) {
         let case = Case::random(seed, number, &transcripts).shrunk();
-        let complaint = case.complaint().unwrap_or_default();
+        let failure = case.failure().unwrap_or_default();
         let command = Search::command(seed, number, "replay_properties");
-        panic!("{command}\n{complaint}\n{case:?}");
+        panic!("{command}\n{failure}\n{case:?}");
     }
 }

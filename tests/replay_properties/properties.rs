@@ -164,6 +164,6 @@ fn texts_of_call(call: &ToolCall) -> Vec<(&'static str, &str)> {
     vec![("tool", call.name.as_str()), ("arguments", call.arguments.as_str())]
 }
 
-fn require(holds: bool, complaint: impl FnOnce() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(complaint()) }
+fn require(holds: bool, failure: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(failure()) }
 }

@@ -20,7 +20,7 @@ use crate::contract_model::{
 const ATTEMPTS: u32 = 3;
 
 /// A run in progress.
-struct UnderWay {
+struct ActiveRun {
     run: usize,
     mode: PersistenceMode,
     /// The index in the history at which the run begins.
@@ -62,7 +62,7 @@ fn of_approved(entries: &mut [Entry]) -> Option<&mut Entry> {
     (has_results && rest.iter().all(is_queued)).then_some(results)
 }
 
-impl UnderWay {
+impl ActiveRun {
     /// Returns whether the last answer requests approval of a call that cannot be stored.
     fn is_not_kept(&self) -> bool {
         let is_dropped =
@@ -163,32 +163,32 @@ impl Model<'_> {
         cut: Option<Cut>,
         trace: &mut Expected,
     ) -> Result<End, End> {
-        let mut under_way = self.taken_up(run, mode);
+        let mut active_run = self.begun_or_resumed(run, mode);
         let mut continues = true;
-        if let [] | [Entry::Approvals { .. }] = &under_way.entries[..] {
-            under_way.entries.clear();
-            continues = self.take_input(&mut under_way, trace)?;
-        } else if under_way.entries.len() == 1 && self.inputs[&run].has_text_after_results() {
-            under_way.entries.push(Entry::Text(script::input_text(run)));
+        if let [] | [Entry::Approvals { .. }] = &active_run.entries[..] {
+            active_run.entries.clear();
+            continues = self.take_input(&mut active_run, trace)?;
+        } else if active_run.entries.len() == 1 && self.inputs[&run].has_text_after_results() {
+            active_run.entries.push(Entry::Text(script::input_text(run)));
         }
         while continues {
-            self.show(&under_way, trace);
+            self.show(&active_run, trace);
             if let Some(cut) = cut.filter(|cut| cut.at_call + 1 == trace.shown.len()) {
                 let is_dropped = matches!(cut.how, How::Hangs | How::HangsAfter(_));
                 let end = if is_dropped { End::Dropped } else { End::Failed };
-                return Err(self.cut_short(under_way, end));
+                return Err(self.cut_short(active_run, end));
             }
-            continues = self.answer(&mut under_way, trace);
-            if under_way.is_not_kept() {
-                under_way.entries.pop();
-                return Err(self.cut_short(under_way, End::PendingCallNotKept));
+            continues = self.answer(&mut active_run, trace);
+            if active_run.is_not_kept() {
+                active_run.entries.pop();
+                return Err(self.cut_short(active_run, End::PendingCallNotKept));
             }
         }
-        Ok(self.end(under_way))
+        Ok(self.end(active_run))
     }
 
     /// Begins or resumes the run, with its stored entries.
-    fn taken_up(&mut self, run: usize, mode: PersistenceMode) -> UnderWay {
+    fn begun_or_resumed(&mut self, run: usize, mode: PersistenceMode) -> ActiveRun {
         let begins = self.history.iter().position(|(of, _)| *of == run);
         let begins = begins.unwrap_or(self.history.len());
         let mut entries: Vec<Entry> =
@@ -209,7 +209,7 @@ impl Model<'_> {
         // A tool loop directly over the persister counts the rounds of each attempt separately.
         let rounds =
             if self.case.has_run_layer { entries.iter().filter(is_round).count() } else { 0 };
-        UnderWay {
+        ActiveRun {
             run,
             mode,
             begins,
@@ -224,14 +224,18 @@ impl Model<'_> {
 
     /// Adds the input of the run, and runs the approved calls. Returns whether a service call
     /// follows.
-    fn take_input(&mut self, under_way: &mut UnderWay, trace: &mut Expected) -> Result<bool, End> {
-        let text = script::input_text(under_way.run);
-        match self.inputs[&under_way.run].clone() {
-            RunInput::Text => under_way.entries.push(Entry::Text(text)),
+    fn take_input(
+        &mut self,
+        active_run: &mut ActiveRun,
+        trace: &mut Expected,
+    ) -> Result<bool, End> {
+        let text = script::input_text(active_run.run);
+        match self.inputs[&active_run.run].clone() {
+            RunInput::Text => active_run.entries.push(Entry::Text(text)),
             RunInput::Results { tokens, has_text, from_record } => {
                 let outcomes = tokens.iter().map(|token| self.late(token, from_record)).collect();
-                under_way.entries.push(Entry::Results(outcomes));
-                under_way.entries.extend(has_text.then_some(Entry::Text(text)));
+                active_run.entries.push(Entry::Results(outcomes));
+                active_run.entries.extend(has_text.then_some(Entry::Text(text)));
             }
             RunInput::Approvals { answers, has_text } => {
                 let decisions: BTreeMap<&str, bool> =
@@ -267,12 +271,12 @@ impl Model<'_> {
                     return Err(refused);
                 }
                 let text = has_text.then_some(text);
-                under_way.entries.push(Entry::Approvals { answers, text });
+                active_run.entries.push(Entry::Approvals { answers, text });
                 let executed = self.execute(calls, self.tools, trace);
                 // Calls that already have results add no results.
                 let continues = executed.end.is_none();
                 if !executed.outcomes.is_empty() {
-                    self.add_results(under_way, executed);
+                    self.add_results(active_run, executed);
                 }
                 return Ok(continues);
             }
@@ -394,7 +398,7 @@ impl Model<'_> {
 
     /// Adds the outcomes of a round, and the messages that its tools have queued. The queue is
     /// emptied by a service call, or by a run that is stopped, but not if a tool ends the run.
-    fn add_results(&mut self, under_way: &mut UnderWay, executed: Executed) {
+    fn add_results(&mut self, active_run: &mut ActiveRun, executed: Executed) {
         let Executed { outcomes, end } = executed;
         let queued: Vec<Entry> = match end {
             Some(EndOfRound::Tool) => Vec::new(),
@@ -402,19 +406,19 @@ impl Model<'_> {
                 outcomes.iter().filter_map(|it| it.queued.clone()).map(Entry::Queued).collect()
             }
         };
-        under_way.entries.push(Entry::Results(outcomes));
-        under_way.entries.extend(queued);
-        under_way.is_stopped = end == Some(EndOfRound::Stop);
+        active_run.entries.push(Entry::Results(outcomes));
+        active_run.entries.extend(queued);
+        active_run.is_stopped = end == Some(EndOfRound::Stop);
     }
 
     /// Makes a service call.
-    fn show(&self, under_way: &UnderWay, trace: &mut Expected) {
-        let before = self.history[..under_way.begins].iter().map(|(_, entry)| (entry, true));
-        let own = under_way.entries.iter().enumerate();
-        let own = own.filter(|(at, entry)| !(*at < under_way.resumed && entry.is_without_calls()));
-        let own = own.map(|(at, entry)| (entry, at < under_way.resumed));
-        let stored = &under_way.entries[..under_way.resumed];
-        let interrupted = self.interrupted(&self.history[..under_way.begins], stored);
+    fn show(&self, active_run: &ActiveRun, trace: &mut Expected) {
+        let before = self.history[..active_run.begins].iter().map(|(_, entry)| (entry, true));
+        let own = active_run.entries.iter().enumerate();
+        let own = own.filter(|(at, entry)| !(*at < active_run.resumed && entry.is_without_calls()));
+        let own = own.map(|(at, entry)| (entry, at < active_run.resumed));
+        let stored = &active_run.entries[..active_run.resumed];
+        let interrupted = self.interrupted(&self.history[..active_run.begins], stored);
         trace.shown.push(replay(before.chain(own), &interrupted));
     }
 
@@ -435,14 +439,14 @@ impl Model<'_> {
 
     /// Adds an answer of the model, and runs its calls. Returns whether another service call
     /// follows.
-    fn answer(&mut self, under_way: &mut UnderWay, trace: &mut Expected) -> bool {
-        let run = under_way.run;
+    fn answer(&mut self, active_run: &mut ActiveRun, trace: &mut Expected) -> bool {
+        let run = active_run.run;
         let index = *self.answered.entry(run).or_default();
         self.answered.insert(run, index + 1);
-        let is_last_call = self.case.max_rounds.is_some_and(|max| under_way.rounds >= max);
+        let is_last_call = self.case.max_rounds.is_some_and(|max| active_run.rounds >= max);
         let tools = self.tools;
-        under_way.had = under_way.had.or(tools);
-        let had = under_way.had;
+        active_run.had = active_run.had.or(tools);
+        let had = active_run.had;
         let change = self.case.steps[run].answers.get(index).and_then(|plan| plan.tools_then);
         self.tools_then = change.filter(|it| it.while_tool_runs).map(|change| change.tools);
         if let Some(change) = change.filter(|change| !change.while_tool_runs) {
@@ -471,21 +475,21 @@ impl Model<'_> {
         });
         let answers: Vec<AnswerMessage> = answers.collect();
         let calls: Vec<Call> = answers.iter().flat_map(|answer| answer.calls.clone()).collect();
-        under_way.entries.push(Entry::Answer(answers));
+        active_run.entries.push(Entry::Answer(answers));
         if finishes {
             return false;
         }
-        under_way.rounds += 1;
+        active_run.rounds += 1;
         let calls = calls.into_iter().map(|call| (call, true)).collect();
         let executed = self.execute(calls, tools, trace);
         let continues = executed.end.is_none();
-        self.add_results(under_way, executed);
+        self.add_results(active_run, executed);
         continues
     }
 
     /// Ends an attempt after a service call without an answer.
-    fn cut_short(&mut self, under_way: UnderWay, end: End) -> End {
-        let UnderWay { run, mode, begins, mut entries, attempt, .. } = under_way;
+    fn cut_short(&mut self, active_run: ActiveRun, end: End) -> End {
+        let ActiveRun { run, mode, begins, mut entries, attempt, .. } = active_run;
         let is_dropped = end == End::Dropped;
         match mode {
             PersistenceMode::Journaled => {
@@ -518,8 +522,8 @@ impl Model<'_> {
     }
 
     /// Completes the run.
-    fn end(&mut self, under_way: UnderWay) -> End {
-        let UnderWay { run, mode, begins, mut entries, resumed, is_stopped, .. } = under_way;
+    fn end(&mut self, active_run: ActiveRun) -> End {
+        let ActiveRun { run, mode, begins, mut entries, resumed, is_stopped, .. } = active_run;
         let own = entries.iter().enumerate().filter(|(_, entry)| entry.is_answer());
         let first = matches!(self.inputs[&run], RunInput::Results { .. });
         let own = own.filter(|(at, _)| !(first && *at == 0));

@@ -29,8 +29,8 @@ pub(super) struct Client {
     name: String,
     holder: u64,
     /// The durations by which the clock of the client is fast and slow.
-    ahead: Duration,
-    behind: Duration,
+    fast_by: Duration,
+    slow_by: Duration,
     texts: u32,
     /// The last revision of the main conversation that the client has received.
     known: Revision,
@@ -57,8 +57,8 @@ impl Client {
             rng,
             name,
             holder,
-            ahead: Duration::ZERO,
-            behind: Duration::ZERO,
+            fast_by: Duration::ZERO,
+            slow_by: Duration::ZERO,
             texts: 0,
             known: Revision::ABSENT,
             journal: None,
@@ -258,7 +258,7 @@ impl Client {
     /// Makes the clock fast, slow, or correct.
     fn step_clock(&mut self) {
         let step = Duration::from_millis(1 + self.rng.below(30_000) as u64);
-        (self.ahead, self.behind) = match self.rng.below(3) {
+        (self.fast_by, self.slow_by) = match self.rng.below(3) {
             0 => (step, Duration::ZERO),
             1 => (Duration::ZERO, step),
             _ => (Duration::ZERO, Duration::ZERO),
@@ -267,7 +267,7 @@ impl Client {
 
     /// Returns the time by the clock of this client.
     fn now(&self) -> SystemTime {
-        SystemTime::now() + self.ahead - self.behind
+        SystemTime::now() + self.fast_by - self.slow_by
     }
 }
 

@@ -53,7 +53,7 @@ pub(super) struct Clients {
 /// The second process, as the first process sees it.
 pub(super) struct OtherProcess {
     process: Child,
-    orders: ChildStdin,
+    commands: ChildStdin,
     lines: BufReader<ChildStdout>,
 }
 
@@ -151,15 +151,15 @@ impl OtherProcess {
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().map_err(failed)?;
-        let (orders, lines) = (process.stdin.take(), process.stdout.take());
-        let (Some(orders), Some(lines)) = (orders, lines) else {
+        let (commands, lines) = (process.stdin.take(), process.stdout.take());
+        let (Some(commands), Some(lines)) = (commands, lines) else {
             return Err(Failure::cannot_run("the second process has no pipes"));
         };
-        Ok(Self { process, orders, lines: BufReader::new(lines) })
+        Ok(Self { process, commands, lines: BufReader::new(lines) })
     }
 
     pub(super) fn order(&mut self, what: &str, case: u64) -> Result<(), Failure> {
-        let sent = writeln!(self.orders, "{what} {case}").and_then(|()| self.orders.flush());
+        let sent = writeln!(self.commands, "{what} {case}").and_then(|()| self.commands.flush());
         sent.map_err(|error| Failure::cannot_run(format!("the second process has ended: {error}")))
     }
 

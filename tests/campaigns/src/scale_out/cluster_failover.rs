@@ -82,7 +82,7 @@ async fn fail_over(
             cluster.ask(0, "ACL SETUSER default -psync -sync");
             cluster.ask(0, "CLIENT KILL TYPE replica");
         });
-        stale.write_ahead(&store).await?;
+        stale.add_lost_writes(&store).await?;
         writers.progress(AHEAD).await;
     }
     block_in_place(|| take_over(&mut cluster, event));

@@ -58,7 +58,7 @@ async fn fail_over(
         wait_for_replica(&primary, &replica).await?;
         set(&replica, "primary_conninfo", "").await?;
         until(&replica, "SELECT NOT EXISTS (SELECT FROM pg_stat_wal_receiver)").await?;
-        stale.write_ahead(&store).await?;
+        stale.add_lost_writes(&store).await?;
         writers.progress(AHEAD).await;
     }
     block_in_place(|| {

@@ -17,7 +17,7 @@ pub(super) struct Stale {
     /// The last revision that its writer received.
     revision: Revision,
     /// The number of writes that will be lost.
-    ahead: usize,
+    lost_writes: usize,
 }
 
 impl Stale {
@@ -26,16 +26,19 @@ impl Stale {
         store: &impl HistoryStore,
         key: ConversationKey,
     ) -> Result<Self, Failure> {
-        let mut stale = Self { key, revision: Revision::ABSENT, ahead: 0 };
+        let mut stale = Self { key, revision: Revision::ABSENT, lost_writes: 0 };
         stale.revision = stale.write(store, "first").await?;
         Ok(stale)
     }
 
     /// Appends writes that the replica does not receive.
-    pub(super) async fn write_ahead(&mut self, store: &impl HistoryStore) -> Result<(), Failure> {
+    pub(super) async fn add_lost_writes(
+        &mut self,
+        store: &impl HistoryStore,
+    ) -> Result<(), Failure> {
         for text in ["lost one", "lost two"] {
             self.revision = self.write(store, text).await?;
-            self.ahead += 1;
+            self.lost_writes += 1;
         }
         Ok(())
     }
@@ -67,7 +70,7 @@ impl Stale {
             renew(store, &self.key).await?;
             revision = head("read the head after the renewal").await?.revision;
         }
-        for number in 0..self.ahead {
+        for number in 0..self.lost_writes {
             let text = format!("of the other writer {number}");
             let written = append(store, write(&self.key, revision, &text)).await;
             revision = written.map_err(|error| failed("append as another writer", error))?;
