@@ -1,9 +1,10 @@
-//! Seals messages, and opens them. The plaintext of the sealed form contains only the data that the inner
-//! store needs.
+//! Seals messages, and opens them. A sealed message is a message for the inner store. Only the data that
+//! the inner store needs remain unencrypted in it.
 //!
-//! Calls and results keep their positions, because the record of tool calls refers to them, and
-//! their content is sealed. All other content is one sealed value, the body, which is the first
-//! part.
+//! The first part of a sealed message is the body: one sealed value with the content of all parts that
+//! are neither calls nor results. After the body, each call and each result has a part of its own, whose
+//! content is sealed. The calls keep their order, and the results too, because the record of tool calls
+//! refers to a call or a result by its index.
 
 use serde::{Serialize, de::DeserializeOwned};
 use tower_chat_core::{
@@ -50,8 +51,8 @@ pub fn is_sealed_message(message: &Message) -> bool {
     author::is_sealed_message(message)
 }
 
-/// The content that is sealed in place of a call's arguments: the call, or the whole request for
-/// its approval. The two are distinguished by their fields.
+/// The content that is sealed in the field `arguments` of a call: the whole call, or the whole approval
+/// request that contains the call. The two are distinguished by their fields.
 enum Asked {
     Call(ToolCall),
     Request(ApprovalRequest),
@@ -91,7 +92,8 @@ impl Sealer {
                     rest.push(marker.into());
                 }
                 Part::ApprovalRequest(request) => {
-                    // The whole request is sealed, because an approval refers to its id.
+                    // Not only the call, but the whole request is sealed. When the request is opened, its
+                    // sealed id is compared with the unencrypted id, by which an approval refers to it.
                     let text = json(request);
                     let call = self.call(at, message.id, &request.call, &text)?;
                     texts.push(text);
@@ -122,7 +124,7 @@ impl Sealer {
         Ok((envelope, link.before.after(message.id, &texts)))
     }
 
-    /// Returns a call with a sealed value in place of its arguments.
+    /// Returns the placeholder of a call. Its field `arguments` contains the sealed value.
     fn call(
         &self,
         at: Position,
@@ -168,8 +170,8 @@ impl Sealer {
 }
 
 impl Opener<'_> {
-    /// Opens a message. Also returns its link to the message before it, unless it has a former
-    /// format.
+    /// Opens a message. Also returns the message's link to the previous message. The link is `None` for a
+    /// message in a former format, which has no links.
     pub(crate) async fn message(
         &mut self,
         sequence: u64,
@@ -288,7 +290,7 @@ impl Opener<'_> {
         }
     }
 
-    /// Opens the call that is sealed in place of its arguments.
+    /// Opens the call in the sealed field `arguments` of a placeholder.
     pub(crate) async fn call(
         &mut self,
         found: Found,

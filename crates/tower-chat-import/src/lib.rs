@@ -31,9 +31,9 @@
 //! # }
 //! ```
 //!
-//! [`read`] reads a file in one of the formats of [`Format`], and [`store`] stores a conversation,
-//! which then continues like any other. All content that models receive is read: texts, reasoning
-//! with the signatures that its provider needs, calls, results, media. Ids of messages, usage and
+//! [`read`] reads a file in one of the formats of [`Format`]. [`store`] stores a conversation. Afterwards,
+//! requests can continue it like any other conversation. All content that models receive is read: texts,
+//! reasoning with the signatures that its provider requires, calls, results and media. Ids of messages, usage and
 //! further data about answers are not read. [`ImportedConversation::losses`] lists the content that
 //! cannot be stored.
 //!

@@ -102,8 +102,8 @@ impl Settings {
 
 /// Fails if no provider accepts the name of a tool.
 ///
-/// OpenAI and Anthropic accept ASCII letters, digits, `_` and `-`; Gemini also accepts `.` and `:`. If a
-/// provider does not accept the name, requests to it have a replacement for the name.
+/// OpenAI and Anthropic accept ASCII letters, digits, `_` and `-`; Gemini also accepts `.` and `:`. If the
+/// provider of a request does not accept the name, the codec sends another name in its place.
 pub(crate) fn check_name(name: &str, span: Span) -> syn::Result<()> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
     if (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(is_allowed) {
@@ -111,12 +111,12 @@ pub(crate) fn check_name(name: &str, span: Span) -> syn::Result<()> {
     }
     let message = format!(
         "no provider accepts the tool name {name:?}: a name has 1 to {LONGEST_NAME} ASCII \
-         letters, digits, `_` and `-`; set another name with `#[tool(name = \"...\")]`"
+         letters, digits, `_`, `-`, `.` and `:`; set another name with `#[tool(name = \"...\")]`"
     );
     Err(Error::new(span, message))
 }
 
-/// The longest name that all providers accept, in characters.
+/// The length of the longest name that this check allows, in characters. All providers accept this length.
 const LONGEST_NAME: usize = 64;
 
 /// Parses an equals sign and the value after it.

@@ -25,8 +25,8 @@ pub(crate) enum Begun {
     Stream(BegunStream),
 }
 
-/// A streamed answer whose first frame has been read, so that the call fails if this frame contains a
-/// refusal.
+/// A streamed answer whose first frame has been read. If this frame contains a refusal, the call fails
+/// before it returns a stream.
 pub(crate) struct BegunStream {
     /// The first update or error; `None` if the first frame contains none, or if there is no frame.
     first: Option<Result<ChatUpdate, AnswerError>>,

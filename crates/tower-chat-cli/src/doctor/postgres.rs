@@ -62,8 +62,8 @@ fn check_limits(settings: &ServerSettings, findings: &mut Findings) {
         Level::Warning,
         "statement_timeout",
         limit(settings.statement_timeout),
-        "a pooler such as PgBouncer does not forward the setting of the store: ALTER ROLE ... SET statement_timeout \
-         = '30s', and let the pooler ignore the startup parameter",
+        "execute ALTER ROLE ... SET statement_timeout = '30s', and let the pooler ignore the startup parameter: a \
+         pooler such as PgBouncer does not forward the statement_timeout that the store sets",
     );
     findings.expect(
         settings.idle_session_timeout.is_none(),
@@ -82,7 +82,7 @@ fn check_limits(settings: &ServerSettings, findings: &mut Findings) {
             "{} of {}; a store makes up to {pool}",
             settings.connections, settings.max_connections
         ),
-        "raise max_connections, or give the stores fewer (with_max_connections)",
+        "raise max_connections, or limit the connections of each store (with_max_connections)",
     );
     findings.expect(
         settings.autovacuum,
@@ -117,7 +117,7 @@ fn check_role(settings: &ServerSettings, findings: &mut Findings) {
             true => format!("`{role}` may read and write"),
             false => format!("`{role}` may not read and write the tables"),
         },
-        "GRANT SELECT, INSERT, UPDATE, DELETE on the tables, or CREATE where there are none",
+        "GRANT SELECT, INSERT, UPDATE, DELETE on the tables; if the tables do not exist, GRANT CREATE on the schema",
     );
     match settings.row_level_security {
         Some(true) => findings.expect(

@@ -58,7 +58,8 @@ pub(super) async fn export(arguments: ExportArguments) -> Result<ExitCode, CliEr
     })?;
     let mut rest = selection;
     if let Some(step) = contents.as_ref().and_then(ExportContents::last_step) {
-        // The file contains a conversation that an earlier attempt has not recorded in the receipt.
+        // An earlier attempt may have died after it wrote the last conversation to the file and before it
+        // recorded the end of this conversation in the log. In this case, this attempt records the end.
         if let Some(log) = report.log().filter(|log| log.begun() == Some(&step.key())) {
             log.record(&Event::Done(step.clone())).map_err(CliError::Output)?;
         }
@@ -90,8 +91,9 @@ async fn write<W: AsyncWrite + Unpin + Send>(
         .await
 }
 
-/// Creates a new file, or opens that of an interrupted export, and truncates it after its last whole
-/// conversation. Returns the file, positioned at its end, and its contents; `None` if it is empty.
+/// Creates a new file, or opens the file of an interrupted export and truncates it after its last complete
+/// conversation. Returns the file, positioned at its end, and its contents. The contents are `None` if the
+/// file is empty.
 async fn open(
     path: &Path,
     resume: bool,

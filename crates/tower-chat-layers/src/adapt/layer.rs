@@ -8,8 +8,9 @@ use super::Adapt;
 
 /// Converts a client with other types into a model client, with a [`ClientCodec`](super::ClientCodec).
 ///
-/// Like every model client, the created service refuses a request whose service id is the sentinel. The
-/// client's own layers remain below the created service.
+/// Like every model client, the created service refuses a request with the sentinel
+/// [`HistoryOwner::Local`](tower_chat_core::HistoryOwner::Local). The layers of the wrapped client remain
+/// below the created service.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -17,7 +18,7 @@ use super::Adapt;
 /// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 /// use tower_chat::{adapt::{AdaptLayer, ClientCodec}, *};
 ///
-/// /// Their client takes one text and returns one.
+/// /// The codec of a client that takes one text and returns one.
 /// struct Texts;
 ///
 /// impl ClientCodec for Texts {

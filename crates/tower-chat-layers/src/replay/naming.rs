@@ -1,4 +1,8 @@
-//! Adds call positions to results that the open round would otherwise match with its own calls.
+//! Names the calls of results: sets [`ToolResult::call`] of a result to the position of its call.
+//!
+//! Without the position, a result could be matched with the wrong call. This concerns results of calls
+//! that the replay omits, which the open round would match with its own calls, and results of calls that
+//! were approved or rejected, which may have the same id as other calls.
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
@@ -9,7 +13,7 @@ use tower_chat_core::{
 
 use super::{omitted_calls::OmittedCalls, round::Unanswered};
 
-/// Adds call positions to the results in consecutive messages.
+/// Names the calls of the results in consecutive messages.
 pub(super) struct Naming<'a> {
     earlier: &'a OmittedCalls,
     /// The calls of the open round and its results so far.
@@ -24,10 +28,10 @@ type RoundSoFar<'a, 'r> = (&'a [Unanswered], usize, &'r [Arc<Message>]);
 /// The calls that were approved or rejected since the model's last answer.
 struct Decided<'a> {
     calls: Matcher<&'a str>,
-    /// The index in `calls` of the first call that belongs to the open round. Calls before this index
-    /// were omitted.
+    /// The index in `calls` of the first call that belongs to the open round. The calls before this index
+    /// belong to earlier rounds, and the replay has omitted them.
     of_round: usize,
-    /// For each call from `of_round` on, its index among the calls of the open round.
+    /// For each call in `calls` from the index `of_round` on, its index among the calls of the open round.
     calls_of_round: Vec<usize>,
     /// For each call of the open round, its index in `calls`, if it was approved or rejected.
     by_call: Vec<Option<usize>>,
@@ -55,7 +59,7 @@ impl<'a> Naming<'a> {
         Self { earlier, round, decided }
     }
 
-    /// Names the calls in the next message of results.
+    /// Names the calls of the results in the next message.
     pub(super) fn name(&mut self, message: &Arc<Message>) -> Arc<Message> {
         let mut named = Cow::Borrowed(message);
         if let Some(decided) = &mut self.decided {
@@ -168,8 +172,8 @@ impl<'a> Decided<'a> {
                 && (round.as_mut().is_some_and(|round| round.has_id(id))
                     || earlier.find(result).is_some());
             if is_of_other {
-                // The id identifies another call. If the result were matched here, it could be matched
-                // by order with a decided call that has no id.
+                // The id identifies a call that was not decided. The matcher of the decided calls does not
+                // know this id, and could match the result with a decided call that has no id.
                 continue;
             }
             if let Answers::Call(call) = self.calls.answer(&*result) {
@@ -177,7 +181,8 @@ impl<'a> Decided<'a> {
                 result.call = self.calls.calls().get(call).and_then(|call| call.position);
             }
         }
-        // A call that was omitted remains pending until its result is paired with it.
+        // Naming a call does not answer it. A call counts as answered only when the replay pairs the call
+        // with its result.
         answered.into_iter().for_each(|call| self.calls.set_answered(call, false));
     }
 }

@@ -54,9 +54,9 @@ impl Truncation {
         true
     }
 
-    /// Returns the message with long results of tools truncated. The message is shared if no result is
-    /// truncated. Results of the provider's own tools are not truncated, because they are replayed as
-    /// the provider's items.
+    /// Returns the message with long results of tools truncated. Returns the same `Arc` if no result is too
+    /// long. Results of the provider's own tools are not truncated, because they are replayed as the
+    /// provider's items.
     pub fn apply_to(&self, mut message: Arc<Message>) -> Arc<Message> {
         self.apply_within(&mut message);
         message
@@ -93,8 +93,9 @@ fn text_len(result: &ToolResult) -> usize {
     result.content.iter().filter_map(Part::as_text).map(str::len).sum()
 }
 
-/// Keeps at most `limit` bytes of text and adds the marker after them. An earlier marker is cut off,
-/// because the text is longer than the limit plus one marker.
+/// Truncates the text to at most `limit` bytes and adds the marker after them. The text must be longer than
+/// `limit` and the marker together. If an earlier truncation has added a marker at the end of the text, this
+/// marker is therefore removed.
 fn cut(content: &mut Vec<Part>, limit: usize, marker: &str) {
     let mut left = limit;
     let mut is_cut = false;

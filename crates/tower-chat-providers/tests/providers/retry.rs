@@ -1,4 +1,4 @@
-//! Tests of the failures that the retry policy retries, of the times and of the number of retries.
+//! Tests of the retry policy: which failures it retries, how long it waits, and how often it retries.
 
 use std::{
     sync::{
@@ -171,7 +171,7 @@ async fn no_attempt_begins_after_the_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn one_budget_limits_the_attempts_of_all_clones() {
-    // A reserve of two retries for ten seconds, and no deposits for successful calls.
+    // A reserve of 2 retries (1 per second, in a window of 2 seconds), and no deposits for calls.
     let budget = Arc::new(TpsBudget::new(Duration::from_secs(2), 1, 0.0));
     let policy = RetryPolicy::new().with_max_attempts(9).with_budget(budget);
     let layer = RetryLayer::new(policy);

@@ -1,4 +1,5 @@
-//! Tests of the write queue under many schedules, with a real file.
+//! Tests of the write queue under many interleavings of its threads, with a real file. A schedule is one
+//! interleaving.
 
 use std::{
     path::{Path, PathBuf},
@@ -30,7 +31,7 @@ use crate::{
     writer::Writer,
 };
 
-/// The folder of all schedules. Each schedule uses its own conversations.
+/// The folder that all schedules share. Each schedule uses its own conversations.
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
 static CONVERSATIONS: AtomicU32 = AtomicU32::new(0);
 

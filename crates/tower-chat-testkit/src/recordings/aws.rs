@@ -1,6 +1,6 @@
 //! Parses `application/vnd.amazon.eventstream`
-//! (<https://smithy.io/2.0/aws/amazon-eventstream.html>): binary messages of headers and a payload,
-//! with two checksums each.
+//! (<https://smithy.io/2.0/aws/amazon-eventstream.html>). A stream consists of binary messages. Each
+//! message has headers, a payload and two checksums.
 
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use flate2::Crc;
@@ -8,19 +8,20 @@ use serde_json::Value;
 
 use super::events::StreamEvent;
 
-/// The number of bytes of the two lengths at the beginning of a message.
+/// The size in bytes of the two lengths at the beginning of a message: the length of the message, and the
+/// length of its headers.
 const PRELUDE: usize = 8;
 /// The number of bytes of a checksum.
 const CHECKSUM: usize = 4;
 
-/// Returns whether bytes begin with a message of such a stream: the checksum of its lengths must be
-/// valid.
+/// Returns whether the bytes begin with a message of an event stream: the checksum after the two lengths
+/// is valid.
 pub(super) fn is_event_stream(bytes: &[u8]) -> bool {
     bytes.get(..PRELUDE).is_some_and(|prelude| word(bytes, PRELUDE) == Some(checksum(prelude)))
 }
 
-/// Returns the events of a stream. The payload of a `chunk` (InvokeModel) is decoded from its field
-/// `bytes`.
+/// Returns the events of a stream. An event `chunk` of the operation InvokeModel contains its data in the
+/// field `bytes`, in base64. These data are decoded.
 pub(super) fn events(bytes: &[u8]) -> Result<Vec<StreamEvent>, String> {
     let (mut events, mut rest) = (Vec::new(), bytes);
     while !rest.is_empty() {

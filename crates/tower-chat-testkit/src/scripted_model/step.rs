@@ -85,8 +85,8 @@ impl Step {
         Self::new(Reply::Hang)
     }
 
-    /// Computes the step from the request. The settings of this step for streaming, waiting and
-    /// interruptions apply where the computed step has none.
+    /// Computes the step from the request. The computed step's settings for streaming, waiting and
+    /// interruptions take precedence. A setting that the computed step lacks is taken from this step.
     pub fn respond(decide: impl FnOnce(&ChatRequest) -> Step + Send + 'static) -> Self {
         Self::new(Reply::Respond(Box::new(decide)))
     }

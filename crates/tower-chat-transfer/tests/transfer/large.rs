@@ -45,7 +45,8 @@ async fn ten_thousand_messages_are_the_same_in_every_store() {
     }
 }
 
-/// Returns a store in which a run is added to the conversation at the first operations of a kind.
+/// Returns a store that adds a run to the conversation `busy` before each of the first `times` reads of a
+/// page of messages.
 fn changing(store: &MemoryStore, times: usize) -> FaultyStore<MemoryStore> {
     let (inner, count) = (store.clone(), Arc::new(AtomicUsize::new(0)));
     FaultyStore::with_injector(store.clone(), move |operation: Operation| {
@@ -90,7 +91,7 @@ async fn a_conversation_that_changes_whenever_it_is_read_is_refused_and_the_othe
     let (target, store) = (MemoryStore::new(), changing(&source, usize::MAX));
     let alice = Selection::scope("alice");
     let mut file = Vec::new();
-    // Each message is a page, in the export and in the copy.
+    // The export and the copy read each message as a page of its own, so each read finds a new run.
     let receipt =
         export(&store, &alice, ExportFile::new(&mut file), &mut |_| Ok(())).await.unwrap();
     assert_eq!(receipt.total(OutcomeKind::Exported).conversations, 1);

@@ -34,12 +34,12 @@ use super::{
     turn::TurnEvent,
 };
 
-/// A limit that is higher than the number of service calls of any run, including those of an open
-/// run that it resumes.
+/// A limit that is higher than the number of service calls of any request: the calls of its own run, and
+/// of an open run that the request resumes first.
 const MAX_SERVICE_CALLS: usize = 40;
 
-/// The lease of journaled runs, which is the time for which other attempts wait for a killed
-/// process.
+/// The duration of the leases of journaled runs. After a process was killed, other attempts wait for up to
+/// this time.
 const LEASE: Duration = Duration::from_secs(1);
 
 /// The error of planned failures of the model client.
@@ -50,7 +50,8 @@ pub(crate) const PLANNED: &str = "planned failure";
 pub(crate) struct Reporter(Arc<dyn Fn(Turn, Result<TurnEvent, String>) + Send + Sync>);
 
 impl Reporter {
-    /// Calls a function with each event of a run, or the description of a fault in it.
+    /// Creates a reporter that calls a function with each event of a run, and with the description of each
+    /// fault that is found in a run.
     pub(crate) fn new(
         report: impl Fn(Turn, Result<TurnEvent, String>) + Send + Sync + 'static,
     ) -> Self {
@@ -78,7 +79,7 @@ pub(crate) struct Job {
 /// The outcome for the caller.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Outcome {
-    /// The answer, by the token of its text.
+    /// The caller received the answer whose text contains this token.
     Answered {
         token: String,
     },
@@ -116,8 +117,8 @@ impl Stack {
         (self.reporter.0)(turn, Err(what));
     }
 
-    /// Sends the request of a job. Waits for the response or drops it, as the caller of the job
-    /// does.
+    /// Sends the request of a job. If the job is unstable, the response may be dropped early: the task of the
+    /// request is aborted, or its future is dropped after some polls.
     pub(crate) async fn send(&self, store: impl HistoryStore + Clone, job: &Job) -> Outcome {
         let mut rng = Rng::of(job.seed, 0);
         let leaves = job.is_unstable && rng.one_in(4);
@@ -139,7 +140,7 @@ impl Stack {
                 if is_aborted {
                     task.abort();
                 }
-                // An aborted task runs until its next await.
+                // Waits for the end of the task, because an aborted task continues until its next await.
                 task.await
             }
         };

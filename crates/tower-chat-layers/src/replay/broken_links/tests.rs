@@ -1,4 +1,5 @@
-//! Tests which items of OpenAI Responses keep their ids when a call of their answer is omitted.
+//! Tests of the removal of ids: if the replay omits a call of an answer in the format OpenAI Responses,
+//! some items of the answer keep their ids, and others lose them.
 
 use std::sync::Arc;
 
@@ -24,8 +25,8 @@ fn call(call_id: &str) -> Part {
     call.into()
 }
 
-/// Returns the ids of an answer's items if only these calls are answered. `-` stands for an item
-/// without an id.
+/// Replays an answer of which only the calls `answered` have results. Returns the ids of the replayed
+/// items of the answer, and `-` for an item without an id.
 fn ids_after<const N: usize>(parts: Vec<Part>, answered: [&str; N]) -> Vec<String> {
     let mut replay = Replay::new(DanglingCalls::Drop);
     replay.push(&Arc::new(Message::new(Role::Assistant, parts)));

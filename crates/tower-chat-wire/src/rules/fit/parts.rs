@@ -139,8 +139,8 @@ impl Fitting<'_> {
         is_foreign || is_refused
     }
 
-    /// Returns the part to send for media outside of results: the media, or a sentence if the service does
-    /// not accept them.
+    /// Returns the part to send for media that are not part of a result. If the service does not accept the
+    /// media, the part is a text that describes the media in one sentence.
     fn media(&mut self, message: &Message, media: &Media, fitted_parts: &mut FittedParts) -> Part {
         let native = self.native(message, media.native.as_ref(), fitted_parts);
         let mut sent = media.clone();
@@ -187,9 +187,9 @@ pub(super) fn add_text_beside(fitted_parts: &mut FittedParts) {
     }
 }
 
-/// Joins the texts among the parts into one text, at the position of the first. Removes their native items,
-/// because a text with a native item would be sent as a list. Returns `false` and changes nothing if the
-/// parts have at most one text and this text has no native item of the wire.
+/// Joins all texts among the parts into one text, at the position of the first text. The joined text has no
+/// native item, because a text with a native item would be sent as a list. Returns `false` and changes
+/// nothing if there is no text, or if there is only one text and it has no native item of the wire.
 ///
 /// The texts of an answer are joined without a separator, because they may be pieces of one sentence
 /// between citations. The texts of other messages are joined with a line break.
