@@ -101,8 +101,8 @@ impl ChatPipeline {
     ///
     /// # Cancellation
     ///
-    /// Dropping the future ends the run. The stored messages are those that the persistence mode defines
-    /// for a caller that disconnects.
+    /// Dropping the future ends the run. The persistence mode defines which messages of the run are stored
+    /// if a caller disconnects.
     pub async fn ask(
         &self,
         key: ConversationKey,

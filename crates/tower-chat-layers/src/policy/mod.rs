@@ -98,7 +98,7 @@ pub enum LostHistory {
 ///
 /// ```
 /// use tower_chat::{PersistencePolicy, policy::RefusedContent};
-/// // No service call is made that was not asked for.
+/// // The layer does not repeat a refused service call.
 /// let policy = PersistencePolicy::default().on_refused_content(RefusedContent::MarkNamed);
 /// # let _ = policy;
 /// ```
@@ -132,10 +132,10 @@ pub enum StoreFailure {
 /// The policy for a run in [`PersistenceMode::PerServiceCall`] if no `PerServiceCallPersistence` is below
 /// the tool loop.
 ///
-/// By default the run fails, except under
-/// [`use_client_as_is`](crate::ChatPipelineBuilder::use_client_as_is), where a warning is logged. In
-/// journaled mode it always fails. A run that approves calls always fails too, because the model would
-/// receive results without their calls.
+/// By default the run fails. In a pipeline that was built with
+/// [`use_client_as_is`](crate::ChatPipelineBuilder::use_client_as_is), the default is a warning in the log.
+/// Two kinds of runs fail under every policy: journaled runs, and runs that approve calls, because the model
+/// would receive results without their calls.
 ///
 /// The tool loop detects the missing layer before the model is called and before any tool runs. Without
 /// that loop, or with a loop of another crate, the missing layer is detected after the first service
@@ -152,9 +152,10 @@ pub enum MissingPersister {
 
 /// The policy for a run in a conversation with another active run.
 ///
-/// Journaled runs of other processes are detected before the run begins. Other runs of other processes
-/// are detected by the revision of the conversation at the first write, which fails with a
-/// [`Conflict`](crate::store::Conflict). Two runs are never mixed in one history.
+/// The policy applies to other runs of this process, and to journaled runs of other processes, which the
+/// store shows before the run begins. A run of another process that is not journaled is detected only at
+/// the first write of this run: the conversation has another revision, and the write fails with a
+/// [`Conflict`](crate::store::Conflict). The messages of two runs are never mixed in one history.
 ///
 /// ```
 /// use tower_chat::{PersistencePolicy, policy::ConcurrentRuns};
@@ -186,8 +187,8 @@ pub enum ConcurrentRuns {
 }
 
 /// The stored inputs of a failed service call, in per-service-call mode: user messages, approvals, and
-/// results of tools. The caller must send the other inputs again. The same request sent again continues
-/// in either case.
+/// results of tools. The caller must send the inputs that are not stored again. If the caller sends the
+/// same request again, the run continues under every policy.
 ///
 /// In per-run mode nothing of a run without an answer is stored, and in journaled mode everything is
 /// staged before the service is called.
@@ -397,13 +398,13 @@ impl PersistencePolicy {
     }
 
     /// Sets the inputs of a failed service call that are stored in per-service-call mode. The default is
-    /// [`All`](UnansweredInputs::All): a retry does not run the tools again, and a reader sees the
-    /// question as after a disconnect. A question that the service refuses is [marked](RefusedContent),
-    /// and does not block the conversation.
+    /// [`All`](UnansweredInputs::All). A retry then does not run the tools again, and a reader of the history
+    /// sees the user's message. If the service refuses the content of the message, the content is
+    /// [marked](RefusedContent), and does not block the conversation.
     ///
     /// ```
     /// use tower_chat::{PersistencePolicy, policy::UnansweredInputs};
-    /// // A message of the user that the provider has not answered is the caller's to send again.
+    /// // If the provider has not answered a message of the user, the caller sends the message again.
     /// let policy = PersistencePolicy::default().with_inputs_of_failed_call(UnansweredInputs::Results);
     /// ```
     #[must_use]

@@ -19,8 +19,9 @@ use crate::{
     run::{IncompleteCommit, Settings, incomplete_commit, of_prior_calls},
 };
 
-/// Ends the open run of a conversation. Returns whether there was one. If an attempt still works on the
-/// run, its later writes fail. A run can be discarded even if its staged messages cannot be read.
+/// Ends the open run of a conversation. Returns whether there was an open run. If an attempt still
+/// executes the run, the later writes of this attempt fail. A run can be discarded even if its staged
+/// messages cannot be read.
 ///
 /// ```
 /// use tower_chat::{prelude::*, recovery::{self, RunEnd}};
@@ -39,7 +40,7 @@ use crate::{
 /// // A journaled run has failed, and is open.
 /// assert!(recovery::close(&store, &key, RunEnd::Commit).await?);
 /// assert_eq!(store.load(&key).await?.messages.len(), 1); // its input
-/// assert!(!recovery::close(&store, &key, RunEnd::Commit).await?); // there is none any more
+/// assert!(!recovery::close(&store, &key, RunEnd::Commit).await?); // no run is open any more
 /// # Ok(())
 /// # }
 /// ```
@@ -95,7 +96,7 @@ pub(super) fn journal(store: &(impl HistoryStore + ?Sized)) -> Result<&dyn Journ
 /// # let key = ConversationKey::new("alice", "travel");
 /// # let request = ChatRequest::user("Book seat 7.").in_conversation(key.clone());
 /// # assert!(agent.ready().await?.call(request).await.is_err());
-/// // Once an hour: what has been open for a day is ended as it is.
+/// // Call this once an hour: runs that have been open for a day are committed in their current state.
 /// let day = Duration::from_secs(24 * 3600);
 /// let swept = recovery::sweep(&store, "alice", SystemTime::now(), day, RunEnd::Commit).await?;
 /// assert!(swept.is_empty()); // the run was opened a moment ago

@@ -1,4 +1,5 @@
-//! Open runs: journaled runs without an end, and the functions that resume or end them.
+//! Open runs, which are journaled runs that were neither committed nor discarded, and the functions that
+//! resume or end them.
 //!
 //! A run in [`PersistenceMode::Journaled`](crate::PersistenceMode::Journaled) is durable from its
 //! beginning, and becomes part of the history at its end. A run that fails, is dropped, or dies with
@@ -13,11 +14,12 @@
 //! - **committed** in its current state, with a result for every call that has none, by [`close`];
 //! - **discarded**, also by [`close`].
 //!
-//! [`recover`] does one of the three in one call.
+//! [`recover`] resumes, commits or discards the open run of a conversation in one call.
 //!
-//! A new run on the conversation first does one of the three or is rejected, as [`OnOpenRun`] selects.
-//! The new run makes no paid service call for a run whose caller has disconnected ([`OnDisconnect`]),
-//! and a run that the service refuses does not block the conversation ([`OnRefusal`]). [`sweep`] ends
+//! Before a new run of the conversation begins, it resumes, commits or discards the open run, or the new
+//! run is rejected. [`OnOpenRun`] selects this. If the caller of the open run has disconnected, the new
+//! run makes no paid service call for the open run ([`OnDisconnect`]). If the service refuses the open
+//! run, the open run does not block the conversation ([`OnRefusal`]). [`sweep`] ends
 //! all open runs of a scope that are older than a given age.
 
 mod close;

@@ -114,12 +114,12 @@ pub async fn open_run(
 }
 
 impl OpenRunReport {
-    /// Returns a request that resumes the run. Send it through the stack with the options that the run
-    /// needs, because the journal does not store them.
+    /// Returns a request that resumes the run. Add the options that the run needs, because the journal does
+    /// not store them, and send the request through the stack.
     ///
-    /// If the run has ended in the meantime, the answer is the stored one. If it was discarded, the
-    /// request fails with [`PersistenceError::RunGone`](crate::PersistenceError::RunGone). The model is
-    /// called in neither case.
+    /// If the run was committed in the meantime, the response contains its stored answer. If the run was
+    /// discarded, the request fails with
+    /// [`PersistenceError::RunGone`](crate::PersistenceError::RunGone). The model is called in neither case.
     pub fn resume(&self) -> ChatRequest {
         let conversation = Conversation { key: self.key.clone(), run: self.open.run };
         ChatRequest::new(Messages::new())

@@ -49,7 +49,7 @@ impl RecoveryPolicy {
         Self { end: Some(end), ..Self::default() }
     }
 
-    /// Sets the handling of calls that may or may not have run, in place of the stack's
+    /// Sets the policy for calls that may or may not have run. It overrides the setting of the stack's
     /// [`JournalPolicy`](super::JournalPolicy).
     #[must_use]
     pub fn with_unknown_calls(mut self, unknown_calls: UnknownCalls) -> Self {
@@ -58,10 +58,11 @@ impl RecoveryPolicy {
     }
 
     /// Sets the maximum time for which a resumed run waits for the end of another process's lease.
-    /// Without a call of this method, the run waits as the stack's policies define, see
-    /// [`JournalPolicy::with_max_lease_wait`](super::JournalPolicy::with_max_lease_wait). If the lease
-    /// does not end in this time, [`PersistenceError::RunHeld`](crate::PersistenceError::RunHeld)
-    /// contains the process and the end of its lease.
+    /// By default, the policies of the stack apply, see
+    /// [`JournalPolicy::with_max_lease_wait`](super::JournalPolicy::with_max_lease_wait). If the lease does
+    /// not end in this time, the run fails with
+    /// [`PersistenceError::RunHeld`](crate::PersistenceError::RunHeld), which contains the process and the
+    /// end of its lease.
     #[must_use]
     pub fn with_max_wait(mut self, max: Duration) -> Self {
         self.wait = max;
@@ -98,7 +99,7 @@ impl RecoveryPolicy {
 /// # Errors
 ///
 /// Returns an error if the store cannot be read or written. If the run is resumed, returns the errors
-/// of the stack, after which the run remains open.
+/// of the stack. After such an error, the run remains open, unless [`OnRefusal`](super::OnRefusal) ends it.
 pub async fn recover<S>(
     client: &mut S,
     store: &(impl HistoryStore + ?Sized),
