@@ -216,7 +216,7 @@ impl Statements {
     pub(crate) fn invocations(&self, extent: RecordExtent) -> String {
         let sql = format!(
             "WITH asked AS MATERIALIZED (
-                 SELECT t.*, c.long_conversation {from_and_where}
+                 SELECT t.*, c.long_conversation {clauses}
                  ORDER BY coalesce(c.long_conversation, c.conversation), t.sequence, t.call_index
                  LIMIT {limit}
              ), places AS (
@@ -232,7 +232,7 @@ impl Statements {
              FROM {{schema}}.messages AS m
              JOIN places AS p ON m.conversation = p.conversation AND m.sequence = p.sequence
              WHERE m.scope = $1 {of_message}",
-            from_and_where = extent.from_and_where(),
+            clauses = extent.clauses(),
             limit = if extent.of_messages { "$8" } else { "$7" },
             of_message = extent.in_conversation("m"),
         );
@@ -260,7 +260,7 @@ impl Statements {
                      WHEN t.finished >= t.started
                      THEN t.finished::float8 - t.started::float8
                      WHEN t.finished < t.started THEN 0::float8 END AS taken
-                 {from_and_where}
+                 {clauses}
              ), rounded AS (
                  SELECT *, (CASE {steps} ELSE 1e16 END)::float8 AS step FROM calls
              )
@@ -274,7 +274,7 @@ impl Statements {
             open = open.join(", "),
             // For a call in progress, the column `finished` contains the expiry of its lease.
             pending = ToolStatus::PendingApproval,
-            from_and_where = extent.from_and_where(),
+            clauses = extent.clauses(),
         );
         self.layout.with_schema(&sql)
     }
@@ -346,7 +346,7 @@ pub(crate) struct RecordExtent {
 
 impl RecordExtent {
     /// Returns `FROM` and `WHERE` for the rows, as `t`, with their conversations, as `c`.
-    fn from_and_where(self) -> String {
+    fn clauses(self) -> String {
         let of_messages = if self.of_messages { "AND t.sequence = ANY($7)" } else { "" };
         format!(
             "FROM {{schema}}.conversations AS c
