@@ -31,13 +31,13 @@ struct OfId {
 /// The calls without a result, for results with an id that no call has.
 #[derive(Debug, Clone)]
 struct InOrder<K> {
-    all: OfTools<K>,
-    without_id: OfTools<K>,
+    all: ByTool<K>,
+    without_id: ByTool<K>,
 }
 
 /// Calls in order, and the same calls by the name of their tool.
 #[derive(Debug, Clone)]
-struct OfTools<K> {
+struct ByTool<K> {
     all: BTreeSet<usize>,
     by_name: HashMap<K, BTreeSet<usize>>,
 }
@@ -128,7 +128,7 @@ impl<K: Borrow<str> + Clone + Eq + Hash> Index<K> {
 
 impl<K: Borrow<str> + Clone + Eq + Hash> InOrder<K> {
     fn of(calls: &[Candidate<K>]) -> Self {
-        let none = OfTools { all: BTreeSet::new(), by_name: HashMap::new() };
+        let none = ByTool { all: BTreeSet::new(), by_name: HashMap::new() };
         let mut in_order = Self { all: none.clone(), without_id: none };
         for (call, candidate) in calls.iter().enumerate() {
             in_order.insert(call, candidate);
@@ -159,7 +159,7 @@ impl<K: Borrow<str> + Clone + Eq + Hash> InOrder<K> {
     }
 }
 
-impl<K: Borrow<str> + Clone + Eq + Hash> OfTools<K> {
+impl<K: Borrow<str> + Clone + Eq + Hash> ByTool<K> {
     fn insert(&mut self, call: usize, candidate: &Candidate<K>) {
         self.all.insert(call);
         self.by_name.entry(candidate.tool.clone()).or_default().insert(call);
