@@ -70,8 +70,8 @@ impl ApprovalRequest {
 
 /// The decision on an [`ApprovalRequest`].
 ///
-/// The response contains the id of the request and no call: the call that runs is always the stored
-/// one, with the arguments of the response if it has any.
+/// The response contains the id of the request and no call. The stored call of the request runs. If the
+/// response has arguments, they replace those of the stored call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ApprovalResponse {

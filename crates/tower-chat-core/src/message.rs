@@ -54,12 +54,12 @@ pub struct Message {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<MessageId>,
     /// The time at which the message was added to its conversation, to the millisecond. The run
-    /// that adds the message sets it, unless it is set already, for example by an import. Messages
-    /// that older releases have stored have none; see [`time`](Self::time).
+    /// that adds the message sets the time, unless it is set already, for example by an import. Messages
+    /// that older releases have stored have no such time; see [`time`](Self::time).
     #[serde(default, skip_serializing_if = "Option::is_none", with = "milliseconds::optional")]
     pub added_at: Option<SystemTime>,
     /// The reason why the model's answer ended. Only the final message of the answer has a finish reason.
-    /// The reason decides the next step of the run, also when another process continues the run.
+    /// The next step of the run depends on this reason, also when another process continues the run.
     /// [`ChatResponse`](crate::ChatResponse) sets this field from
     /// [`Finish::reason`](crate::Finish::reason). Messages that older releases have stored have no finish
     /// reason. Models do not receive this field.

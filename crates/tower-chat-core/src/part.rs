@@ -233,8 +233,8 @@ pub struct ToolResult {
     /// The provider's item for the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Native>,
-    /// Whether the run ended with this result, and no service call has received it. The field shows that
-    /// the run is complete, regardless of the place where the result is stored.
+    /// Whether the run ended with this result, and no service call has received the result. The field shows
+    /// that the run is complete, regardless of the place where the result is stored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ends_run: bool,
     /// The messages that the tool has queued for the next service call. The record of tool calls

@@ -8,9 +8,9 @@ use crate::{
 
 /// A request to a chat model, and to every layer above it.
 ///
-/// The messages are an immutable history, followed by the request's own messages. The length of the
-/// history changes neither the cost of cloning the request nor, noticeably, that of prepending the
-/// history.
+/// The messages are an immutable history, followed by the request's own messages. Cloning a request costs
+/// the same for every length of the history. The cost of prepending a history grows only with the
+/// logarithm of the length.
 ///
 /// ```
 /// use tower_chat_core::{ChatRequest, ConversationKey};
@@ -72,8 +72,8 @@ impl ChatRequest {
         self
     }
 
-    /// Replaces the options. A [streamed](Self::streamed) request stays streamed, and its
-    /// [instructions](Self::with_instructions) stay if the new options have none.
+    /// Replaces the options. A [streamed](Self::streamed) request stays streamed. If the new options have no
+    /// [instructions](Self::with_instructions), the request keeps its instructions.
     #[must_use]
     pub fn with_options(mut self, options: impl Into<Arc<ChatOptions>>) -> Self {
         let before = std::mem::replace(&mut self.options, options.into());
@@ -166,8 +166,8 @@ impl ChatRequest {
         }
     }
 
-    /// Replaces all messages. The first `history_len` of them are the history; all of them, if there
-    /// are fewer.
+    /// Replaces all messages. The first `history_len` messages are the history. If there are fewer
+    /// messages, all of them are the history.
     pub fn set_messages(&mut self, messages: impl Into<Messages>, history_len: usize) {
         self.messages = messages.into();
         self.history_len = history_len.min(self.messages.len());
