@@ -254,10 +254,16 @@ impl Canonical {
                 arguments,
                 reason,
             }) => {
-                self.tag(5);
+                match arguments {
+                    // The first keys of this version contain no arguments.
+                    None => self.tag(5),
+                    Some(arguments) => {
+                        self.tag(9);
+                        self.text(arguments);
+                    }
+                }
                 self.text(request_id);
                 self.tag((*approved).into());
-                self.optional_text(arguments.as_ref());
                 self.optional_text(reason.as_ref());
             }
             Part::Media(media) => {

@@ -202,6 +202,13 @@ fn what_the_model_is_asked_is_in_the_key() {
                 response.approved = true;
             }),
         ),
+        (
+            "arguments of a decision",
+            with_part(4, 0, |it| {
+                let Part::ApprovalResponse(response) = it else { panic!("{it:?}") };
+                response.arguments = Some("{}".to_owned());
+            }),
+        ),
         ("error", with_part(5, 0, |it| *it = ErrorPart::new("down").into())),
         (
             "issuer",
