@@ -60,7 +60,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`message`], [`request`], [`run`] | the parts of messages; the content of requests and answers; run ids and handles |
-//! | [`tool`], [`layer`] | further kinds of tools, and approvals; the layers of a stack without [`ChatPipeline`] |
+//! | [`tool`](mod@tool), [`layer`] | further kinds of tools, and approvals; the layers of a stack without [`ChatPipeline`] |
 //! | [`policy`], [`replay`], [`recovery`], [`transcript`] | the choices of a [`PersistencePolicy`], and the end of open runs |
 //! | [`store`], [`error`], [`telemetry`] | stores and their capabilities; errors; spans and metrics |
 //! | [`adapt`], [`validate`] | codecs for clients with their own types; checks of requests |
