@@ -48,7 +48,7 @@ use crate::error::{Errors, ProviderError};
 /// use tower_chat_providers::adapt::ChatTypes;
 ///
 /// let theirs = service_fn(|request: CreateChatCompletionRequest| async move {
-///     let said = format!("{} messages", request.messages().len());
+///     let said = format!("{} messages", request.messages.len());
 ///     let answer = serde_json::json!({
 ///         "id": "chatcmpl-1", "object": "chat.completion", "created": 0, "model": request.model,
 ///         "choices": [{"index": 0, "message": {"role": "assistant", "content": said}}],

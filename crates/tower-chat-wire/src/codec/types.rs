@@ -23,7 +23,7 @@ use crate::body::BodyWire;
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// use serde::{Deserialize, Serialize};
 /// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
-/// use tower_chat::{adapt::{AdaptLayer, ExposeLayer}, *};
+/// use tower_chat::{adapt::{AdaptLayer, ExposeLayer}, layer::PerServiceCallPersistence, *};
 /// use tower_chat_wire::{body::BodyWire, codec::JsonTypes};
 ///
 /// #[derive(Serialize, Deserialize)]
