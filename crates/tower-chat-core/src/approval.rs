@@ -52,7 +52,9 @@ impl ApprovalRequest {
     }
 
     /// Returns the response that lets the call run with other arguments, a JSON text. The stored call keeps
-    /// the arguments of the model. The result reports the other arguments to the model.
+    /// the arguments of the model. The result of the tool reports the other arguments to the model.
+    ///
+    /// The arguments are stored with the decision. The tool's hook for stored calls does not change them.
     pub fn approve_with(&self, arguments: impl Into<String>) -> ApprovalResponse {
         ApprovalResponse { arguments: Some(arguments.into()), ..self.approve() }
     }

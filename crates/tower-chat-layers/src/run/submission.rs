@@ -132,11 +132,13 @@ impl Drop for Submission {
     }
 }
 
-/// Returns whether both values are the same write. The write id is not sufficient, because a write
-/// without messages has the id of the next write with messages.
+/// Returns whether both values are the same write. The write id is not sufficient: a write without
+/// messages has the id of the next write with messages, and the writes of two attempts at one run can have
+/// the same id and different incarnations.
 fn is_repetition(one: &Write, other: &Write) -> bool {
     one.id() == other.id()
         && one.expected() == other.expected()
+        && one.result() == other.result()
         && one.messages().len() == other.messages().len()
         && one.tools() == other.tools()
 }

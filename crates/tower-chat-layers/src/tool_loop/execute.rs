@@ -366,7 +366,7 @@ impl Executor<'_> {
 /// Returns the sentence that reports to the model with which arguments the tool was called. The call of the
 /// model is sent unchanged, so that the service's own data of the call remain valid.
 fn changed_arguments(arguments: &str) -> String {
-    format!("[The call was approved with other arguments, and ran with these: {arguments}]")
+    format!("[The call was approved with other arguments. The tool was called with {arguments}]")
 }
 
 /// The next event among calls that run concurrently.

@@ -29,7 +29,7 @@ struct Position {
 }
 
 /// Omits the messages before the newest usable summary, except instructions. Returns `None` if the
-/// service has made no summary in these messages.
+/// service has made no summary in these messages, or if the last message has one.
 ///
 /// A summary is not usable if a result after it belongs to a call before it: the service would receive a
 /// result without its call. Such a summary is omitted, and the messages before it are sent.
@@ -37,9 +37,8 @@ struct Position {
 /// If the last message has a summary, the service continues a paused answer. All messages are then sent,
 /// as the service documents.
 pub(super) fn compact(messages: &Messages, rules: &ServiceRules) -> Option<Compacted> {
-    let mut summaries = summaries(messages, rules);
-    summaries.retain(|summary| summary.message + 1 < messages.len());
-    if summaries.is_empty() {
+    let summaries = summaries(messages, rules);
+    if summaries.last()?.message + 1 == messages.len() {
         return None;
     }
     let is_usable = |summary: &&Position| !is_earlier_call_answered(messages, **summary);

@@ -92,8 +92,8 @@ async fn a_call_runs_with_the_arguments_of_its_decision_and_the_model_is_told() 
         let request = replying(decisions, case.streamed);
         send(&client, request.clone()).await.unwrap();
         let results = format!(
-            "tool c1=paid {{\"cents\": 1}}[The call was approved with other arguments, and ran with \
-             these: {{\"cents\": 1}}] c2=paid {arguments}"
+            "tool c1=paid {{\"cents\": 1}}[The call was approved with other arguments. The tool \
+             was called with {{\"cents\": 1}}] c2=paid {arguments}"
         );
         let shown = ["user buy", "assistant pay#c1 pay#c2", results.as_str()];
         assert_eq!(sent_texts(&model, 0), shown);

@@ -64,10 +64,13 @@ pub fn fit(request: &ChatRequest, rules: &ServiceRules) -> Fitted {
     }
     let mut fitting = Fitting::new(rules);
     let mut messages = Cow::Borrowed(request.messages());
+    let mut history_len = request.history_len();
     if let Some(compacted) = compaction::compact(request.messages(), rules) {
         fitting.has_changed = !compacted.changes.is_empty();
         fitting.begins_with_summary = compacted.begins_with_summary;
         fitting.changes = compacted.changes;
+        let omitted = messages.len() - compacted.messages.len();
+        history_len = history_len.saturating_sub(omitted);
         messages = Cow::Owned(compacted.messages);
     }
     fitting.unanswered = hosted::unanswered(&messages, rules.wire);
@@ -83,7 +86,7 @@ pub fn fit(request: &ChatRequest, rules: &ServiceRules) -> Fitted {
     let Fitting { messages, has_changed, names, changes, .. } = fitting;
     let mut request = request.clone();
     if has_changed {
-        request.set_messages(messages, request.history_len());
+        request.set_messages(messages, history_len);
     }
     if let Some(options) = options {
         request.options = Arc::new(options);

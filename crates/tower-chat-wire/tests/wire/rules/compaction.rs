@@ -169,12 +169,38 @@ fn a_request_that_begins_with_a_summary_has_it_as_its_first_block() {
 }
 
 #[test]
+fn new_messages_are_the_same_after_stored_ones_are_omitted() {
+    for (wire, name) in SERVICES {
+        let messages = vec![
+            Message::user("FIRST"),
+            Message::assistant("SECOND"),
+            assistant([summary(wire, Some(name), Some("SUMMARY")), Part::text("THIRD")]),
+            Message::user("FOURTH"),
+        ];
+        let mut request = ChatRequest::new(messages.clone());
+        request.set_messages(messages, 3);
+        let (fitted, _) = written(&request, &rules(wire, name));
+        let new: Vec<_> = fitted.request.new_messages().iter().map(|it| it.text()).collect();
+        assert_eq!(
+            (fitted.request.messages().len(), new),
+            (2, vec!["FOURTH".to_owned()]),
+            "{name}"
+        );
+    }
+}
+
+#[test]
 fn a_paused_answer_continues_with_all_messages() {
     for (wire, name) in SERVICES {
-        let messages =
-            [Message::user("FIRST"), assistant([summary(wire, Some(name), Some("SUMMARY"))])];
-        let (found, changes) = sent(&messages, &rules(wire, name), &["FIRST", "SUMMARY"]);
-        assert_eq!((found, changes), (vec![true, true], vec![]), "{name}");
+        let messages = [
+            Message::user("FIRST"),
+            assistant([summary(wire, Some(name), Some("EARLIER")), Part::text("SECOND")]),
+            Message::user("THIRD"),
+            assistant([summary(wire, Some(name), Some("SUMMARY"))]),
+        ];
+        let texts = ["FIRST", "EARLIER", "SECOND", "THIRD", "SUMMARY"];
+        let (found, changes) = sent(&messages, &rules(wire, name), &texts);
+        assert_eq!((found, changes), (vec![true; 5], vec![]), "{name}");
     }
 }
 
