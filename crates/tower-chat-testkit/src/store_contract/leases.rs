@@ -163,6 +163,38 @@ pub async fn a_run_in_one_write_is_its_own(store: Store) {
     }
 }
 
+/// Attempts that each begin with a write that opens and commits the run follow each other, also after one
+/// without messages. Each of them refuses the writes of the attempts before it.
+pub async fn attempts_in_one_write_follow_each_other(store: Store) {
+    for is_new in [true, false] {
+        let key = key(&format!("one write each {is_new}"));
+        let mut at = match is_new {
+            true => Revision::ABSENT,
+            false => stored(&store, write(&key, Revision::ABSENT, &["0"])).await,
+        };
+        let run = StagedRun::new(&key, at).run;
+        let attempts: [(u64, u32, &[&str]); 3] = [(1, 0, &[]), (2, 0, &["1"]), (3, 1, &["2"])];
+        for (holder, index, texts) in attempts {
+            let write = |texts: &[&str]| {
+                let messages = texts.iter().map(|text| Arc::new(Message::user(*text)));
+                Write::new(key.clone(), MessageId { run, index }, at, messages)
+            };
+            let mut staged = commit(1);
+            staged.lease.holder = holder;
+            let begins = write(texts).staged(staged).beginning_attempt();
+            stored(&store, begins.clone()).await;
+            acknowledged(&store, &begins).await;
+            refused(&store, write(&["lost"])).await;
+            at = begins.result();
+            assert_eq!(revision(&store, &key).await, at);
+            assert_eq!(open_run(&store, &key).await, None);
+        }
+        let rest = [Arc::new(Message::user("rest"))];
+        stored(&store, Write::new(key.clone(), MessageId { run, index: 2 }, at, rest)).await;
+        assert_eq!(texts(&store, &key).await, ["0", "1", "2", "rest"][usize::from(is_new)..]);
+    }
+}
+
 /// A late write of an earlier attempt opens no run after a later attempt has ended the run.
 pub async fn a_run_that_was_taken_over_and_ended_stays_ended(store: Store) {
     for end in ["committed", "discarded"] {

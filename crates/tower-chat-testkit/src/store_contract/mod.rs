@@ -422,6 +422,7 @@ macro_rules! __journal_promises {
             of_two_that_take_a_run_over_one_holds_it
             the_first_write_of_an_attempt_is_its_own
             a_run_in_one_write_is_its_own
+            attempts_in_one_write_follow_each_other
             a_run_that_was_taken_over_and_ended_stays_ended
             open_runs_are_listed_by_scope
             an_open_run_claims_calls_that_are_seen

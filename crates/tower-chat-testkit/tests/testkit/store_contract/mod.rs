@@ -714,6 +714,7 @@ noticed! {
     two_holders: IgnoresAttempts breaks of_two_that_take_a_run_over_one_holds_it;
     other_attempts: TakesAttemptsForOneAnother breaks the_first_write_of_an_attempt_is_its_own;
     attempts_in_one_write: TakesAttemptsForOneAnother breaks a_run_in_one_write_is_its_own;
+    attempts_in_turn: TakesAttemptsForOneAnother breaks attempts_in_one_write_follow_each_other;
     reopened_runs: CommitsInPlace breaks a_run_that_was_taken_over_and_ended_stays_ended;
     open_run_list: HidesOpenRuns breaks open_runs_are_listed_by_scope;
     open_run_pages: ListsOpenRunsAfterInclusively breaks open_runs_are_listed_by_scope;
