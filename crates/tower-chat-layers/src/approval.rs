@@ -1,10 +1,10 @@
 //! Tool calls that wait for approval.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use tower_chat_core::{
-    ApprovalRequest, CallPosition, EndedBy, Message, Part, Role, ToolCall, ToolDefinition,
-    ToolResult, pairing::CallLog,
+    ApprovalRequest, ApprovalResponse, CallPosition, EndedBy, Message, Part, Role, ToolCall,
+    ToolDefinition, ToolResult, pairing::CallLog,
 };
 
 use crate::replay::ended_by;
@@ -69,6 +69,19 @@ pub(crate) fn find_request<'m>(
     });
     let mut requests = (0..).zip(asked).filter_map(|(index, request)| Some((index, request?)));
     requests.find(|(_, request)| request.id == id)
+}
+
+/// Returns the decisions in these messages, by the ids of the approval requests. The last decision about a
+/// request counts.
+pub(crate) fn decisions_by_request<'m>(
+    messages: impl IntoIterator<Item = &'m Arc<Message>>,
+) -> HashMap<&'m str, &'m ApprovalResponse> {
+    let parts = messages.into_iter().flat_map(|message| &message.parts);
+    let decisions = parts.filter_map(|part| match part {
+        Part::ApprovalResponse(decision) => Some((&*decision.request_id, decision)),
+        _ => None,
+    });
+    decisions.collect()
 }
 
 /// Returns the result of an approved call, if no answer of the model follows it. The run for which the
@@ -196,6 +209,23 @@ mod tests {
             let found = trailing_result_of(messages.iter().rev(), None, &request);
             assert_eq!(found.map(ToolResult::text).as_deref(), expected);
         }
+    }
+
+    #[test]
+    fn the_last_decision_about_a_request_counts() {
+        let request = |id: &str| ApprovalRequest::new(id, ToolCall::new("c", "pay", "{}"), true);
+        let (one, two) = (request("approval_1"), request("approval_2"));
+        let messages: Vec<_> = [
+            Message::approvals([one.approve(), two.reject("too dear")]),
+            Message::assistant("Are you sure?"),
+            Message::approvals([one.approve_with("[]")]),
+        ]
+        .map(Arc::new)
+        .into();
+        let decisions = decisions_by_request(&messages);
+        assert_eq!(decisions.len(), 2);
+        assert_eq!(decisions["approval_1"], &one.approve_with("[]"));
+        assert_eq!(decisions["approval_2"], &two.reject("too dear"));
     }
 
     fn tools() -> [ToolDefinition; 1] {

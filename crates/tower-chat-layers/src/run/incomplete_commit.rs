@@ -1,14 +1,10 @@
 //! Commits a run in its current state: at the end of the run, or when another attempt finds the run
 //! open.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::{collections::HashSet, sync::Arc};
 
 use tower_chat_core::{
-    ApprovalResponse, CallPosition, ConversationKey, Message, MessageId, Part, ToolResult,
-    ToolStatus,
+    ApprovalResponse, CallPosition, ConversationKey, Message, MessageId, ToolResult, ToolStatus,
     store::{
         CallSelection, History, HistoryStore, SequencePosition, StoreError,
         author::{RecordedResult, ToolRecord},
@@ -21,7 +17,7 @@ use super::{
     prior_call_results::{by_call, mark_statuses, must_be_marked, rows_of_prior_calls},
 };
 use crate::{
-    approval::answers_approvals,
+    approval::{answers_approvals, decisions_by_request},
     replay::{DanglingCalls, INTERRUPTED, PendingApproval, Replay},
     tool::{CallOfRun, ToolReport},
     tool_loop::rejection,
@@ -145,7 +141,7 @@ async fn results_of_decided_calls(
     visible: &History,
     staged: &[Arc<Message>],
 ) -> Result<Option<(Arc<Message>, Vec<Arc<Message>>)>, StoreError> {
-    let decisions = decisions_in(staged);
+    let decisions = decisions_by_request(staged);
     if decisions.is_empty() {
         return Ok(None);
     }
@@ -213,14 +209,4 @@ fn result_of_decided(
             (result, Some(ToolStatus::RejectedByApproval))
         }
     }
-}
-
-/// Returns the decisions in these messages, by the ids of the approval requests.
-fn decisions_in(messages: &[Arc<Message>]) -> HashMap<&str, &ApprovalResponse> {
-    let parts = messages.iter().flat_map(|message| &message.parts);
-    let decisions = parts.filter_map(|part| match part {
-        Part::ApprovalResponse(decision) => Some((&*decision.request_id, decision)),
-        _ => None,
-    });
-    decisions.collect()
 }

@@ -9,7 +9,7 @@ use tower_chat_core::{
 
 use super::{ToolLoopError, error::CallNotRun, resume, transcript::Transcript};
 use crate::{
-    approval::{find_request, trailing_result_of},
+    approval::{decisions_by_request, find_request, trailing_result_of},
     next_step::{Action, CallRules, PlannedCall, Refusal},
     policy::UnknownCalls,
     replay::{PendingApproval, PendingBatch, Replay},
@@ -61,7 +61,7 @@ pub(super) fn decide(
     // The request of a run that is sent again does not contain the stored part of its input.
     let stored = run.log().stored_approvals();
     let own = || request.messages().iter_from(request.history_len());
-    let mut decisions = decisions(stored.iter().chain(own()));
+    let mut decisions = decisions_by_request(stored.iter().chain(own()));
     if decisions.is_empty() {
         return Ok(Vec::new());
     }
@@ -140,19 +140,6 @@ fn check_open(
         Waiting::Answered => Err(ToolLoopError::ApprovalAnswered { id, conversation }),
         Waiting::Held(until) => Err(ToolLoopError::ApprovalHeld { id, until, conversation }),
     }
-}
-
-/// Returns the decisions in these messages. The first decision about a request counts.
-fn decisions<'a>(
-    messages: impl Iterator<Item = &'a Arc<Message>>,
-) -> HashMap<&'a str, &'a ApprovalResponse> {
-    let mut decisions = HashMap::new();
-    for part in messages.flat_map(|message| &message.parts) {
-        if let Part::ApprovalResponse(decision) = part {
-            decisions.entry(decision.request_id.as_str()).or_insert(decision);
-        }
-    }
-    decisions
 }
 
 /// Returns the decisions that are not followed by a result or by an answer of the model.
