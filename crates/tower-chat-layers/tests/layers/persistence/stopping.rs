@@ -344,14 +344,20 @@ async fn an_answer_on_its_way_to_the_store_is_not_stopped_any_more() {
 
 /// The inputs of the service call are submitted when the call is dropped, and nothing follows them.
 #[tokio::test]
-async fn a_stop_fails_if_the_question_is_not_stored() {
+async fn a_stop_whose_question_is_not_stored_fails_or_reports_it() {
+    for on_failure in [StoreFailure::FailCall, StoreFailure::Continue] {
+        stop_without_store(on_failure).await;
+    }
+}
+
+async fn stop_without_store(on_failure: StoreFailure) {
     let modes = [PerRun, PerServiceCall];
     let cases = Cases::all().modes(modes, "a journal has the question before the service call");
     cases
         .check(async |case| {
             let store = case.store().await;
             let model = ScriptedModel::new([Step::hang()]);
-            let policy = policy().on_store_failure(StoreFailure::FailCall);
+            let policy = policy().on_store_failure(on_failure);
             let client = case.stack(model.clone(), &store, policy, tools(&ToolLog::default()));
             let mut request = case.ask("where?");
             let handle = request.run_handle();
@@ -362,7 +368,15 @@ async fn a_stop_fails_if_the_question_is_not_stored() {
             }
             store.fail_every_append(disk_full);
             handle.stop();
-            assert!(matches!(refused(run.await), PersistenceError::NotStored(_)));
+            match on_failure {
+                StoreFailure::Continue => {
+                    let finish = run.await.unwrap().finish;
+                    assert_eq!(finish.ended_by, Some(EndedBy::Stop));
+                    let saved = finish.saved.unwrap();
+                    assert_eq!((saved.messages, saved.unsaved > 0), (0, true), "{saved:?}");
+                }
+                _ => assert!(matches!(refused(run.await), PersistenceError::NotStored(_))),
+            }
         })
         .await;
 }
