@@ -63,7 +63,9 @@ impl Model {
         let conversation = request.conversation().cloned().ok_or("no conversation")?;
         let run = world.run_of(conversation.run);
         if let Err(invalid) = is_valid(request.messages()) {
-            world.add_failure(format!("the model was shown what providers refuse: {invalid}"));
+            world.add_failure(format!(
+                "the model received a request that providers refuse: {invalid}"
+            ));
         }
         let serial = world.next_serial();
         let shown = request.messages().iter().map(|message| label(message)).collect();
@@ -73,11 +75,12 @@ impl Model {
             yield_now().await;
         }
         let Some((about, round)) = run_and_round(&request) else {
-            world.add_failure("the model was not shown the input");
-            return Err("what?".into());
+            world.add_failure("the request to the model does not contain the input");
+            return Err("the request has no input".into());
         };
         if about != run {
-            world.add_failure(format!("run {run} was asked about run {about}"));
+            world
+                .add_failure(format!("the request of run {run} contains the input of run {about}"));
         }
         let tools = script[about].rounds.get(round).cloned().unwrap_or_default();
         let mut message = Message::assistant(format!("a{serial}"));

@@ -85,8 +85,8 @@ impl Step {
         Self::new(Reply::Hang)
     }
 
-    /// Computes the step from the request. The computed step's settings for streaming, waiting and
-    /// interruptions take precedence. A setting that the computed step lacks is taken from this step.
+    /// Computes the step from the request. Each setting for streaming, waiting and interruptions is that of
+    /// the computed step, or that of the returned step if the computed step does not set it.
     pub fn respond(decide: impl FnOnce(&ChatRequest) -> Step + Send + 'static) -> Self {
         Self::new(Reply::Respond(Box::new(decide)))
     }

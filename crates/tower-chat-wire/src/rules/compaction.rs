@@ -65,7 +65,10 @@ pub(super) fn compact(messages: &Messages, rules: &ServiceRules) -> Option<Compa
             kept.push(Arc::clone(message));
             continue;
         }
-        let what = format!("a summary of {} is left out", rules.issuer);
+        let what = format!(
+            "a summary by {} is not sent, because a result of an earlier call follows it",
+            rules.issuer
+        );
         changes.push(Change::new(ChangeKind::Native, what).of_message(message.id));
         if !parts.is_empty() {
             kept.push(Arc::new(message.with_parts(parts)));
@@ -77,25 +80,24 @@ pub(super) fn compact(messages: &Messages, rules: &ServiceRules) -> Option<Compa
 
 fn covered(count: usize, issuer: &str) -> String {
     match count {
-        1 => format!("1 message is left out, because a summary of {issuer} stands for it"),
+        1 => format!("1 message is not sent, because {issuer} has summarized it"),
         _ => {
-            format!("{count} messages are left out, because a summary of {issuer} stands for them")
+            format!("{count} messages are not sent, because {issuer} has summarized them")
         }
     }
 }
 
 /// Returns the positions of the summaries that the service has made, in their order.
 fn summaries(messages: &Messages, rules: &ServiceRules) -> Vec<Position> {
-    let kind = match rules.wire {
-        BodyWire::Anthropic | BodyWire::OpenAiResponses => "\"compaction\"",
-        _ => return Vec::new(),
-    };
+    if !matches!(rules.wire, BodyWire::Anthropic | BodyWire::OpenAiResponses) {
+        return Vec::new();
+    }
     let mut found = Vec::new();
     for (message, index) in messages.iter().zip(0..) {
         for (part, part_index) in message.parts.iter().zip(0..) {
             let Part::Native(native) = part else { continue };
             // The text is searched first, because parsing each item of each request takes longer.
-            if native.item.get().contains(kind) && is_summary(native, rules) {
+            if native.item.get().contains("\"compaction\"") && is_summary(native, rules) {
                 found.push(Position { message: index, part: part_index });
             }
         }

@@ -157,8 +157,8 @@ impl Round {
     }
 
     /// Omits the answered calls that `is_removed` selects, with their results. Calls without a result
-    /// are kept, because later messages may answer them. The arguments of `is_removed` are a message, the
-    /// index of a call among the calls of that message, and the call.
+    /// are kept, because later messages may answer them. `is_removed` receives the message of a call, the
+    /// index of the call among the calls of that message, and the call.
     pub(in crate::replay) fn hide_answered(
         &mut self,
         mut is_removed: impl FnMut(&Message, usize, &ToolCall) -> bool,
