@@ -1,4 +1,4 @@
-//! The decision about a write: whether a store may make the write, and the changes of the write.
+//! The function that decides whether a store may make a write, and which changes the write makes.
 
 use std::{ops::RangeInclusive, time::SystemTime};
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{MessageId, ToolStatus};
 
-/// The lookups of a store in a conversation for the decision about a write.
+/// The lookups in a conversation that [`decide`] needs from a store.
 pub trait Lookup {
     /// The error of a read.
     type Error;
@@ -49,36 +49,38 @@ impl CallState {
 /// The decision of a store about a write.
 #[derive(Debug, Clone)]
 pub enum Decision {
-    /// The store makes these changes, all of them or none.
+    /// The store makes these changes in one transaction.
     Store(Changes),
-    /// The write is stored already. The store acknowledges it with its [result](Write::result).
+    /// The write is already stored. The store changes nothing, and acknowledges the write again
+    /// with its [result](Write::result).
     IsStored,
-    /// The store changes nothing.
+    /// The store changes nothing, and returns this error.
     Refuse(StoreError),
 }
 
-/// The changes of a write to its conversation, besides its messages and the
-/// [directory](super::author::DirectoryEntry::apply).
+/// The changes that a write makes to its conversation, in addition to its messages and to the
+/// [directory entry](super::author::DirectoryEntry::apply).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Changes {
     /// The revision after the write.
     pub revision: Revision,
-    /// The open run after the write. If it is `None`, staged messages become visible.
+    /// The open run after the write. If this is `None`, the staged messages become visible.
     pub open_run: Option<OpenRun>,
-    /// The change of the service id that takes effect now.
+    /// The change of the service id that takes effect with this write. The change in a staged write
+    /// takes effect only with the write that commits the run.
     pub service_id: Option<ServiceIdChange>,
-    /// If the write discards its run: all messages and rows after this sequence number are deleted, and
-    /// the messages of the write are not stored.
+    /// If the write discards its run, the sequence number of the last remaining message. The store
+    /// deletes all later messages and their rows, and does not store the messages of the write.
     pub discards_after: Option<u64>,
-    /// The sequence numbers of the messages that exist after the write. A row of the write for a call of
-    /// another message is not stored.
+    /// The sequence numbers of the messages that exist after the write. The store ignores a row of
+    /// the write if the number of its call's message is outside of this range.
     pub messages: RangeInclusive<u64>,
 }
 
 impl Changes {
-    /// Returns the changes of a write to a conversation with this head. The write must be a valid one: one
-    /// for which [`decide`] returned changes, or one that another store has acknowledged.
+    /// Returns the changes of a write to a conversation with this head. The write must be valid:
+    /// [`decide`] has returned changes for it, or another store has acknowledged it.
     pub fn of(head: &Head, write: &Write) -> Self {
         let revision = write.result();
         let mut changes = Self {
@@ -106,7 +108,8 @@ impl Changes {
 /// Decides about a write to a conversation with this head. `last` is the largest sequence number that
 /// the store can represent.
 ///
-/// Stores that cannot call this function, because they decide in their database, follow the same rules.
+/// A store that decides in its database, and therefore cannot call this function, follows the same
+/// rules.
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -178,8 +181,8 @@ pub fn decide<L: Lookup>(
 }
 
 impl Head {
-    /// Returns whether the open run, if there is one, admits a write. A conversation without an open run
-    /// admits every write that discards none.
+    /// Returns whether the open run, if there is one, admits a write. A conversation without an
+    /// open run admits every write that does not discard a run.
     pub fn admits(&self, write: &Write) -> bool {
         match (&self.open_run, write.as_staged()) {
             (None, None) => true,
@@ -189,7 +192,8 @@ impl Head {
         }
     }
 
-    /// Returns whether a write is the repetition of one that has committed its run without a message.
+    /// Returns whether a write is the repetition of an earlier write that had no messages and
+    /// committed its run.
     pub fn has_committed(&self, write: &Write) -> bool {
         self.open_run.is_none()
             && write.close() == Some(Close::Commit)
@@ -208,8 +212,9 @@ impl Head {
     }
 }
 
-/// Returns whether the first message of a write is stored at the position that the write expects. A write
-/// without messages counts as stored while the conversation has the revision after the write.
+/// Returns whether the first message of a write is stored at the position that the write expects. A
+/// write without messages is considered stored as long as the conversation has the revision that
+/// the write results in.
 fn is_stored<L: Lookup>(head: &Head, write: &Write, lookup: &mut L) -> Result<bool, L::Error> {
     if write.messages().is_empty() {
         return Ok(head.revision == write.result());
@@ -224,15 +229,17 @@ fn conflict(head: &Head, write: &Write) -> StoreError {
     Box::new(conflict.with_open_run(head.open_run.as_ref().map(|open| open.run))).into()
 }
 
-/// Returns whether a claim is valid: its call waits for approval, and has the start time in the claim. If
-/// there is no row, or the message of the call is not visible, a claim without a start time is valid.
+/// Returns whether a claim is valid: its call waits for approval, and has the start time in the
+/// claim. If the call has no row, or its message is not visible, the claim is valid if it has no
+/// start time.
 fn is_valid<L: Lookup>(head: &Head, claim: &Claim, lookup: &mut L) -> Result<bool, L::Error> {
     let visible = head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible);
     let call = match claim.call.sequence <= visible {
         true => lookup.call(claim.call)?,
         false => None,
     };
-    // Databases store times in milliseconds.
+    // Databases store times in milliseconds. The two times may therefore differ in the digits after
+    // them.
     let started = |at: Option<SystemTime>| at.map(milliseconds::of);
     Ok(match call {
         Some(call) => {
@@ -389,7 +396,7 @@ mod tests {
             let write = write(second(), 0, AT_3, &["a"]).with_claims(claims);
             assert_eq!(outcome_with(call, &Head::new(AT_3), &write), expected, "{call:?}");
         }
-        // The message of the call is staged, so its row counts as absent.
+        // The message of the call is staged, so `decide` treats the call as one without a row.
         let claims = vec![Claim { call: CALL, started_at: None }];
         let write = write(second(), 1, AT_3, &[]).with_claims(claims).staged(staged(1, 5, None));
         assert_eq!(outcome_with(Some(runs), &open(), &write), "1..=3, open");

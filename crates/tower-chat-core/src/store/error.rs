@@ -75,9 +75,9 @@ pub enum StoreError {
     DescriptionChanged {
         /// The conversation.
         key: ConversationKey,
-        /// The version that was expected.
+        /// The version that the writer expected.
         expected: u64,
-        /// The version that it has.
+        /// The current version of the description.
         found: u64,
     },
     /// A description would exceed its maximum size.
@@ -185,8 +185,9 @@ impl StoreError {
         }
     }
 
-    /// Returns whether stored data cannot be read. Code that iterates over many conversations
-    /// reports this error for the one conversation and continues with the others.
+    /// Returns whether the cause of the error is stored data that cannot be read. Code that
+    /// iterates over many conversations reports such an error for the conversation in question, and
+    /// continues with the next conversation.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Undecodable { .. } | Self::Unreadable { .. } | Self::Corrupt { .. })
     }
@@ -205,8 +206,9 @@ pub struct Conflict {
     pub expected: Revision,
     /// The revision of the conversation.
     pub found: Revision,
-    /// The open run of the conversation, if there is one: no other run can write while this run is open.
-    /// The open run may be the writer's own, if another process has resumed it.
+    /// The open run of the conversation, if there is one: while it is open, only that run can
+    /// write. The open run may also be the run of the refused write, if another process has resumed
+    /// that run.
     pub open_run: Option<RunId>,
 }
 

@@ -57,7 +57,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Outbox {
     unsaved: HashMap<ConversationKey, Unsaved>,
-    /// The number of messages that count towards the limit.
+    /// The number of messages in the outbox, where a write without messages counts as one message.
     messages: usize,
 }
 
@@ -65,7 +65,7 @@ struct Outbox {
 #[derive(Debug, Default)]
 struct Unsaved {
     writes: Vec<Write>,
-    /// Count the messages of the writes in a metric until they are dropped.
+    /// Add the messages of the writes to a metric, and subtract them when the guards are dropped.
     gauges: Vec<GaugeGuard>,
 }
 
@@ -93,12 +93,13 @@ impl StoreHandle {
         Self::of(limit, false)
     }
 
-    /// Creates a new identity of a store that one process at a time opens.
+    /// Creates a new identity for a store that at most one process opens at a time.
     ///
-    /// No other process can then write an open run. Therefore a journaled run uses no lease, and a
-    /// run that a process left open when it died is resumed without waiting. If several processes
-    /// do open the store, the store still refuses the writes of a run that another process has
-    /// resumed. However, a run may then be resumed while its process is still executing it.
+    /// While a process has the store open, no other process can write an open run of the store.
+    /// Therefore a journaled run uses no lease, and a run that a process left open when it died is
+    /// resumed without waiting. If several processes do open the store, the store still refuses the
+    /// writes of a run that another process has resumed. However, a run may then be resumed while
+    /// its process is still executing it.
     ///
     /// ```
     /// use tower_chat_core::store::StoreHandle;
@@ -121,7 +122,7 @@ impl StoreHandle {
     }
 
     /// Sets the kind of store for spans and metrics: `sqlite`, `postgresql`, `redis`, `memory`, or
-    /// the name of another. Handles that were cloned earlier do not change.
+    /// another name. Handles that were cloned earlier do not change.
     ///
     /// ```
     /// use tower_chat_core::store::StoreHandle;
@@ -150,8 +151,8 @@ impl StoreHandle {
     }
 
     /// Begins a run on a conversation. At most one run per conversation is in progress in this
-    /// process. If there is one, the future waits until all runs have ended for which this method
-    /// was called earlier. At most `max_waiting` runs may wait.
+    /// process. If another run is in progress, the future waits until that run, and all runs that
+    /// were already waiting, have ended. At most `max_waiting` runs may wait.
     ///
     /// Dropping the future removes the run from the queue.
     ///
@@ -173,7 +174,7 @@ impl StoreHandle {
     }
 
     /// Checks that no run on a conversation is in progress in this process, and that the outbox
-    /// contains no write of it.
+    /// contains no write of the conversation.
     ///
     /// # Errors
     ///
@@ -245,7 +246,7 @@ impl StoreHandle {
     }
 }
 
-/// Returns the number of messages by which a write counts towards the limit.
+/// Returns the number of messages by which a write increases [`Outbox::messages`].
 fn room(write: &Write) -> usize {
     write.messages().len().max(1)
 }

@@ -14,18 +14,19 @@ use crate::{
     ApprovalRequest, Message, Messages, RunId, run_order::RunOrder, well_formed::WellFormedPrefix,
 };
 
-/// A conversation without its messages.
+/// The state of a conversation, without its messages.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Head {
-    /// The revision that the next write must expect. The revision counts the messages of an open run too.
+    /// The revision that the next write must expect. Its sequence number includes the messages of
+    /// an open run.
     pub revision: Revision,
-    /// The number of pruned messages, and thereby the sequence number of the last of them. The
-    /// first remaining message has the next sequence number.
+    /// The number of pruned messages, which is also the sequence number of the last pruned message.
+    /// The first remaining message has the next sequence number.
     pub pruned: u64,
-    /// The id under which the service stores the history, if it does.
+    /// The id under which the service stores the history; `None` if the service does not store it.
     pub service_id: Option<Arc<str>>,
-    /// The open run: staged, and neither committed nor discarded.
+    /// The open run, whose messages are staged; `None` if no run is open.
     pub open_run: Option<OpenRun>,
     /// The tool calls of the history that wait for approval, from the record. Each inner list
     /// contains the calls of one answer, in order. An answer may consist of several messages.
@@ -80,7 +81,7 @@ impl Head {
 pub struct History {
     /// The revision, the service id and the open run.
     pub head: Head,
-    /// All messages. The [`id`](crate::Message::id) of each is set.
+    /// All visible messages. Every message has an [`id`](crate::Message::id).
     pub messages: Messages,
     memo: HistoryMemo,
     prefix: WellFormedPrefix,
@@ -93,8 +94,9 @@ impl History {
         Self::new(Head::new(Revision::ABSENT), Messages::new())
     }
 
-    /// Creates a history of messages without examining them. Unless there are none,
-    /// [`well_formed_messages`](Self::well_formed_messages) then returns 0.
+    /// Creates a history of existing messages without checking them. For such a history,
+    /// [`well_formed_messages`](Self::well_formed_messages) returns 0. If there are no messages
+    /// yet, the history checks the messages that are added later.
     pub fn new(head: Head, messages: Messages) -> Self {
         let is_beginning = messages.is_empty();
         let (prefix, run_order) = match is_beginning {
@@ -134,7 +136,7 @@ impl History {
         Ok(Self { head, messages, memo: HistoryMemo::default(), prefix, run_order })
     }
 
-    /// Returns the number of messages at the beginning that are known to be valid for every
+    /// Returns how many messages at the beginning of the history were found to be valid for every
     /// provider: each call has a unique id and is answered once, in order, directly after its
     /// message. A reader need not check these messages again.
     ///
@@ -148,8 +150,9 @@ impl History {
     /// Returns the number of messages up to and including the last message of a run; `None` if the
     /// history contains no message of the run.
     ///
-    /// The run is found even if the clocks that made the ids disagree. If the run ids of the
-    /// history ascend, it is found by binary search, otherwise by a scan of the messages.
+    /// The run is found even if its id was created by a clock that differs from the clocks of other
+    /// runs. If the run ids of the history ascend, it is found by binary search, otherwise by a
+    /// scan of the messages.
     ///
     /// ```
     /// use tower_chat_core::{Message, MessageId, RunId, store::{Head, History, Revision}};
@@ -172,7 +175,7 @@ impl History {
         self
     }
 
-    /// Returns the memo: a value that a reader derived from the messages, for the next reader.
+    /// Returns the memo, which contains a value that an earlier reader derived from the messages.
     pub fn memo(&self) -> &HistoryMemo {
         &self.memo
     }
@@ -199,8 +202,8 @@ impl History {
         self.messages.get(usize::try_from(position).ok()?)
     }
 
-    /// Changes the history as the write will change it. The write must not be staged: staged
-    /// messages are not part of the history.
+    /// Applies a write to the history. The write must not be staged: staged messages are not part
+    /// of the history.
     pub fn apply(&mut self, write: &Write) {
         self.extend(write.messages().iter().cloned());
         self.head.advance(&Changes::of(&self.head, write));
@@ -238,8 +241,8 @@ impl HistoryMemo {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(value));
     }
 
-    /// Returns whether the memo has other clones, such as in a store that caches the history in
-    /// memory.
+    /// Returns whether another clone of the memo exists, for example in a store that caches the
+    /// history in memory.
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }

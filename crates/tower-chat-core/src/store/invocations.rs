@@ -32,8 +32,8 @@ pub struct InvocationQuery {
     pub status: Option<ToolStatus>,
     /// Selects calls that started in this range of time; calls that never started do not match.
     pub started: Option<Range<SystemTime>>,
-    /// The maximum number of calls. The first ones in the order of conversation, message and index
-    /// are selected.
+    /// The maximum number of calls. If more calls match, the store returns the first ones in the
+    /// order of conversation, message and index.
     pub limit: Option<usize>,
 }
 
@@ -91,8 +91,8 @@ impl InvocationQuery {
         self
     }
 
-    /// Returns whether the record of a call matches the query, apart from its conversation and the
-    /// limit.
+    /// Returns whether the record of a call has the messages, tool, status and start time that the
+    /// query selects. The conversation and the limit are not checked.
     pub fn fits(&self, record: &ToolRecord) -> bool {
         let is_in = |range: &Range<SystemTime>| {
             record.started_at.is_some_and(|started| range.contains(&started))
@@ -103,7 +103,7 @@ impl InvocationQuery {
             && self.started.as_ref().is_none_or(is_in)
     }
 
-    /// Returns whether no call can match. The store then need not read.
+    /// Returns whether no call can match the query. If so, a store returns without reading.
     pub fn matches_nothing(&self) -> bool {
         self.limit == Some(0) || self.sequences.as_ref().is_some_and(Vec::is_empty)
     }
@@ -157,8 +157,8 @@ pub struct Invocations {
 }
 
 impl Invocations {
-    /// Resolves rows of the record of a conversation to calls. `message` returns a message of the
-    /// conversation by its sequence number.
+    /// Resolves the rows of a conversation's record to tool calls with their content. `message`
+    /// returns a message of the conversation by its sequence number.
     pub fn of_rows<'r>(
         key: &ConversationKey,
         rows: impl IntoIterator<Item = &'r ToolRecord>,
@@ -241,9 +241,9 @@ pub struct ToolTotals {
     pub errors: u64,
     /// The number of calls without a result.
     pub open: u64,
-    /// The total time of all calls whose start and end are known.
+    /// The total time of all calls for which the record has both a start and an end.
     pub duration: Duration,
-    /// The distribution of the times of all calls whose start and end are known.
+    /// The distribution of the times of all calls for which the record has both a start and an end.
     pub times: CallTimes,
     /// The counts by the day on which the calls started.
     pub days: BTreeMap<UtcDay, DayTotals>,
@@ -272,8 +272,8 @@ impl ToolTotals {
         }
     }
 
-    /// Counts a call with this status, which started and finished at these times, if they are
-    /// known.
+    /// Adds a call with this status to the totals. The times are `None` if the record does not have
+    /// them.
     pub fn count(
         &mut self,
         status: ToolStatus,
@@ -294,7 +294,7 @@ impl ToolTotals {
         }
     }
 
-    /// Adds to the counts of a day in [`days`](Self::days) only.
+    /// Adds to the counts of a day in [`days`](Self::days). The other totals do not change.
     pub fn count_on(&mut self, day: UtcDay, of_day: DayTotals) {
         let totals = self.days.entry(day).or_default();
         totals.calls = totals.calls.saturating_add(of_day.calls);
@@ -302,8 +302,8 @@ impl ToolTotals {
     }
 }
 
-/// The distribution of the times of calls. A time is rounded down to two significant digits of its
-/// milliseconds, so that the number of different times is bounded.
+/// The distribution of the times of calls. Each time is rounded down to whole milliseconds and then
+/// to two significant digits. This bounds the number of different times.
 ///
 /// ```
 /// use std::time::Duration;

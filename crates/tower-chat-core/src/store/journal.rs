@@ -5,10 +5,11 @@ use std::{sync::Arc, time::SystemTime};
 use super::{Head, SequencePosition, ServiceIdChange, author::ToolRecord};
 use crate::{Message, RunId};
 
-/// The right to write an open run, and its expiry time.
+/// The right of one attempt to write an open run, until the lease expires.
 ///
-/// Each attempt at a run has an attempt number that is one higher than that of the previous attempt. The
-/// store refuses the writes of an earlier attempt, regardless of the clocks.
+/// Each attempt at a run has an attempt number that is one higher than that of the previous
+/// attempt. The store compares these numbers, not the clocks, to refuse the writes of an earlier
+/// attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
     /// The number of the attempt, from 1.
@@ -25,11 +26,12 @@ pub struct Lease {
 /// The end of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseEnd {
-    /// No process has a lease of the run: the attempt has ended, or attempts take no lease.
+    /// No process has a lease on the run, because the attempt has ended or because the store [needs
+    /// no leases](super::StoreHandle::exclusive).
     NotHeld,
     /// The caller of the run disconnected before its end: the response was dropped, its task was
-    /// aborted, or a timeout above the run fired. The process that executes the run writes this mark.
-    /// If the process dies, the run is not marked.
+    /// aborted, or a timeout above the run fired. The process that executes the run writes this
+    /// mark. If that process dies before, the mark is missing.
     Abandoned,
     /// The time at which the lease expires, by the writer's clock, to the millisecond. Until then other
     /// processes should not resume the run.
@@ -40,7 +42,7 @@ impl LeaseEnd {
     /// The stored form of [`Abandoned`](Self::Abandoned): a time in the past.
     const ABANDONED: SystemTime = SystemTime::UNIX_EPOCH;
 
-    /// Returns the time at which the lease expires, if a process has one.
+    /// Returns the time at which the lease expires, if a process has the lease.
     pub fn time(self) -> Option<SystemTime> {
         match self {
             Self::NotHeld | Self::Abandoned => None,
@@ -48,8 +50,8 @@ impl LeaseEnd {
         }
     }
 
-    /// Returns the time that stores write: none if no process has a lease, and the Unix epoch if the run
-    /// is abandoned.
+    /// Returns the time that stores write for this end: `None` if no process has a lease, and the
+    /// Unix epoch if the run is abandoned.
     ///
     /// ```
     /// use std::time::SystemTime;
@@ -66,7 +68,7 @@ impl LeaseEnd {
         }
     }
 
-    /// Returns the end of a lease from the time that a store contains.
+    /// Returns the end of a lease for a time that [`to_stored`](Self::to_stored) returned.
     pub fn from_stored(time: Option<SystemTime>) -> Self {
         match time {
             None => Self::NotHeld,
@@ -121,10 +123,10 @@ impl OpenRun {
         }
     }
 
-    /// Returns whether a staged write may be stored while this run is open. The write must be one of this
-    /// run, under the current lease or a later attempt. If the write discards the run, its
-    /// [`Close::Discard`] must have the same number of visible messages as this run. If two processes
-    /// resume a run with the same attempt number, only the first of them gets the lease.
+    /// Returns whether a staged write may be stored while this run is open. The write must be one
+    /// of this run, under the current lease or a later attempt. If the write discards the run, the
+    /// `visible` of its [`Close::Discard`] must be equal to that of this run. If two processes
+    /// resume a run with the same attempt number, only the first one to write gets the lease.
     pub fn admits(&self, run: RunId, staged: &Staged) -> bool {
         let lease = &self.lease;
         let is_holder = staged.lease.attempt > lease.attempt
@@ -182,8 +184,8 @@ pub struct Staged {
     pub lease: Lease,
     /// The end of the run, if this is its last write.
     pub close: Option<Close>,
-    /// The change of the service id that takes effect at the commit. `None` does not change an
-    /// earlier one of the run.
+    /// The change of the service id that takes effect at the commit. `None` preserves a change from
+    /// an earlier write of the run.
     pub service_id: Option<ServiceIdChange>,
     /// The text of an unfinished answer. An empty text deletes the stored one, and `None` does not
     /// change it.
@@ -193,7 +195,7 @@ pub struct Staged {
 /// The end of an open run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Close {
-    /// All messages of the run become part of the history. If the run was resumed by another
+    /// All messages of the run become part of the history. If the run has had more than one
     /// attempt, the conversation gets a new incarnation, so that the store refuses late writes of
     /// earlier attempts.
     Commit,
@@ -205,7 +207,7 @@ pub enum Close {
     },
 }
 
-/// An open run with all its staged messages and rows, at one moment.
+/// An open run with all its staged messages and rows, as they were at one moment.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct OpenRunContent {
@@ -232,11 +234,12 @@ impl OpenRunContent {
 }
 
 /// The intention to run a tool call that waits for approval. The claim is valid only if no other
-/// attempt has begun the call since its record was read.
+/// attempt has begun the call since the author of the claim read the call's record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claim {
     /// The call.
     pub call: SequencePosition,
-    /// The start time in the record that the writer has read; `None` if the call was never begun.
+    /// The start time in the record that the author of the claim has read; `None` if the call was
+    /// never begun.
     pub started_at: Option<SystemTime>,
 }

@@ -1,6 +1,6 @@
-//! The order of tasks that change conversations: the tasks of one conversation run one after the
-//! other, those of different conversations concurrently.
-//! [`TaskQueue`](super::task_queue::TaskQueue) uses it.
+//! A queue that orders the tasks which change conversations: the tasks of one conversation run one
+//! after the other, and those of different conversations run concurrently.
+//! [`TaskQueue`](super::task_queue::TaskQueue) is built on this queue.
 
 #[cfg(all(test, shuttle))]
 mod schedules;
@@ -29,20 +29,20 @@ pub(super) struct KeyedQueue(Arc<Mutex<State>>);
 struct State {
     /// Whether the queue accepts no more entries.
     closed: bool,
-    /// The end of the latest entry of each conversation that has one.
+    /// For each conversation that has entries, the end of its latest entry.
     last: HashMap<ConversationKey, End>,
 }
 
-/// The guard of an entry in a [`KeyedQueue`]. Its task may change the conversations when
-/// [`wait`](Self::wait) has returned. Later guards on the same conversations wait until this guard
-/// and all earlier ones are dropped.
+/// The guard of an entry in a [`KeyedQueue`]. The task of the entry may change the conversations
+/// after [`wait`](Self::wait) has returned. Later guards on the same conversations wait until this
+/// guard and all earlier ones are dropped.
 #[derive(Debug)]
 pub(super) struct QueueGuard {
     queue: KeyedQueue,
     /// The conversations that the task changes.
     keys: Vec<ConversationKey>,
-    /// The ends of the previous entries of the conversations, without those that have been waited
-    /// for.
+    /// The ends of the previous entries of the conversations. [`wait`](Self::wait) removes each end
+    /// that it has awaited.
     before: Vec<End>,
     /// The end of this guard, for which later guards wait.
     finished: End,
@@ -50,8 +50,9 @@ pub(super) struct QueueGuard {
     unfinished: watch::Sender<Vec<End>>,
 }
 
-/// The end of a guard. The sender of the channel is dropped with the guard. If the guard had not
-/// waited for all earlier guards, the channel then contains their ends.
+/// Resolves when a guard has ended. Dropping the guard drops the sender of this channel. A guard
+/// that is dropped before it has waited for all earlier guards first sends the ends of those
+/// guards, which the receiver then awaits too.
 #[derive(Debug, Clone)]
 struct End(watch::Receiver<Vec<End>>);
 
@@ -74,8 +75,8 @@ impl KeyedQueue {
         Some(QueueGuard { queue: self.clone(), keys, before, finished, unfinished })
     }
 
-    /// Waits until all earlier entries have ended. With a key, waits for those of this conversation
-    /// only.
+    /// Waits until all earlier entries have ended. If `key` is set, waits only for the entries of
+    /// this conversation.
     pub(super) async fn settle(&self, key: Option<&ConversationKey>) {
         let unfinished: Vec<_> = {
             let state = self.state();
@@ -112,8 +113,8 @@ impl QueueGuard {
 impl Drop for QueueGuard {
     fn drop(&mut self) {
         if !self.before.is_empty() {
-            // The task was cancelled. The later guards and `settle` wait for the earlier guards
-            // instead.
+            // The task was cancelled before its turn. Later guards and `settle` receive the ends of
+            // the earlier guards, and wait for those instead of this guard.
             self.unfinished.send_replace(mem::take(&mut self.before));
             return;
         }
@@ -134,7 +135,7 @@ impl End {
     async fn wait(self) {
         let mut ends = vec![self];
         while let Some(mut end) = ends.pop() {
-            // `changed` returns an error after the sender was dropped.
+            // `changed` returns an error once the sender is dropped.
             while end.0.changed().await.is_ok() {}
             ends.extend(end.0.borrow().iter().cloned());
         }

@@ -68,29 +68,30 @@ use crate::ConversationKey;
 /// - If a write's [`WriteId`](author::WriteId) is already stored at its position, the write is
 ///   acknowledged and nothing is stored. A write can therefore be repeated after a failure with an
 ///   unknown outcome.
-/// - A write may have no messages: it can set the service id of a conversation, and creates the
-///   conversation if it does not exist. Such a write stores no id, so that its repetition is
-///   acknowledged only until the next write.
+/// - A write may have no messages, for example if it only sets the service id of a conversation. If
+///   the conversation does not exist, such a write creates it. A store cannot recognise the
+///   repetition of a write without messages by an id, and acknowledges the repetition only until
+///   the next write.
 /// - [`append`](Self::append) is a submission: once it has returned, the store owns the writes, whether
 ///   or not the ticket is awaited. `append` may be called where nothing can be awaited, such as in `Drop`
 ///   on a thread outside of the runtime.
 /// - A load that begins after a submission to the same conversation includes that submission.
 /// - Messages are returned in the order in which they were appended, regardless of the clocks.
 /// - Stored data that are invalid, such as a number out of its range, cause [`StoreError::Corrupt`]
-///   or [`StoreError::Undecodable`]. The store deletes nothing because of them, other conversations
-///   are not affected, and [`delete`](Self::delete) still deletes the conversation. A store checks
-///   the heads that it reads with [`Head::check_range`], and its writes with
+///   or [`StoreError::Undecodable`]. The store deletes no data because of the damage, other
+///   conversations are not affected, and [`delete`](Self::delete) still deletes the conversation. A
+///   store checks the heads that it reads with [`Head::check_range`], and its writes with
 ///   [`Write::check_range`].
 /// - The rows of the record in a write are stored with the write and deleted with the conversation.
 ///   Each call has one row, which a later write replaces. A write that is acknowledged again
 ///   changes no row. Times are stored with a precision of at least a millisecond.
-/// - With the capability [`Journal`], a [staged](Write::staged) write is as durable as any other.
-///   Loads, lists and queries of the record do not return its messages and their rows until its run
-///   is committed. The first staged write opens its run. While the run is open, only writes of that
-///   run, under its current [`Lease`] or a later attempt, are stored; all others fail with a
-///   [`Conflict`] that names the run. Committing makes the whole run visible at one moment.
-///   Discarding deletes the whole run, except for rows of calls in messages that were visible
-///   before the run. A store without the capability refuses a staged write with
+/// - With the capability [`Journal`], a [staged](Write::staged) write is as durable as any other
+///   write. Until its run is committed, its messages and their rows are not returned by loads,
+///   lists and queries of the record. The first staged write of a run opens the run. While the run
+///   is open, only writes of that run, under its current [`Lease`] or a later attempt, are stored;
+///   all others fail with a [`Conflict`] that names the run. Committing makes the whole run visible
+///   at one moment. Discarding deletes the whole run, except for rows of calls in messages that
+///   were visible before the run. A store without the capability refuses a staged write with
 ///   [`StoreError::MissingCapability`].
 /// - A write that [claims](Write::with_claims) tool calls is stored only if all claims are valid.
 /// - A persistent store records that it contains sealed data: once a write that is marked as
@@ -129,7 +130,7 @@ use crate::ConversationKey;
 /// let first = write("Hello.", head.revision);
 /// store.append(store.reserve().await?, vec![first.clone()]).await?;
 ///
-/// // Repeated, the write is acknowledged and stores nothing. Another write that expects it is refused.
+/// // The store acknowledges the repeated write, and stores nothing. It refuses another write here.
 /// store.append(store.reserve().await?, vec![first]).await?;
 /// let late = store.append(store.reserve().await?, vec![write("Hi.", head.revision)]).await;
 /// assert!(matches!(late.unwrap_err().source, StoreError::Conflict(_)));
@@ -151,9 +152,9 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// If the store cannot be read.
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError>;
 
-    /// Returns the conversation with its messages, without staged ones. For a conversation that
-    /// does not exist, the history has no messages and its head is at [`Revision::ABSENT`]. The
-    /// head in the history need not contain the pending approvals.
+    /// Returns the conversation with its visible messages. Staged messages are not included. For a
+    /// conversation that does not exist, the history has no messages and its head is at
+    /// [`Revision::ABSENT`]. The head in the history need not contain the pending approvals.
     ///
     /// # Errors
     ///
@@ -162,7 +163,8 @@ pub trait HistoryStore: Send + Sync + 'static {
 
     /// Returns the record of the selected tool calls of a conversation, in the order of message and
     /// index. Unreadable rows are returned separately. The store sends one request to its backend,
-    /// however many messages are selected, and none if no call can match.
+    /// regardless of the number of selected messages. If no call can match, the store sends no
+    /// request.
     ///
     /// # Errors
     ///
@@ -173,25 +175,26 @@ pub trait HistoryStore: Send + Sync + 'static {
         which: &CallSelection,
     ) -> Result<Invocations, StoreError>;
 
-    /// Waits for a slot in the store's bounded queue. The layers call it before they call the
-    /// model, so that a slow store delays callers instead of accumulating unsaved answers.
+    /// Waits for a slot in the store's bounded queue. The layers call this method before they call
+    /// the model. A slow store therefore delays callers, instead of accumulating unsaved answers.
     ///
     /// # Errors
     ///
     /// [`StoreError::Closed`], if the store accepts no more writes.
     async fn reserve(&self) -> Result<Slot, StoreError>;
 
-    /// Returns a slot in the store's queue if one is free, without waiting. This saves a service
-    /// call the allocation of the future of [`reserve`](Self::reserve). After `None`, the caller
-    /// calls `reserve`. A store need not implement this method: the default returns `None`.
+    /// Returns a slot in the store's queue if one is free, without waiting. A caller saves the
+    /// allocation of the future of [`reserve`](Self::reserve) if it calls this method first, and
+    /// `reserve` only if the result is `None`. A store need not implement this method: the default
+    /// returns `None`.
     fn try_reserve(&self) -> Option<Slot> {
         None
     }
 
     /// Submits writes, in order. The store stops at the first write that fails.
     ///
-    /// The returned [`Ticket`] resolves when all writes are durable, or one has failed. Dropping it
-    /// cancels nothing.
+    /// The returned [`Ticket`] resolves when all writes are durable, or one of them has failed.
+    /// Dropping the ticket does not cancel the writes.
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket;
 
     /// Deletes the conversation with everything that belongs to it. Returns whether it existed.
@@ -220,16 +223,15 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// If the store cannot be written.
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError>;
 
-    /// Waits until everything submitted so far is durable or has failed, and the tickets are
-    /// resolved.
+    /// Waits until every earlier submission is durable or has failed, and its ticket is resolved.
     ///
     /// # Errors
     ///
     /// If the store's writer has ended.
     async fn flush(&self) -> Result<(), StoreError>;
 
-    /// Refuses new writes from now on, and waits until everything submitted so far is durable or
-    /// has failed. Reads are still possible.
+    /// Closes the store for writes: refuses new submissions, and waits until every earlier
+    /// submission is durable or has failed. Reads are still possible.
     ///
     /// ```
     /// # futures_util::FutureExt::now_or_never(async {
@@ -248,22 +250,25 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// If the store's writer has ended, or acknowledged writes cannot be made durable.
     async fn close(&self) -> Result<(), StoreError>;
 
-    /// Returns the capability of open runs, which journaled mode requires.
+    /// Returns the capability of open runs, which journaled mode requires; `None` if the store
+    /// lacks it.
     fn journal(&self) -> Option<&dyn Journal> {
         None
     }
 
-    /// Returns the capability of lists, summaries, descriptions, usage, runs and pages.
+    /// Returns the capability of lists, summaries, descriptions, usage, runs and pages; `None` if
+    /// the store lacks it.
     fn directory(&self) -> Option<&dyn Directory> {
         None
     }
 
-    /// Returns the capability of queries of tool calls in a scope.
+    /// Returns the capability of queries of tool calls in a scope; `None` if the store lacks it.
     fn tool_calls(&self) -> Option<&dyn ToolCallQueries> {
         None
     }
 
-    /// Returns the capability of copies, pruning, scopes, checks and repairs.
+    /// Returns the capability of copies, pruning, scopes, checks and repairs; `None` if the store
+    /// lacks it.
     fn maintenance(&self) -> Option<&dyn Maintenance> {
         None
     }

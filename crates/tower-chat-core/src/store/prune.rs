@@ -10,7 +10,8 @@ use crate::{ConversationKey, RunId, ToolStatus};
 
 /// The amount of a conversation that a [`prune`](super::Maintenance::prune) keeps.
 ///
-/// The amount is a minimum: a run is never divided, and the last run is always kept.
+/// More than this amount may remain, because a run is never divided, and the last run is never
+/// deleted.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -23,11 +24,13 @@ use crate::{ConversationKey, RunId, ToolStatus};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Keep {
-    /// Keeps this many of the newest messages, and the other messages of the oldest run among them.
+    /// Keeps this many of the newest messages. If the oldest of them is not the first message of
+    /// its run, the earlier messages of that run are kept too.
     Messages(u64),
-    /// Keeps every run from the first one that was made at this time or later, by its id. A run
-    /// whose id contains no time counts as made now. An import creates the ids of its runs with the
-    /// times of their turns, by [`RunId::at`](crate::RunId::at).
+    /// Keeps the first run that was created at this time or later, and every run after it. The time
+    /// of creation is read from the id of the run; a run whose id contains no time is kept. An
+    /// import creates each run id with [`RunId::at`](crate::RunId::at), from the time of the
+    /// imported turn.
     Since(SystemTime),
     /// Like [`Messages`](Self::Messages), for a wrapper that seals the data it stores
     /// ([`Write::sealed`](super::author::Write::sealed)).
@@ -62,19 +65,21 @@ pub struct Pruned {
     /// The number of messages of these runs.
     pub messages: u64,
     /// The first call that waits for a decision or a result, if it prevented the deletion of more
-    /// runs. Its run and every later run are kept until the call is answered or the record shows
-    /// that it has ended.
+    /// runs. The run of this call and every later run are kept until the call is answered or the
+    /// record shows that it has ended.
     pub held_back_by: Option<SequencePosition>,
 }
 
-/// Decides which runs of a conversation a store deletes. The store passes the visible messages and the
-/// record, and deletes the messages before the cut.
+/// Decides which runs of a conversation a store deletes. The store passes the visible messages to
+/// [`see_message`](Self::see_message) and the record to [`see_record`](Self::see_record). Then it
+/// deletes all messages up to the [cut](Self::cut).
 ///
 /// The cut is between two messages. No run has messages on both sides of it. If a call is before
-/// the cut, its result is before the cut too, and the call waits for nothing.
+/// the cut, its result is before the cut too, and the call waits neither for a decision nor for a
+/// result.
 ///
-/// If a message is missing or a number is out of range, there is no cut: the damaged part may
-/// belong to data that must be kept.
+/// If a message is missing or a number is out of range, [`cut`](Self::cut) fails, because the
+/// damaged part may belong to a run that must be kept.
 ///
 /// ```
 /// use tower_chat_core::{ConversationKey, RunId, store::{Head, Keep, Revision, author::Pruning}};
@@ -106,20 +111,20 @@ pub struct Pruning {
     runs: Vec<Extent>,
     /// The index of each run in `runs`.
     positions: HashMap<RunId, usize>,
-    /// The sequence numbers of the messages with a call and with its result, for results in a later
-    /// message.
+    /// For each call whose result is in a later message, the sequence number of the message with
+    /// the call, and that of the message with the result.
     answered: Vec<(u64, u64)>,
     /// The first call that waits for a decision or a result.
     waiting: Option<SequencePosition>,
 }
 
-/// The position of a cut in a conversation, and the amount before it.
+/// The position of a cut in a conversation, and the number of runs and messages before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cut {
     /// The sequence number of the last message to delete; 0 if all messages are kept.
     pub last_sequence: u64,
-    /// The amount to delete.
+    /// The runs and messages that the store deletes.
     pub pruned: Pruned,
 }
 
@@ -132,7 +137,7 @@ struct Extent {
 }
 
 impl Pruning {
-    /// Creates the decision for a conversation with this head.
+    /// Creates the decision about a conversation with this head.
     pub fn new(key: &ConversationKey, head: &Head, keep: Keep) -> Self {
         Self {
             key: key.clone(),
@@ -222,8 +227,8 @@ impl Pruning {
         }
     }
 
-    /// Computes the cut of a conversation whose messages were all passed. All sequence numbers are
-    /// at least 1.
+    /// Computes the cut after the store has passed all messages and no damage was found. All
+    /// sequence numbers are at least 1.
     fn cut_of_whole(mut self) -> Cut {
         let last = self.runs.iter().max_by_key(|run| run.last);
         let Some((end, last_run)) = last.map(|run| (run.last, run.first)) else {
@@ -258,8 +263,8 @@ impl Pruning {
     }
 }
 
-/// Returns the last sequence number up to `wanted` after which a cut divides none of these ranges
-/// of sequence numbers. The ranges are in the descending order of their ends.
+/// Returns the largest sequence number, at most `wanted`, after which a cut divides none of these
+/// ranges of sequence numbers. The ranges are sorted by their last number, in descending order.
 fn between(whole: &[(u64, u64)], wanted: u64) -> u64 {
     let mut cut = wanted;
     for (first, last) in whole {
@@ -280,7 +285,7 @@ mod tests {
     use super::*;
     use crate::store::Revision;
 
-    /// Cuts a conversation. `runs` has the number of the run of each message.
+    /// Cuts a conversation. `runs` contains the index of the run of each message.
     fn cut(keep: Keep, runs: &[usize], calls: &[(u64, ToolStatus, Option<u64>)]) -> Cut {
         cut_from(1, keep, runs, calls)
     }
@@ -391,8 +396,8 @@ mod tests {
     #[test]
     fn a_prune_refuses_numbers_out_of_range_and_missing_messages() {
         let runs: Vec<RunId> = (0..4).map(run_made_at).collect();
-        // The number of pruned messages, the last sequence number, and the sequence numbers of the
-        // messages.
+        // In each row: the number of pruned messages, the last sequence number, and the sequence
+        // numbers of the messages that the store passes.
         let damaged: [(u64, u64, &[u64]); 10] = [
             (0, 3, &[0, 1, 2]),
             (0, 3, &[0, 1, 2, 3]),

@@ -8,7 +8,7 @@ use crate::{ConversationKey, MessageId, RunId};
 /// such as Redis in its scripts, represent all integers up to this number exactly.
 pub const LAST_SEQUENCE: u64 = (1 << 53) - 1;
 
-/// There are no sequence numbers or indices left for the messages of a write.
+/// A write needs a sequence number or a message index that is larger than the maximum.
 ///
 /// This error is the source of a [`StoreError::Backend`] that is not retryable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -31,10 +31,10 @@ pub enum NumbersUsedUp {
 }
 
 impl Head {
-    /// Checks the numbers in a head that a store has read. The pruned messages must end at or
-    /// before the last visible message, the visible messages at or before the last message, and the
-    /// last sequence number must be at most `last` and [`LAST_SEQUENCE`]. The attempt number of an
-    /// open run must be less than `u32::MAX`.
+    /// Checks the numbers in a head that a store has read. The last pruned message must not be
+    /// after the last visible message, and the last visible message must not be after the last
+    /// message. The sequence number of the last message must be at most `last` and at most
+    /// [`LAST_SEQUENCE`]. The attempt number of an open run must be less than `u32::MAX`.
     ///
     /// ```
     /// use tower_chat_core::{ConversationKey, store::{Head, Revision, author::LAST_SEQUENCE}};
@@ -73,9 +73,9 @@ impl Head {
 }
 
 impl Write {
-    /// Checks that there are numbers for the messages of the write: sequence numbers up to `last`
-    /// and [`LAST_SEQUENCE`], and indices in their run up to [`MessageId::LAST_INDEX`]. Every store
-    /// calls this method before it stores a write.
+    /// Checks that the numbers of the write's messages are in their ranges: each sequence number is
+    /// at most `last` and at most [`LAST_SEQUENCE`], and each index in the run is at most
+    /// [`MessageId::LAST_INDEX`]. Every store calls this method before it stores a write.
     ///
     /// # Errors
     ///

@@ -36,13 +36,13 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// Creates a retry with this time limit, which begins with the first failure. A request whose
-    /// first attempt takes longer than the limit is therefore repeated too.
+    /// Creates a retry with this time limit. The time is measured from the first failure, so that a
+    /// request is repeated even if its first attempt takes longer than the limit.
     pub fn new(limit: Duration) -> Self {
         Self { limit, telemetry: None }
     }
 
-    /// Records every retry.
+    /// Sets the telemetry that counts every retry.
     #[must_use]
     pub fn with_telemetry(mut self, telemetry: StoreTelemetry) -> Self {
         self.telemetry = Some(telemetry);

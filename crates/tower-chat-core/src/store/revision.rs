@@ -1,11 +1,12 @@
-//! The revision of a conversation: its state at one moment.
+//! The revision of a conversation, which identifies its state at one moment.
 
 use crate::RunId;
 
-/// The version of a conversation, which is compared for equality before every write.
+/// The version of a conversation. Before every write, the store compares this version with the one
+/// that the write expects.
 ///
 /// `incarnation` distinguishes a conversation from a deleted one with the same key. `sequence` is
-/// the sequence number of its last message. Neither is a clock.
+/// the sequence number of the conversation's last message. Neither number depends on a clock.
 ///
 /// ```
 /// use tower_chat_core::{RunId, store::Revision};
@@ -33,7 +34,7 @@ impl Revision {
 
     /// Returns the revision after a run has appended `messages` more messages. The id of the run
     /// that creates a conversation determines its incarnation. The sequence saturates at the
-    /// largest number, which every store refuses.
+    /// largest number, and every store refuses a write with that number.
     #[must_use]
     pub fn after(self, run: RunId, messages: usize) -> Self {
         let incarnation = match self.incarnation {
@@ -45,29 +46,31 @@ impl Revision {
 
     /// Returns the revision after a resumed run was committed, or a run was discarded. `visible` is
     /// the sequence number of the last message that is then visible. The incarnation changes, so
-    /// that the store refuses writes which expect discarded messages or the revision before them.
+    /// that the store refuses late writes, which expect a revision of the conversation from before
+    /// the commit or the discard.
     #[must_use]
     pub fn back_to(self, visible: u64, run: RunId) -> Self {
         Self { incarnation: self.other_incarnation(run.random_half()), sequence: visible }
     }
 
     /// Returns the revision after a holder has begun an attempt at a journaled run. The incarnation
-    /// is different for every holder. A late write of an earlier attempt, or of another holder that
-    /// begins at the same time, therefore expects a revision that never existed.
+    /// is different for every holder. A late write of an earlier attempt, or a write of another
+    /// holder that begins an attempt at the same time, therefore expects a revision that the
+    /// conversation never had.
     #[must_use]
     pub fn taken_by(self, holder: u64) -> Self {
         Self { incarnation: self.other_incarnation(holder), ..self }
     }
 
-    /// Returns the revision after messages were pruned: a new incarnation with the same last
-    /// message.
+    /// Returns the revision after messages were pruned: a new incarnation, with the same sequence
+    /// number of the last message.
     #[must_use]
     pub fn pruned(self) -> Self {
         Self { incarnation: self.other_incarnation(RunId::new().random_half()), ..self }
     }
 
-    /// Returns the revision after messages were rewritten in place: a new incarnation with the same
-    /// last message.
+    /// Returns the revision after messages were rewritten in place: a new incarnation, with the
+    /// same sequence number of the last message.
     #[must_use]
     pub fn rewritten(self) -> Self {
         self.pruned()

@@ -1,5 +1,5 @@
-//! The types that return and change a conversation row by row, for checks and repairs. Runs do not
-//! use them.
+//! Types for checks and repairs, which read and change a conversation row by row. Runs do not use
+//! these types.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::{ConversationKey, Message, RunId, format::FormatError};
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ConversationRows {
-    /// The head, whose revision a [`Rewrite`] must expect. The head need not contain the pending
-    /// approvals.
+    /// The head, whose revision a [`Rewrite`] must expect. A store may leave the pending approvals
+    /// empty.
     pub head: Head,
     /// The visible messages, in order, with their sequence numbers. A gap in the numbers after the
     /// [pruned](Head::pruned) ones is a missing message.
     pub messages: Vec<(u64, Result<Arc<Message>, FormatError>)>,
-    /// The record of tool calls, in the order of the calls. An error describes why the row cannot
-    /// be read.
+    /// The record of tool calls, in the order of the calls. For an unreadable row, the error
+    /// message states the reason.
     pub tools: Vec<(SequencePosition, Result<ToolRecord, String>)>,
 }
 
@@ -35,8 +35,8 @@ impl ConversationRows {
     }
 }
 
-/// A change of rows of one conversation, which adds no message, and changes no sequence number and no
-/// message id.
+/// A change of rows of one conversation. The change neither adds messages nor changes sequence
+/// numbers or message ids.
 ///
 /// The example removes a word from the stored messages:
 ///
@@ -75,7 +75,7 @@ pub struct Rewrite {
     /// The revision that the conversation must have.
     pub expected: Revision,
     /// The new contents of messages, by sequence number. The messages keep their stored ids; the
-    /// ids here are ignored.
+    /// ids in these values are ignored.
     pub messages: Vec<(u64, Message)>,
     /// The new rows of the record of tool calls. Each replaces the earlier row of its call. Rows for
     /// messages that do not exist are ignored.
@@ -89,8 +89,9 @@ pub struct Rewrite {
     pub is_sealed: bool,
 }
 
-/// The counts that a [`Rewrite`] stores in the directory. Stored counts of usage that are negative
-/// or no numbers become 0. Other counts do not change: tokens and costs are in no message.
+/// The counts that a [`Rewrite`] stores in the directory. If a stored count of usage is negative or
+/// not a number, the store replaces it with 0. All other counts remain unchanged, because tokens
+/// and costs cannot be computed from messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DirectoryCounts {
@@ -137,22 +138,23 @@ impl Rewrite {
         Err(self.conflict(found.revision, open))
     }
 
-    /// Creates the error for a conversation that is at another revision, or has this open run.
-    /// Stores call it.
+    /// Creates the error for a rewrite that is refused because the conversation is at the revision
+    /// `found`, or because a run is open. Stores call this method.
     pub fn conflict(&self, found: Revision, open_run: Option<RunId>) -> StoreError {
         let conflict = Conflict::new(self.key.clone(), self.expected, found);
         Box::new(conflict.with_open_run(open_run)).into()
     }
 
-    /// Iterates over the new rows of the record for messages that exist. A store calls this method with
-    /// the current head.
+    /// Iterates over the new rows whose messages exist. A store calls this method with the current
+    /// head.
     pub fn tools_of<'a>(&'a self, head: &Head) -> impl Iterator<Item = &'a ToolRecord> {
         let first = head.pruned.saturating_add(1);
         let held = first..=head.revision.sequence;
         self.tools.iter().filter(move |row| held.contains(&row.call.sequence))
     }
 
-    /// Creates the error for a message that does not exist. Stores call it.
+    /// Creates the error for a message that the rewrite changes and that does not exist. Stores
+    /// call this method.
     pub fn missing(&self, sequence: u64) -> StoreError {
         let reason = format!(
             "message {sequence} of conversation {} is missing: restore it from a backup",

@@ -11,21 +11,22 @@ use std::{
 use super::{Head, StoreError, author::Write};
 use crate::{Message, Part};
 
-/// The wire of sealed items in messages. No model client knows it.
+/// The name of the wire of sealed items in messages. No model client uses this name.
 pub const SEALED_WIRE: &str = "tower-chat-encrypted";
 
-/// The prefix of a sealed head in every version. The store stores a sealed head as a service id.
+/// The prefix of a sealed head, in every version of the format. An encrypting wrapper stores its
+/// sealed head as the service id of the conversation.
 const SEALED_HEAD: &str = "tower-chat-";
 
-/// The time for which a process relies on the mark of its store after it has read the mark.
+/// For this time after a process has read the mark, ordinary writes do not read it again.
 const UNCHECKED: Duration = Duration::from_secs(1);
 
-/// Returns whether an encrypting wrapper has sealed a message.
+/// Returns whether a message was sealed by an encrypting wrapper.
 pub fn is_sealed_message(message: &Message) -> bool {
     matches!(message.parts.first(), Some(Part::Native(native)) if &*native.wire == SEALED_WIRE)
 }
 
-/// Caches the mark of a store on a server: whether the store contains sealed data.
+/// Caches the mark of a store on a server. The mark states whether the store contains sealed data.
 ///
 /// The mark is one value for the whole store. The transaction of a write does not read it, because that
 /// would make each write slower. Instead, a store calls [`admit`](Self::admit) before each change. A
@@ -34,7 +35,7 @@ pub fn is_sealed_message(message: &Message) -> bool {
 /// it reads.
 #[derive(Debug, Default)]
 pub struct SealMark {
-    /// Whether the store contains sealed data.
+    /// Whether this process has read or stored the mark, or has read a sealed head.
     holds_sealed: AtomicBool,
     /// Whether this process has stored the mark.
     is_stored: AtomicBool,
@@ -42,7 +43,7 @@ pub struct SealMark {
     checked_at: Mutex<Option<Instant>>,
 }
 
-/// The properties of a change that [`SealMark::admit`] needs.
+/// The properties of a change on which [`SealMark::admit`] depends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SealedChange {
     /// Whether a wrapper that seals the data it stores has made the change.
@@ -64,8 +65,9 @@ impl SealedChange {
 }
 
 impl SealMark {
-    /// Returns whether a head belongs to a conversation that an encrypting wrapper has sealed. A conversation of
-    /// the first format has an ordinary head, and is recognised by its [messages](is_sealed_message) alone.
+    /// Returns whether a head belongs to a conversation that an encrypting wrapper has sealed. A
+    /// conversation in the first version of the format has an ordinary head. Only its
+    /// [messages](is_sealed_message) show that it is sealed.
     pub fn is_sealed_head(head: &Head) -> bool {
         head.service_id.as_deref().is_some_and(|id| id.starts_with(SEALED_HEAD))
     }
@@ -130,8 +132,8 @@ mod tests {
     const APPEND: SealedChange = SealedChange { is_sealed: false, is_checked: false };
     const SEALED: SealedChange = SealedChange { is_sealed: true, is_checked: false };
 
-    /// Returns whether a change is admitted with this stored mark, and whether the mark was read
-    /// and stored.
+    /// Returns whether a change is admitted if the store has this mark, whether `admit` read the
+    /// mark, and whether it stored the mark.
     fn admitted(mark: &SealMark, change: SealedChange, stored: bool) -> (bool, bool, bool) {
         let (was_read, was_set) = (AtomicBool::new(false), AtomicBool::new(false));
         let read = async {

@@ -22,8 +22,9 @@ impl Slot {
         Self { permit: Some(Box::new(guard)), may_block: true }
     }
 
-    /// Marks the slot as that of a caller that must not be blocked, such as `Drop`. The store then
-    /// executes the writes in its own task or thread, and never on the thread of the caller.
+    /// Marks the slot as one whose caller must not be blocked, for example because the caller is a
+    /// `Drop` implementation. The store then executes the writes in its own task or thread, and
+    /// never on the thread of the caller.
     #[must_use]
     pub fn without_blocking(mut self) -> Self {
         self.may_block = false;

@@ -1,5 +1,5 @@
-//! A queue that executes the submissions of a store as tasks of a runtime: appends and other
-//! changes.
+//! A queue that executes the submissions of a store, which are appends and other changes, as tasks
+//! of a runtime.
 
 use std::{sync::Arc, time::Instant};
 
@@ -18,12 +18,12 @@ use crate::{
     telemetry::{Commit, StoreTelemetry},
 };
 
-/// Executes the submissions of a store whose client of the database or server is asynchronous.
+/// Executes the submissions of a store with an asynchronous client of its database or server.
 ///
 /// Each submission is a task. The tasks of one conversation run one after the other, in the order
 /// of their submission. The tasks of different conversations run concurrently. The task of an
 /// [append](Self::append) is executed even if its caller stops waiting, as long as the runtime of
-/// the queue runs. A [change](Self::change) is dropped if its caller stops waiting before the
+/// the queue runs. A [change](Self::change) is not executed if its caller stops waiting before the
 /// change begins.
 ///
 /// ```
@@ -87,8 +87,8 @@ impl TaskQueue {
         self.slots.clone().try_acquire_owned().ok().map(Slot::guarded)
     }
 
-    /// Submits writes to their conversations. The task calls `append` for each write, in order, up
-    /// to and including the first one that fails. The ticket resolves with the outcome.
+    /// Submits writes to their conversations. The task calls `append` for each write, in order, and
+    /// stops at the first write that fails. The ticket resolves with the outcome.
     pub fn append<Stored>(
         &self,
         slot: Slot,
@@ -132,7 +132,7 @@ impl TaskQueue {
             }
             drop(slot);
             reply.send(outcome);
-            // The guard is dropped at the end, so that the ticket is resolved when `settle`
+            // The guard is dropped last, so that the ticket is already resolved when `settle`
             // returns.
             drop(guard);
         });
@@ -169,13 +169,13 @@ impl TaskQueue {
         outcome.await.unwrap_or(Err(StoreError::Closed))
     }
 
-    /// Waits until all earlier submissions have ended. With a key, waits for the earlier
-    /// submissions to this conversation only.
+    /// Waits until all earlier submissions have ended. If `key` is set, waits only for the earlier
+    /// submissions to this conversation.
     pub async fn settle(&self, key: Option<&ConversationKey>) {
         self.queue.settle(key).await;
     }
 
-    /// Refuses submissions from now on, and waits until all earlier ones have ended.
+    /// Closes the queue: refuses new submissions, and waits until all earlier ones have ended.
     pub async fn close(&self) {
         self.slots.close();
         self.queue.close();
@@ -183,7 +183,7 @@ impl TaskQueue {
     }
 }
 
-/// Returns the number of bytes that the messages of a write have in stored form.
+/// Returns the size of a write's messages in stored form, in bytes.
 fn encoded_bytes(write: &Write) -> usize {
     write.messages().iter().map(|message| format::encode(message).len()).sum()
 }

@@ -14,8 +14,8 @@ use super::{Revision, StoreError, author::AppendError};
 
 /// Resolves when the writes of one submission are durable, or one of them has failed.
 ///
-/// The store owns the writes whether or not the ticket is awaited. Dropping the ticket cancels
-/// nothing.
+/// The store owns the writes whether or not the ticket is awaited. Dropping the ticket does not
+/// cancel the writes.
 pub struct Ticket(State);
 
 enum State {
@@ -28,7 +28,7 @@ enum State {
 }
 
 impl Ticket {
-    /// Creates a ticket for writes that have ended already.
+    /// Creates a ticket for writes whose outcome is already known.
     pub fn done(outcome: Result<Revision, AppendError>) -> Self {
         Self(State::Done(Some(outcome)))
     }
@@ -51,18 +51,18 @@ impl Ticket {
         (TicketSender(sender), Self(State::Waiting(receiver)))
     }
 
-    /// Creates a ticket that resolves with a future, for a store that wraps the ticket of another
-    /// store.
+    /// Creates a ticket that resolves with the output of a future. A store that wraps another store
+    /// passes a future that awaits the inner store's ticket.
     ///
-    /// The future only observes the writes: they are executed even if the ticket is never polled.
+    /// The future only observes the writes, which are executed even if the ticket is never polled.
     pub fn watching(
         outcome: impl Future<Output = Result<Revision, AppendError>> + Send + 'static,
     ) -> Self {
         Self(State::Watching(Box::pin(outcome)))
     }
 
-    /// Returns whether the writes are known to be durable already, so that the caller need not
-    /// wait.
+    /// Returns whether the writes are already known to be durable. If so, the caller need not await
+    /// the ticket.
     ///
     /// ```
     /// use tower_chat_core::store::{Revision, author::Ticket};

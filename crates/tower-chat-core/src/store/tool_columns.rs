@@ -48,17 +48,18 @@ pub struct ToolColumns {
     pub finished: Option<i64>,
 }
 
-/// Stored columns are no row of the record.
+/// Stored columns do not form a valid row of the record.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolColumnsError {
-    /// The status is not one of [`ToolStatus`](crate::ToolStatus).
+    /// The status is not the text of a [`ToolStatus`](crate::ToolStatus).
     #[error(transparent)]
     Status(#[from] ParseToolStatusError),
     /// The result is not the JSON form of a [`ToolResult`].
     #[error("its result cannot be decoded: {0}")]
     Result(#[from] serde_json::Error),
-    /// The columns of the result are those of different kinds of results.
+    /// The columns of the result name more than one location of the result, or only a part of its
+    /// location.
     #[error("the columns of its result contradict each other")]
     Contradiction,
     /// A time is out of the range of [`SystemTime`](std::time::SystemTime).

@@ -6,8 +6,9 @@ use crate::{Message, ToolInvocation, ToolResult, ToolStatus};
 
 /// A row of the record of tool calls in a write. The row replaces the earlier row of the call.
 ///
-/// Call and result are in messages. The record refers to them and copies neither. A result that is
-/// not part of the history is in no message, and the record contains it.
+/// The call and its result are in messages, and the row refers to them by position, without a copy.
+/// A result that is not part of the history is not in a message; the row then contains the result
+/// itself.
 ///
 /// The example creates the row of a requested call, and the row that replaces it after the call has
 /// run:
@@ -63,8 +64,8 @@ pub struct ToolRecord {
     pub held_until: Option<SystemTime>,
 }
 
-/// The position of a tool call, or of a result, in its conversation. The ids of providers are not
-/// used as keys.
+/// The position of a tool call, or of a result, in its conversation. Stores identify calls by
+/// position, because the call ids of providers may repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SequencePosition {
     /// The sequence number of the message, from 1.
@@ -73,8 +74,8 @@ pub struct SequencePosition {
     pub index: u32,
 }
 
-/// The location of the result of a tool call. Every store stores every variant, so that there will
-/// be no others.
+/// The location of the result of a tool call. No variant will be added, because every store has to
+/// store every variant.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RecordedResult {
     /// There is no result.
@@ -113,7 +114,8 @@ impl ToolRecord {
         if self.is_under_way() { self.held_until } else { self.finished_at }
     }
 
-    /// Sets the time that [`end`](Self::end) returned. Set the status and the result first.
+    /// Sets the value that [`end`](Self::end) returned. Set the status and the result first,
+    /// because they determine which field the value belongs to.
     pub fn set_end(&mut self, end: Option<SystemTime>) {
         (self.finished_at, self.held_until) =
             if self.is_under_way() { (None, end) } else { (end, None) };
@@ -126,8 +128,8 @@ impl ToolRecord {
 }
 
 impl ToolRecord {
-    /// Returns the row that a [`fork`](crate::store::Maintenance::fork) writes. An approval
-    /// belongs to one conversation: a call that waits for approval counts as not approved in the
+    /// Returns the row that a [`fork`](crate::store::Maintenance::fork) writes. An approval belongs
+    /// to one conversation. Therefore a call that waits for approval becomes a rejected call in the
     /// copy.
     #[must_use]
     pub fn in_copy(mut self) -> Self {
@@ -154,8 +156,8 @@ pub enum UnresolvedRecord {
 }
 
 impl ToolRecord {
-    /// Returns the record of the call, with the content of its messages. `message` returns a
-    /// message of the conversation by its sequence number.
+    /// Returns the record of the call, with its arguments and its result from the messages.
+    /// `message` returns a message of the conversation by its sequence number.
     ///
     /// # Errors
     ///

@@ -55,8 +55,8 @@ pub struct ConversationBusy {
 }
 
 impl RunsUnderWay {
-    /// Begins a run if no other run is in progress on the conversation. Otherwise waits for its
-    /// turn, unless `max_waiting` runs wait already.
+    /// Begins a run if no other run is in progress on the conversation. Otherwise waits until the
+    /// earlier runs have ended, or returns an error if `max_waiting` runs are already waiting.
     pub(super) async fn begin(
         &self,
         key: &ConversationKey,
@@ -69,7 +69,7 @@ impl RunsUnderWay {
                 runs.insert(key.clone(), RunQueue { run, waiting: VecDeque::new() });
                 return Ok(self.under_way(key, run));
             };
-            // Waiting runs whose callers have dropped the future are removed first.
+            // Removes waiting runs whose callers have dropped the future.
             queue.waiting.retain(|waiting| !waiting.turn.is_closed());
             let waiting = queue.waiting.len();
             if waiting >= max_waiting {
@@ -92,7 +92,8 @@ impl RunsUnderWay {
         RunUnderWay { runs: self.clone(), key: key.clone(), run }
     }
 
-    /// Ends the run in progress, and begins the next run that still waits.
+    /// Ends the run in progress, and begins the next waiting run whose caller has not dropped the
+    /// future.
     fn end(&self, key: &ConversationKey) {
         loop {
             let mut runs = self.lock();
@@ -106,8 +107,8 @@ impl RunsUnderWay {
             }
             queue.run = run;
             drop(runs);
-            // If the receiver was dropped, the guard in the message is dropped too, which begins
-            // the next run.
+            // If the receiver was dropped meanwhile, `send` returns the guard. Dropping the guard
+            // ends the run again, and begins the next one.
             drop(turn.send(self.under_way(key, run)));
             return;
         }
@@ -155,7 +156,7 @@ mod tests {
         ConversationKey::new("tests", id)
     }
 
-    /// Enqueues a run, which has to wait.
+    /// Enqueues a run. Another run is in progress, so that the returned future is pending.
     fn queued<'a>(store: &'a StoreHandle, key: &'a ConversationKey, run: RunId) -> Turn<'a> {
         let mut turn = store.begin_run(key, run, usize::MAX).boxed();
         assert!(poll(&mut turn).is_pending(), "it has to wait");

@@ -51,9 +51,9 @@ use crate::ConversationKey;
 /// applies inside the implementation: write `self.inner().load(key)` for the inner store, and
 /// `HistoryStore::load(self, key)` for the wrapper.
 ///
-/// A wrapper that returns the [`handle`](HistoryStore::handle) of the inner store is the same
-/// store, with the same runs in progress and the same outbox. A wrapper that returns another handle
-/// is a different store.
+/// A wrapper that returns the [`handle`](HistoryStore::handle) of the inner store counts as the
+/// same store as the inner one: both share the runs in progress and the outbox. A wrapper that
+/// returns another handle counts as a different store.
 #[async_trait]
 pub trait StoreWrapper: Send + Sync + 'static {
     /// The type of the inner store.
@@ -116,26 +116,26 @@ pub trait StoreWrapper: Send + Sync + 'static {
         self.inner().close().await
     }
 
-    /// Returns the wrapper's own [`HistoryStore::journal`], or that of the inner store if the wrapper
-    /// changes nothing in it. The default is `None`.
+    /// Returns the capability [`HistoryStore::journal`] of the wrapper. A wrapper that leaves this
+    /// capability unchanged returns that of the inner store. The default is `None`.
     fn journal(&self) -> Option<&dyn Journal> {
         None
     }
 
-    /// Returns the wrapper's own [`HistoryStore::directory`], or that of the inner store if the wrapper
-    /// changes nothing in it. The default is `None`.
+    /// Returns the capability [`HistoryStore::directory`] of the wrapper. A wrapper that leaves
+    /// this capability unchanged returns that of the inner store. The default is `None`.
     fn directory(&self) -> Option<&dyn Directory> {
         None
     }
 
-    /// Returns the wrapper's own [`HistoryStore::tool_calls`], or that of the inner store if the wrapper
-    /// changes nothing in it. The default is `None`.
+    /// Returns the capability [`HistoryStore::tool_calls`] of the wrapper. A wrapper that leaves
+    /// this capability unchanged returns that of the inner store. The default is `None`.
     fn tool_calls(&self) -> Option<&dyn ToolCallQueries> {
         None
     }
 
-    /// Returns the wrapper's own [`HistoryStore::maintenance`], or that of the inner store if the wrapper
-    /// changes nothing in it. The default is `None`.
+    /// Returns the capability [`HistoryStore::maintenance`] of the wrapper. A wrapper that leaves
+    /// this capability unchanged returns that of the inner store. The default is `None`.
     fn maintenance(&self) -> Option<&dyn Maintenance> {
         None
     }

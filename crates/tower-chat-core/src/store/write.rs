@@ -8,15 +8,16 @@ use super::{
 };
 use crate::{ConversationKey, Message, MessageId, RunId};
 
-/// The id of a write, by which a store recognises a repetition.
+/// The id of a write, by which a store recognises a repeated write.
 ///
 /// The id of a write is the id of its first message, and is therefore stored with the messages.
 pub type WriteId = MessageId;
 
 /// One atomic append to one conversation.
 ///
-/// The ids of the messages count from [`id`](Self::id). Each [`Message::id`] is set when the write
-/// is created, so that the caller's messages and the stored ones have the same ids.
+/// The first message has the id [`id`](Self::id), and the index in the id of each further message
+/// is one higher. Each [`Message::id`] is set when the write is created, so that the caller's
+/// messages and the stored ones have the same ids.
 ///
 /// ```
 /// use tower_chat_core::{ConversationKey, Message, MessageId, RunId, store::{Revision, author::Write}};
@@ -58,14 +59,14 @@ pub enum ServiceIdChange {
 
 impl Write {
     /// Creates a write that appends messages after the expected revision. `id` is the id of the
-    /// first message, and the ids of the others count from it.
+    /// first message; the index in the id of each further message is one higher.
     pub fn new(
         key: ConversationKey,
         id: WriteId,
         expected: Revision,
         messages: impl IntoIterator<Item = Arc<Message>>,
     ) -> Self {
-        // `check_range` refuses messages after the largest index.
+        // The index saturates at its maximum. `check_range` later refuses a write that reaches it.
         let messages = messages.into_iter().enumerate().map(|(position, message)| {
             let position = u32::try_from(position).unwrap_or(u32::MAX);
             let index = id.index.saturating_add(position);
@@ -98,7 +99,8 @@ impl Write {
     }
 
     /// Sets the activity: the time of the write, the mode, and the usage that the write adds to its
-    /// run. By default the time is now, and the usage is the number of tool calls in the messages.
+    /// run. By default the time is the current one, and the usage is the number of tool calls in
+    /// the messages.
     #[must_use]
     pub fn with_activity(mut self, activity: RunActivity) -> Self {
         Arc::make_mut(&mut self.0).activity = Some(activity);
@@ -106,7 +108,8 @@ impl Write {
     }
 
     /// Removes the activity: the write belongs to no run and is not counted in the
-    /// [directory](super::Directory::conversations). A wrapper uses it to store its own state.
+    /// [directory](super::Directory::conversations). A wrapper uses such a write to store its own
+    /// state.
     #[must_use]
     pub fn without_activity(mut self) -> Self {
         Arc::make_mut(&mut self.0).activity = None;
@@ -114,7 +117,7 @@ impl Write {
     }
 
     /// Sets the rows of the record of tool calls. Each replaces the earlier row of its call. The
-    /// store ignores a row for a call in a message that does not exist after the write.
+    /// store ignores a row if the message of its call does not exist after the write.
     #[must_use]
     pub fn with_tools(mut self, tools: Vec<ToolRecord>) -> Self {
         Arc::make_mut(&mut self.0).tools = tools;
@@ -134,9 +137,9 @@ impl Write {
 
     /// Makes this a write of an open run. If no run is open, the write opens its run.
     ///
-    /// The messages of the write and the rows of their tool calls are durable, and part of no
-    /// history until the run is committed. A row for a call in a visible message takes effect at
-    /// once, as in any write.
+    /// The messages of the write and the rows of their tool calls are durable, but they become part
+    /// of the history only when the run is committed. A row for a call in an already visible
+    /// message takes effect immediately.
     #[must_use]
     pub fn staged(mut self, staged: Staged) -> Self {
         Arc::make_mut(&mut self.0).staged = Some(staged);
@@ -144,16 +147,17 @@ impl Write {
     }
 
     /// Makes a staged write the first of an attempt at its run. The write gives the conversation a
-    /// new incarnation. Writes of two attempts would otherwise have the same id at the same
-    /// position, and the store would take one of them for a repetition of the other.
+    /// new incarnation, because the writes of two attempts can have the same id at the same
+    /// position. Without the new incarnation, the store would acknowledge the write of one attempt
+    /// as a repetition of the other's.
     #[must_use]
     pub fn beginning_attempt(mut self) -> Self {
         Arc::make_mut(&mut self.0).begins_attempt = true;
         self
     }
 
-    /// Sets a change of the conversation's service id, which takes effect at once. A staged write
-    /// ignores it, and has [`Staged::service_id`] instead.
+    /// Sets a change of the conversation's service id, which takes effect immediately. A staged
+    /// write ignores this change; its change is [`Staged::service_id`].
     #[must_use]
     pub fn with_service_id(mut self, change: ServiceIdChange) -> Self {
         Arc::make_mut(&mut self.0).service_id = Some(change);
@@ -207,7 +211,7 @@ impl Write {
         self.0.staged.as_ref()
     }
 
-    /// Returns the end of the run, if this write is the last one of an open run.
+    /// Returns the end of the run, if this write commits or discards an open run.
     pub fn close(&self) -> Option<Close> {
         self.0.staged.as_ref()?.close
     }
@@ -222,7 +226,7 @@ impl Write {
         &self.0.messages
     }
 
-    /// Returns the rows of the record for tool calls in these messages or earlier ones.
+    /// Returns the rows of the record, for tool calls in the write's messages or in earlier ones.
     pub fn tools(&self) -> &[ToolRecord] {
         &self.0.tools
     }
@@ -233,8 +237,8 @@ impl Write {
         self.0.activity.as_ref()
     }
 
-    /// Returns the usage that the write adds to its run. A write without messages adds nothing,
-    /// because a store cannot distinguish its repetition from another write.
+    /// Returns the usage that the write adds to its run. A write without messages adds no usage,
+    /// because a store cannot distinguish the repetition of such a write from a new write.
     pub fn usage(&self) -> &[ModelUsage] {
         match self.activity() {
             Some(activity) if !self.messages().is_empty() => activity.usage(),

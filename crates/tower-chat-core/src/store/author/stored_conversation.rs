@@ -66,8 +66,9 @@ impl StoredConversation {
         &self.key
     }
 
-    /// Applies a write. Returns whether it changes the conversation; if not, it is stored already. The
-    /// store acknowledges both with the [result](Write::result) of the write.
+    /// Applies a write. Returns `true` if the write changed the conversation, and `false` if it is
+    /// already stored. In both cases the store acknowledges the write with its
+    /// [result](Write::result).
     ///
     /// # Errors
     ///
@@ -90,7 +91,7 @@ impl StoredConversation {
         Ok(true)
     }
 
-    /// Returns the head, with the calls that wait for approval.
+    /// Returns the head, including the calls that wait for approval.
     pub fn head(&self) -> Head {
         let waiting = self.tools.values().filter(|row| row.status == ToolStatus::PendingApproval);
         let mut batches = PendingBatches::default();
@@ -118,7 +119,7 @@ impl StoredConversation {
     ///
     /// # Panics
     ///
-    /// Never: every value in it has a JSON form.
+    /// Never: every value in the conversation has a JSON form.
     pub fn to_json(&self) -> Vec<u8> {
         let messages = self.history.messages.iter();
         let json = Json {
@@ -137,7 +138,7 @@ impl StoredConversation {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Corrupt`] or [`StoreError::Undecodable`], if it is damaged.
+    /// [`StoreError::Corrupt`] or [`StoreError::Undecodable`], if the JSON is damaged.
     pub fn from_json(json: &[u8]) -> Result<Self, StoreError> {
         let json: Json = serde_json::from_slice(json)
             .map_err(|error| StoreError::Corrupt { reason: error.to_string() })?;

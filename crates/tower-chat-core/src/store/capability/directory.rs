@@ -11,17 +11,20 @@ use crate::{
     },
 };
 
-/// The directory of conversations, a [capability](Capability) of a store: lists, summaries, descriptions, usage, runs, and
-/// the messages of a conversation page by page.
+/// The directory of conversations, which is a [capability](Capability) of a store. It has lists,
+/// summaries, descriptions, usage, runs, and the messages of a conversation page by page.
 ///
-/// - The [activity](crate::store::author::Write::activity) of a write is in the directory once the
-///   write is stored, also if the write is staged. The directory therefore includes a conversation
-///   whose messages are all staged, with a message count of 0. A write increments the number of
-///   runs if its run differs from the run of the previous write. A discard restores the number of
-///   runs from before the open run, and does not change the usage, because the calls were paid for.
-///   A prune changes neither the number of runs nor the usage. A copy has the description, the
-///   number of runs and the mode of the original, no usage, and its own creation time. Deleting a
-///   conversation deletes all of its directory data.
+/// - As soon as a write is stored, its [activity](crate::store::author::Write::activity) is in the
+///   directory, even if the write is staged.
+/// - The directory includes a conversation whose messages are all staged. Its message count is 0.
+/// - A write increments the number of runs if the run of the write differs from that of the
+///   previous write.
+/// - A discard restores the number of runs from before the open run. A discard does not change the
+///   usage, because the provider charges for the calls of a discarded run too.
+/// - A prune changes neither the number of runs nor the usage.
+/// - A copy has the description, the number of runs and the mode of the original. It has no usage,
+///   and its own creation time.
+/// - Deleting a conversation deletes all of its directory data.
 #[async_trait]
 pub trait Directory: Send + Sync {
     /// Returns up to `limit` conversations of a scope, in the byte order of their ids, beginning
@@ -91,7 +94,7 @@ pub trait Directory: Send + Sync {
         query: &ConversationQuery,
     ) -> Result<ConversationPage, StoreError>;
 
-    /// Returns the usage of runs, summed up by the grouping of the query, in the order of the
+    /// Returns the usage of runs, with one sum for each group of the query, in the order of the
     /// groups. Groups without usage are not included.
     ///
     /// # Errors
@@ -100,8 +103,8 @@ pub trait Directory: Send + Sync {
     async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageTotals>, StoreError>;
 
     /// Returns up to `limit` runs of a conversation, including discarded and pruned ones, in the
-    /// descending byte order of their ids, beginning with the first id less than `after`. If the
-    /// clocks agree, the newest run is first.
+    /// descending byte order of their ids, beginning with the first id less than `after`. Because a
+    /// run id begins with its creation time, the newest run is usually first.
     ///
     /// # Errors
     ///
@@ -120,8 +123,8 @@ pub trait Directory: Send + Sync {
     ///
     /// # Errors
     ///
-    /// If the store cannot be read, or a message of the page cannot be decoded. The store reads no
-    /// other messages.
+    /// If the store cannot be read, or a message of the page cannot be decoded. Damage in other
+    /// messages causes no error.
     async fn messages_before(
         &self,
         key: &ConversationKey,
@@ -129,16 +132,16 @@ pub trait Directory: Send + Sync {
         limit: usize,
     ) -> Result<MessagePage, StoreError>;
 
-    /// Sets the description of a conversation, if its
-    /// [version](ConversationSummary::description_version) is `expected_version`, which is 0 for a
-    /// description that was never set. Returns the new version, which is one higher. The revision
-    /// and the last activity of the conversation do not change.
+    /// Sets the description of a conversation, if the
+    /// [version](ConversationSummary::description_version) of the current description is
+    /// `expected_version`. A description that was never set has version 0. Returns the new version,
+    /// which is one higher. The revision and the last activity of the conversation do not change.
     ///
     /// # Errors
     ///
     /// [`StoreError::NoConversation`], if the conversation does not exist;
     /// [`StoreError::DescriptionChanged`], if the description has another version;
-    /// [`StoreError::Closed`]; otherwise, if the store cannot be written.
+    /// [`StoreError::Closed`], if the store is closed; otherwise, if the store cannot be written.
     async fn set_description(
         &self,
         key: &ConversationKey,
@@ -168,8 +171,8 @@ pub trait Directory: Send + Sync {
     ///
     /// # Errors
     ///
-    /// As [`set_description`](Self::set_description); [`StoreError::DescriptionTooLarge`], if the
-    /// result would exceed the maximum size.
+    /// The errors of [`set_description`](Self::set_description);
+    /// [`StoreError::DescriptionTooLarge`], if the result would exceed the maximum size.
     async fn change_description(
         &self,
         key: &ConversationKey,

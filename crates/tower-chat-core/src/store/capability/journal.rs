@@ -11,8 +11,8 @@ use crate::{
 /// Open runs of journaled mode, a [capability](Capability) of a store.
 ///
 /// A store with this capability accepts [staged](crate::store::author::Write::staged) writes, and
-/// returns the staged messages and rows of open runs. The documentation of [`HistoryStore`] has the
-/// rules.
+/// returns the staged messages and rows of open runs. The documentation of [`HistoryStore`] lists
+/// the rules for open runs.
 #[async_trait]
 pub trait Journal: Send + Sync {
     /// Returns the conversation's open run with all its staged messages and rows; `None` if there
@@ -24,8 +24,8 @@ pub trait Journal: Send + Sync {
     async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError>;
 
     /// Returns up to `limit` conversations of a scope that have an open run, in the byte order of
-    /// their ids, beginning with the first id greater than `after`. The runs themselves are not
-    /// read, so that a damaged run does not hide the others. To read one, use
+    /// their ids, beginning with the first id greater than `after`. This method does not read the
+    /// runs, so that a damaged run does not hide the others. To read a run, use
     /// [`head`](HistoryStore::head) or [`open_run`](Self::open_run).
     ///
     /// # Errors

@@ -8,12 +8,14 @@ use crate::{
     store::{ConversationRows, HistoryStore, Keep, Pruned, Revision, Rewrite, StoreError},
 };
 
-/// Maintenance of conversations, a [capability](Capability) of a store: copies, pruning, checks and repairs.
+/// Maintenance of conversations: copies, pruning, checks and repairs. This is a
+/// [capability](Capability) of a store.
 ///
 /// - Messages keep their sequence numbers when earlier messages are [pruned](Self::prune), and no
 ///   number is used again.
 /// - Unreadable data do not hide other data: [`rows`](Self::rows) reports each row separately, and
-///   a [`rewrite`](Self::rewrite) repairs rows atomically, at the revision that it expects.
+///   a [`rewrite`](Self::rewrite) repairs rows in one transaction, if the conversation is at the
+///   expected revision.
 #[async_trait]
 pub trait Maintenance: Send + Sync {
     /// Copies the visible part of a conversation, with its record of tool calls, to a key that has
@@ -21,12 +23,12 @@ pub trait Maintenance: Send + Sync {
     /// there is nothing to copy, returns [`Revision::ABSENT`] and changes nothing.
     ///
     /// - The service id is not copied, because the service does not know the copy.
-    /// - A call that waits for approval waits in the original only. In the copy, the call counts as
+    /// - A call that waits for approval waits only in the original. In the copy, the call is
     ///   rejected ([`ToolRecord::in_copy`](crate::store::author::ToolRecord::in_copy)).
-    /// - The copy of a pruned conversation has the sequence numbers of the original, or begins with
-    ///   1.
-    /// - The copy has the visible messages of one moment, and becomes visible at a later moment.
-    ///   The original may change in between.
+    /// - The messages in the copy of a pruned conversation are numbered as in the original, or from
+    ///   1, depending on the store.
+    /// - The copy contains the messages that are visible at one moment. It becomes visible itself
+    ///   at a later moment, and the original may change in between.
     ///
     /// ```
     /// use tower_chat_core::{ConversationKey, store::{HistoryStore, Maintenance}};
@@ -62,12 +64,12 @@ pub trait Maintenance: Send + Sync {
     /// thoroughly as [`delete`](crate::store::HistoryStore::delete) does.
     ///
     /// A run is deleted as a whole, and the last run is always kept. A run with a call that waits
-    /// for approval or for its result is kept, together with every later run.
-    /// [`Pruning`](crate::store::author::Pruning) decides for a store which runs are deleted. The
-    /// other messages keep their numbers. If any run was deleted, the conversation gets a new
+    /// for approval or for its result is kept, together with every later run. Stores decide with
+    /// [`Pruning`](crate::store::author::Pruning) which runs to delete. The sequence numbers of the
+    /// remaining messages do not change. If any run was deleted, the conversation gets a new
     /// incarnation: a run in progress in another process gets a
-    /// [`Conflict`](crate::store::Conflict). A second prune with the same arguments deletes nothing
-    /// more. If the request of a deleted run is sent again, it is a new run.
+    /// [`Conflict`](crate::store::Conflict). A second prune with the same arguments has no effect.
+    /// If the request of a deleted run is sent again, the request starts a new run.
     ///
     /// ```
     /// use tower_chat_core::{ConversationKey, store::{HistoryStore, Keep, Maintenance}};
@@ -99,7 +101,8 @@ pub trait Maintenance: Send + Sync {
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError>;
 
     /// Returns up to `limit` scopes that have a conversation, in byte order, beginning with the
-    /// first one greater than `after`. A scope whose conversations are all staged is included.
+    /// first one greater than `after`. A scope is included even if all messages of its
+    /// conversations are staged.
     ///
     /// The example lists all scopes of a store, page by page:
     ///
@@ -130,18 +133,19 @@ pub trait Maintenance: Send + Sync {
     /// If the store cannot be read.
     async fn scopes(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError>;
 
-    /// Returns a conversation row by row, for checks. Unlike [`load`](HistoryStore::load), it
-    /// continues after unreadable rows. Returns `None` if the conversation does not exist. The cost
-    /// is proportional to the length of the conversation.
+    /// Returns a conversation row by row, for checks. Unlike [`load`](HistoryStore::load), this
+    /// method continues after unreadable rows. Returns `None` if the conversation does not exist.
+    /// The cost is proportional to the length of the conversation.
     ///
     /// # Errors
     ///
     /// If the store, or the head of the conversation, cannot be read.
     async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError>;
 
-    /// Replaces rows of a conversation in place, and counts in the directory, all of them or none.
-    /// Returns the new revision. The conversation gets a new incarnation: a run in progress, in any
-    /// process, gets a [`Conflict`](crate::store::Conflict) at its next write.
+    /// Replaces rows of a conversation, and its counts in the directory, in one transaction.
+    /// Returns the new revision. The rewrite gives the conversation a new incarnation. Therefore
+    /// the next write of a run in progress, in any process, fails with a
+    /// [`Conflict`](crate::store::Conflict).
     ///
     /// This operation is meant for repairs only; every other change of a conversation is an append. If
     /// the future is dropped, the change may or may not take effect.
@@ -150,8 +154,8 @@ pub trait Maintenance: Send + Sync {
     ///
     /// [`StoreError::Conflict`], if the conversation is not at the expected revision, or has an
     /// open run, which must be committed or discarded first; [`StoreError::Corrupt`], with nothing
-    /// changed, if a message that should change is missing; [`StoreError::Closed`]; otherwise, if
-    /// the store cannot be written.
+    /// changed, if a message that should change is missing; [`StoreError::Closed`], if the store is
+    /// closed; otherwise, if the store cannot be written.
     async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError>;
 }
 

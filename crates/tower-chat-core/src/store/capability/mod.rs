@@ -1,4 +1,4 @@
-//! The capabilities that a store may have beside the methods of [`HistoryStore`].
+//! The capabilities that a store may have in addition to the methods of [`HistoryStore`].
 
 mod directory;
 mod journal;
@@ -11,8 +11,8 @@ pub use self::{
 #[cfg(doc)]
 use super::{HistoryStore, StoreError};
 
-/// A capability that a store may have beside the methods of [`HistoryStore`]: a separate trait,
-/// whose implementation a method of the store returns.
+/// A capability that a store may have in addition to the methods of [`HistoryStore`]. Each
+/// capability is a separate trait. A method of the store returns the implementation of the trait.
 ///
 /// A `dyn HistoryStore` implements all of these traits. Without the capability, every operation fails
 /// with [`StoreError::MissingCapability`].

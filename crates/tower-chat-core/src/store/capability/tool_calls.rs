@@ -9,8 +9,9 @@ use crate::store::{HistoryStore, InvocationQuery, Invocations, StoreError, ToolT
 #[async_trait]
 pub trait ToolCallQueries: Send + Sync {
     /// Returns the tool calls that match a query, in the order of conversation, message and index.
-    /// Unreadable rows are returned separately. The store sends one request to its backend, however many
-    /// messages a query names, and none for a query that cannot match.
+    /// Unreadable rows are returned separately. The store sends one request to its backend,
+    /// regardless of the number of messages that the query names. If no call can match the query,
+    /// the store sends no request.
     ///
     /// ```
     /// # futures_util::FutureExt::now_or_never(async {
@@ -42,8 +43,8 @@ pub trait ToolCallQueries: Send + Sync {
     /// If the store cannot be read.
     async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError>;
 
-    /// Counts the tool calls that match a query, per tool, in the byte order of their names. The
-    /// limit of the query is ignored. The backend counts; arguments and results are not read.
+    /// Counts the tool calls that match a query, for each tool, in the byte order of the tools'
+    /// names. The limit of the query is ignored. Arguments and results are not read.
     ///
     /// # Errors
     ///

@@ -19,7 +19,7 @@ use crate::{ConversationKey, store::author::milliseconds};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DirectoryCursor {
-    /// In milliseconds since 1970 (UTC).
+    /// The time of the conversation's last activity, in milliseconds since 1970 (UTC).
     last_active: i64,
     key: ConversationKey,
 }

@@ -10,7 +10,7 @@ use crate::metadata;
 /// A conversation's title and metadata.
 ///
 /// The description is stored beside the conversation and never sent to a model. The constructors
-/// check its maximum size, so that a store never has to refuse a description.
+/// check its maximum size, so that a store need not refuse one that is too large.
 ///
 /// ```
 /// use serde_json::json;
@@ -37,7 +37,8 @@ pub struct Description {
     is_sealed: bool,
 }
 
-/// Compares without the mark of a [sealed](Description::sealed) description.
+/// Compares the title and the metadata. The mark of a [sealed](Description::sealed) description is
+/// not compared.
 impl PartialEq for Description {
     fn eq(&self, other: &Self) -> bool {
         (&self.title, &self.metadata) == (&other.title, &other.metadata)
@@ -53,8 +54,8 @@ impl PartialEq for Description {
 pub struct DescriptionTooLarge {
     /// `title` or `metadata`.
     pub part: &'static str,
-    /// `bytes`, of the title in UTF-8 and of the metadata as compact JSON; or `levels` of nested
-    /// values.
+    /// The unit of `size` and `limit`. `bytes` are those of the title in UTF-8, or of the metadata
+    /// as compact JSON. `levels` are levels of nested values in the metadata.
     pub unit: &'static str,
     /// The actual size.
     pub size: usize,
@@ -67,8 +68,8 @@ impl Description {
     pub const TITLE_LIMIT: usize = 1024;
     /// The maximum size of metadata, in bytes of compact JSON.
     pub const METADATA_LIMIT: usize = 16 * 1024;
-    /// The maximum number of nested levels in metadata. Common JSON parsers that limit the nesting
-    /// can read this many.
+    /// The maximum number of nested levels in metadata. Common JSON parsers with a limit accept
+    /// this many levels.
     pub const NESTING_LIMIT: usize = 64;
 
     /// Creates a description without title and metadata.
@@ -99,8 +100,8 @@ impl Description {
     ///
     /// # Errors
     ///
-    /// If they are larger than [`METADATA_LIMIT`](Self::METADATA_LIMIT), or nested deeper than
-    /// [`NESTING_LIMIT`](Self::NESTING_LIMIT).
+    /// If the metadata is larger than [`METADATA_LIMIT`](Self::METADATA_LIMIT), or nested more
+    /// deeply than [`NESTING_LIMIT`](Self::NESTING_LIMIT).
     pub fn with_metadata(
         mut self,
         metadata: Map<String, Value>,
@@ -127,7 +128,7 @@ impl Description {
         self
     }
 
-    /// Returns whether the patch is marked as [sealed](Self::sealed).
+    /// Returns whether the description is marked as [sealed](Self::sealed).
     pub fn is_sealed(&self) -> bool {
         self.is_sealed
     }
@@ -142,12 +143,12 @@ impl Description {
         &self.metadata
     }
 
-    /// Returns whether there is neither a title nor metadata.
+    /// Returns whether the description has neither a title nor metadata.
     pub fn is_empty(&self) -> bool {
         self.title.is_none() && self.metadata.is_empty()
     }
 
-    /// Returns whether the metadata contain all of these members, each with the same value.
+    /// Returns whether the metadata contains all of these members, each with the same value.
     pub fn contains(&self, members: &Map<String, Value>) -> bool {
         members.iter().all(|(name, value)| self.metadata.get(name) == Some(value))
     }
@@ -193,9 +194,9 @@ fn encoded_length(metadata: &Map<String, Value>) -> usize {
     }
 }
 
-/// A change of a description. A part that the patch does not name is unchanged.
+/// A change of a description. The patch changes only the parts that were set in it.
 ///
-/// Metadata are changed by a JSON merge patch (RFC 7396): a member that is `null` is removed, an
+/// The metadata is changed by a JSON merge patch (RFC 7396): a member that is `null` is removed, an
 /// object is merged, and any other value replaces the old one.
 ///
 /// ```
@@ -213,7 +214,7 @@ fn encoded_length(metadata: &Map<String, Value>) -> usize {
 /// ```
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DescriptionPatch {
-    /// `None` changes nothing, and `Some(None)` removes the title.
+    /// The new title. `None` leaves the title unchanged, and `Some(None)` removes it.
     title: Option<Option<Arc<str>>>,
     metadata: Map<String, Value>,
 }

@@ -16,8 +16,8 @@ use crate::{
 };
 
 /// The directory entry of one conversation, for a store without tables for the directory. The store
-/// writes the entry beside the messages, [applies](Self::apply) each stored write to it, and
-/// answers queries from it. An entry can be serialized.
+/// writes the entry next to the messages, [applies](Self::apply) each stored write to the entry,
+/// and answers queries from the entry. An entry can be serialized.
 ///
 /// ```
 /// use tower_chat_core::{
@@ -36,7 +36,7 @@ use crate::{
 pub struct DirectoryEntry {
     description: Description,
     description_version: u64,
-    /// In milliseconds since 1970, like all times here.
+    /// The creation time, in milliseconds since 1970. All times in this file have this unit.
     created_at: i64,
     last_active_at: i64,
     last_mode: Option<PersistenceMode>,
@@ -67,8 +67,8 @@ struct UsageRow {
 }
 
 impl DirectoryEntry {
-    /// Creates the entry of a conversation that this write is about to create, without the write
-    /// itself. The store then [applies](Self::apply) the write.
+    /// Creates the entry of a conversation that does not exist yet and whose first write is
+    /// `write`. The entry does not include the write: the store then [applies](Self::apply) it.
     pub fn before(write: &Write) -> Self {
         Self::made_at(write.activity().map_or_else(SystemTime::now, RunActivity::began_at))
     }
@@ -87,7 +87,7 @@ impl DirectoryEntry {
         }
     }
 
-    /// Creates the entry of a copy of the conversation. The copy is made at the time `at`.
+    /// Creates the entry of a copy of the conversation. `at` is the creation time of the copy.
     #[must_use]
     pub fn fork(&self, at: SystemTime) -> Self {
         Self {
@@ -99,10 +99,11 @@ impl DirectoryEntry {
         }
     }
 
-    /// Updates the entry after a write was stored. The store applies each write with messages only
+    /// Updates the entry after a write was stored. The store applies a write with messages exactly
     /// once, when it stores the write for the first time.
     ///
-    /// A write without messages may be applied again when it is repeated, because it adds no usage.
+    /// A write without messages may be applied again when its writer repeats it, because such a
+    /// write adds no usage.
     pub fn apply(&mut self, write: &Write) {
         self.record(write.run(), write.activity(), write.usage(), write.as_staged());
     }
@@ -136,7 +137,7 @@ impl DirectoryEntry {
         }
     }
 
-    /// Adds usage to the rows of its models. If the usage is empty, updates the times and the mode
+    /// Adds usage to the row of each model. If the usage is empty, updates the times and the mode
     /// of the row without a model.
     fn add_usage(&mut self, run: RunId, activity: &RunActivity, usage: &[ModelUsage]) {
         let nothing = [ModelUsage::new(None, UsageSum::default())];
@@ -176,7 +177,7 @@ impl DirectoryEntry {
     ///
     /// # Errors
     ///
-    /// [`StoreError::DescriptionChanged`], if it has another version.
+    /// [`StoreError::DescriptionChanged`], if the current description has another version.
     pub fn set_description(
         &mut self,
         key: &ConversationKey,
@@ -195,8 +196,9 @@ impl DirectoryEntry {
         Ok(self.description_version)
     }
 
-    /// Replaces counts. A run has one row for each model, and no message contains the model of a
-    /// call. Therefore the first row gets all tool calls of the run.
+    /// Replaces the numbers of runs and of tool calls. A run has one row for each model. Because
+    /// the messages do not show which model made a call, the first row gets all tool calls of the
+    /// run.
     pub fn recount(&mut self, counts: &DirectoryCounts) {
         self.runs.count = counts.runs;
         for (run, calls) in &counts.tool_calls {

@@ -10,22 +10,22 @@ use crate::{Message, store::History};
 pub struct MessagePage {
     /// The messages with their sequence numbers, oldest first.
     pub messages: Vec<(u64, Arc<Message>)>,
-    /// The `before` of the next page: there are messages before this sequence number. `None` if
+    /// The argument `before` that requests the next page, which has earlier messages. `None` if
     /// this page contains the first remaining message.
     pub earlier: Option<u64>,
 }
 
 impl MessagePage {
-    /// Creates a page of messages with their sequence numbers, oldest first, and of the `before` of
-    /// the next page.
+    /// Creates a page. The messages are in order, oldest first, each with its sequence number.
+    /// `earlier` is the argument `before` that requests the next page.
     pub fn new(messages: Vec<(u64, Arc<Message>)>, earlier: Option<u64>) -> Self {
         Self { messages, earlier }
     }
 
     /// Returns the range of sequence numbers on a page of up to `limit` messages before the number
-    /// `before`: the first number, and the number after the last. The visible messages are those
-    /// from `pruned + 1` to `visible`. There are earlier messages if the first number is greater
-    /// than `pruned + 1`.
+    /// `before`: the first number, and the number after the last one. The visible messages are
+    /// those from `pruned + 1` to `visible`. There are earlier messages if the first number is
+    /// greater than `pruned + 1`.
     pub fn range(pruned: u64, visible: u64, before: Option<u64>, limit: usize) -> (u64, u64) {
         let first = pruned.saturating_add(1);
         let end = visible.saturating_add(1);
@@ -33,7 +33,7 @@ impl MessagePage {
         (end.saturating_sub(limit as u64).max(first), end)
     }
 
-    /// Returns the page of up to `limit` messages before the number `before`, of a history in
+    /// Returns the page of up to `limit` messages before the number `before`, from a history in
     /// memory.
     ///
     /// ```

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{ConversationState, ConversationSummary, DirectoryCursor};
 use crate::ConversationKey;
 
-/// A query of conversations: it selects those that match every criterion that is set, the most
+/// A query of conversations. It selects the conversations that match all of its criteria, the most
 /// recently active one first.
 ///
 /// ```
@@ -33,14 +33,15 @@ pub struct ConversationQuery {
     pub created_since: Option<SystemTime>,
     /// Selects conversations that were created before this time.
     pub created_before: Option<SystemTime>,
-    /// Selects conversations whose metadata contain all of these members, each with the same value.
+    /// Selects conversations whose metadata contains all of these members, each with the same
+    /// value.
     pub metadata: Map<String, Value>,
     /// Selects conversations in this state.
     pub state: Option<ConversationState>,
     /// Selects conversations after this position.
     pub after: Option<DirectoryCursor>,
-    /// The maximum number of conversations. The first ones in the order of the directory are
-    /// selected.
+    /// The maximum number of conversations. If more conversations match, the query selects the
+    /// first ones in the order of the directory.
     pub limit: usize,
 }
 
@@ -96,7 +97,7 @@ impl ConversationQuery {
         self
     }
 
-    /// Selects conversations whose metadata contain this member with this value.
+    /// Selects conversations whose metadata contains this member with this value.
     #[must_use]
     pub fn with_metadata(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.metadata.insert(name.into(), value.into());
@@ -130,7 +131,7 @@ impl ConversationQuery {
         self.scope.as_deref().is_none_or(|scope| scope == key.scope())
     }
 
-    /// Returns whether a conversation matches the query, apart from the limit.
+    /// Returns whether a conversation matches the criteria of the query. The limit is not checked.
     pub fn fits(&self, summary: &ConversationSummary) -> bool {
         let ConversationSummary { key, last_active_at, created_at, .. } = summary;
         self.concerns(key)
@@ -151,8 +152,8 @@ impl ConversationQuery {
 pub struct ConversationPage {
     /// The conversations that could be read.
     pub conversations: Vec<ConversationSummary>,
-    /// The conversations that may match and could not be read. Unreadable conversations do not hide the
-    /// others.
+    /// The conversations whose directory data could not be read, so that it is unknown whether they
+    /// match. Unreadable conversations do not hide the others.
     pub unreadable: Vec<UnreadableConversation>,
     /// The position at which the next page begins; `None` if this is the last page.
     pub next: Option<DirectoryCursor>,

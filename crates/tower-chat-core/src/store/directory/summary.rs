@@ -39,8 +39,8 @@ pub struct ConversationSummary {
 }
 
 impl ConversationSummary {
-    /// Creates the summary of a conversation with this head that was created and last active at
-    /// this time.
+    /// Creates the summary of a conversation with this head that was created and last active at the
+    /// time `at`.
     pub fn new(key: ConversationKey, head: &Head, at: SystemTime) -> Self {
         let state = ConversationState::of(&key, head);
         let visible = head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible);
@@ -69,8 +69,8 @@ pub enum ConversationState {
     RunOpen,
     /// No run is open, and a tool call waits for approval.
     WaitingForApproval,
-    /// A stored number of the conversation is out of range, and a load fails. Damaged messages do
-    /// not cause this state.
+    /// A stored number of the conversation is out of range, so that a load fails. Damaged messages
+    /// do not cause this state.
     Damaged,
 }
 
@@ -124,7 +124,7 @@ pub struct RunSummary {
     /// The usage of the run, in the byte order of the models' names. The usage of an unknown model
     /// is first.
     pub usage: Vec<ModelUsage>,
-    /// Whether the run is open: staged, and neither committed nor discarded.
+    /// Whether the run is open: its messages are staged, and it is neither committed nor discarded.
     pub is_open: bool,
 }
 
@@ -141,8 +141,9 @@ impl RunSummary {
         }
     }
 
-    /// Returns [`began_at`](Self::began_at). The time in the id of the run may differ, because
-    /// callers may create ids themselves, for example from recordings or with other clocks.
+    /// Returns [`began_at`](Self::began_at). This time may differ from the time in the id of the
+    /// run, because callers may create ids themselves, for example from recordings or with other
+    /// clocks.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};

@@ -19,7 +19,7 @@ use crate::{Message, PersistenceMode, Usage};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct UsageSum {
-    /// The number of answered requests to a model.
+    /// The number of requests to a model that were answered.
     pub service_calls: u64,
     /// The number of tool calls in the answers.
     pub tool_calls: u64,
@@ -31,7 +31,7 @@ pub struct UsageSum {
 }
 
 impl UsageSum {
-    /// The largest count. Databases that compute in floating point represent it exactly.
+    /// The largest count. Databases that compute in floating point represent this number exactly.
     pub const LARGEST: u64 = crate::store::author::LAST_SEQUENCE;
 
     /// Creates a sum of these numbers of service calls and tool calls.
@@ -159,7 +159,7 @@ impl RunActivity {
         self
     }
 
-    /// Adds usage. Two entries for the same model are added up.
+    /// Adds usage. Entries for the same model are summed.
     #[must_use]
     pub fn with_usage(mut self, usage: impl IntoIterator<Item = ModelUsage>) -> Self {
         for ModelUsage { model, sum } in usage.into_iter().filter(|usage| !usage.sum.is_zero()) {
@@ -177,9 +177,9 @@ impl RunActivity {
         self.at
     }
 
-    /// Returns the time at which the run began, as this write reports it: the arrival of the first
-    /// request of the run. If the arrival is unknown or later than the write, this is the time of the
-    /// write. A store uses the value of the first write of the run.
+    /// Returns the time at which the run began, according to this write: the time at which the
+    /// first request of the run arrived. If that time is unknown or later than the write, this is
+    /// the time of the write. A store uses the value from the first write of the run.
     pub fn began_at(&self) -> SystemTime {
         self.started_at.map_or(self.at, |started_at| started_at.min(self.at))
     }

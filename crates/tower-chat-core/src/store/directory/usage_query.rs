@@ -9,10 +9,10 @@ use std::{
 use super::{UsageSum, UtcDay};
 use crate::{ConversationKey, RunId, store::author::milliseconds};
 
-/// A query of usage, and the grouping of its sums.
+/// A query that selects usage and groups it into sums.
 ///
-/// All usage of a model by a run counts at the time at which the run began, to the millisecond. The first
-/// write of the run with usage of the model determines this time.
+/// All usage of a model by a run is attributed to the time at which the run began, to the
+/// millisecond. This time is read from the first write of the run that has usage of the model.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -28,7 +28,7 @@ pub struct UsageQuery {
     pub grouping: UsageGrouping,
     /// Selects usage of this scope; of all scopes if it is `None`.
     pub scope: Option<Arc<str>>,
-    /// Selects usage of this conversation. Ignored without a scope.
+    /// Selects usage of this conversation. Ignored if `scope` is `None`.
     pub conversation: Option<Arc<str>>,
     /// Selects usage from this time on.
     pub since: Option<SystemTime>,
@@ -36,7 +36,8 @@ pub struct UsageQuery {
     pub before: Option<SystemTime>,
 }
 
-/// The grouping of usage. Every store implements every variant, so that there will be no others.
+/// The grouping of usage. No variant will be added, because every store has to implement every
+/// variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum UsageGrouping {
     /// A sum for each run.
@@ -51,7 +52,7 @@ pub enum UsageGrouping {
     Day,
 }
 
-/// The group of a sum. Results are in this order.
+/// The group of a sum. The results of a query are in the order of their groups.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum UsageGroup {
@@ -125,7 +126,8 @@ impl UsageQuery {
         }
     }
 
-    /// Returns whether usage that counts at this millisecond since 1970 (UTC) matches the query.
+    /// Returns whether usage of a run that began in this millisecond since 1970 (UTC) matches the
+    /// query.
     pub fn fits(&self, began_milliseconds: i64) -> bool {
         let bound = |time: SystemTime| milliseconds::bound(time);
         self.since.is_none_or(|since| began_milliseconds >= bound(since))
@@ -133,7 +135,7 @@ impl UsageQuery {
     }
 }
 
-/// Sums up usage for a query, for stores that read usage row by row.
+/// Sums up usage for a query. Stores that read usage row by row use this type.
 ///
 /// ```
 /// use std::time::SystemTime;

@@ -1,4 +1,4 @@
-//! The keyed queue under many schedules, which shuttle chooses.
+//! Tests of the keyed queue under many schedules, which the crate `shuttle` generates.
 
 use std::sync::{
     Arc, PoisonError,
@@ -13,7 +13,7 @@ use crate::{
     sync::{Mutex, try_schedules},
 };
 
-/// The recorded changes of one conversation.
+/// The changes of one conversation.
 #[derive(Debug, Default)]
 struct Changes {
     /// The number of tasks that change the conversation now.
@@ -27,7 +27,7 @@ fn keys() -> [ConversationKey; 2] {
     ["a", "b"].map(|id| ConversationKey::new("scope", id))
 }
 
-/// Changes the conversations of a guard, and yields to other tasks in between.
+/// Changes the conversations of a guard, and yields to other tasks during each change.
 async fn change(
     mut guard: QueueGuard,
     changed: Arc<[Changes; 2]>,
@@ -56,7 +56,8 @@ async fn change(
     }
 }
 
-/// Submits tasks on one or both conversations from several threads; one task is never run.
+/// Submits tasks from several threads, on one or both conversations, and never runs one of the
+/// tasks. If `waits` is false, the tasks do not wait for their turn.
 fn submit_from_threads(waits: bool) {
     let (queue, changed) = (KeyedQueue::default(), Arc::new(<[Changes; 2]>::default()));
     let threads: Vec<_> = (0..3)
