@@ -1,7 +1,9 @@
-//! The floor of the SQLite cases: one reused connection on the calling thread.
+//! The floor of the SQLite cases: the same rows, written over one reused connection on the calling
+//! thread.
 //!
-//! The connection has the same pragmas, tables, indexes and rows as the store. The connection uses
-//! prepared statements and already encoded messages, and does not check the revision.
+//! The file has the same tables, indexes and rows as the file of the store, and the connection sets
+//! the same pragmas. An append uses prepared statements and already encoded messages, and does not
+//! check the revision.
 
 use std::path::Path;
 
@@ -20,7 +22,8 @@ pub(crate) struct Bare {
     connection: Connection,
 }
 
-/// A conversation to which a bare connection appends a run. Its end is known and is not read again.
+/// A conversation to which a bare connection appends a run. The connection reads the last sequence
+/// number once, when it creates this value, and not for each append.
 #[derive(Debug)]
 pub(crate) struct BareConversation {
     key: ConversationKey,
@@ -44,7 +47,7 @@ impl Bare {
         Ok(Self { connection })
     }
 
-    /// Reads the end of a conversation, for appending another run.
+    /// Reads the last sequence number of a conversation, so that a new run can be appended.
     pub(crate) fn conversation(&self, key: &ConversationKey) -> Result<BareConversation, BoxError> {
         let number = self.find(key)?;
         let last: Option<i64> = self.connection.query_row(

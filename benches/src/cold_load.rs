@@ -1,6 +1,6 @@
 //! `cold_load`: the load of a complete conversation from SQLite, without concurrency.
 //!
-//! Floor: reading the same rows on a bare connection and parsing them. Bound: twice that.
+//! Floor: a bare connection reads the same rows and parses them. Bound: at most twice the floor.
 
 use std::{hint::black_box, time::Instant};
 

@@ -1,17 +1,20 @@
-//! `detached`: runs in tasks of their own, whose updates are appended to one SQLite file.
+//! `detached`: detached runs, each in its own task. The updates of all runs are appended to one
+//! SQLite file.
 //!
 //! 64 runs receive 50 tokens a second each. The lines of this case have the fields `mode`, `value`, `unit` and
 //! `bound`:
 //!
-//! - `appends`, `appends_durable`: the appends to the log for each second and run, by default and with
-//!   `durable_delivery`. Bounds: 1.1 and 4.1. The last message and the end of a run are appended at once, which
-//!   adds at most 2 appends to each run.
-//! - `update`: the processor time of the process for each update, minus that of the same runs in the same
-//!   pipeline without the layer. The model sends its tokens without a pause. Bound: 2 us.
-//!   pipeline without the layer. The model sends its tokens without a pause. Bound: 2 us.
-//! - `update_paced`: the same with 50 tokens a second, so that an append has 50 updates.
-//! - `commits`: the median time of a commit of a history in a file of the same folder, with full durability,
-//!   while the runs are in progress, divided by the median time without runs. Bound: 1.1.
+//! - `appends`, `appends_durable`: the number of appends to the update log for each run and second,
+//!   with the default settings and with `durable_delivery`. Bounds: 1.1 and 4.1. The last message
+//!   and the end of a run are appended at once, which adds at most 2 appends to each run.
+//! - `update`: the processor time of the process for each update, minus the processor time for the
+//!   same runs in the same pipeline without the layer. The model sends its tokens without a pause.
+//!   Bound: 2 us.
+//! - `update_paced`: the same as `update`, but the model sends 50 tokens a second, so that each
+//!   append contains 50 updates.
+//! - `commits`: the median time of a commit while the runs are in progress, divided by the median
+//!   time of a commit without runs. The commits write, with full durability, to a history in
+//!   another file of the same folder. Bound: 1.1.
 
 use std::{
     future::ready,
@@ -108,7 +111,7 @@ fn print(mode: &'static str, value: f64, unit: &'static str, bound: f64) -> Resu
     Ok(())
 }
 
-/// Returns the number of appends for each second and run.
+/// Returns the number of appends to the update log for each run and second.
 async fn appends(seconds: usize, is_durable: bool) -> Result<f64, BoxError> {
     let folder = tempfile::tempdir_in(files::build_folder()?)?;
     let log = CountingLog::open(folder.path()).await?;
@@ -138,7 +141,8 @@ async fn update(tokens: Tokens, repetitions: usize) -> Result<f64, BoxError> {
     Ok(added.median())
 }
 
-/// Returns the median time of a commit beside runs, divided by that without runs.
+/// Returns the median time of a commit while runs are in progress, divided by the median time of a
+/// commit without runs.
 async fn commits(rounds: usize) -> Result<f64, BoxError> {
     let folder = tempfile::tempdir_in(files::build_folder()?)?;
     let options = SqliteStore::options().with_durability(Durability::Full);
@@ -150,7 +154,7 @@ async fn commits(rounds: usize) -> Result<f64, BoxError> {
         let tokens = Tokens::paced(3600);
         let is_ended = tokens.is_ended.clone();
         let callers = tokio::spawn(execute(runs.layer(pipeline(&tokens)?)));
-        // The appends of all runs have begun.
+        // After this time, all runs are appending their updates.
         tokio::time::sleep(Duration::from_secs(2)).await;
         beside.append(commit(&store, 2 * round + 1).await?);
         is_ended.store(true, Ordering::Relaxed);
@@ -237,7 +241,7 @@ fn processor_time() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// A log in a file that counts its appends.
+/// An update log in a SQLite file, which counts its appends.
 struct CountingLog {
     log: SqliteUpdateLog,
     appends: Arc<AtomicUsize>,

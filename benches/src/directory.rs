@@ -1,11 +1,12 @@
-//! `directory`: the append of one service call of a run with tools (the result of the last call,
-//! the next call, and a record of each), with its usage for the directory, to a conversation of
-//! each store.
+//! `directory`: one append of a run with tools, for each store. The append contains the result of
+//! the last call, the next call, a record of each call, and the usage of the service call for the
+//! directory.
 //!
 //! Floor: the same append without usage, to another conversation of the same store. The two
-//! measurements alternate, so that the load of the machine affects both equally. The history is the
-//! number of other conversations. Bound for a durable append (`full`): 1.1. PostgreSQL uses an
-//! older and slower statement for an append without usage, so its ratio may be below 1.
+//! measurements alternate, so that the load of the machine affects both equally. The field
+//! `history` is the number of other conversations in the store. Bound for a durable append
+//! (`full`): 1.1. PostgreSQL uses an older and slower statement for an append without usage, so the
+//! ratio of PostgreSQL may be below 1.
 
 use std::{
     sync::Arc,
@@ -63,8 +64,8 @@ async fn measure_postgres(effort: Effort) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Measures Redis with an append-only file that is synced at each write, and without an append-only
-/// file.
+/// Measures Redis twice: with an append-only file that is synced at each write, and without an
+/// append-only file.
 async fn measure_redis(effort: Effort) -> Result<(), BoxError> {
     let durable = ["--appendonly", "yes", "--appendfsync", "always"];
     for (name, settings) in [("full", &durable[..]), ("off", &[])] {
@@ -115,7 +116,7 @@ async fn measure_store(
 struct Conversation {
     key: ConversationKey,
     run: RunId,
-    /// The service calls of the run.
+    /// The number of service calls of the current run.
     calls: u32,
     revision: Revision,
     times: Samples,

@@ -1,4 +1,4 @@
-//! Stores in files, with a copy of each file for the floor.
+//! SQLite stores, each with a second copy of its file for the floor.
 
 use std::{
     path::PathBuf,
@@ -36,7 +36,8 @@ pub(crate) struct Files {
 pub(crate) const DURABILITIES: [(&str, Durability); 2] =
     [("full", Durability::Full), ("normal", Durability::Normal)];
 
-/// More bytes than SQLite leaves in a log before it starts again at the beginning of the log.
+/// The number of bytes that are written to each log before the measurement: more than the size at
+/// which SQLite checkpoints its log.
 const BYTES_OF_LOG: usize = 6 << 20;
 
 impl Template {
@@ -96,13 +97,15 @@ impl Files {
         self.floor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Empties both logs. The sizes of the logs are then the bytes that are written later.
+    /// Empties both logs, so that later the size of each log is the number of bytes written since
+    /// this call.
     pub(crate) async fn empty_logs(&self) -> Result<(), BoxError> {
         self.store.checkpoint().await?;
         self.floor().empty_log()
     }
 
-    /// Fails unless the copy of the floor has the same number and size of rows.
+    /// Fails unless the file of the floor has the same number of rows as the file of the store,
+    /// with the same total size.
     pub(crate) fn compare(&self) -> Result<(), BoxError> {
         let own = Bare::open(&self.path, Durability::Normal)?.content()?;
         let floor = self.floor().content()?;

@@ -1,27 +1,31 @@
-//! Replay, import and wires with many calls of one conversation.
+//! Replay, import and wires, for a conversation with many tool calls.
 //!
-//! - the mode is the operation:
-//!   - `late_results`: results, each in its own message, of calls of one answer that were replayed
-//!     as interrupted before. `late_rounds` is the same for calls of many answers with equal ids.
-//!   - `split_open`: the same history is split at calls that may still be answered.
-//!   - `provider_results`: a message with calls that the provider has executed, with results of
-//!     other calls between their results.
-//!   - `imported_steps`: a row with this number of steps and a separate list of results. In
-//!     `imported_equal_ids` all steps have the same id. In `imported_named` each step also has a
-//!     call without an id, and a result for the call that the results name.
+//! - the field `mode` is the measured operation:
+//!   - `late_results`: one answer has all calls, and the replay has already marked them as
+//!     interrupted. Then the results arrive, each in its own message. In `late_rounds`, each answer
+//!     has one call, and all calls have the same id.
+//!   - `split_open`: the history of `late_rounds` without the results is split at the calls that
+//!     may still receive a result.
+//!   - `provider_results`: a message contains calls that the provider has executed. Results of
+//!     other calls are between the results of these calls.
+//!   - `imported_steps`: a row with one call in each step, and a separate list of results. In
+//!     `imported_equal_ids`, all calls have the same id. In `imported_named`, each step has a call
+//!     that already has a result, and a call without an id. All results in the list name the id of
+//!     the calls that already have a result.
 //!   - `nested`, `whole_answer`: a stream with a nested field in every piece, and the body of an
-//!     answer with this number of calls, as in [`crate::held`].
-//!   - `finish_times`: the end times of calls of one answer with equal ids are added from their
-//!     results, and stale results are omitted.
-//!   - the names of wires: the body of a request with this number of calls of one answer with equal
-//!     ids, and their results in one message.
-//! - the history is the number of calls.
+//!     answer with many calls, as in [`crate::held`].
+//!   - `finish_times`: one answer has calls with equal ids. The end times of the calls are taken
+//!     from their results, and stale results are omitted.
+//!   - the other modes are names of wires: the body of a request is encoded. One answer in the
+//!     request has calls with equal ids, and one message contains their results.
+//! - the field `history` is the number of calls.
 //!
-//! Floor: the same with 16,000 calls, whose data, like those of 64,000 calls, are larger than the
-//! caches of the processor. With a floor of 1,000 calls, whose data fit into the caches, linear
-//! code takes up to 4.4 times as long for each of 16,000 calls. The case fails if the time for each
-//! of 64,000 calls is more than 2.5 times that for each of 16,000 calls. With quadratic growth the
-//! ratio would be 4. The two are measured alternately, since the load of the machine changes.
+//! Floor: the same operation with 16,000 calls. The data of 16,000 calls and of 64,000 calls are
+//! larger than the caches of the processor. The data of 1,000 calls fit into the caches: in a
+//! comparison with 1,000 calls, even linear code takes up to 4.4 times as long for each of 16,000
+//! calls. The case fails if the time for each call is more than 2.5 times as long with 64,000 calls
+//! as with 16,000 calls. With quadratic growth, the ratio would be 4. The two sizes are measured
+//! alternately, since the load of the machine changes.
 
 use std::{
     hint::black_box,
@@ -45,8 +49,8 @@ use crate::{
     workload::TOOL,
 };
 
-/// Returns the size of the floor, and the larger size. A quick measurement, which may be of an
-/// unoptimised program, uses smaller sizes.
+/// Returns the number of calls of the floor, and the larger number of calls. A quick measurement
+/// uses smaller numbers, because the program may be unoptimised.
 fn sizes(effort: Effort) -> [usize; 2] {
     match effort {
         Effort::Full => [16_000, 64_000],
@@ -54,7 +58,7 @@ fn sizes(effort: Effort) -> [usize; 2] {
     }
 }
 
-/// The maximum ratio of the time for each call to that of the floor.
+/// The maximum ratio of the time for each call to the time for each call of the floor.
 const GROWTH: f64 = 2.5;
 
 /// Executes an operation with this number of calls, and returns the time in microseconds.
@@ -98,8 +102,8 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
         let mut samples = sizes.map(|size| (size, Samples::default()));
         for _ in 0..effort.repetitions(20) {
             for (size, samples) in &mut samples {
-                // Each sample has the same total number of calls, so that the load of the machine
-                // affects both sizes equally.
+                // The smaller size is repeated until both samples have the same total number of
+                // calls, so that the load of the machine affects both sizes equally.
                 let times = larger / *size;
                 let us: f64 = (0..times).map(|_| work(*size)).sum::<Result<_, _>>()?;
                 samples.add(us / f64::from(u32::try_from(larger)?));
@@ -144,7 +148,7 @@ fn asked_in_rounds(calls: usize) -> Vec<Message> {
     messages
 }
 
-/// Replays the results of calls, last call first, each in its own message.
+/// Replays the results of the calls, beginning with the last call, each result in its own message.
 fn push_late(asked: &[Message], calls: usize, id: fn(usize) -> usize) -> f64 {
     let mut replay = Replay::new(DanglingCalls::Interrupted);
     asked.iter().for_each(|message| replay.push(&Arc::new(message.clone())));
@@ -203,8 +207,8 @@ fn time(input: &str, read: fn(&str) -> Result<(), BoxError>) -> Result<f64, BoxE
     Ok(us_since(start))
 }
 
-/// Imports a row in which each result names the answered call of a step, and no result names the
-/// calls that their positions identify.
+/// Imports a row for `imported_named`: each step has a call with a result, and a call without an
+/// id. Each result in the list of the row names the id of the calls that already have a result.
 fn import_named(steps: usize) -> Result<f64, BoxError> {
     let mut row = AggregateRow::new(Role::Assistant).with_text("All done.");
     for step in 0..steps {

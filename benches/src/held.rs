@@ -1,19 +1,18 @@
-//! The memory that external input takes, in relation to its length.
+//! Measures the memory that the parsing of external input needs for each byte of the input.
 //!
 //! - `pairing`, `overlap`: a request to the endpoint with calls and their results in reverse order,
-//!   or with equal messages that are sent again, as in the module `pairing`. The stored messages
-//!   are included in the memory.
+//!   or with equal messages that are sent again, as in the module `pairing`. The measured memory
+//!   includes the stored messages.
 //! - `nested`, `too_deep`: a stream with an unknown field of 20 levels in every piece, or with a
 //!   field of 100 levels for each item, which is rejected.
 //! - `whole_answer`, `refusal`: the body of a complete answer with calls, and the body of an error.
-//! - the names of fields: a stream as in `streamed_answer`.
+//! - the other cases are names of fields: a stream as in the module `streamed_answer`.
 //!
 //! `cargo run --profile measure -p tower-chat-benches --bin held` prints one JSON object on each
-//! line: the peak of the allocated bytes while an input with this number of items is read, without
-//! the input itself, and that peak divided by the length of the input. The program fails if an
-//! input of 16,000 items takes more memory for each byte than the bound of its case, or more than
-//! 1.5 times as much for each byte as an input of 1,000 items. The figures do not depend on the
-//! load of the machine.
+//! line: the peak of the allocated bytes while an input is read, without the input itself, and this
+//! peak divided by the length of the input. The program fails if the memory for each byte of an
+//! input with 16,000 items exceeds the bound of the case, or exceeds 1.5 times the memory for each
+//! byte of an input with 1,000 items. The figures do not depend on the load of the machine.
 
 use std::hint::black_box;
 
@@ -31,10 +30,12 @@ use crate::{
 };
 
 const SIZES: [usize; 2] = [1000, 16_000];
-/// The maximum ratio of the memory for each byte of a large input to that of a small one.
+/// The maximum ratio of the memory for each byte of a large input to the memory for each byte of a
+/// small input.
 const GROWTH: f64 = 1.5;
-/// The levels of a nested piece. The limit is 120 levels, but each level is parsed once more than
-/// the level around it, and a deeper piece would take long in a debug build.
+/// The levels of a nested piece. The limit is 120 levels. The constant is smaller because each
+/// level is parsed one more time than the level that contains it, so that 120 levels would take
+/// long in a debug build.
 const LEVELS: usize = 20;
 /// The number of bytes in each chunk from the network.
 const CHUNK: usize = 16 * 1024;

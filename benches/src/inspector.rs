@@ -1,7 +1,7 @@
 //! `inspector`: a page of the inspector over a long conversation in SQLite.
 //!
-//! Floor: the same page for 100 messages. Bound: three times the floor, except for the page with
-//! the next request to the model, which replays the whole conversation.
+//! Floor: the same page for 100 messages. Bound: three times the floor. The page with the next
+//! request to the model has no bound, because it replays the whole conversation.
 
 use std::{hint::black_box, time::Instant};
 
@@ -34,7 +34,7 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Measures the page for many messages and for few messages, alternately.
+/// Measures a page alternately for a conversation with many messages and for one with few messages.
 async fn measure_page(page: &str, requests: usize) -> Result<(Samples, Samples), BoxError> {
     let (many, few) = (
         Files::make(Durability::Full, 1, LONG).await?,
@@ -50,7 +50,7 @@ async fn measure_page(page: &str, requests: usize) -> Result<(Samples, Samples),
     Ok((long, short))
 }
 
-/// Returns the time of the response for a page, in microseconds.
+/// Requests a page, and returns the time until its response, in microseconds.
 async fn answered(pages: &Router, page: &str) -> Result<f64, BoxError> {
     let key = files::key(0);
     let address = format!("/{page}?scope={}&id={}", key.scope(), key.id());

@@ -1,12 +1,14 @@
 //! Benchmarks of the cost of the layers for each service call. Each figure is measured together
-//! with a floor in the same execution.
+//! with a floor in the same execution. The floor of a case is the time of a simpler operation: the
+//! same work without these layers, or the same operation with a smaller input.
 //!
 //! `cargo run --profile measure -p tower-chat-benches [-- --quick] [--case NAME]` prints one JSON
 //! object on each line to stdout, and progress to stderr. `us_per_call` and `floor_us` are medians
 //! of interleaved repetitions in microseconds, and `ratio` is the first divided by the second. If a
-//! store writes to a disk, `bytes_written_per_call` and `floor_bytes` are the growth of the log,
-//! and `fsyncs_per_call` is the number of its syncs. Otherwise they are null, as is `durability`.
-//! The documentation of the module of a case describes the measurement and its floor.
+//! store writes to a disk, `bytes_written_per_call` and `floor_bytes` are the growth of the log of
+//! the store and of the floor, and `fsyncs_per_call` is the number of syncs of the store's log. For
+//! other stores, these fields and `durability` are null. The module of each case describes its
+//! measurement and its floor.
 //!
 //! A quick measurement omits long histories in the case `sqlite`, since they take long to create.
 //!

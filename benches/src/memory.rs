@@ -1,15 +1,16 @@
 //! Runs with a store in memory, and without a store.
 //!
-//! - `loop`: a run of 20 tool rounds and a final answer, in a conversation of which this process
-//!   has executed an earlier run. The time of the complete run, including the load, is divided by
-//!   its 21 service calls.
+//! - `loop`: a run of 20 tool rounds and a final answer. This process has already executed an
+//!   earlier run in the same conversation. The time of the complete run, including the load, is
+//!   divided by its 21 service calls.
 //! - `single`: a run of one service call.
 //! - `first`: the same run as in `loop`, in a conversation that no run has loaded before.
 //!
-//! Without persistence, the caller inserts the stored messages before the new ones in the request.
+//! In the mode `none`, the stack has no persistence layer. The caller inserts the earlier messages
+//! into the request, before the new message.
 //!
-//! Floor: the same with 10 stored messages. Bounds in per-service-call mode at 10,000 messages: at
-//! most 1.5 times the floor, and at most 4 times the time of `loop` without persistence.
+//! Floor: the same run with 10 stored messages. Bounds in per-service-call mode at 10,000 messages:
+//! at most 1.5 times the floor, and at most 4 times the time of `loop` without persistence.
 
 use std::{sync::Arc, time::Instant};
 
@@ -117,8 +118,8 @@ impl Setting {
         Ok(Self { mode, history, pipeline, stored, samples: Samples::default() })
     }
 
-    /// Returns the time of one run for each service call. The stored history is reset before the
-    /// run.
+    /// Resets the stored history, executes one run, and returns the time of the run divided by its
+    /// service calls.
     async fn sample(
         &mut self,
         store: &MemoryStore,

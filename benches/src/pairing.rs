@@ -2,16 +2,17 @@
 //!
 //! - `pairing`: the first request of a conversation contains an answer with this number of calls,
 //!   and their results in reverse order, each in its own message.
-//! - `overlap`: a conversation has this number of equal user messages, and a request repeats the
-//!   same messages, so that the repetition may begin at every position.
+//! - `overlap`: a conversation has this number of equal user messages, and a request sends the same
+//!   messages again. Because all messages are equal, the repeated part may begin at every position.
 //!
 //! The stack is the tool loop in per-service-call mode over a [`MemoryStore`], with a model that
-//! answers immediately. The history is the number of calls or messages, and the time of the HTTP
-//! request is divided by this number.
+//! answers immediately. The field `history` is the number of calls or messages, and the time of the
+//! HTTP request is divided by this number.
 //!
-//! Floor: the same request with 1,000 calls or messages. The case fails if the time for each of 16,000 is
-//! more than 3 times that for each of 1,000. The two are measured alternately, since the load of the
-//! machine changes. With quadratic growth the ratio would be 16.
+//! Floor: the same request with 1,000 calls or messages. The case fails if the time for each call
+//! or message is more than 3 times as long with 16,000 as with 1,000. With quadratic growth, the
+//! ratio would be 16. The two sizes are measured alternately, since the load of the machine
+//! changes.
 
 use std::time::Instant;
 
@@ -32,11 +33,11 @@ use crate::{
 };
 
 const SIZES: [usize; 2] = [1000, 16_000];
-/// The maximum ratio of the time for each call or message to that of the floor.
+/// The maximum ratio of the time for each call or message to the same time of the floor.
 const GROWTH: f64 = 3.0;
 
-/// Creates the bodies of the requests of one conversation. The time of the last request is
-/// measured.
+/// Creates the bodies of the requests of one conversation. Only the last request is measured; the
+/// others store its history.
 type Requests = fn(usize) -> Vec<Vec<Value>>;
 
 pub(crate) fn measure_pairing(effort: Effort) -> Result<(), BoxError> {

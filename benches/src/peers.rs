@@ -1,14 +1,14 @@
-//! The process of tower-chat in the comparison of `benches/peers`. The process runs the workload at each
-//! command.
+//! The process of tower-chat in the comparison of `benches/peers`. The process executes the
+//! workload on command.
 //!
 //! `peers FOLDER STORE` reads one command from each line of standard input, and answers each with
 //! one line of JSON. STORE is `full` or `normal`, for SQLite with that durability, or the address
 //! of a PostgreSQL server. All stores are used in per-service-call mode behind a [`CachingStore`].
 //!
 //! - `prepare HISTORY`: sets the number of stored messages in later conversations.
-//! - `open warm` or `open cold`: prepares a run. A run in another conversation has ended before.
-//!   `warm` means that the store has already loaded the conversation of the next run, and `cold`
-//!   that it has not.
+//! - `open warm` or `open cold`: opens the store, and executes a run in another conversation first.
+//!   After `warm`, the store has already loaded the conversation of the next run. After `cold`, the
+//!   next run loads it.
 //! - `run`: executes one run, including its load. The answer has the time in microseconds.
 //! - `close`: counts the stored messages, and closes the store.
 
@@ -33,9 +33,9 @@ use crate::{
     workload::{self, CALLS, Model},
 };
 
-/// More bytes than SQLite leaves in a log before it starts again at the beginning of the log.
-/// Commits to a reused log are faster than commits to a growing one. The other conversation causes
-/// the restart, so that no measured run does.
+/// The number of bytes that are written to the log before a run: more than the size at which SQLite
+/// checkpoints its log. Commits to a reused log are faster than commits to a growing log. The run
+/// in the other conversation restarts the log at its beginning, so that no measured run does.
 const BYTES_OF_LOG: usize = 6 << 20;
 
 /// Answers to commands until standard input ends.
@@ -164,7 +164,8 @@ impl Responder {
             }
             (Backend::Postgres { address }, _) => {
                 let store = PostgresStore::options().connect(address).await?;
-                // A database is not copied, therefore each run has its own conversation.
+                // Unlike a file, a database is not copied for each run. Each run therefore has its
+                // own conversation.
                 fill(&store, &key(self.repetitions), self.history).await?;
                 (Arc::new(CachingStore::new(store)), key(self.repetitions))
             }

@@ -1,12 +1,12 @@
 //! The cost of replay.
 //!
-//! - `replay`: stored messages are replayed with all steps, and each step changes the history: half
-//!   of the results are stale, a tool is no longer registered, some sources were not cited, and the
-//!   oldest turns are outside the window. Floor: a deep clone of the messages. Bound: at most 4
-//!   times the floor.
-//! - `replay_off`: the same conversation is replayed by a later run, with a stored fold and without
-//!   steps. Floor: the same with 10 stored messages. Bound: at most 1.3 times the floor, or 1 us
-//!   more.
+//! - `replay`: stored messages are replayed with all steps of a `ReplayPolicy`. Each step changes
+//!   the history: half of the results are stale, a tool is no longer registered, some sources were
+//!   not cited, and the oldest turns are outside the window. Floor: a deep clone of the messages.
+//!   Bound: at most 4 times the floor.
+//! - `replay_off`: a later run replays the same conversation without any step, and continues from
+//!   the fold of the earlier messages. Floor: the same with 10 stored messages. Bound: at most 1.3
+//!   times the floor, or at most 1 us more than the floor.
 
 use std::{
     hint::black_box,
@@ -132,7 +132,8 @@ pub(crate) fn conversation(count: usize) -> Messages {
     messages.collect()
 }
 
-/// Returns end times. The calls of each message end one second after those of the message before.
+/// Returns the end times of all calls. The calls of a message end one second after the calls of the
+/// previous message.
 pub(crate) fn finish_times(stored: &Messages) -> FinishTimes {
     let mut times = FinishTimes::new();
     for (position, message) in stored.iter().enumerate() {

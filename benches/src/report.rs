@@ -1,4 +1,4 @@
-//! The lines of the output, and the medians in them.
+//! The lines of the output, and the medians in these lines.
 
 use std::time::Instant;
 
@@ -19,7 +19,8 @@ pub(crate) struct Line {
     pub(crate) us_per_call: f64,
     pub(crate) floor_us: f64,
     pub(crate) ratio: f64,
-    /// The bytes written to the log of the store and to the log of the floor.
+    /// The bytes written to the log of the store for each service call. `floor_bytes` are the bytes
+    /// written to the log of the floor.
     pub(crate) bytes_written_per_call: Option<f64>,
     pub(crate) floor_bytes: Option<f64>,
     /// The number of syncs.
@@ -39,7 +40,8 @@ pub(crate) struct Written {
 pub(crate) struct Samples(Vec<f64>);
 
 impl Line {
-    /// Creates a line for one conversation. The ratio is that of the medians.
+    /// Creates a line for one conversation. The ratio is the median of the store divided by the
+    /// median of the floor.
     pub(crate) fn new(
         case: &'static str,
         mode: &'static str,
@@ -72,7 +74,7 @@ impl Line {
         self
     }
 
-    /// Inverts the ratio, which is then the speedup over the floor.
+    /// Inverts the ratio, so that it is the speedup over the floor.
     pub(crate) fn with_speedup(mut self) -> Self {
         self.ratio = rounded(self.floor_us / self.us_per_call);
         self

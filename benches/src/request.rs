@@ -1,6 +1,6 @@
 //! `request`: inserts stored messages before a request, and clones the request.
 //!
-//! Floor: the same with 10 stored messages. Bound: at most twice that.
+//! Floor: the same with 10 stored messages. Bound: at most twice the floor.
 
 use std::{hint::black_box, time::Instant};
 

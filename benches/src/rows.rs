@@ -12,14 +12,14 @@ pub(crate) struct BareAppend {
     pub(crate) records: Vec<BareRecord>,
 }
 
-/// A row of the record of tool calls. Messages are numbered relative to the first message of the
-/// append, which is 0. The message before it is -1.
+/// A row of the record of tool calls. The number of a message is its distance from the first
+/// message of the append: 0 is the first message, and -1 is the message before the append.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BareRecord {
-    /// The message with the call.
+    /// The number of the message with the call.
     pub(crate) call: i64,
     pub(crate) round: u32,
-    /// The message with the result, if any.
+    /// The number of the message with the result, if any.
     pub(crate) result: Option<i64>,
 }
 

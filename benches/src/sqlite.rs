@@ -4,12 +4,13 @@
 //! Before the run, the conversation is in the cache, as after an earlier run. The cases `cold_load`
 //! and `per_run` measure the cost without a cache. All modes use the same file in turn.
 //!
-//! - `per_service_call`, `journaled`: the time from an answer of the model to the next service call, or
-//!   to the end of the run. This time includes the tool loop, persistence and the durable appends, and
-//!   the first one includes the beginning of the run. Floor: one transaction for each service call on a
-//!   bare connection, between two service calls, with the rows of per-service-call mode: two messages,
-//!   and records of the finished call and of the new call. A journaled run makes two durable appends for
-//!   each service call: one for the answer, and one for the outcome of the tool.
+//! - `per_service_call`, `journaled`: the time from an answer of the model to the next service
+//!   call, or to the end of the run. This time includes the tool loop, persistence and the durable
+//!   appends. The time of the first service call also includes the beginning of the run. Floor: a
+//!   bare connection executes one transaction for each service call, while the model is called. The
+//!   transaction writes the rows of per-service-call mode: two messages, and records of the
+//!   finished call and of the new call. A journaled run makes two durable appends for each service
+//!   call: one for the answer, and one for the outcome of the tool.
 //! - `per_run`: the complete run divided by its 21 service calls. Floor: one transaction with the
 //!   same rows, also divided by the service calls.
 //!
@@ -38,19 +39,20 @@ use crate::{
     written::Syncs,
 };
 
-/// Lengths of history, and the number of conversations that the runs use in turn. With 0
-/// conversations, each run creates its own.
+/// Lengths of history, each with the number of conversations that the runs use in turn. If the
+/// number of conversations is 0, each run creates a new conversation.
 const HISTORIES: [(usize, usize); 4] = [(0, 0), (1000, 12), (10_000, 6), (100_000, 1)];
 
-/// The number of repetitions of the whole measurement, each on its own files. With one repetition,
-/// the ratio of the medians has an uncertainty of one percent, which is too much for the bound of
-/// full durability.
+/// The number of repetitions of the whole measurement, each on its own files. With only one
+/// repetition, the ratio of the medians is uncertain by one percent. This uncertainty is too large
+/// for the bound of full durability.
 const COPIES: usize = 3;
 
 /// The longest history of a quick measurement, since longer ones take long to create.
 const LONGEST_OF_QUICK: usize = 1000;
 
-/// The number of runs of each mode whose bytes are counted, which is too small to cause a checkpoint.
+/// The number of runs of each mode while bytes are counted. This number is too small to cause a
+/// checkpoint.
 const COUNTED_RUNS: usize = 2;
 
 const MODES: [(&str, PersistenceMode); 3] = [
@@ -93,7 +95,7 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// A file with its floor, and the stack that uses the file.
+/// A store and its floor, each with its own file, and the model of the runs.
 struct Bench {
     files: Files,
     store: Arc<CachingStore<SqliteStore>>,
@@ -235,7 +237,7 @@ impl Floor {
         Self { bare, conversation: None, appends: VecDeque::new(), times: Vec::new() }
     }
 
-    /// Prepares a run.
+    /// Sets the conversation and the transactions of the next run.
     fn prepare(
         &mut self,
         key: &ConversationKey,
@@ -250,7 +252,7 @@ impl Floor {
         Ok(())
     }
 
-    /// Executes the next transaction, if any.
+    /// Executes and measures the next transaction, if any.
     fn append(&mut self) -> Result<(), BoxError> {
         let conversation = self.conversation.as_mut().ok_or("no conversation to append to")?;
         let Some(append) = self.appends.pop_front() else { return Ok(()) };

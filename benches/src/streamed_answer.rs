@@ -1,13 +1,14 @@
-//! A streamed answer of Chat Completions: the data of its events are checked, parsed and
-//! accumulated, and the message is encoded once.
+//! A streamed answer of Chat Completions: the case checks, parses and accumulates the data of its
+//! events, and encodes the resulting message once.
 //!
-//! - the mode is the field whose value arrives in pieces: text (`content`, `reasoning_content`),
-//!   fragments of one block (`reasoning_details`), or an unknown list (`odd`).
-//! - the history is the number of pieces.
+//! - the field `mode` is the name of the field whose value arrives in pieces: text (`content`,
+//!   `reasoning_content`), fragments of one block (`reasoning_details`), or an unknown list
+//!   (`odd`).
+//! - the field `history` is the number of pieces.
 //!
-//! Floor: the same with 1,000 pieces. The case fails if the time for each of 16,000 pieces is more
-//! than 3 times that for each of 1,000 pieces. The ratio allows for the noise of a busy machine;
-//! with quadratic growth it would be 16. [`crate::held`] measures the memory.
+//! Floor: the same with 1,000 pieces. The case fails if the time for each piece is more than 3
+//! times as long with 16,000 pieces as with 1,000 pieces. This bound allows for the noise of a busy
+//! machine; with quadratic growth, the ratio would be 16. [`crate::held`] measures the memory.
 
 use std::{hint::black_box, time::Instant};
 
@@ -22,7 +23,7 @@ use crate::{
 
 const FLOOR: usize = 1000;
 const PIECES: [usize; 3] = [FLOOR, 4000, 16_000];
-/// The maximum ratio of the time for each piece to that of the floor.
+/// The maximum ratio of the time for each piece to the time for each piece of the floor.
 const GROWTH: f64 = 3.0;
 
 pub(crate) type Piece = fn(&str) -> Value;

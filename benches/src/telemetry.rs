@@ -1,9 +1,10 @@
-//! `telemetry`: runs of 21 service calls and of one, in per-service-call mode with a store in
-//! memory. The stack has the layers for telemetry and a traced store, but no subscriber and no
-//! recorder is installed. The time of the complete run is divided by its service calls.
+//! `telemetry`: runs of 21 service calls and runs of 1 service call, in per-service-call mode with
+//! a store in memory. The stack has the layers for telemetry and a traced store, but no subscriber
+//! and no recorder is installed. The time of the complete run is divided by its service calls.
 //!
-//! Floor: the same stack without these layers and the traced store. The two alternate, so that the
-//! load of the machine affects both equally. The history is the number of service calls.
+//! Floor: the same stack without these layers and the traced store. The two stacks are measured
+//! alternately, so that the load of the machine affects both equally. The field `history` is the
+//! number of service calls.
 
 use std::{sync::Arc, time::Instant};
 

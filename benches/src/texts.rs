@@ -1,5 +1,5 @@
-//! The texts of the workload. `benches/peers` parses this file, therefore every constant is one
-//! line.
+//! The texts of the workload. `benches/peers` parses this file, therefore the value of every
+//! constant is on one line.
 
 /// The input of a measured run.
 pub(crate) const INPUT: &str = "Which of my orders are late, and why?";

@@ -1,11 +1,11 @@
-//! `per_run`: a complete run of 20 tool rounds in per-run mode with a SQLite store without a cache,
-//! divided by its 21 service calls: one load of all stored messages and one append of all new
-//! messages.
+//! `per_run`: a complete run of 20 tool rounds in per-run mode, with a SQLite store without a
+//! cache. The run loads all stored messages once and appends all new messages once. Its time is
+//! divided by its 21 service calls.
 //!
-//! Floor: a load by the store until the loaded messages are freed (the case `cold_load` compares
-//! such a load with its own floor), and one transaction with the same rows on a bare connection,
-//! also divided by the service calls. Bound at 10,000 messages: the time of the load plus 1.1 times
-//! that of the transaction.
+//! Floor: the sum of two times, also divided by 21. The first is the time in which the store loads
+//! the messages and frees them; the case `cold_load` compares a load with its own floor. The second
+//! is the time of one transaction with the same rows on a bare connection. Bound at 10,000
+//! messages: the time of the load plus 1.1 times the time of the transaction.
 //!
 //! A run frees its loaded messages on another thread. The measurement waits for that thread before
 //! the next one begins.
@@ -27,7 +27,8 @@ use crate::{
     workload::{self, CALLS, Model},
 };
 
-/// Lengths of history, and the number of conversations that the runs use in turn.
+/// Lengths of history, each with the number of conversations that the runs use in turn. If the
+/// number of conversations is 0, each run creates a new conversation.
 const HISTORIES: [(usize, usize); 2] = [(0, 0), (10_000, 5)];
 
 pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
@@ -92,7 +93,8 @@ async fn measure_runs(
     Ok((ours, floor))
 }
 
-/// The last message that a run has loaded.
+/// A weak reference to the last message that a run has loaded, which shows whether the run has
+/// freed the message.
 #[derive(Debug, Clone, Default)]
 struct LastLoaded(Arc<Mutex<Weak<Message>>>);
 

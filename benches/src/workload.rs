@@ -40,7 +40,8 @@ struct Script {
     between: Option<Between>,
 }
 
-/// A function that runs during service calls, so that its measurement is interleaved with the run.
+/// A function that the model calls during each service call, so that measurements of the function
+/// alternate with measurements of the run.
 struct Between(Box<Hook>);
 
 type Hook = dyn FnMut(&ChatRequest) -> Result<(), BoxError> + Send;
@@ -61,7 +62,7 @@ impl Model {
         script.calls.reserve(rounds + 1);
     }
 
-    /// Sets a function that runs during every call.
+    /// Sets the function that the model calls during every service call.
     pub(crate) fn do_between(
         &self,
         between: impl FnMut(&ChatRequest) -> Result<(), BoxError> + Send + 'static,
@@ -118,7 +119,8 @@ pub(crate) fn pipeline(
     })
 }
 
-/// Executes one request. Fails unless the final answer comes after this number of calls.
+/// Executes one request. Fails unless the run ends with the final answer after this number of
+/// service calls.
 pub(crate) async fn run(
     pipeline: &mut ChatPipeline,
     model: &Model,
@@ -151,9 +153,11 @@ pub(crate) fn stored_messages(count: usize) -> Vec<Arc<Message>> {
     std::iter::repeat_with(turn).flatten().take(count).map(Arc::new).collect()
 }
 
-/// Adds the fields that a run stores with a message: the time, and the reason for which an answer ended.
+/// Adds the fields that a run stores with a message: the time at which the message was added, and
+/// the finish reason of an answer.
 pub(crate) fn added(mut message: Message) -> Message {
-    // The stored times of many years have the same number of digits.
+    // The time is constant. Its stored form has as many digits as the stored form of the current
+    // time.
     message.added_at = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000));
     if message.role == Role::Assistant {
         message.finish_reason = Finish::stop().reason;

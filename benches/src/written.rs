@@ -1,9 +1,9 @@
-//! The bytes that are written to a disk, and the number of syncs: the growth and the syncs of the
-//! write-ahead log of SQLite.
+//! Counts the bytes that a SQLite store writes to a disk, and its syncs. The bytes are the growth
+//! of the write-ahead log.
 //!
-//! The bytes are measured separately from the times. The log is empty at first, and no checkpoint
-//! empties it again. Its final size is the number of written bytes: a page and 24 bytes for each
-//! page that a transaction has changed.
+//! The bytes are measured separately from the times. The measurement begins with an empty log, and
+//! is too short for a checkpoint. The final size of the log is the number of written bytes: for
+//! each page that a transaction has changed, the page and 24 bytes.
 //!
 //! The syncs are counted during the measurement of the times. A commit syncs the log once with
 //! [`Durability::Full`], and not at all with [`Durability::Normal`]. A checkpoint syncs the log and
@@ -20,7 +20,7 @@ use std::{
 use tower_chat::BoxError;
 use tower_chat_sqlite::{Durability, SqliteStore};
 
-/// The syncs of a checkpoint, and of the new header after it.
+/// The number of syncs of a checkpoint, including the sync of the new header after the checkpoint.
 const SYNCS_OF_CHECKPOINT: u64 = 3;
 
 /// The write-ahead log of a file.
@@ -45,7 +45,8 @@ impl Log {
 
     /// Returns the number of checkpoints in the header. `None` if the log is empty.
     fn checkpoints(&self) -> Result<Option<u32>, BoxError> {
-        // SQLite has no locks on this file, so closing the file here releases none.
+        // Closing a file releases all POSIX locks of the process on this file. SQLite has no locks
+        // on the log file, so this read does not release locks of the store.
         let mut header = [0; 16];
         match File::open(&self.0).and_then(|mut log| log.read_exact(&mut header)) {
             Ok(()) => {}
@@ -69,7 +70,7 @@ pub(crate) struct Syncs {
 }
 
 impl Syncs {
-    /// Returns the numbers up to now.
+    /// Returns the current numbers.
     pub(crate) fn until_now(store: &SqliteStore, log: &Log) -> Result<Self, BoxError> {
         Ok(Self { commits: store.statistics().commits, checkpoints: log.checkpoints()? })
     }

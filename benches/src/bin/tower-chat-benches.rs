@@ -1,4 +1,5 @@
-//! Measures the cost of the layers for each service call, together with a floor.
+//! Measures the cost of the layers for each service call, and compares it with a floor; see
+//! [`tower_chat_benches`].
 
 use std::process::ExitCode;
 

@@ -1,4 +1,5 @@
-//! The floor: one reused connection, one prepared statement, one round trip.
+//! The floor of the PostgreSQL case: one reused connection, one prepared statement, and one round
+//! trip for each append.
 //!
 //! The statement writes the same rows as the store, with already encoded messages, but does not
 //! check the revision.
@@ -8,7 +9,7 @@ use tower_chat::{BoxError, ConversationKey, run::RunId, store::format};
 
 use crate::workload;
 
-/// A connection to the database of a store that does not use the store.
+/// A connection to the database of a store, which bypasses the store.
 pub(super) struct Bare {
     client: Client,
     append: Statement,
@@ -45,7 +46,7 @@ pub(super) fn bodies() -> [String; 2] {
 impl Bare {
     pub(super) async fn connect(address: &str, schema: &str) -> Result<Self, BoxError> {
         let (client, connection) = tokio_postgres::connect(address, NoTls).await?;
-        // The task ends with the client.
+        // The task ends when the client is dropped.
         tokio::spawn(connection);
         let append = client.prepare(&append(schema)).await?;
         Ok(Self { client, append })

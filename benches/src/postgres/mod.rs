@@ -1,20 +1,22 @@
 //! `postgres`: per-service-call mode with a PostgreSQL store behind a cache, on a multi-thread
 //! runtime, with a temporary server whose data are on a disk.
 //!
-//! The measured time is that from an answer of the model to the next service call: tool loop,
-//! persistence and one append. The first service call of each run is omitted, since it is the first
-//! one to a conversation. The durability `full` is the default of PostgreSQL. `off` is
-//! `synchronous_commit = off`: no commit waits for the disk, so the time is that of all other work.
+//! The measured time begins with an answer of the model and ends with the next service call. It
+//! includes the tool loop, persistence and one append. The first service call of each run is
+//! omitted, since its append may create the conversation. The durability `full` is the default of
+//! PostgreSQL. `off` is `synchronous_commit = off`: no commit waits for the disk, so the measured
+//! time is the time of all other work.
 //!
-//! Floor: one statement in one round trip that writes the same rows into the same tables, on one
-//! reused connection of the same client library: a result, the next call, and a record of each. The
-//! statement does not check the revision and does not update the row of the conversation. Before or
-//! after each run, alternately, the same number of statements is executed. Bound with durability
-//! `full`: at most 1.7 times the floor, and the times of all lengths of history are within a factor
-//! of 1.25.
+//! Floor: one statement writes the same rows into the same tables in one round trip: a result, the
+//! next call, and a record of each. It uses one reused connection of the same client library. The
+//! statement does not check the revision and does not update the row of the conversation. The same
+//! number of statements as in a run is executed, alternately before and after the run. Bound with
+//! durability `full`: at most 1.7 times the floor, and the times of all lengths of history are
+//! within a factor of 1.25.
 //!
-//! The written bytes are those of the server's log, as the median of all runs. The server counts the
-//! syncs of its log. The syncs are measured in additional runs after the others.
+//! The written bytes are the bytes of the server's log, as the median of all runs. The server
+//! counts the syncs of its log. The syncs are measured in additional runs after the measurement of
+//! the times.
 
 mod bare;
 pub(crate) mod server;
@@ -35,11 +37,11 @@ use crate::{
 
 const HISTORIES: [usize; 4] = [0, 1000, 10_000, 100_000];
 
-/// The runs whose syncs are counted.
+/// The number of runs whose syncs are counted.
 const COUNTED_RUNS: usize = 2;
 
-/// The number of runs in a conversation is limited, so that the conversation grows by less than
-/// this fraction of its history.
+/// All runs in a conversation together add at most one message for this number of messages in its
+/// history.
 const MAX_GROWTH: usize = 10;
 
 /// The durabilities with their names in the output, and the settings of their connections.
@@ -143,9 +145,9 @@ async fn measure_runs(
     Ok(measured)
 }
 
-/// Returns the number of syncs of the server's log for each service call. No other client may be
-/// connected, and the connection is closed before the count is read, since the server then has
-/// published all counts.
+/// Returns the number of syncs of the server's log for each service call. The function waits until
+/// no other client is connected, and closes its own store before it reads the count, because the
+/// server publishes the counts of a connection when the connection is closed.
 async fn syncs_per_call(
     address: &str,
     schema: &str,
@@ -171,7 +173,7 @@ fn pipeline(model: &Model, store: PostgresStore) -> Result<ChatPipeline, BoxErro
     workload::pipeline(model, Some((store, PersistenceMode::PerServiceCall)))
 }
 
-/// Returns the times of the service calls of a run, without the first.
+/// Executes a run, and returns the times of its service calls without the first one.
 async fn run_once(
     mut pipeline: ChatPipeline,
     model: Model,

@@ -18,7 +18,7 @@ pub(crate) fn start() -> Result<Option<PostgresServer>, BoxError> {
     }
 }
 
-/// Returns the address of the database with a setting for its connections.
+/// Returns the address of the database, extended by a setting for each connection.
 pub(crate) fn address(server: &PostgresServer, setting: &str) -> String {
     format!("{}&options=-c%20{setting}", server.address("postgres"))
 }
@@ -48,7 +48,7 @@ impl Log {
     pub(crate) async fn connect(server: &PostgresServer) -> Result<Self, BoxError> {
         let (client, connection) =
             tokio_postgres::connect(&server.address("postgres"), NoTls).await?;
-        // The task ends with the client.
+        // The task ends when the client is dropped.
         tokio::spawn(connection);
         Ok(Self(client))
     }
@@ -67,8 +67,8 @@ impl Log {
         Ok(self.position().await? - position)
     }
 
-    /// Returns the number of syncs of the log since the creation of the server, as far as the
-    /// server has published it.
+    /// Returns the number of syncs of the log since the creation of the server. Syncs that the
+    /// server has not published yet are not included.
     pub(crate) async fn syncs(&self) -> Result<i64, BoxError> {
         let version = "SELECT current_setting('server_version_num')::int";
         let version: i32 = self.0.query_one(version, &[]).await?.try_get(0)?;

@@ -39,7 +39,8 @@ const VERSION: &str = "2.3.0";
 const ROUNDS: usize = 20;
 const CALLS: usize = ROUNDS + 1;
 const ROUNDS_OF_STORED_TURN: usize = 4;
-/// More bytes than SQLite leaves in a log before it starts again at the beginning of the log.
+/// The number of bytes that `fill_log` writes: more than the size at which SQLite checkpoints its
+/// log.
 const BYTES_OF_LOG: i64 = 8_000_000;
 
 const APP: &str = "bench";
@@ -106,7 +107,8 @@ impl Tool for SearchOrders {
     }
 }
 
-/// The session service, its runner, and the folder of its file.
+/// A session service, the runner that uses the service, and the folder with the file of the
+/// service.
 struct Opened {
     sessions: Arc<SqliteSessionService>,
     runner: Runner,
@@ -261,7 +263,8 @@ impl Opened {
         Ok(self.sessions.get(request).await?.events().len())
     }
 
-    /// Extends the log to its full size, so that the next write starts again at its beginning.
+    /// Extends the log beyond the size at which SQLite checkpoints it, and executes a checkpoint.
+    /// The next write then reuses the log from its beginning.
     async fn fill_log(&self) -> Outcome<()> {
         let pool = self.sessions.pool();
         sqlx::query("CREATE TABLE filling (bytes BLOB)").execute(pool).await?;
