@@ -1,9 +1,9 @@
 //! Adds a history to an existing tower client with its own request and response types. An adapter
-//! layer turns the client into a model client, and the client is not changed.
+//! layer turns the unchanged client into a model client.
 //!
 //! This client accepts only texts, therefore its codec rejects instructions, tools and all other
-//! content of a request. The guide's chapter about providers has the codec of a client that accepts
-//! them.
+//! content of a request. The guide's chapter about providers contains a codec for a client that
+//! accepts such content.
 //!
 //! ```text
 //! cargo run -p tower-chat-examples --bin adapter
@@ -80,7 +80,7 @@ impl ClientCodec for PromptCodec {
 async fn main() -> Result<(), BoxError> {
     let model = ServiceBuilder::new()
         .layer(AdaptLayer::new(PromptCodec))
-        .concurrency_limit(4) // the layers of the client remain
+        .concurrency_limit(4) // an existing layer of the client
         .service(service_fn(existing_client));
     let client = ChatPipeline::builder(model).history(MemoryStore::new()).build()?;
 

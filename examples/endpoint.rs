@@ -1,4 +1,5 @@
-//! A stack behind an HTTP endpoint. Any OpenAI SDK can use it, and its conversations are stored.
+//! A stack behind an HTTP endpoint. Any OpenAI SDK can call the endpoint, and the stack stores the
+//! conversations.
 //!
 //! ```text
 //! cargo run -p tower-chat-http --example endpoint [ADDRESS] [DATABASE]
@@ -7,7 +8,7 @@
 //! ```
 //!
 //! Ctrl-C stops the program after the runs in progress have ended. A function in this file replaces
-//! the model. Any model client can be used instead.
+//! the model. Any model client can replace this function.
 
 mod program;
 
@@ -32,8 +33,8 @@ async fn main() -> Result<(), Failure> {
         .history(store.clone())
         .persistence(PersistenceMode::PerServiceCall)
         .build()?;
-    // The endpoint has one local user. A server for several users needs a layer that adds a Scope
-    // to each request.
+    // All requests have the same scope, because the endpoint has one local user. A server for
+    // several users needs a layer that adds the `Scope` of the user to each request.
     let endpoint = ChatEndpoint::new(stack, store.clone()).in_one_scope("me");
 
     let listener = TcpListener::bind(&address).await?;

@@ -1,13 +1,14 @@
-//! Filters the tool results that later runs see: neither stale nor private results.
+//! Hides stale and private tool results from later runs.
 //!
 //! ```text
 //! cargo run -p tower-chat-examples --bin freshness [DATABASE]
 //! ```
 //!
-//! The program asks the same question three times: at once, within the freshness window, and after
-//! it, with a simulated clock. Then a tool returns private content. The current run sees the
-//! content, but the store and later runs do not. The model function answers from the visible
-//! results, and calls a tool only if there are none.
+//! The program asks the same question three times, with a simulated clock: at minute 0, within the
+//! freshness window of the first result, and after the window. Then a tool returns private content.
+//! The current run receives the content, but a hook replaces the content before it is stored, so
+//! that later runs do not receive it. The function that replaces the model answers from the results
+//! in the request, and calls a tool only if the request contains no result.
 
 use std::{
     sync::{
@@ -72,7 +73,7 @@ async fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Creates a clock that shows this number of minutes after its start.
+/// Creates a clock whose time is this number of minutes after the creation of the clock.
 fn clock(minute: Arc<AtomicU64>) -> Clock {
     let beginning = SystemTime::now();
     Clock::new(move || beginning + Duration::from_secs(60 * minute.load(Ordering::Relaxed)))
@@ -86,7 +87,8 @@ fn weather(looked: Arc<AtomicU64>) -> impl Tool {
     })
 }
 
-/// The current run sees the complete number, and later runs see only its last digits.
+/// A tool whose result contains a card number. The current run receives the whole number, and later
+/// runs receive only its last digits.
 fn card() -> impl Tool {
     let definition = ToolDefinition::new("card", "The card that is on file.", json!({}));
     let card = tool_fn(definition, |_| async { Ok("Card 4111 1111 1111 1111.") });
@@ -96,9 +98,10 @@ fn card() -> impl Tool {
     })
 }
 
-/// Answers with the newest visible result of the tool for the question, or calls the tool.
+/// Answers with the newest result of the tool in the request. If the request contains no result of
+/// this tool, calls the tool.
 async fn stand_in_model(request: ChatRequest) -> Result<ChatResponse, BoxError> {
-    request.service_id()?; // every model client refuses the sentinel
+    request.service_id()?; // as every model client: checks the history owner
     let question = request.messages().iter().rev().find(|message| message.role == Role::User);
     let tool = match question.map(|message| message.text()) {
         Some(question) if question == CARD => "card",

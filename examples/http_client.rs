@@ -1,5 +1,5 @@
-//! Adds a history to an existing HTTP client with JSON bodies and `tower-http` layers, by adding
-//! layers.
+//! Adds a history to an existing HTTP client with JSON bodies and `tower-http` layers. Further
+//! layers add the history.
 //!
 //! The client and its layers (trace, concurrency limit, retry, timeout) are independent of
 //! tower-chat. Two small functions convert texts to JSON and back, and a codec turns the client

@@ -1,6 +1,7 @@
 //! An agent with one tool on OpenAI Responses. The service stores the history, and each request
-//! contains only the new messages. The store of the agent contains the id with which the next run
-//! continues. In the second run of the program, the agent remembers the first one.
+//! contains only the new messages. The store of the agent contains the id of the last response,
+//! from which the next run continues. In the second run of the program, the agent remembers the
+//! first one.
 //!
 //! ```text
 //! OPENAI_API_KEY=sk-... cargo run -p tower-chat-providers --example openai_responses [DATABASE] [QUESTION]
@@ -39,8 +40,8 @@ async fn main() -> Result<(), Failure> {
         None => println!("a new conversation"),
     }
 
-    // The history is intentionally stored by the service: without a conflict, and without a second
-    // record in this store.
+    // The service stores the history, as intended. With this policy, the run does not report that
+    // as a conflict, and the store does not record the messages a second time.
     let service_keeps = ConflictPolicy::StopRecording;
     let mut agent = ChatPipeline::builder(model().await?)
         .tools(Tools::new().with(order_status()))

@@ -1,8 +1,9 @@
-//! Adds a history to a stack with its own message types and its own tool loop, by adding layers.
+//! Adds a history to an existing stack with its own message types and its own tool loop. Layers add
+//! the history.
 //!
 //! The existing program has message structs, a loop that sends its complete list of messages with
 //! each call, and a client. The lines between `added` and `until here` are new. The second part of
-//! the program starts again with an empty list.
+//! the program begins with an empty list of messages, as after a restart.
 //!
 //! ```text
 //! cargo run -p tower-chat-examples --bin own_loop

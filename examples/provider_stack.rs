@@ -46,8 +46,9 @@ async fn main() -> Result<(), BoxError> {
         .with_deadline(Duration::from_secs(30));
     let retry = RetryLayer::new(policy);
 
-    // Right: the persister sees one service call, and stores the answer and the tool result once. The
-    // persister does not see the failed attempts, and every attempt sends the same request.
+    // Right: the retry is below the persister. The persister receives one service call, and stores
+    // the answer and the tool result once. It does not receive the failed attempts, and every
+    // attempt sends the same request.
     let (server, store) = (UnreliableServer::start().await?, counting_store());
     let stack = ServiceBuilder::new()
         .layer(PerRunPersistence::new(store.clone()).mode(PersistenceMode::PerServiceCall))
@@ -57,10 +58,11 @@ async fn main() -> Result<(), BoxError> {
         .service(client(&server.url)?);
     report("retry under the persister", stack, &server, &store).await?;
 
-    // Wrong: the persister sees each attempt as a service call. After the failed attempt, it stores
-    // the tool result, so that the result is not lost with the run. After the next attempt, it
-    // stores the result again. The history is correct in both stacks, because the call has one
-    // number, but here each attempt needs a write.
+    // Wrong: the retry is above the persister, so that the persister receives each attempt as its
+    // own service call. After the failed attempt, the persister stores the tool result, so that the
+    // result is not lost if the run fails. After the next attempt, it submits the result again. The
+    // history is correct in both stacks, because the store recognises the repeated message by its
+    // id, but here each attempt needs a write.
     let (server, store) = (UnreliableServer::start().await?, counting_store());
     let stack = ServiceBuilder::new()
         .layer(PerRunPersistence::new(store.clone()).mode(PersistenceMode::PerServiceCall))
@@ -84,12 +86,13 @@ fn client(
     ProviderError,
 > {
     let transport = ServiceBuilder::new()
-        // The rate limit is inside the retry, so each attempt waits for the rate limit.
+        // The retry wraps the rate limit, so each attempt waits for the rate limit.
         .layer(RateLimitLayer::new(4))
-        // The authentication is inside the rate limit, so no token expires while a request waits.
+        // The rate limit wraps the authentication, so a request gets its token after the wait, and
+        // the token does not expire during the wait.
         .layer(AuthLayer::from_source(AuthHeader::Bearer, short_lived_tokens()))
-        // The trace is directly around the transport, so it contains each request as it is sent.
-        // Tokens are marked as sensitive and are not part of the trace.
+        // The trace layer directly wraps the transport, so it traces each request as it is sent.
+        // The headers with tokens are marked as sensitive, and the trace does not contain them.
         .layer(FullBodyLayer::new())
         .layer(TraceLayer::new_for_http())
         .service(ReqwestTransport::new()?);

@@ -1,13 +1,14 @@
-//! A chat in the browser whose answers survive a reload of the page, and a stop button.
+//! A chat in the browser with a stop button. An answer in progress survives a reload of the page.
 //!
 //! ```text
 //! cargo run -p tower-chat-http --example resumable_chat [ADDRESS] [DATABASE]
 //! ```
 //!
-//! The program serves a page and the endpoint. An answer continues when the page disconnects. A
-//! reloaded page, and another tab, show the whole answer. After a lost connection, the page continues
-//! after the last event that it has received. If the server dies and is started again, the page sends its request
-//! again, which continues the run. A function in this file replaces the model.
+//! The program serves a page and the endpoint. The run of an answer continues when the page
+//! disconnects. A reloaded page, and another tab, show the whole answer. After a lost connection,
+//! the page reconnects and receives the events after its last received event. If the server dies
+//! and is started again, the page sends its request again, and the server resumes the run. A
+//! function in this file replaces the model.
 
 mod program;
 
@@ -35,7 +36,8 @@ async fn main() -> Result<(), Failure> {
     );
 
     let store = SqliteStore::open(&database).await?;
-    // A run that is continued waits for the lease of the process that died.
+    // A run whose process died can be resumed only after its lease has expired. The request that
+    // resumes the run waits for this.
     let policy =
         PersistencePolicy::default().with_concurrent_runs(ConcurrentRuns::Queue { max_waiting: 1 });
     let pipeline = ChatPipeline::builder(service_fn(model))

@@ -34,7 +34,7 @@ async fn main() -> Result<(), BoxError> {
         .layer(PerRunPersistence::new(store.clone()).mode(PersistenceMode::PerServiceCall))
         .layer(ToolLoopLayer::new(Tools::new().with(order)))
         .layer(PerServiceCallPersistence::new(store))
-        .layer(IdleTimeoutLayer::new(Duration::from_secs(60))) // a stalled call is one that failed
+        .layer(IdleTimeoutLayer::new(Duration::from_secs(60))) // a stalled service call fails
         .service(model);
 
     let request = ChatRequest::user("Where is order 7?")

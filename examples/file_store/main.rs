@@ -4,10 +4,11 @@
 //! cargo run -p tower-chat-examples --bin file_store [FOLDER]
 //! ```
 //!
-//! The store is a minimal one: all conversations are in memory, every write replaces and syncs the file
-//! of its conversation on the calling thread, and only one process at a time may open the folder. The
-//! store has no capabilities, so it serves the modes per run and per service call. The store is
-//! nevertheless correct: the tests at the end of this file run the contract of stores.
+//! The store is a minimal one: all conversations are in memory, every write replaces and syncs the
+//! file of its conversation on the calling thread, and only one process at a time may open the
+//! folder. The store has no optional capabilities such as open runs. It therefore supports the
+//! modes `PerRun` and `PerServiceCall`, but not `Journaled`. The tests at the end of this file
+//! check the store against the contract of stores.
 
 mod store;
 

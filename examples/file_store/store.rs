@@ -17,8 +17,8 @@ use tower_chat::{
     },
 };
 
-/// A store with one file for each conversation. Each write replaces the file. Clones share the
-/// store, and only one process at a time may open its folder.
+/// A store with one file for each conversation. Each write replaces the file. Clones share the same
+/// conversations. Only one process at a time may open the folder.
 #[derive(Debug, Clone)]
 pub(crate) struct FileStore {
     handle: StoreHandle,
@@ -131,7 +131,8 @@ impl HistoryStore for FileStore {
         state.admits_changes()?;
         let Some((path, _)) = state.conversations.get(key) else { return Ok(false) };
         match fs::remove_file(path) {
-            // An earlier deletion has removed the file, and could not sync the folder.
+            // An earlier deletion removed the file, but failed to sync the folder. The folder is
+            // synced again below.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed,
         }

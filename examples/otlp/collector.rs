@@ -1,4 +1,5 @@
-//! A local collector that receives OTLP as JSON over HTTP, and prints the content.
+//! A local collector, which receives spans and metrics as OTLP in JSON over HTTP, and formats them
+//! as text.
 
 use std::{
     fmt::Write,
@@ -17,8 +18,8 @@ struct Received(Arc<Mutex<Everything>>);
 #[derive(Default)]
 struct Everything {
     spans: Vec<Span>,
-    /// All metrics of every export. Their values are totals since the start, so the last export is
-    /// complete.
+    /// All metrics of every export. Each value is a total since the start of the program, so the
+    /// last export of a metric contains its final value.
     metrics: Vec<Metric>,
 }
 
@@ -76,7 +77,7 @@ struct Points {
 struct Point {
     #[serde(default)]
     attributes: Vec<Attribute>,
-    /// The number of values, for a histogram.
+    /// The number of recorded values, if the metric is a histogram.
     count: Option<Value>,
     sum: Option<f64>,
     as_int: Option<Value>,
@@ -151,7 +152,8 @@ impl Span {
 }
 
 impl Point {
-    /// Formats the value, or for a histogram the number of values and their mean.
+    /// Formats the value. The value of a histogram is the number of recorded values, and their
+    /// mean.
     fn value(&self, metric: &Metric) -> String {
         let number = |value: &Value| match value {
             // In the JSON of OTLP, integers of 64 bits are strings.

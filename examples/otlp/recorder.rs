@@ -1,9 +1,9 @@
 //! A `metrics` recorder that forwards all metrics to OpenTelemetry.
 //!
 //! The `metrics` crate requests a handle from the recorder for each recording of a metric. This
-//! recorder therefore stores the instruments by name, and the current values of gauges by labels.
-//! The published bridge (`metrics-exporter-opentelemetry` 0.2.2) stores neither, and each recording
-//! would begin with a gauge of zero.
+//! recorder therefore stores each instrument under its name, and the current value of each gauge
+//! under its labels. The published bridge (`metrics-exporter-opentelemetry` 0.2.2) stores neither,
+//! so that with it each change of a gauge would begin at zero.
 
 use std::{
     collections::HashMap,
@@ -16,8 +16,9 @@ use metrics::{
 };
 use opentelemetry::{KeyValue, metrics::Meter};
 
-/// The bucket boundaries for durations in seconds: those of the semantic conventions for generative
-/// AI, and smaller ones for stores. The default boundaries of the SDK are for milliseconds.
+/// The bucket boundaries for durations in seconds: the boundaries of the semantic conventions for
+/// generative AI, and smaller boundaries for stores. The default boundaries of the SDK are for
+/// milliseconds.
 const SECONDS: [f64; 17] = [
     0.0001, 0.001, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48,
     40.96, 81.92,
@@ -152,7 +153,8 @@ impl CounterFn for Labelled<opentelemetry::metrics::Counter<u64>> {
         self.instrument.add(value, &self.attributes);
     }
 
-    /// Does nothing: tower-chat never sets a counter, and a counter of OpenTelemetry cannot be set.
+    /// Does nothing: tower-chat only increments counters, and a counter of OpenTelemetry cannot be
+    /// set to a value.
     fn absolute(&self, _: u64) {}
 }
 

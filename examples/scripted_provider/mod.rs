@@ -27,8 +27,8 @@ pub(crate) async fn start(script: Script) -> Result<String, BoxError> {
     Ok(url)
 }
 
-/// Returns an answer of Anthropic: reasoning and a call of the first tool, or the text of the tool
-/// result.
+/// Returns an answer in the format of Anthropic: reasoning and a call of the first tool or, if the
+/// request contains a tool result, the text of the result.
 pub(crate) fn anthropic(request: &Value) -> (&'static str, String) {
     let last = messages(request).last().and_then(|message| message.pointer("/content/0"));
     let result = last.filter(|block| block.get("type") == Some(&json!("tool_result")));
@@ -71,7 +71,7 @@ pub(crate) fn anthropic(request: &Value) -> (&'static str, String) {
     ("text/event-stream", lines.collect())
 }
 
-/// Returns an answer of Ollama with the number of user messages.
+/// Returns an answer in the format of Ollama, whose text contains the number of user messages.
 pub(crate) fn ollama(request: &Value) -> (&'static str, String) {
     let is_user = |message: &&Value| message.get("role") == Some(&json!("user"));
     let asked = messages(request).iter().filter(is_user).count();

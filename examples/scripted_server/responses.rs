@@ -1,5 +1,5 @@
-//! Scripted answers of Responses. The service stores the history, and a request contains only the
-//! new items.
+//! Scripted answers in the format of Responses. With this API, the service stores the history, and
+//! a request contains only the new items.
 
 use serde_json::{Value, json};
 
@@ -41,9 +41,9 @@ pub(super) fn events(request: &Value) -> String {
     events.iter().map(|event| format!("data: {event}\n\n")).collect()
 }
 
-/// Returns the number of user messages up to the previous response. A real service reads its stored
-/// history. This server exists in only one process, and therefore encodes the number in the
-/// response id.
+/// Returns the number of user messages up to the previous response. A real service would count them
+/// in its stored history. This server stores nothing, because the next run of the example starts a
+/// new server. It therefore encodes the number in the response id.
 fn asked_before(request: &Value) -> usize {
     let previous = request.get("previous_response_id").and_then(Value::as_str);
     let asked = previous.and_then(|id| id.split('_').nth(1)?.parse().ok());

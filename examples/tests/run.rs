@@ -1,4 +1,4 @@
-//! Tests that every example runs, and prints the documented output.
+//! Tests that every example runs and prints the expected output.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

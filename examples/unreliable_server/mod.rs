@@ -1,6 +1,6 @@
-//! A server with the API of OpenAI that is sometimes overloaded. The server calls the first tool of a
-//! request. For each run, the server refuses the first request with the tool's result as overloaded, and
-//! answers the next one.
+//! A server with the API of OpenAI that is sometimes overloaded. The server calls the first tool of
+//! a request. In each run, the server answers the first request that contains the tool result with
+//! the error "overloaded", and answers the next request normally.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -72,7 +72,8 @@ fn reply(request: &Value, answered: usize, refused: usize) -> (u16, &'static str
     let last = messages.and_then(|messages| messages.last());
     let text = |name: &str| last.and_then(|last| last.get(name)?.as_str()).unwrap_or_default();
     let (message, reason) = match text("role") {
-        // Each run has an answer with a call and one with a text, and one refusal between them.
+        // In each run, the server sends an answer with a call, then one refusal, then an answer
+        // with a text.
         "tool" if answered > 2 * refused => {
             let error = json!({"error": {"message": "overloaded", "type": "server_error"}});
             return (503, "retry-after-ms: 20\r\n", error.to_string());
@@ -89,7 +90,7 @@ fn reply(request: &Value, answered: usize, refused: usize) -> (u16, &'static str
     let choice = json!({"index": 0, "message": message, "finish_reason": reason});
     let usage = json!({"prompt_tokens": 20, "completion_tokens": 10});
     let body = json!({"choices": [choice], "usage": usage, "model": "script"});
-    // The rate limit is used up, and resets after 30 ms.
+    // The client has used up the rate limit, which resets after 30 ms.
     let headers = "x-ratelimit-remaining-requests: 0\r\nx-ratelimit-reset-requests: 30ms\r\n";
     (200, headers, body.to_string())
 }
