@@ -1,4 +1,4 @@
-//! Creates damaged inputs: changes bytes, or values of the JSON in them.
+//! Creates damaged inputs: changes bytes of a seed, or JSON values in a seed.
 
 #![allow(clippy::indexing_slicing, reason = "an index out of range is a fault of the test")]
 
@@ -42,9 +42,10 @@ const WORDS: [&str; 32] = [
 ];
 /// The numbers of levels to which a value is nested. Parsers accept at most 120 or 128 levels.
 const LEVELS: [usize; 7] = [60, 119, 126, 130, 1000, 10_000, 100_000];
-/// The maximum number of bytes by which copies of an item extend a list.
+/// The maximum number of bytes that repeated items add to a list.
 const MANY_BYTES: usize = 64 * 1024;
-/// The placeholder that is replaced by a nested value. No seed contains it.
+/// A placeholder in a value, which the mutator replaces by a nested value. No seed contains this
+/// text.
 const NESTED: &str = "<nested>";
 /// The maximum length of an input, in bytes.
 const MAX_INPUT_BYTES: usize = 256 * 1024;
@@ -96,8 +97,8 @@ fn damage_bytes(mut bytes: Vec<u8>, seeds: &[Vec<u8>], rng: &mut Rng) -> Vec<u8>
     bytes
 }
 
-/// Damages one JSON value in the bytes: the whole input, or a value in one line or event. If there is
-/// none, returns the bytes unchanged as the error.
+/// Damages one JSON value in the bytes: the whole input, or a value in one line or event. If the
+/// bytes contain no JSON value, returns them unchanged as the error.
 fn damage_json(bytes: &[u8], rng: &mut Rng) -> Result<Vec<u8>, Vec<u8>> {
     if let Ok(value) = serde_json::from_slice::<Value>(bytes) {
         return Ok(damage_value(value, rng).into_bytes());

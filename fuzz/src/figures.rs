@@ -15,17 +15,17 @@ pub struct Figures {
     pub accepted: u64,
     /// The duration in seconds, including the generation of inputs.
     pub seconds: f64,
-    /// The maximum of the peak memory of an execution divided by the length of its input. Only inputs of
-    /// at least 4,096 bytes count.
+    /// The maximum, over all executions with inputs of at least 4,096 bytes, of the peak memory
+    /// divided by the length of the input.
     pub bytes_per_byte: f64,
     /// The maximum processor time of an execution, in milliseconds.
     pub slowest_ms: f64,
-    /// The length of the input of that execution, in bytes.
+    /// The length of the input of the slowest execution, in bytes.
     pub slowest_length: usize,
 }
 
-/// The minimum length, in bytes, of inputs that count for `bytes_per_byte`. For shorter inputs, the fixed
-/// memory of a parser dominates.
+/// The minimum length, in bytes, of inputs that `bytes_per_byte` takes into account. For shorter
+/// inputs, the fixed memory of a parser dominates.
 pub(crate) const LONG: usize = 4096;
 
 impl Figures {
@@ -35,7 +35,7 @@ impl Figures {
     }
 }
 
-/// Converts a number to a floating-point number. The result may be inexact, and is only printed.
+/// Converts a number to a floating-point number for the output. The result may be inexact.
 pub(crate) fn approximate(number: u64) -> f64 {
     u32::try_from(number).map_or(f64::from(u32::MAX), f64::from)
 }

@@ -1,10 +1,10 @@
-//! Damaged and hostile input for every parser of external data.
+//! Tests every parser of external data with damaged and hostile inputs.
 //!
-//! A target is a parser with recorded inputs. A search damages these inputs according to a seed. Every
-//! execution must satisfy these rules: the parser neither panics nor ends the process, it terminates, and
-//! its time and memory are at most proportional to the length of its input. Targets have further rules: a
-//! decoded message can be stored and read again, and the result of a stream does not depend on the pieces
-//! in which it arrives.
+//! A target is a parser with recorded inputs. A search damages these inputs at random, reproducibly
+//! from a seed. Every execution must satisfy these rules: the parser neither panics nor ends the
+//! process, it terminates, and its time and memory are at most proportional to the length of its
+//! input. Targets have further rules: a decoded message can be stored and read again, and the
+//! result of a stream does not depend on the pieces in which it arrives.
 //!
 //! The program runs each search in a child process, the worker. A search can therefore find inputs that
 //! end or hang the process.

@@ -1,4 +1,4 @@
-//! `tower-chat-fuzz`: gives damaged input to parsers, and prints figures and findings.
+//! `tower-chat-fuzz`: calls parsers with damaged inputs, and prints figures and findings.
 
 use std::process::ExitCode;
 

@@ -5,8 +5,8 @@ use peak_alloc::PeakAlloc;
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// Returns the result of a function, and its peak memory: the maximum of the allocated bytes during its
-/// execution, minus the bytes that were allocated at its begin.
+/// Returns the result of a function, and its peak memory: the maximum of the allocated bytes during
+/// the execution, minus the bytes that were already allocated when the execution began.
 pub(crate) fn measured<T>(run: impl FnOnce() -> T) -> (T, usize) {
     ALLOCATOR.reset_peak_usage();
     let before = ALLOCATOR.current_usage();

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use crate::search::processor_time;
 
-/// A planted fault, which replaces a fault of a parser, so that a search must find it.
+/// A planted fault, which simulates a fault of a parser. A search must find the planted fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Plant {
     /// Some inputs make the parser panic.
@@ -15,11 +15,11 @@ pub enum Plant {
     Overflow,
     /// Some inputs hang the parser.
     Hang,
-    /// For long inputs, the time is quadratic in their length.
+    /// For long inputs, the time of the parser is quadratic in the length of the input.
     Quadratic,
-    /// Some inputs take much more memory than their length allows.
+    /// For some inputs, the parser needs much more memory than the limit for their length.
     Memory,
-    /// A message that was read is stored without its last part.
+    /// The last part of a decoded message is lost when the message is stored.
     Roundtrip,
     /// A stream that arrives in small pieces loses its second half.
     Pieces,
@@ -40,7 +40,7 @@ impl Plant {
             Self::Quadratic if bytes.len() >= LONG => {
                 let length = bytes.len() as u64;
                 let time = Duration::from_nanos(length.saturating_mul(length) / 2);
-                // Four seconds exceed the limit of every length.
+                // Four seconds exceed the time limit for every length of input.
                 let until = processor_time() + time.min(Duration::from_secs(4));
                 while processor_time() < until {}
             }

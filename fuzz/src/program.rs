@@ -78,7 +78,8 @@ pub(crate) enum Event {
     Found(Finding),
 }
 
-/// If a target reaches this rate, in executions per second, it gets `--fast-executions` inputs.
+/// The rate, in executions per second, from which a target is executed with `--fast-executions`
+/// inputs.
 const FAST: f64 = 10_000.0;
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -86,7 +87,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 ///
-/// [`SupervisorError`], if the search cannot go on.
+/// [`SupervisorError`], if the search cannot continue.
 pub fn run(arguments: &Arguments) -> Result<bool, SupervisorError> {
     if arguments.list {
         for target in targets::all(None) {

@@ -1,4 +1,4 @@
-//! Gives damaged inputs to a target, and checks the rules.
+//! Executes a target with damaged inputs, and checks the rules.
 
 use std::{
     ops::Range,
@@ -17,16 +17,17 @@ use crate::{
     targets::Target,
 };
 
-/// The limit on the memory of an execution, in bytes: a fixed amount, and an amount for each byte of the
-/// input. The measured maximum is 320 bytes for each byte, for a list of 32,768 numbers of one digit in
-/// an answer of Gemini. Each number becomes a part of the message, with its own allocation.
+/// The limit on the memory of an execution, in bytes, is a fixed amount plus an amount for each
+/// byte of the input. The measured maximum is 320 bytes for each byte of the input. That input was
+/// an answer of Gemini with a list of 32,768 numbers of one digit; the parser allocates a part of
+/// the message for each number.
 const FIXED_BYTES: usize = 1024 * 1024;
 const BYTES_PER_BYTE: usize = 512;
-/// The limit on the processor time of an execution: a fixed time, and a time for each byte of the input.
-/// Quadratic work takes a thousand times as long as linear work.
+/// The limit on the processor time of an execution is a fixed time plus a time for each byte of the
+/// input. Quadratic work takes a thousand times as long as linear work.
 const FIXED_TIME: Duration = Duration::from_millis(20);
 const TIME_PER_BYTE: Duration = Duration::from_micros(5);
-/// The factor by which unoptimised code may be slower.
+/// The factor by which the limits on time are extended, because a debug build is slower.
 const SLOWDOWN: u32 = if cfg!(debug_assertions) { 2 } else { 1 };
 /// The number of repetitions of an execution that exceeds the limit on time. Initialisation of the
 /// process, or other load on the machine, can make one execution slow.
@@ -59,8 +60,8 @@ struct Execution {
 }
 
 impl Search<'_> {
-    /// Runs cases until one breaks a rule. Calls `begins` with each case and its input before the case
-    /// runs.
+    /// Executes the cases until a case breaks a rule. Before each execution, calls `begins` with
+    /// the case and its input.
     pub(crate) fn run(
         &self,
         cases: Range<u64>,
@@ -82,8 +83,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Gives one undamaged input to the target, with the random numbers that this case gives to the
-    /// target. Returns whether the parser accepts the input.
+    /// Executes the target with one undamaged input, and with the random numbers that the target
+    /// receives in this case. Returns whether the parser accepts the input.
     pub(crate) fn input(&self, input: &[u8], case: u64) -> Result<bool, Rule> {
         let mut rng = Rng::of(self.seed, case);
         drop(damage::damaged(&self.target.seeds, &mut rng));
@@ -95,7 +96,8 @@ impl Search<'_> {
         let length = input.len();
         let most_bytes = FIXED_BYTES + BYTES_PER_BYTE * length;
         if execution.bytes > most_bytes {
-            // The repetition does not include the initialisation of the process.
+            // Only the first execution may include allocations that initialise the process, so the
+            // execution is repeated.
             let bytes = self.execute(input, rng)?.bytes;
             if bytes > most_bytes {
                 return Err(Rule::Memory { bytes, length });

@@ -1,4 +1,4 @@
-//! The seeds of the targets: recorded inputs, and inputs that are written in this file.
+//! The seeds of the targets: recorded inputs, and inputs that this file contains as text.
 
 use std::{fs, sync::LazyLock};
 
@@ -9,7 +9,7 @@ use tower_chat_wire::body::BodyWire;
 /// targets slow.
 const MAX_SEED_BYTES: usize = 12 * 1024;
 
-/// The number of lines of each file of conversations that are used.
+/// The number of lines that are used of each file of conversations.
 const LINES_OF_FILE: usize = 32;
 
 /// The seeds of one wire.
@@ -66,7 +66,7 @@ pub(crate) fn of_wire(wire: BodyWire) -> Seeds {
     seeds
 }
 
-/// Returns lines of recorded conversations, the first ones of each file.
+/// Returns the first lines of each file of recorded conversations.
 pub(crate) fn conversations() -> Vec<Vec<u8>> {
     let files = Recordings::all().conversation_files().expect("the folders can be read");
     let texts = files.iter().map(|file| fs::read_to_string(file).expect("the file can be read"));
@@ -113,8 +113,8 @@ pub(crate) const OWN_ROWS: &str = concat!(
     r#"{"role": "tool", "content": "late"}"#,
 );
 
-/// Complete answers, streams and errors of Ollama, from its documentation (docs/api.md), because there
-/// are few recordings of Ollama.
+/// Complete answers, streams and errors of Ollama. They are from the documentation of Ollama
+/// (docs/api.md), because few recordings of Ollama exist.
 const OLLAMA_ANSWERS: [&str; 2] = [
     r#"{"model": "llama3.2", "created_at": "2023-12-12T14:13:43.416799Z", "message": {"role":
         "assistant", "content": "Hello! How are you?"}, "done": true, "done_reason": "stop",

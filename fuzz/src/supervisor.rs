@@ -1,4 +1,4 @@
-//! Runs workers, and finds the input that has ended or hung a worker.
+//! Starts workers, and finds the input that ended or hung a worker.
 
 use std::{
     env, fs,
@@ -42,7 +42,7 @@ pub enum SupervisorError {
         /// The exit status of the worker.
         status: String,
     },
-    /// An input has ended or hung the worker, but not when the cases were repeated.
+    /// A worker ended or hung during a case, but did not end or hang when the cases were repeated.
     #[error(
         "{target}: an input from case {case} on ended the worker, but not when it was repeated"
     )]
@@ -73,7 +73,7 @@ pub(crate) struct Supervisor<'a> {
     outcome: Outcome,
 }
 
-/// The position of a worker when it ended, and the rule that its end breaks.
+/// The target and the case of a worker when it ended, and the broken rule.
 struct Position {
     target: String,
     /// The most recent case that the worker has reported.
@@ -125,7 +125,8 @@ impl<'a> Supervisor<'a> {
         command
     }
 
-    /// Runs a worker to its end, or kills it if it hangs. Returns its position if it failed or hung.
+    /// Reads the reports of a worker until it ends, and kills a worker that hangs. If the worker
+    /// failed or hung, returns its position.
     fn follow(&mut self, mut command: Command) -> Result<Option<Position>, SupervisorError> {
         let mut worker = command.stdout(Stdio::piped()).spawn().map_err(SupervisorError::Start)?;
         let events = events(&mut worker);
@@ -171,8 +172,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Repeats the cases of a target from a position on. Each input is saved before it runs, so the input
-    /// that ends or hangs the worker is found.
+    /// Repeats the cases of a target, beginning at this position, in a worker that saves each input
+    /// before it executes the input. The last saved input is the one that ended or hung the worker.
     fn locate(&mut self, from: Position) -> Result<(), SupervisorError> {
         let folder = &self.arguments.findings;
         let trace = folder.join(format!("{}-trace", from.target));

@@ -30,7 +30,7 @@ pub(crate) struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// Creates the input for a complete answer.
+    /// Creates an input that contains a complete answer.
     pub(crate) fn new(client: Client, bytes: &'a [u8]) -> Self {
         Self { client, status: 200, is_streamed: false, bytes }
     }
@@ -92,7 +92,7 @@ pub(crate) fn event_stream(lines: &[u8]) -> Vec<u8> {
         let name = String::from_utf8_lossy(name).into_owned();
         let message = Message::new(payload.to_vec())
             .add_header(Header::new(":event-type", HeaderValue::String(name.into())));
-        // A name that is too long for a header is skipped.
+        // A line is skipped if its event name is too long for a header.
         let length = bytes.len();
         if write_message_to(&message, &mut bytes).is_err() {
             bytes.truncate(length);

@@ -56,8 +56,8 @@ fn filled() -> MemoryStore {
     store
 }
 
-/// Replaces the checksums and counts in the lines by right ones, so that damage in other lines reaches
-/// the parser.
+/// Recomputes the checksums and counts in the lines, so that an import does not already refuse a
+/// damaged file because of a wrong checksum.
 fn with_right_sums(bytes: &[u8]) -> Vec<u8> {
     let (mut written, mut section) = (Vec::new(), Vec::new());
     let (mut conversations, mut counts) = (0, [0; 3]);

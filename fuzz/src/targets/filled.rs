@@ -1,4 +1,5 @@
-//! Fills the stores of several targets with messages, tool calls in the record, and an open run.
+//! The initial content of the stores of several targets: messages, tool calls in the record, and an
+//! open run.
 
 use std::sync::Arc;
 

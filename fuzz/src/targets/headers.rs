@@ -53,7 +53,8 @@ fn accepts(bytes: &[u8], rng: &mut Rng) -> Option<bool> {
     let mut waits = false;
     for text in ["Which tide?", "And now?"] {
         let answer = async { client.clone().oneshot(ChatRequest::user(text)).await };
-        // A delay of zero is a delay too.
+        // If the client waits for the rate limit, the future is not ready, even for a delay of
+        // zero.
         let Some(answer) = answer.now_or_never() else { break };
         if let Err(error) = answer {
             waits |= error.retry_after().is_some();

@@ -12,7 +12,7 @@ use tower_chat_testkit::Rng;
 
 use super::{Entry, Made, rules::replayed};
 
-/// A small file of each JSON format.
+/// A small file for each JSON format.
 const FILES: [(Format, &str); 7] = [
     (
         Format::OpenAiChat,

@@ -24,7 +24,7 @@ use crate::Plant;
 pub(crate) struct Target {
     pub(crate) name: String,
     pub(crate) seeds: Vec<Vec<u8>>,
-    /// Gives an input to the parser. Returns whether the parser accepts it.
+    /// Calls the parser with an input. Returns whether the parser accepts the input.
     pub(crate) run: Box<Parser>,
 }
 

@@ -1,5 +1,6 @@
-//! A fuzz target for recorded conversations. The program `play` of the campaigns reads them. This crate
-//! does not depend on the campaigns, so it compiles their reader itself.
+//! A fuzz target for files of recorded conversations, which the command `play` of the campaigns
+//! reads. This crate does not depend on the crate of the campaigns, so it includes the source file
+//! of the reader.
 
 #[path = "../../../tests/campaigns/src/playback/pairing.rs"]
 #[allow(dead_code, reason = "the campaigns use all of it")]

@@ -1,4 +1,4 @@
-//! Fuzz targets for the rows of a store, which another program has changed.
+//! Fuzz targets for rows of a store that another program has changed.
 
 use std::sync::Arc;
 
@@ -25,7 +25,8 @@ use super::{
 /// Numbers that stores do not expect in their columns.
 const INTEGERS: [i64; 8] = [-1, 0, 1, 9, u32::MAX as i64, 1 << 40, i64::MAX, i64::MIN];
 
-/// Returns the targets for the rows of a store, in plaintext and encrypted.
+/// Returns the targets for the rows of a `SqliteStore`, with and without an `EncryptedStore` that
+/// wraps it.
 pub(crate) fn targets() -> [Entry; 2] {
     let sealed = || {
         let keys = MasterKeys::new("master", SecretKey::from_bytes([7; 32])).expect("a key");
@@ -80,8 +81,9 @@ impl Rows {
         Self { runtime, store, other, cells, _folder: folder }
     }
 
-    /// Writes a value into a random cell: a number if the cell contains one, otherwise the bytes. Then
-    /// reads the store, and restores the cell. Returns whether everything could be read.
+    /// Writes a damaged value into a random cell: a random number into a cell that contains a
+    /// number, and the bytes of the input into any other cell. Then reads the store, and restores
+    /// the cell. Returns whether the whole store could be read.
     fn accepts(&self, bytes: &[u8], rng: &mut Rng) -> bool {
         let cell = rng.one_of(&self.cells).expect("a cell");
         let damaged = match cell.value {
@@ -89,7 +91,7 @@ impl Rows {
             _ => Some(Value::Blob(bytes.to_vec())),
         };
         if self.put(cell, &damaged.expect("a number")).is_err() {
-            // The change is refused, because two rows would have the same key.
+            // SQLite refuses the change, because two rows would have the same key.
             return false;
         }
         let is_read = self.runtime.block_on(read(&*self.store));
@@ -99,7 +101,7 @@ impl Rows {
 
     fn put(&self, cell: &Cell, value: &Value) -> rusqlite::Result<()> {
         let Cell { table, column, row, .. } = cell;
-        // A text may be invalid UTF-8.
+        // The text of a column may be invalid UTF-8.
         let kind = match (&cell.value, value) {
             (Value::Text(_), Value::Blob(_)) => "CAST(?1 AS TEXT)",
             _ => "?1",
@@ -135,7 +137,8 @@ fn cells(connection: &Connection) -> rusqlite::Result<Vec<Cell>> {
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             for (index, column) in names.iter().enumerate().skip(1) {
-                // The columns of the key remain unchanged, so that the row can be found again.
+                // The target does not change the key columns, so that it can find the row again to
+                // restore it.
                 let is_key = matches!(&**column, "place" | "call_index" | "id" | "number");
                 if is_key || matches!(row.get_ref(index)?, ValueRef::Null) {
                     continue;

@@ -27,7 +27,7 @@ use super::{
 /// The separator between two replies of an operation.
 const BETWEEN: &[u8] = b"\n--\n";
 
-/// The names of the operations of the store that the target executes.
+/// The names of the store operations that the target executes.
 const OPERATIONS: [&str; 12] = [
     "head",
     "load",
@@ -68,8 +68,8 @@ fn make() -> Made {
         runtime.block_on(async {
             let outcome = ask(&store, named.unwrap_or(&"head")).await;
             if server.has_closed() {
-                // The client notices the closed connection now. Otherwise, the next operation would fail
-                // because of it.
+                // This operation fails because of the closed connection, and makes the client
+                // reconnect. Otherwise, the operation of the next input would fail for this reason.
                 server.answer_with(Vec::new());
                 drop(store.head(&conversation()).await);
                 server.answer_with(Vec::new());

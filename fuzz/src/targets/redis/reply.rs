@@ -1,6 +1,6 @@
 //! Finds the end of a value of the Redis protocol.
 
-/// Values that are nested to more levels count as invalid.
+/// The maximum number of nested levels of a valid value.
 const MAX_DEPTH: usize = 200;
 
 /// Returns the length, in bytes, of the value at the beginning of the bytes. `None` if the value is

@@ -23,7 +23,8 @@ pub(super) struct Server(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// The replies to the next commands. If there is none, the server closes the connection.
+    /// The replies to the next commands. If no reply is available, the server closes the
+    /// connection.
     replies: VecDeque<Vec<u8>>,
     has_closed: bool,
     /// The address of a real server, if the server forwards commands.
@@ -93,8 +94,8 @@ impl Server {
                     let next = self.state().replies.pop_front();
                     let reply = next.unwrap_or_default();
                     if reply::length(&reply) != Some(reply.len()) {
-                        // The client would wait for the rest of an incomplete reply, and take surplus
-                        // bytes for the next reply.
+                        // If the connection remained open, the client would wait for the rest of an
+                        // incomplete reply, and would read surplus bytes as its next reply.
                         self.state().has_closed = true;
                         client.write_all(&reply).await?;
                         return client.shutdown().await;
