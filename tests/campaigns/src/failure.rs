@@ -11,7 +11,7 @@ pub enum Failure {
         seed: u64,
         /// The number of the case, from 0.
         case: u64,
-        /// The broken rule, and the observation.
+        /// The broken rule, and what was observed instead.
         what: String,
     },
     /// The campaign could not continue: a program is missing, or a server did not start.

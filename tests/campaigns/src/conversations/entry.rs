@@ -14,18 +14,18 @@ pub(crate) enum Entry {
     },
     /// The answered calls, each with its result.
     Results(Vec<(String, CallResult)>),
-    /// Content that was never sent.
+    /// Content that neither a caller, nor the model, nor a tool of the campaign has created.
     Foreign(String),
 }
 
 /// A stored result of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CallResult {
-    /// The result of the execution with this token.
+    /// The result of the tool execution that generated this token.
     Of(String),
-    /// The call may or may not have run.
+    /// An error result that reports that the tool may or may not have run.
     Unknown,
-    /// The call was not run.
+    /// An error result that reports that the tool did not run.
     NeverRun,
 }
 
@@ -61,7 +61,7 @@ fn result(result: &ToolResult) -> Option<(String, CallResult)> {
     } else if text.contains("was not run") {
         CallResult::NeverRun
     } else {
-        // The error result for the model contains the text of the failed tool.
+        // The error result contains the text that the failed tool returned.
         let (_, after) = text.split_once('<')?;
         CallResult::Of(token_of(after.split_once('>')?.0)?.to_owned())
     };

@@ -21,13 +21,14 @@ use super::{
 /// The time at which the stored conversation was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadAt {
-    /// Now, with no run or prune in progress.
+    /// The store was read just now, while no run or prune was in progress.
     Now,
-    /// At some time after this run, if any, was acknowledged. Later runs may be absent, partial or complete.
+    /// The store was read at an unknown time after this run was acknowledged; `None` if no run was
+    /// acknowledged. Later runs may be absent, partial or complete.
     Since(Option<u32>),
 }
 
-/// The result of an inspection, for the model to remember.
+/// The result of an inspection. [`ConversationModel::remember`] stores it in the model.
 #[derive(Debug)]
 pub(crate) struct Inspected {
     seen: BTreeMap<u64, (u32, Entry)>,
@@ -35,7 +36,7 @@ pub(crate) struct Inspected {
 }
 
 impl ConversationModel {
-    /// Compares a history, and the open run if it was read, with the model.
+    /// Compares a history with the model. Also compares the open run, if the caller has read it.
     pub(crate) fn inspect(
         &self,
         history: &History,
@@ -47,7 +48,7 @@ impl ConversationModel {
         let mut groups: Vec<(&TurnModel, Vec<Entry>)> = Vec::new();
         for (number, message) in history.numbered() {
             if read_at != ReadAt::Now && number <= self.pruned {
-                // The message was pruned after it was read, so the model no longer contains it.
+                // The store was read before a prune that removed the message from the model.
                 continue;
             }
             let entry = Entry::of(message);
@@ -96,9 +97,10 @@ impl ConversationModel {
         Ok(Inspected { seen, pruned })
     }
 
-    /// Removes lost answers of the last runs from the model, if the server may lose them. All
-    /// earlier runs must be stored. A run in flight at the crash may have read the remaining
-    /// history and continued after it. Returns the acknowledged runs with missing messages.
+    /// Removes the answers that a crash of the server has lost from the model, if the server may
+    /// lose its last writes. All runs before the last stored run must be stored. A run that was in
+    /// flight at the crash may have read the history after the loss and continued it, so it does
+    /// not count as the last stored run. Returns the acknowledged runs with missing messages.
     pub(crate) fn remove_lost_end(
         &mut self,
         history: &History,
@@ -122,7 +124,7 @@ impl ConversationModel {
         Ok(lost)
     }
 
-    /// Stores the inspected messages, with which later inspections are compared.
+    /// Stores the inspected messages in the model. Later inspections are compared with them.
     pub(crate) fn remember(&mut self, inspected: Inspected) {
         let Inspected { seen, pruned } = inspected;
         if let Some((first, _)) = seen.values().next()
@@ -131,7 +133,7 @@ impl ConversationModel {
             let first = *first;
             self.turns.retain(|turn| turn.turn.number >= first);
         }
-        // Once a later run was acknowledged, a run that is not visible never becomes visible.
+        // If a run is not visible when a later run has been acknowledged, it never becomes visible.
         let last = self.last_acknowledged();
         self.turns.retain(|turn| {
             Some(turn.turn.number) >= last

@@ -1,9 +1,10 @@
-//! Conversations that a campaign runs through the whole stack. Each is compared with a plain model.
+//! Conversations that a campaign runs through the whole stack, and a plain model with which each
+//! stored conversation is compared.
 //!
-//! Every text is generated from a unique token, so a message that is lost, duplicated, damaged or in the
-//! wrong conversation is recognised by its text alone. The model client and the tools report every answer
-//! and execution to a [`Reporter`] before the store can receive it: a stored message that was never
-//! reported is a fault.
+//! Every text is generated from a unique token, so the text of a message alone shows whether the
+//! message is lost, duplicated, damaged or in the wrong conversation. The model client and the
+//! tools report every answer and execution to a [`Reporter`] before the store can receive the
+//! message. A stored message that was never reported is therefore a fault.
 
 mod entry;
 mod inspection;

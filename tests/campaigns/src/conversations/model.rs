@@ -11,7 +11,7 @@ use super::{
     turn::{TurnEvent, TurnModel},
 };
 
-/// A conversation from the view of its callers.
+/// The messages of a conversation that its callers, the model client and the tools have reported.
 #[derive(Debug, Clone)]
 pub(crate) struct ConversationModel {
     pub(crate) number: u32,
@@ -20,7 +20,7 @@ pub(crate) struct ConversationModel {
     /// The messages that were visible at the last inspection, by their numbers.
     pub(super) seen: BTreeMap<u64, (u32, Entry)>,
     pub(super) pruned: u64,
-    /// The minimum number of messages after the last prune.
+    /// The minimum number of messages that the last prune had to retain, until the next inspection.
     pub(super) kept: Option<u64>,
     next_turn: u32,
     /// The number of turns that were acknowledged since the last prune.
@@ -40,8 +40,8 @@ impl ConversationModel {
         }
     }
 
-    /// Begins a run. If `is_again` and the caller of the last run received no answer, makes another
-    /// attempt at the last run.
+    /// Begins a run. If `is_again` is set and the caller of the last run received no answer, begins
+    /// another attempt of the last run instead.
     pub(crate) fn begin(
         &mut self,
         is_again: bool,
@@ -61,7 +61,7 @@ impl ConversationModel {
         begun
     }
 
-    /// Adds an event of a run, which may be an earlier run that a later request has resumed.
+    /// Adds an event of a run. The run may be an earlier run that a later request has resumed.
     pub(crate) fn add(&mut self, turn: Turn, event: TurnEvent) -> Result<(), String> {
         match self.turns.iter_mut().find(|model| model.turn == turn) {
             Some(model) => {
@@ -74,7 +74,7 @@ impl ConversationModel {
 
     /// Ends the attempt at the last run. The outcome is `None` if the process was killed.
     pub(crate) fn end(&mut self, outcome: Option<&Outcome>) {
-        // The attempt may have resumed an earlier run first.
+        // The request may have resumed an earlier run first, so the attempts of all runs end.
         self.turns.iter_mut().for_each(TurnModel::end_attempt);
         let Some(last) = self.turns.back_mut() else { return };
         if let Some(Outcome::Answered { token }) = outcome {
@@ -95,7 +95,8 @@ impl ConversationModel {
         acknowledged.map(|turn| turn.turn.number)
     }
 
-    /// Checks that a service call contains every earlier acknowledged run, in order.
+    /// Checks that a service call contains the input and the answer of every earlier acknowledged
+    /// run, in order.
     pub(crate) fn check_shown(&self, turn: Turn, event: &TurnEvent) -> Result<(), String> {
         let TurnEvent::Asked { shown } = event else { return Ok(()) };
         let mut shown = shown.iter();

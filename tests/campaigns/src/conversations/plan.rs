@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 use tower_chat::{ConversationKey, PersistenceMode};
 use tower_chat_testkit::Rng;
 
-/// Identifies a run by its conversation and its number in it.
+/// Identifies a run by its conversation and its number in the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Turn {
     pub(crate) conversation: u32,
     pub(crate) number: u32,
 }
 
-/// The plan of a run, the same in every process that takes part in it.
+/// The plan of a run. Every process that takes part in the run derives the same plan.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) mode: PersistenceMode,

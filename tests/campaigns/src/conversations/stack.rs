@@ -34,8 +34,8 @@ use super::{
     turn::TurnEvent,
 };
 
-/// A limit that is higher than the number of service calls of any request: the calls of its own run, and
-/// of an open run that the request resumes first.
+/// A limit on service calls that no request reaches. A request makes the calls of its own run, and
+/// the calls of an open run if the request resumes one first.
 const MAX_SERVICE_CALLS: usize = 40;
 
 /// The duration of the leases of journaled runs. After a process was killed, other attempts wait for up to
@@ -76,7 +76,7 @@ pub(crate) struct Job {
     pub(crate) is_unstable: bool,
 }
 
-/// The outcome for the caller.
+/// The outcome of a request for its caller.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Outcome {
     /// The caller received the answer whose text contains this token.
@@ -140,7 +140,8 @@ impl Stack {
                 if is_aborted {
                     task.abort();
                 }
-                // Waits for the end of the task, because an aborted task continues until its next await.
+                // An aborted task continues until its next await, so this function waits for the
+                // end of the task.
                 task.await
             }
         };
@@ -153,7 +154,7 @@ impl Stack {
         }
     }
 
-    /// Returns the token of the answer.
+    /// Sends a request and reads its response. Returns the token of the answer.
     async fn answer(
         &self,
         store: impl HistoryStore + Clone,

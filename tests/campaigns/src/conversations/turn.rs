@@ -11,15 +11,15 @@ use super::{
 /// An event in a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum TurnEvent {
-    /// The model receives these inputs and answers.
+    /// The model client received a request with the tokens of these inputs and answers.
     Asked { shown: Vec<String> },
-    /// The model answers, with the text of this token and these calls.
+    /// The model client returned an answer with the text of this token and with these calls.
     Answered { token: String, calls: Vec<String> },
-    /// The execution of a tool ends.
+    /// The execution of a tool for this call ended; its result has the text of this token.
     Ran { call: String, token: String },
 }
 
-/// The messages that may and must be stored of a run.
+/// The messages of a run that may be stored, and the messages that must be stored.
 #[derive(Debug, Clone)]
 pub(crate) struct TurnModel {
     pub(crate) turn: Turn,
@@ -31,9 +31,10 @@ pub(crate) struct TurnModel {
     answers: Vec<(String, Vec<String>)>,
     /// The executions of tools: call and token.
     executions: Vec<(String, String)>,
-    /// Answers that must be durable.
+    /// The tokens of answers that must be stored.
     durable: Vec<String>,
-    /// Answers of the current attempt without a later event.
+    /// The tokens of answers of the current attempt that may not be stored yet, because no later
+    /// event has been reported.
     last_answers: Vec<String>,
     /// The final answer, if the caller received it.
     pub(crate) acknowledged: Option<String>,
@@ -65,7 +66,8 @@ impl TurnModel {
 
     pub(crate) fn add(&mut self, event: TurnEvent) {
         match event {
-            // Both modes with durable answers store an answer before the next service call.
+            // In per-service-call mode and in journaled mode, an answer is stored before the next
+            // service call.
             TurnEvent::Asked { .. } => self.answers_are_durable(),
             TurnEvent::Answered { token, calls } => {
                 self.last_answers.push(token.clone());
@@ -80,8 +82,8 @@ impl TurnModel {
         }
     }
 
-    /// Removes answers that the server has lost from those that must be stored. Returns the run if
-    /// its caller received a lost answer.
+    /// Updates the model after a crash of the server that has lost answers: these answers no longer
+    /// must be stored. Returns the run if its caller received a lost answer.
     pub(crate) fn remove_lost(&mut self, is_stored: impl Fn(&str) -> bool) -> Option<Turn> {
         self.durable.retain(|token| is_stored(token));
         self.acknowledged.take_if(|token| !is_stored(token)).map(|_| self.turn)
@@ -101,7 +103,7 @@ impl TurnModel {
         self.attempts != 1 || self.acknowledged.is_none()
     }
 
-    /// Checks the visible messages of the run, of which there is at least one.
+    /// Checks the visible messages of the run. At least one message must be visible.
     pub(crate) fn check_visible(&self, entries: &[Entry]) -> Result<(), String> {
         let unanswered = self.check_entries(entries)?;
         let last = match entries.last() {
@@ -158,8 +160,8 @@ impl TurnModel {
         }
     }
 
-    /// Checks the order of the entries, and that each of them was reported. Returns the last calls
-    /// without a result.
+    /// Checks the order of the entries, and that each entry was reported. Returns the calls of the
+    /// last answer that have no result.
     fn check_entries(&self, entries: &[Entry]) -> Result<Vec<String>, String> {
         let mut unanswered: Vec<String> = Vec::new();
         let mut answers = Vec::new();

@@ -1,4 +1,5 @@
-//! The complete readable content of a store, and its comparison with the stored content.
+//! The complete content that can be read from a store, and the comparison with the content before
+//! the damage.
 
 use std::collections::BTreeMap;
 
@@ -20,19 +21,19 @@ pub(super) struct ReadConversation {
     summary: Result<String, StoreError>,
 }
 
-/// The content of a store.
+/// The content that was read from a store.
 #[derive(Debug)]
 pub(super) struct StoreContents {
     conversations: BTreeMap<String, ReadConversation>,
     listed: Result<Vec<ConversationKey>, StoreError>,
 }
 
-/// The worst damage of a store.
+/// The worst damage that was found in a store.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Damage {
     /// All content is read unchanged.
     None,
-    /// Errors report the unreadable parts, and the rest is read unchanged.
+    /// Reads of damaged parts return errors, and the other parts are read unchanged.
     Reported,
     /// The record or the summary is read with changed content.
     Beside(String),
@@ -75,7 +76,8 @@ async fn read_conversation(store: &dyn HistoryStore, key: &ConversationKey) -> R
 }
 
 impl StoreContents {
-    /// Returns the damage, compared with an earlier reading.
+    /// Compares this content with the content that was read before the damage, and returns the
+    /// damage.
     pub(super) fn damage(&self, before: &Self) -> Damage {
         let mut worst = match (&self.listed, &before.listed) {
             (Ok(now), Ok(before)) if now == before => Damage::None,

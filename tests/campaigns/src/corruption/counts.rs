@@ -3,7 +3,7 @@
 use super::{Arguments, contents::Damage};
 use crate::{Failure, Figures};
 
-/// The effects of the flips in one kind of file.
+/// The number of flips in one kind of file, by their effects.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) flips: u64,

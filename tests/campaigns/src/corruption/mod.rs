@@ -3,9 +3,9 @@
 //! A bit is flipped in every page of a SQLite file, in every frame of its log, and in every line of
 //! an export. The campaign then reads, verifies, exports and writes all content. Nothing may panic
 //! or hang, and no message may be read with changed content: rows and lines of an export have
-//! checksums, and the values of an `EncryptedStore` are authenticated. Other effects of a flip are
-//! counted: missing messages, changes of the record and the directory, and the number of them that
-//! `verify` reports.
+//! checksums, and the values of an `EncryptedStore` are authenticated. The campaign counts other
+//! effects of a flip: missing messages, changes of the record and the directory, and how many of
+//! these effects `verify` reports.
 
 mod contents;
 mod counts;
@@ -174,8 +174,8 @@ impl FilledStore {
         counts.figures(name, arguments, figures)
     }
 
-    /// Flips bits of the log. SQLite treats a damaged frame as the end of the log, so the writes after it are
-    /// missing.
+    /// Flips bits of the log. SQLite treats a damaged frame as the end of the log, so the writes
+    /// after the frame are missing.
     async fn flip_log(&self, arguments: &Arguments, figures: &mut Figures) -> Result<(), Failure> {
         let (mut flips, mut refused, mut lost) = (0_u64, 0_u64, 0_u64);
         let mut rng = Rng::of(arguments.seed, 2);

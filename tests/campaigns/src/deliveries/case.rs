@@ -35,7 +35,7 @@ const MAX_KILLS: u64 = 2;
 /// A run or a client that needs more time counts as a hang.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// The outcome of a step: a broken rule is the inner error.
+/// The outcome of a step. The inner error is the description of a broken rule.
 type Step = Result<Result<(), String>, Failure>;
 
 pub(super) struct Case {
@@ -195,7 +195,7 @@ impl Case {
         self.runs.state(&self.run).await.map_err(Failure::cannot_run)
     }
 
-    /// Sends the request again, unless a process executes the run or it is complete.
+    /// Sends the request again, unless a process executes the run or the run is complete.
     async fn resume(&mut self, process: usize) -> Result<(), Failure> {
         match self.state().await? {
             RunState::Open { .. } | RunState::Closed { end: RunEnd::Completed, .. } => Ok(()),
@@ -203,14 +203,16 @@ impl Case {
         }
     }
 
-    /// Brings the run to its end, and lets all clients read to the end.
+    /// Sends the request again until the run is complete, and then lets all clients read to the
+    /// end.
     async fn complete(&mut self, counts: &mut Counts) -> Step {
         let began = Instant::now();
         loop {
             match self.state().await? {
                 RunState::Closed { end: RunEnd::Completed, .. } => break,
-                // The process of an earlier attempt may have lost its lease without being killed, and may have
-                // written first. The next attempt returns the stored answer.
+                // A later attempt can fail with a conflict, because the process of an earlier
+                // attempt has lost its lease but is still running, and has stored the run first.
+                // The next attempt returns the stored answer.
                 RunState::Closed { attempt, end: RunEnd::Failed { message } }
                     if attempt == 1 || !message.contains("another run") =>
                 {
@@ -274,7 +276,8 @@ impl Case {
             }
         }
         counts.later_attempts += later;
-        // An attempt may request again only the answer that the attempt before it has not stored.
+        // Each attempt after the first may request one answer a second time, because the previous
+        // attempt may not have stored its last answer.
         let answers = history.messages.iter().filter(|message| message.role == Role::Assistant);
         let (answers, asked) = (answers.count() as u64, self.asked.load(Ordering::Relaxed));
         if mode != PersistenceMode::PerRun && asked > answers + later {

@@ -1,10 +1,11 @@
 //! Deliveries: two processes execute a run over one update log and one store in SQLite files, and are killed.
 //!
 //! The clients of the run are in the process of the campaign. The clients connect, read slowly,
-//! disconnect and reconnect after the last event that they have received. The run is stopped from a
-//! process that may not execute it, and sent again after a kill. At the end every client must have
-//! received each update once and in order, and exactly the messages of the history; no process may still
-//! execute the run; and a message that is stored must not have been requested from the model again.
+//! disconnect and reconnect after the last event that they have received. A process stops the run,
+//! even if the other process executes it. After a kill, the request is sent again. At the end,
+//! every client must have received each update once and in order, and exactly the messages of the
+//! history. No process may still execute the run, and no stored message may have been requested
+//! from the model again.
 //!
 //! The rules for a client, and the planted faults, are those of the generated histories in the tests of
 //! `tower-chat-delivery`, where both processes are simulated.
@@ -29,8 +30,8 @@ pub use self::worker::{WorkerArguments, work};
 use self::{case::Case, planted::Fault};
 use crate::{Failure, Figures};
 
-/// The lease of a run. A killed process delays a case by this time. A process that cannot renew the lease for
-/// this time, for example on a busy machine, loses the run.
+/// The lease of a run. After a process was killed, the case waits until this time has passed. A
+/// process that cannot renew the lease for this time, for example on a busy machine, loses the run.
 const LEASE: Duration = Duration::from_secs(3);
 
 /// Kills the processes of runs whose clients reconnect, and checks what the clients receive

@@ -84,7 +84,8 @@ impl Process {
         self.reader.await.map_err(Failure::cannot_run)
     }
 
-    /// Returns whether the process executes no run after this time.
+    /// Waits for at most this time until the process executes no run. Returns whether it executes
+    /// none.
     pub(super) async fn is_drained(&mut self, time: Duration) -> Result<bool, Failure> {
         self.send("drain").await?;
         let drained = timeout(time, self.is_idle.wait_for(|is_idle| *is_idle)).await;

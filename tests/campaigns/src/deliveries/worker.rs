@@ -96,7 +96,7 @@ fn pipeline(arguments: &WorkerArguments, store: SqliteStore) -> Result<ChatPipel
         Ok::<_, BoxError>(answer(seed, &request))
     });
     let lookup = ToolDefinition::new("lookup", "Looks up.", serde_json::json!({}));
-    // A run that is sent again waits for the lease of the process that was killed.
+    // A request that is sent again waits until the lease of the killed process has expired.
     let queue = ConcurrentRuns::Queue { max_waiting: 8 };
     let journal = JournalPolicy::default().with_lease(LEASE).with_max_lease_wait(30 * LEASE);
     let pipeline = ChatPipeline::builder(model)
@@ -113,7 +113,8 @@ fn pipeline(arguments: &WorkerArguments, store: SqliteStore) -> Result<ChatPipel
     Ok(pipeline)
 }
 
-/// Answers with deltas that are numbers, slowly. All answers before the last one call a tool.
+/// Returns an answer whose deltas are numbers, with pauses between them. Every answer except the
+/// last one calls a tool.
 fn answer(seed: u64, request: &ChatRequest) -> ChatResponse {
     let answers =
         request.messages().iter().filter(|message| message.role == Role::Assistant).count();

@@ -1,4 +1,5 @@
-//! Converts a recorded history for the checker, and finds the first unexplained answer.
+//! Converts a recorded history to the form of the checker, and finds the first answer that no order
+//! of the operations explains.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -15,9 +16,9 @@ use super::{
 /// The first answer of a history that no order of its operations explains.
 #[derive(Debug)]
 pub(super) struct Unexplained {
-    /// The end of the shortest prefix without an order.
+    /// The last answer of the shortest prefix of the history that has no order.
     pub(super) answer: Event,
-    /// The request, with its client.
+    /// The request that received this answer, with its client.
     pub(super) asked: Option<Event>,
 }
 
@@ -27,7 +28,8 @@ pub(super) fn check(events: &[Event]) -> Result<(), Box<Unexplained>> {
     if is_explained(events) {
         return Ok(());
     }
-    // An order of a history explains every prefix of it, so the answers can be bisected.
+    // If a history has an order, then each of its prefixes has an order. The first unexplained
+    // answer is therefore found by bisection.
     let answers: Vec<usize> = (0..events.len())
         .filter(|index| matches!(events.get(*index), Some(Event::Return { .. })))
         .collect();
@@ -50,9 +52,9 @@ fn is_explained(events: &[Event]) -> bool {
 }
 
 /// Returns the events in the form of the checker, with each step of an operation as its own
-/// process. A change with an unknown outcome ends after all other operations: it may have taken
-/// effect at any time, or at the end, where no operation observes it. A read with an unknown
-/// outcome is omitted, since it has no constraint.
+/// process. A change with an unknown outcome ends after all other operations. The checker can
+/// therefore place its effect at any time after its begin, or after all reads, which means that it
+/// had no visible effect. A read with an unknown outcome is omitted, since it constrains nothing.
 fn actions(events: &[Event]) -> Vec<(usize, Action<Arc<Operation>>)> {
     let mut responses = HashMap::new();
     for event in events {
@@ -87,7 +89,7 @@ fn actions(events: &[Event]) -> Vec<(usize, Action<Arc<Operation>>)> {
                 }
             }
             Event::Return { operation, .. } => {
-                // A failed operation has ended without an answer.
+                // If the operation failed, its outcome is unknown, and `begun` does not contain it.
                 actions.extend(ends(begun.remove(operation).unwrap_or_default()));
             }
         }
@@ -155,7 +157,7 @@ mod tests {
         })
     }
 
-    /// Returns a load that sees the message or nothing.
+    /// Returns the request and the answer of a load, with the message if `is_stored` is set.
     fn load(at: u64, operation: u64, is_stored: bool) -> [Event; 2] {
         let hello = MessageSeen { run: "run".to_owned(), index: 0, text: "hello".to_owned() };
         let absent = RevisionSeen { incarnation: 0, sequence: 0 };

@@ -16,7 +16,7 @@ use super::{
     operations::{Acknowledgement, Operations},
 };
 
-/// The conversation of most operations.
+/// The conversation that most operations use.
 const MAIN: &str = "main";
 /// The targets of forks.
 const COPIES: [&str; 2] = ["copy-1", "copy-2"];
@@ -28,7 +28,8 @@ pub(super) struct Client {
     rng: Rng,
     name: String,
     holder: u64,
-    /// The durations by which the clock of the client is fast and slow.
+    /// The duration by which the clock of the client is fast. `slow_by` is the duration by which it
+    /// is slow. At least one of them is zero.
     fast_by: Duration,
     slow_by: Duration,
     texts: u32,
@@ -39,7 +40,7 @@ pub(super) struct Client {
     unacknowledged: Option<Write>,
 }
 
-/// An open run, as far as its writer knows.
+/// The open run of this client, according to the last acknowledged write.
 #[derive(Debug, Clone, Copy)]
 struct Journal {
     run: RunId,
@@ -66,7 +67,8 @@ impl Client {
         }
     }
 
-    /// Performs this many operations, and then waits for those with a late acknowledgement.
+    /// Performs this many operations, and then waits for the operations whose acknowledgement is
+    /// late.
     pub(super) async fn run(mut self, operations: usize) {
         for _ in 0..operations {
             if self.rng.one_in(4) {
@@ -180,8 +182,8 @@ impl Client {
             1 => [MAIN, COPIES[1]],
             _ => COPIES,
         };
-        // The history needs the answer of every fork, because the store chooses the incarnation of
-        // the copy.
+        // The acknowledgement of a fork is never lost: the checker needs its answer, which contains
+        // the incarnation that the store has chosen for the copy.
         let lost = match self.acknowledgement() {
             Acknowledgement::Lost { .. } => Acknowledgement::Late,
             other => other,
@@ -189,7 +191,7 @@ impl Client {
         self.operations.fork(one, other, lost).await;
     }
 
-    /// Submits a write, and updates the client according to the outcome.
+    /// Submits a write, and updates the state of the client according to the outcome.
     async fn submit(&mut self, write: Write) {
         let lost = self.acknowledgement();
         match self.operations.append(&write, lost).await {

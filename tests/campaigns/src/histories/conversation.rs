@@ -16,15 +16,15 @@ pub(super) struct Conversation {
     pub(super) open: Option<Open>,
 }
 
-/// The incarnation. After a prune, the incarnation may have any value except its earlier one. The first
-/// operation that reads the incarnation determines its value.
+/// The incarnation of a conversation. A prune may change the incarnation to any other value. The
+/// specification does not know the new value until the first operation reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Incarnation {
     Known(u64),
     Unknown { not: u64 },
 }
 
-/// The run that owns the end of a conversation.
+/// An open run. Only the holder of its lease may append to the conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Open {
     pub(super) run: String,
@@ -66,8 +66,8 @@ impl Conversation {
             && self.sequence == revision.sequence
     }
 
-    /// Returns whether this revision may be read now. An unknown incarnation becomes the
-    /// incarnation of the revision.
+    /// Returns whether a read may return this revision now. If the incarnation is unknown, sets it
+    /// to the incarnation of the revision.
     pub(super) fn binds(&mut self, seen: RevisionSeen) -> bool {
         if let Incarnation::Unknown { not } = self.incarnation
             && seen.incarnation != not
@@ -78,7 +78,7 @@ impl Conversation {
         self.is_at(seen)
     }
 
-    /// Returns whether this head may be read now.
+    /// Returns whether a read may return this head now.
     pub(super) fn shows_head(&mut self, head: &HeadSeen) -> bool {
         let is_same_run = match (&self.open, &head.open) {
             (None, None) => true,
@@ -95,8 +95,9 @@ impl Conversation {
         self.messages.iter().chain(staged).nth(index)
     }
 
-    /// Returns whether the writer owns the end of the conversation. If a run is open, the owner is
-    /// the current holder of its lease or a later attempt. Otherwise every writer is an owner.
+    /// Returns whether the writer may append to the conversation. If a run is open, only the
+    /// current holder of its lease or a later attempt may append. Otherwise, every writer may
+    /// append.
     pub(super) fn admits(&self, write: &AppendRequest) -> bool {
         match (&self.open, &write.staged) {
             (None, None) => true,

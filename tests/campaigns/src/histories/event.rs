@@ -1,8 +1,9 @@
 //! The file format of a history: one JSON object on each line.
 //!
 //! The first line is a [`Heading`], and every other line is an [`Event`]. An operation has a line
-//! with its request and a line with its answer. Without an answer, the outcome is unknown. `at` is
-//! the monotonic clock of the machine in nanoseconds, which is the same clock in every process.
+//! with its request and a line with its answer. If an operation has no line with an answer, its
+//! outcome is unknown. `at` is the monotonic clock of the machine in nanoseconds, which is the same
+//! clock in every process.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -154,7 +155,8 @@ pub(super) struct MessageSeen {
 }
 
 impl Event {
-    /// Returns the sort key: by time, and at the same time requests before answers.
+    /// Returns the sort key of an event: events are sorted by time, and requests before answers
+    /// with the same time.
     pub(super) fn order(&self) -> (u64, bool) {
         match self {
             Self::Invoke { at, .. } => (*at, false),

@@ -1,25 +1,29 @@
-//! Histories of concurrent clients, and an order of their operations that explains every answer.
+//! Records histories of concurrent clients, and searches for an order of their operations that
+//! explains every answer.
 //!
 //! Clients in two processes append, journal, resume and discard runs, and fork, prune, delete and
-//! read a few conversations of one store. Each client has its own clock, which is stepped forward
-//! and back and which decides whether a lease has expired. Some acknowledgements are late or never
-//! received. The client then continues without them, or sends the same write again. Every operation
-//! is recorded with its begin and its end. The history (`event.rs`) is linearizable if there is an
-//! order of the operations in which each takes effect between its begin and its end, and in which a
-//! sequential store (`specification.rs`) returns the same answers.
+//! read a few conversations of one store. Each client has its own clock, by which it decides
+//! whether a lease has expired. The clocks are stepped forward and back. Some acknowledgements are
+//! late, or the client never receives them. The client then continues without the acknowledgement,
+//! or sends the same write again. Every operation is recorded with its begin and its end. The
+//! history (`event.rs`) is linearizable if there is an order of the operations in which each takes
+//! effect between its begin and its end, and in which a sequential store (`specification.rs`)
+//! returns the same answers.
 //!
 //! # The checker
 //!
-//! `todc-utils` searches for the order: the algorithm of Wing and Gong with Lowe's cache of visited
-//! states, as in Porcupine and Knossos, tested by its authors against histories of etcd recorded by
-//! Jepsen. `todc-utils` depends on no other crate. The alternatives:
+//! `todc-utils` searches for the order: it implements the algorithm of Wing and Gong with Lowe's
+//! cache of visited states, as Porcupine and Knossos do. Its authors have tested it against
+//! histories of etcd that Jepsen has recorded. `todc-utils` depends on no other crate. The
+//! alternatives:
 //!
-//! - Elle and Knossos are written in Clojure, and their registry cannot be reached from the test machine.
-//!   Elle infers dependencies between transactions of reads, writes and appends. Most promises of a store
-//!   are about none of these: conflicts, leases, discards, prunes.
+//! - Elle and Knossos are written in Clojure, and their registry cannot be reached from the test
+//!   machine. Elle infers dependencies between transactions of reads, writes and appends. Most
+//!   guarantees of a store concern other operations: conflicts, leases, discards and prunes.
 //! - Porcupine is written in Go. Its port `porcupine-rs` depends on a benchmark harness.
-//! - `stateright` visits the same state again on every path to it, which takes exponential time where many
-//!   clients overlap, and depends on a web server.
+//! - `stateright` visits a state again on every path that leads to the state. If many clients
+//!   overlap, the search therefore takes exponential time. `stateright` also depends on a web
+//!   server.
 //!
 //! The checker answers yes or no. For a history without an order, `check.rs` finds the shortest
 //! prefix without an order. The seed determines the operations of the clients, but not how they

@@ -18,12 +18,13 @@ use super::{
     stores::DynStore,
 };
 
-/// The handling of the acknowledgement of an operation.
+/// How a client handles the acknowledgement of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Acknowledgement {
-    /// The client receives it.
+    /// The client waits for the acknowledgement.
     Received,
-    /// The client continues without it. The operation continues too, and its end is recorded.
+    /// The client continues without waiting for the acknowledgement. The operation continues in a
+    /// task, and its end is recorded.
     Late,
     /// The client drops the future after some polls, so that the outcome is unknown.
     Lost { polls: usize },
@@ -36,7 +37,7 @@ pub(super) struct Operations {
     recorder: Recorder,
     scope: String,
     client: u64,
-    /// Operations with a late acknowledgement.
+    /// The tasks of operations with a late acknowledgement.
     late: JoinSet<()>,
 }
 

@@ -47,7 +47,7 @@ impl Plant {
     }
 }
 
-/// A fault happens once in this many opportunities.
+/// The fault occurs at random, on average once in this many opportunities.
 const ONCE_IN: usize = 2;
 
 /// A store with a planted fault.
@@ -161,7 +161,8 @@ async fn append_again(store: &dyn HistoryStore, write: &Write) -> Result<Revisio
     let messages = write.messages().iter().cloned();
     let again = Write::new(write.key().clone(), write.id(), head.revision, messages);
     let slot = store.reserve().await.map_err(failed)?;
-    // The answer to the write is the same as without the fault.
+    // The answer to the second write is ignored, so that the client receives the same answer as
+    // without the fault.
     drop(store.append(slot, vec![again]).await);
     Ok(write.result())
 }

@@ -1,4 +1,4 @@
-//! The clients of one process, and the second process.
+//! The clients of one process, and the handle of the second process.
 
 use std::{
     io::{BufRead, BufReader, Write as _},
@@ -50,7 +50,7 @@ pub(super) struct Clients {
     settings: ClientArguments,
 }
 
-/// The second process, as the first process sees it.
+/// The handle by which the first process controls the second process.
 pub(super) struct OtherProcess {
     process: Child,
     commands: ChildStdin,

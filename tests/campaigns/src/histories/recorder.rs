@@ -39,7 +39,8 @@ impl Recorder {
 
     /// Records a request, before it is sent.
     pub(super) fn invoke(&self, client: u64, request: Request) -> Begun {
-        // One process has the even numbers, the other the odd ones.
+        // The operations of one process have even numbers, and those of the other process have odd
+        // numbers.
         let operation = self.0.operations.fetch_add(1, Ordering::Relaxed) * 2 + self.0.process;
         let client = format!("{}.{client}", self.0.process);
         self.push(|at| Event::Invoke { at, operation, client, request });

@@ -1,9 +1,9 @@
 //! A sequential specification of a store.
 //!
-//! The specification is derived from the documentation of `HistoryStore` and `Write`, and shares no code
-//! with the stores. The state covers all conversations of a history, since a fork reads one and creates
-//! another. A fork takes effect at two moments: its two conversations may be on different servers,
-//! without a common transaction.
+//! The specification is derived from the documentation of `HistoryStore` and `Write`, and shares no
+//! code with the stores. The state covers all conversations of a history, since a fork reads one
+//! and creates another. A fork takes effect at two moments, because its two conversations may be on
+//! different servers and then have no common transaction.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use super::event::{AppendRequest, CloseSeen, MessageSeen, Request, Response, Rev
 
 const ABSENT: RevisionSeen = RevisionSeen { incarnation: 0, sequence: 0 };
 
-/// An operation with its answer; `None` if the answer is unknown.
+/// An operation with its answer. The answer is `None` if it is unknown.
 #[derive(Debug, Clone)]
 pub(super) struct Operation {
     pub(super) step: Step,
@@ -71,7 +71,8 @@ fn allows(state: &mut State, operation: &Operation) -> bool {
         (Request::Fork { from, .. }, Step::Reads(fork)) => {
             let source = conversations.get(from).filter(|source| !source.messages.is_empty());
             state.forks.insert(fork, source.cloned());
-            // The fork decides whether there is anything to copy when it reads the source.
+            // The fork decides in this step whether the source exists. If the source is absent or
+            // empty, the fork returns `Forked(ABSENT)`.
             *response.unwrap_or(&Response::Exists) != Response::Forked(ABSENT) || source.is_none()
         }
         (Request::Fork { to, .. }, Step::Creates(fork)) => {
@@ -137,8 +138,9 @@ fn read(
     }
 }
 
-/// Checks an append. A write is stored completely if the conversation has the expected revision and
-/// admits the write. Any other write is acknowledged if it is stored already, and refused otherwise.
+/// Checks the answer to a write. If the conversation has the expected revision and admits the
+/// write, the store stores all messages of the write. Otherwise, the store acknowledges a write
+/// that is already stored, and refuses any other write.
 fn append(state: &mut Conversations, write: &AppendRequest, response: Option<&Response>) -> bool {
     let mut conversation = state.get(&write.key).cloned().unwrap_or_else(Conversation::absent);
     let is_expected = conversation.is_at(write.expected);
@@ -170,8 +172,8 @@ fn append(state: &mut Conversations, write: &AppendRequest, response: Option<&Re
 #[derive(PartialEq, Eq)]
 enum Repetition {
     Yes,
-    /// The messages have the same positions in another incarnation. The contract allows both
-    /// answers.
+    /// The messages are stored at the same positions, but in another incarnation. The contract
+    /// allows the store to acknowledge or to refuse the write.
     InAnotherIncarnation,
     No,
 }
@@ -179,8 +181,9 @@ enum Repetition {
 fn repetition(conversation: &Conversation, write: &AppendRequest) -> Repetition {
     let is_same = conversation.incarnation == Incarnation::Known(write.result.incarnation);
     if write.texts.is_empty() {
-        // A write without messages has no id in the store, so its repetition is recognised only
-        // until the next write.
+        // The id of a write is the id of its first message. A write without messages therefore
+        // leaves no id in the store, and the store recognises its repetition only until the next
+        // write.
         let is_stored = is_same && conversation.sequence == write.result.sequence;
         return if is_stored { Repetition::Yes } else { Repetition::No };
     }
@@ -193,8 +196,8 @@ fn repetition(conversation: &Conversation, write: &AppendRequest) -> Repetition 
     }
 }
 
-/// Creates the copy of the source that the fork has read, with a new incarnation. The fork is
-/// refused if the target exists.
+/// Creates a copy of the source that the fork has read. The copy has a new incarnation. If the
+/// target exists, the store refuses the fork.
 fn create_copy(
     state: &mut Conversations,
     source: Option<&Conversation>,
@@ -213,7 +216,8 @@ fn create_copy(
         (Some(Response::Forked(revision)), Some(source)) => {
             let incarnation = Incarnation::Known(revision.incarnation);
             let is_own = revision.incarnation != 0 && source.incarnation != incarnation;
-            // The copy of a pruned conversation has the same numbers, or begins at 1.
+            // The messages in the copy of a pruned conversation have the same numbers as in the
+            // source, or are numbered from 1.
             let pruned = revision.sequence.checked_sub(source.messages.len() as u64);
             let pruned = pruned.filter(|it| [0, source.pruned].contains(it));
             match pruned {
@@ -230,7 +234,7 @@ fn create_copy(
     true
 }
 
-/// Prunes the oldest runs completely, but never the last run.
+/// Removes the oldest runs completely, but never the last run.
 fn prune(state: &mut Conversations, key: &str, keep: u64, response: Option<&Response>) -> bool {
     let nothing = Response::Pruned { runs: 0, messages: 0 };
     let Some(conversation) = state.get_mut(key) else {
@@ -278,7 +282,7 @@ impl AppendRequest {
         self.texts.iter().zip(self.index..).map(message).collect()
     }
 
-    /// Returns the end of the open run that the write causes, if any.
+    /// Returns how the write ends the open run, if the write ends it.
     pub(super) fn close(&self) -> Option<CloseSeen> {
         self.staged.and_then(|staged| staged.close)
     }

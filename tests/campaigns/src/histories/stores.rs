@@ -1,4 +1,4 @@
-//! The stores, and the servers of those that need one.
+//! The stores, and the servers of the stores that need a server.
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -58,8 +58,8 @@ impl Conversations {
         })
     }
 
-    /// Cancels the conversations that are being played, and starts no others. When this function returns,
-    /// each cancelled run has submitted its writes to the store.
+    /// Cancels the conversations in progress, and starts no other conversations. When this function
+    /// returns, each cancelled run has submitted its writes to the store.
     pub(super) async fn stop(&mut self) {
         self.playing.shutdown().await;
     }

@@ -6,7 +6,7 @@ use tower_chat::{BoxError, error::is_verdict};
 
 use crate::playback::{PlayError, RecordingError};
 
-/// The error of a play as a whole.
+/// An error that ends the whole program.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CannotPlay {
     #[error("`{}` cannot be read", file.display())]

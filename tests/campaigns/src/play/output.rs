@@ -1,4 +1,4 @@
-//! Writes to standard output and standard error, whose reader may close them.
+//! Writes to standard output and standard error. The reader of a pipe may close it at any time.
 
 use std::{
     error::Error,
@@ -9,8 +9,8 @@ use tower_chat::message::visible_text;
 
 use super::error::chain;
 
-/// Writes lines to standard output. After the first failed write, all further lines are dropped, and the
-/// conversations are still played.
+/// Writes lines to standard output. After the first failed write, all further lines are dropped,
+/// but the remaining conversations are still played.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     failed: Option<io::Error>,

@@ -18,8 +18,8 @@ pub(super) enum StoreLocation {
     Redis(String, Option<String>),
 }
 
-/// The error of a text that is not a store. The error does not contain the text, because an address may
-/// contain a password.
+/// The error of an argument that is not the location of a store. The error does not contain the
+/// argument, because an address may contain a password.
 #[derive(Debug, thiserror::Error)]
 #[error("it must be memory:, or begin with sqlite:, postgres:// or redis://, as in sqlite:chat.db")]
 pub(super) struct NoStore;
@@ -44,8 +44,8 @@ impl FromStr for StoreLocation {
     }
 }
 
-/// Removes a parameter that the server does not know from an address. Returns the address and the value of
-/// the parameter.
+/// Removes from an address a parameter that is meant for the store, and that the server would not
+/// accept. Returns the address and the value of the parameter.
 fn without_parameter(address: &str, name: &str) -> (String, Option<String>) {
     let Some((base, query)) = address.split_once('?') else { return (address.to_owned(), None) };
     let is_it = |parameter: &&str| parameter.split_once('=').is_some_and(|(it, _)| it == name);

@@ -18,8 +18,8 @@ pub(super) struct Alignment {
     pub(super) covered: usize,
     /// The differences between the stored conversation and the beginning of the recording.
     pub(super) differences: Vec<(usize, Difference)>,
-    /// The first position at which the store has another kind of message, or a message after the end of
-    /// the recording.
+    /// The first position at which the stored message has another role than the recorded message,
+    /// or is after the end of the recording.
     pub(super) other_shape: Option<usize>,
 }
 
@@ -48,7 +48,8 @@ impl Alignment {
     }
 }
 
-/// Returns the difference in the id of a stored result, if a provider has given an id to its call.
+/// Returns the difference between the recorded and the stored call id of a result. Returns `None`
+/// if the recorded call has no id of a provider, because replay then generates the id.
 fn id_difference(recording: &Recording, position: usize, found: &Value) -> Option<Difference> {
     let recorded = recording.messages();
     let result = recorded.get(position)?;

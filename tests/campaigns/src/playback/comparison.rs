@@ -60,8 +60,9 @@ pub(super) fn differences(
     differences
 }
 
-/// Returns the differences between a recorded message and the message at its position. The id of a
-/// result is not compared, because it depends on the id of its call.
+/// Returns the differences between a recorded message and the message that was found at the same
+/// position. The call id of a result is not compared here, because it depends on the id of its
+/// call.
 pub(super) fn message_differences(expected: &Value, found: &Value) -> Vec<Difference> {
     if expected == found {
         return Vec::new();
@@ -94,7 +95,8 @@ fn call_differences(expected: &[Value], found: &[Value], differences: &mut Vec<D
         };
         let (mut left, mut right) = (left.clone(), right.clone());
         let (left_id, right_id) = (take(&mut left, "id"), take(&mut right, "id"));
-        // If an id occurs twice in a message, replay does not change the first one.
+        // If an id occurs more than once in a message, replay keeps only its first occurrence
+        // unchanged.
         let earlier = expected.iter().take(position);
         let was_recorded = left_id.as_ref().is_some_and(is_id)
             && earlier.map(|call| call.get("id")).all(|id| id != left_id.as_ref());

@@ -33,7 +33,8 @@ pub(super) struct Counters {
     tool_executions: AtomicU64,
     divergences: AtomicU64,
     found: Mutex<Vec<Divergence>>,
-    /// A file with one byte for each service call and each tool execution, for later players.
+    /// A file with one byte for each service call and each tool execution. A later player that
+    /// resumes adds these counts to its own.
     file: Option<Mutex<File>>,
 }
 
@@ -50,8 +51,8 @@ impl Counters {
         }
     }
 
-    /// Creates counters with a file. If `is_continued` is set, the counts in the file are included. Otherwise
-    /// the file is emptied.
+    /// Creates counters that are also written to a file. If `is_continued` is set, the counters
+    /// begin with the counts in the file. Otherwise, the file is emptied.
     pub(super) fn in_file(path: &Path, is_continued: bool) -> io::Result<Self> {
         let mut counters = Self::default();
         if is_continued {

@@ -11,10 +11,10 @@ use serde_json::Value;
 pub(crate) struct Divergence {
     /// The id of the conversation.
     pub(crate) conversation: String,
-    /// The service call of this play whose request differs, from 0 in each conversation; `None` if the
-    /// stored messages differ.
+    /// The number of the service call whose request differs, from 0 in each conversation of this
+    /// play. `None` if the stored messages differ.
     pub(crate) service_call: Option<usize>,
-    /// The message that differs, from 0: its position in the request, or in the stored messages.
+    /// The position of the message that differs, from 0, in the request or in the stored messages.
     pub(crate) message: usize,
     /// The difference.
     pub(crate) difference: Difference,
@@ -28,7 +28,7 @@ pub(crate) enum Difference {
         /// The message, as JSON.
         expected: String,
     },
-    /// There is a message that was not recorded.
+    /// The request or the store contains a message that was not recorded.
     Extra {
         /// The message, as JSON.
         found: String,
@@ -37,9 +37,9 @@ pub(crate) enum Difference {
     Field {
         /// The name of the field, such as `content` or `tool_calls[0].function.arguments`.
         field: String,
-        /// The recorded value as JSON; `None` if there is none.
+        /// The recorded value as JSON. `None` if the recorded message does not have the field.
         expected: Option<String>,
-        /// The found value as JSON; `None` if there is none.
+        /// The found value as JSON. `None` if the found message does not have the field.
         found: Option<String>,
     },
     /// The model was called more often than in the recording.

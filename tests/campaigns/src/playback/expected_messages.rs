@@ -31,7 +31,8 @@ impl ExpectedMessages {
         &self.messages
     }
 
-    /// Adds recorded messages. The last round must be complete: no later tool message may belong to it.
+    /// Adds recorded messages. The last round must be complete: no tool message after these
+    /// messages may belong to this round.
     pub(super) fn extend(&mut self, recorded: &[RecordedMessage]) {
         let mut rest = recorded;
         while let Some((first, after)) = rest.split_first() {
@@ -82,7 +83,7 @@ impl ExpectedMessages {
                 self.left_out.push((id, json));
             }
         }
-        // A second result of a call is removed.
+        // A second result of the same call is removed.
         let is_repeat = |other: &RecordedMessage| {
             let names = other.names();
             names.is_some()
@@ -98,8 +99,9 @@ impl ExpectedMessages {
         }
     }
 
-    /// Adds results outside of their round. If a result answers a call that was removed from its round, the
-    /// call is added before the result.
+    /// Adds results that were recorded after the round of their calls. Each call was removed from
+    /// its round and is added again, directly before the results. A result without such a call is
+    /// removed.
     fn add_late_results(&mut self, results: &[&RecordedMessage]) {
         let mut calls = Vec::new();
         let mut answers = Vec::new();
@@ -156,7 +158,7 @@ fn is_empty_answer(recorded: &RecordedMessage) -> bool {
     recorded.role() == Role::Assistant && parts.iter().all(|part| part.as_text() == Some(""))
 }
 
-/// Returns whether a message without its calls has content.
+/// Returns whether a message has content besides its calls.
 fn has_content(message: &Value) -> bool {
     match message.get("content") {
         None | Some(Value::Null) => false,

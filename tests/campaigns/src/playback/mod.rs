@@ -10,8 +10,9 @@
 //! # The runs of a recording
 //!
 //! - Messages before the first system, developer or user message are appended unchanged.
-//! - The input of a run consists of the messages before the next assistant message, without the results
-//!   of calls of this run. Input after the last assistant message is not played.
+//! - The input of a run consists of the messages before the next assistant message. Results of
+//!   calls that were made in the same run are not part of the input. Input after the last assistant
+//!   message is not played.
 //! - The tool messages directly after an assistant message that answer its calls are the results of these
 //!   calls. The results are paired by id, or by position if an id is missing, and returned in the order
 //!   of the calls. If every call has a result and an assistant message follows, the run continues.

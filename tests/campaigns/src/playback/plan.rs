@@ -36,14 +36,16 @@ pub(super) struct PlannedAnswer {
 /// The execution of the calls of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Calls {
-    /// The tools run. The results directly follow the answer. With `terminate`, the last tool ends the run.
+    /// The tools run. Their recorded results directly follow the answer. If `terminate` is set, the
+    /// last tool ends the run.
     Run { results: Range<usize>, terminate: bool },
     /// The tools are only declared, and the loop returns the calls.
     Return,
 }
 
 impl Plan {
-    /// Plans the messages after the first `covered` ones.
+    /// Plans the runs for the messages after the first `covered` messages, which are already
+    /// stored.
     pub(super) fn new(messages: &[RecordedMessage], covered: usize) -> Self {
         let starts_run =
             |recorded: &RecordedMessage| !matches!(recorded.role(), Role::Assistant | Role::Tool);

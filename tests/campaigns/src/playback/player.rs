@@ -35,9 +35,9 @@ use super::{
 
 /// Plays recordings through the tool loop and the persistence layers into a store.
 ///
-/// Clones share their counters. Dropping the future of a play cancels the current run. The store then has
-/// the messages that the persistence mode guarantees, and a [`resumed`](Self::resumed) player continues
-/// after these messages.
+/// Clones share their counters. If the future of a play is dropped, the current run is cancelled.
+/// The store then contains the messages that the persistence mode guarantees, and a
+/// [`resumed`](Self::resumed) player continues after these messages.
 #[derive(Clone)]
 pub(crate) struct Player {
     store: Arc<dyn HistoryStore>,
@@ -142,9 +142,9 @@ impl Player {
         self
     }
 
-    /// Also counts service calls and tool executions in a file. The counts are written when a call or
-    /// execution begins, and include those of earlier players, even of killed ones. The file is emptied
-    /// unless this player [resumes](Self::resumed).
+    /// Also counts service calls and tool executions in a file. Each count is written when a call
+    /// or execution begins. If this player [resumes](Self::resumed), the counts in the file include
+    /// those of earlier players, even if a player was killed. Otherwise, the file is emptied.
     ///
     /// # Errors
     ///
@@ -175,8 +175,8 @@ impl Player {
         Ok(head.revision != Revision::ABSENT)
     }
 
-    /// Plays one recording to its end, or until the stack makes other service calls than the recording.
-    /// Divergences are not errors: see [`take_divergences`](Self::take_divergences).
+    /// Plays one recording to its end, or until the service calls of the stack differ from those of
+    /// the recording. Divergences are not errors: see [`take_divergences`](Self::take_divergences).
     ///
     /// # Errors
     ///
@@ -247,7 +247,8 @@ impl Player {
         let mut covered =
             Covered { messages: alignment.covered, revision: history.head.revision, resume: None };
         if let Some(open) = open {
-            // The plan of the run begins with its last answer, whose tools run first.
+            // If the last stored message has calls, the plan begins with this answer, and the play
+            // first runs its tools.
             let resumes_with_tools =
                 history.messages.last().is_some_and(|message| message.calls().next().is_some());
             covered.messages -= usize::from(resumes_with_tools);
@@ -278,14 +279,15 @@ impl Player {
         appended.map(drop).map_err(|error| failed(error.source.into()))
     }
 
-    /// Builds the stack without a `ChatPipeline`, because the tools of a recording change with each
-    /// answer, and a pipeline would read their hooks at the beginning.
+    /// Builds the stack without a `ChatPipeline`. A pipeline reads the hooks of its tools when it
+    /// is built, but the tools of a recording change with each answer.
     fn pipeline(&self, script: &Script) -> Pipeline {
         let tool_loop = ToolLoopLayer::new(RecordedTools(script.clone()))
             .unlimited_rounds()
             .unlimited_failing_rounds()
             .max_calls(None);
-        // No other process uses the store during a play.
+        // No other process uses the store during a play, so a resumed run need not wait for a
+        // lease.
         let journal = JournalPolicy::default().with_lease(Duration::ZERO);
         // Replay must not add results, because the recording does not contain them.
         let policy = PersistencePolicy::default()
@@ -348,7 +350,7 @@ impl std::fmt::Debug for Player {
 struct Covered {
     messages: usize,
     revision: Revision,
-    /// The run that was interrupted, if one is open.
+    /// The open run, if an earlier play was interrupted.
     resume: Option<Resume>,
 }
 

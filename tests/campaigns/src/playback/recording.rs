@@ -16,8 +16,8 @@ pub(crate) struct Recording {
     messages: Arc<[RecordedMessage]>,
 }
 
-/// A message of a recording. Results directly follow the message with their calls, in the order of the
-/// calls. Tool messages without a call in the message come after them.
+/// A message of a recording. Results directly follow the message with their calls, in the order of
+/// the calls. Tool messages that answer no call of this message are after the results.
 #[derive(Debug, Clone)]
 pub(super) struct RecordedMessage {
     /// The message as it was recorded.
@@ -157,8 +157,8 @@ impl RecordedMessage {
         self.message.role
     }
 
-    /// For a result in the round of its call: returns the position of the call among those of its
-    /// message.
+    /// For a result in the round of its call: returns the position of the call among the calls of
+    /// its message.
     pub(super) fn call(&self) -> Option<usize> {
         self.answers.map(|answers| answers.call)
     }

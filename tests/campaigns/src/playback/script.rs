@@ -77,8 +77,8 @@ impl Script {
         state.allowed = state.given + answers;
     }
 
-    /// Marks the first answer of the run as stored, because an attempt was interrupted while the tools of
-    /// this answer ran.
+    /// Marks the first answer of the run as already returned. An earlier attempt stored this answer
+    /// and was interrupted while the tools of the answer ran, so the tools run again.
     pub(super) fn resume_with_tools(&self) {
         let mut state = self.state();
         state.given += 1;
@@ -130,8 +130,8 @@ impl Script {
         Ok(recorded)
     }
 
-    /// Returns the message with the calls of the next answer, or of the answer whose tools run again, and
-    /// whether the tools run.
+    /// Returns the message of the next answer, or of the answer whose tools run again. The flag is
+    /// set if the tools of the answer run, and not set if they are only declared.
     pub(super) fn next_calls(&self) -> Option<(Arc<Message>, bool)> {
         let position = {
             let mut state = self.state();
@@ -143,7 +143,8 @@ impl Script {
         Some((message, matches!(answer.calls, Calls::Run { .. })))
     }
 
-    /// Returns the recorded result of a call of the last answer, and whether it ends the run.
+    /// Returns the recorded result of a call of the last answer. The flag is set if the tool ends
+    /// the run.
     pub(super) fn result(
         &self,
         position: usize,

@@ -93,14 +93,15 @@ fn result_of(message: &mut Message, at: usize) -> &mut tower_chat::ToolResult {
     results.nth(at).unwrap()
 }
 
-/// Returns the differences that the model client finds in the last request of a conversation whose
-/// stored part is changed.
+/// Plays a conversation with a store that changes its messages when they are loaded. Returns the
+/// differences that the model client finds in the last request.
 async fn found(
     mode: PersistenceMode,
     streamed: bool,
     alter: impl Fn(&mut Vec<Message>) + Send + Sync + 'static,
 ) -> Vec<(usize, String)> {
-    // The second run is the first one that loads messages.
+    // The first run finds an empty conversation, so the second run is the first run that loads
+    // messages.
     let alter = move |messages: &mut Vec<Message>| {
         if messages.len() == 5 {
             alter(messages);

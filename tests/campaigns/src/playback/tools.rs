@@ -9,7 +9,8 @@ use tower_chat::{
 
 use super::script::Script;
 
-/// The tools that the calls of the next answer name. The tools run, or are only declared.
+/// The tools that are named by the calls of the next answer. Depending on the script, the tool loop
+/// can run the tools, or the tools are only declared.
 pub(super) struct RecordedTools(pub(super) Script);
 
 struct RecordedTool {
@@ -45,8 +46,8 @@ impl Tool for RecordedTool {
     }
 }
 
-/// Returns the definition of a recorded tool, which is safe to retry, because each execution of a call
-/// returns the same result.
+/// Returns the definition of a recorded tool. The tool is marked as safe to retry, because each
+/// execution of a call returns the same result.
 fn recorded(name: &str) -> ToolDefinition {
     ToolDefinition::new(name, "recorded", json!({})).safe_to_retry()
 }

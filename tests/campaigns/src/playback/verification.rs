@@ -1,5 +1,5 @@
-//! Compares the requests of a conversation with its recording. Each comparison begins where the last one
-//! ended.
+//! Compares the requests of a conversation with its recording. Each comparison begins at the
+//! message where the previous comparison ended.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use super::{
 
 /// The state of the comparison of a conversation's requests.
 ///
-/// Most messages of a request are also in the previous request. A message that was equal to its recording
-/// there, and has not changed, is not compared again. The total time is therefore linear in the length of
-/// the conversation.
+/// Most messages of a request are also in the previous request. A message is not compared again if
+/// it was equal to the recorded message in the previous request and has not changed since. The
+/// total time is therefore linear in the length of the conversation.
 #[derive(Default)]
 pub(super) struct Verification {
     expected: ExpectedMessages,
@@ -38,7 +38,8 @@ impl Verification {
         answer: usize,
         sent: &Messages,
     ) -> Vec<(usize, Difference)> {
-        // A round never continues after the next answer, so the messages before it are final.
+        // All tool messages of a round are recorded before the next answer, so the rounds before
+        // this answer are complete.
         self.expected.extend(recorded.get(self.recorded_count..answer).unwrap_or_default());
         self.recorded_count = answer;
         let is_same = |(message, (last, _)): &(&Arc<Message>, &(Arc<Message>, usize))| {

@@ -24,7 +24,7 @@ use super::{
 /// The result of the check after a cut.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// Changes that had begun and are missing.
+    /// The number of changes that had begun before the cut and are missing.
     pub(super) lost_changes: usize,
     pub(super) open_runs: usize,
     pub(super) backups: usize,
@@ -35,7 +35,8 @@ pub(super) fn write_files(image: &DiskImage, folder: &Path, rng: &mut Rng) -> st
     for (name, content) in &image.files {
         fs::write(folder.join(name), content)?;
     }
-    // The index of the log is shared memory, so it may be absent, zero, or random bytes.
+    // The index of the log is shared memory, so after a power loss its file may be absent, or
+    // contain zeros or random bytes.
     let index = folder.join(format!("{FILE}-shm"));
     match rng.below(3) {
         0 => Ok(()),
@@ -69,8 +70,8 @@ pub(super) async fn check(
     Ok(outcome)
 }
 
-/// Checks that an acknowledged backup, or a later one of the same name, exists and is complete.
-/// Returns whether there is a backup.
+/// Checks a backup: if a backup with this name was acknowledged, its file must exist, and every
+/// existing file must be complete. Returns whether the file exists.
 async fn check_backup(
     folder: &Path,
     name: &str,
@@ -90,7 +91,8 @@ async fn check_backup(
             None => Ok(false),
         };
     }
-    // A backup file with its final name is complete, even if it was not acknowledged.
+    // A backup gets its final name only when it is complete. The file must therefore be complete
+    // even if the backup was not acknowledged.
     let began = last_done.or_else(|| begun.iter().map(|(_, began, _)| *began).min());
     let Some(began) = began else {
         return Err(format!("{name} exists, but no backup of this name had begun"));
@@ -106,7 +108,7 @@ async fn check_file(
     history: &History,
     bounds: Bounds,
 ) -> Result<(BTreeMap<Key, State>, usize), String> {
-    // This check has no cuts, so it needs no syncs.
+    // No power loss is simulated during this check, so the store needs no syncs.
     let options = SqliteStore::options().with_durability(Durability::Normal).with_readers(1);
     let store = options.open(path).await.map_err(error_text("it does not open"))?;
     let integrity = integrity(path).map_err(error_text("integrity_check fails"))?;

@@ -1,17 +1,18 @@
-//! The content of a disk after a power loss: everything that was synced, and any part of the rest.
+//! The content of a disk after a power loss: all synced changes, and any part of the unsynced
+//! changes.
 //!
-//! The model is as strict as POSIX allows, not that of one file system:
+//! The model allows everything that POSIX allows, even if particular file systems guarantee more:
 //!
-//! - `fsync` and `fdatasync` of a file make everything durable that had been written to that file before
-//!   they were called. These calls do not make the name of the file durable: only an `fsync` of the
-//!   folder does. (ext4 and XFS make the name of a new file durable too; POSIX does not promise it.)
-//! - An unsynced change may be on the disk or not, in any order. This applies to each write and each change
-//!   of the size of a file, and within a write to each sector of 512 or 4,096 bytes. A sector is written
-//!   whole or not at all, and no byte outside of a write changes, as SQLite assumes (its "powersafe
-//!   overwrite").
-//! - If a file has grown and its new data are lost, the new part has zeros or arbitrary bytes, since some
-//!   file systems make the size durable before the content.
-//!   systems make the size durable before the content.
+//! - `fsync` and `fdatasync` of a file make all data durable that had been written to this file
+//!   before the call. These calls do not make the name of the file durable: only an `fsync` of the
+//!   folder makes the name durable. (ext4 and XFS also make the name of a new file durable with its
+//!   content, but POSIX does not guarantee this.)
+//! - An unsynced change may be on the disk or not, in any order. This applies to each write, to
+//!   each sector of 512 or 4,096 bytes within a write, and to each change of the size of a file. A
+//!   sector is written completely or not at all, and a write changes no bytes outside of its range.
+//!   SQLite makes the same assumption ("powersafe overwrite").
+//! - If a file has grown and its new data are lost, the new part contains zeros or arbitrary bytes,
+//!   since some file systems make the size durable before the content.
 //! - An unsynced change of a folder is on the disk or not, independently of changes of other names. Changes
 //!   of one name keep their order, and a rename is atomic, as on every journaling file system.
 //!
@@ -50,7 +51,7 @@ struct FileState {
 #[derive(Debug, Default)]
 pub(super) struct DiskImage {
     pub(super) files: BTreeMap<PathBuf, Vec<u8>>,
-    /// Writes and changes of folders that had not been synced.
+    /// The number of writes and changes of folders that had not been synced.
     pub(super) unsynced: usize,
     /// The number of unsynced changes that are lost, completely or partly.
     pub(super) lost: usize,
@@ -65,7 +66,7 @@ impl<'a> Disk<'a> {
         Self { recording, next: 0, files, names: BTreeMap::new(), entries: Vec::new(), plant }
     }
 
-    /// Applies the steps before this one.
+    /// Applies the steps before the step with this number.
     pub(super) fn advance(&mut self, to: usize) {
         while self.next < to {
             let Some((_, step)) = self.recording.steps.get(self.next) else { return };
@@ -159,13 +160,13 @@ fn apply_entry(names: &mut BTreeMap<String, usize>, entry: &Entry) {
 /// The unsynced changes that are on the disk after a cut.
 #[derive(Debug, Clone)]
 enum Style {
-    /// No unsynced change.
+    /// No unsynced change is on the disk.
     AllLost,
-    /// All unsynced changes, as when only the process is killed.
+    /// All unsynced changes are on the disk, as after a kill of the process without a power loss.
     AllDurable,
-    /// A prefix of the changes of each file. The last of them may be torn.
+    /// A prefix of the changes of each file is on the disk. The write after the prefix is torn.
     Prefix { sector: u64 },
-    /// Each change with a probability of `chance` in eight. Some are torn.
+    /// Each change is on the disk with a probability of `chance` in eight. Some writes are torn.
     Random { chance: usize, sector: u64, garbage: bool },
 }
 
@@ -191,7 +192,8 @@ impl Style {
 }
 
 impl FileState {
-    /// Applies the return of a sync that began at this line.
+    /// Makes all changes durable that ended before this line, at which a sync began. The sync has
+    /// now returned.
     fn sync(&mut self, began: usize) {
         let (durable, pending) = std::mem::take(&mut self.pending)
             .into_iter()
@@ -255,7 +257,7 @@ fn apply_torn(
     image: &mut DiskImage,
 ) {
     let Change::Write { at, data } = change else {
-        // A size changes atomically.
+        // A change of the size is atomic, so it cannot be torn.
         if rng.one_in(2) {
             apply(content, change);
         } else {
@@ -266,7 +268,7 @@ fn apply_torn(
     let end = at + data.len() as u64;
     let before = content.len() as u64;
     if end > before && rng.one_in(2) {
-        // The size is durable, the content may be lost.
+        // The new size is durable, even if the new content is lost.
         content.resize(length(end), 0);
         if garbage {
             content.iter_mut().skip(length(before)).for_each(|byte| *byte = rng.next() as u8);

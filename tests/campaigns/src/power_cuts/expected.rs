@@ -10,9 +10,9 @@ use super::notes::{Action, Key, Note, Staging, WriteNote};
 pub(super) struct State {
     pub(super) exists: bool,
     pub(super) pruned: u64,
-    /// Ids and stored forms, including staged messages.
+    /// The ids and the stored forms of all messages, including staged messages.
     pub(super) messages: Vec<(String, String)>,
-    /// The number of the last message that readers see, if a run is open.
+    /// The number of the last visible message, if a run is open.
     pub(super) open: Option<u64>,
     pub(super) record: BTreeMap<(u64, u32), String>,
 }
@@ -77,9 +77,10 @@ struct Change {
 #[derive(Debug, Default)]
 pub(super) struct History {
     conversations: BTreeMap<Key, Vec<Change>>,
-    /// The lines at which an operation began and ended that makes all earlier changes durable.
+    /// The operations that make all earlier changes durable. For each operation: the lines at which
+    /// it began and ended.
     durable: Vec<(usize, usize)>,
-    /// Backups: name, and the lines at which they began and ended.
+    /// The backups. For each backup: its name, and the lines at which it began and ended.
     pub(super) backups: Vec<(String, usize, usize)>,
     pub(super) writes: Vec<usize>,
 }
@@ -94,8 +95,8 @@ pub(super) struct Bounds {
 }
 
 impl History {
-    /// Builds the history from notes with their lines in the trace. The error names the rule that
-    /// the workload itself has broken.
+    /// Builds the history from notes with their lines in the trace. The error describes the rule
+    /// that the workload broke before any cut.
     pub(super) fn of(notes: &[(usize, Note)]) -> Result<Self, String> {
         let mut outcomes: BTreeMap<u64, (usize, Result<u64, &str>)> = BTreeMap::new();
         for (line, note) in notes {
@@ -175,7 +176,8 @@ impl History {
             .map_or_else(State::default, |it| it.after.clone())
     }
 
-    /// Checks that an answer was stored before its caller received it, in every mode.
+    /// Checks that each answer was stored before its caller received it. This rule applies in every
+    /// mode.
     fn check_answered(
         &self,
         line: usize,
@@ -203,9 +205,9 @@ impl History {
         self.conversations.keys()
     }
 
-    /// Returns the bounds of a cut before this line. With full durability, all acknowledged changes
-    /// are present. Otherwise, those are present that were acknowledged before the last checkpoint,
-    /// vacuum or close.
+    /// Returns the bounds for a cut before this line. With full durability, the store must contain
+    /// all acknowledged changes. Otherwise, it must contain the changes that were acknowledged
+    /// before the last checkpoint, vacuum or close began.
     pub(super) fn bounds(&self, line: usize, is_full: bool) -> Bounds {
         let before = self.durable.iter().filter(|(_, done)| *done < line);
         let durable = before.map(|(began, _)| *began).max().unwrap_or(0);
@@ -227,7 +229,8 @@ impl History {
         for (key, changes) in &self.conversations {
             candidates.insert(key, Candidates::of(key, changes, found.get(key), bounds)?);
         }
-        // Searches for the largest counts that satisfy the rule, in descending order.
+        // Begins with the largest number of changes for each conversation, and reduces the numbers
+        // until they satisfy the rule.
         loop {
             let begun = candidates.values().filter_map(Candidates::last_began).max().unwrap_or(0);
             let missing = candidates.values().filter(|it| it.lacks(begun)).count();
@@ -247,7 +250,7 @@ impl History {
     }
 }
 
-/// The numbers of changes after which a conversation has the state that was found.
+/// All numbers of changes after which a conversation would have the found state.
 struct Candidates<'a> {
     changes: &'a [Change],
     /// The counts in ascending order. The last count is the current choice.

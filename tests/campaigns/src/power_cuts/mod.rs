@@ -1,10 +1,11 @@
 //! Power cuts: the content of a store on a disk after a power loss.
 //!
-//! A workload runs in its own process under strace. In one order, strace records every change of a
-//! file with its data, every sync, and every line in which the workload notes a begun or an
-//! acknowledged operation. A cut is a position in that order, and a random choice of the unsynced
-//! changes that reached the disk (`disk.rs` describes the model of a disk). The campaign creates
-//! the files with the content of such a disk, opens the store, and compares it with the notes.
+//! A workload runs in its own process under strace. strace records, in the order of their
+//! occurrence, every change of a file with its data, every sync, and every line in which the
+//! workload notes that an operation began or was acknowledged. A cut is a position in this order,
+//! together with a random choice of the unsynced changes that reached the disk (`disk.rs` describes
+//! the model of a disk). The campaign creates the files with the content of such a disk, opens the
+//! store, and compares it with the notes.
 
 mod check;
 mod disk;
@@ -71,7 +72,7 @@ pub enum Plant {
 }
 
 impl Plant {
-    /// Returns whether a sync of a folder still reaches the disk.
+    /// Returns whether a sync of a folder reaches the disk in spite of this fault.
     fn syncs_folders(self) -> bool {
         match self {
             Self::NoSyncs | Self::NoFolderSyncs => false,
@@ -124,8 +125,8 @@ pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
         let checked =
             runtime.block_on(cut(&arguments, case, (&recording, &history), &plan, &mut counts));
         if let Err(what) = checked {
-            // Threads interleave differently in each execution, so only the recording can reproduce
-            // the finding.
+            // Threads interleave differently in each execution, so the seed does not reproduce the
+            // finding. The recording does.
             let what = match arguments.plant {
                 None => {
                     drop(folder.keep());
@@ -175,7 +176,7 @@ async fn cut(
     Ok(())
 }
 
-/// Returns the step of a cut: any step, or the one just after an acknowledgement.
+/// Returns the step of a cut: a random step, or the first step after a random acknowledgement.
 fn random_step(recording: &Recording, rng: &mut Rng) -> usize {
     match rng.one_in(3) {
         false => rng.below(recording.len() + 1),
@@ -186,13 +187,13 @@ fn random_step(recording: &Recording, rng: &mut Rng) -> usize {
     }
 }
 
-/// Records a workload, unless there is a recording of it.
+/// Records a workload, unless a recording of this workload exists.
 fn record(
     arguments: &Arguments,
     case: u64,
     recorded: &Path,
 ) -> Result<(Recording, History), Failure> {
-    // The trace has canonical paths.
+    // The path is canonicalised, because the paths in the trace are canonical.
     std::fs::create_dir_all(recorded).map_err(cannot("make a folder"))?;
     let recorded = recorded.canonicalize().map_err(cannot("find a folder"))?;
     let [folder, trace, notes] = ["folder", "trace", "notes"].map(|name| recorded.join(name));

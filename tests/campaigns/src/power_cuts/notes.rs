@@ -23,13 +23,14 @@ use tower_chat_core::{
 /// One line of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Note {
-    /// An operation begins. The note is written before any effect of it can reach the disk.
+    /// An operation begins. The note is written before any effect of the operation can reach the
+    /// disk.
     Began { number: u64, action: Action },
-    /// An operation was acknowledged. A prune removed this many messages.
+    /// An operation was acknowledged. `pruned` is the number of messages that a prune removed.
     Done { number: u64, pruned: u64 },
     /// The store reported that an operation failed.
     Refused { number: u64, reason: String },
-    /// A caller received these answers of a run as stored.
+    /// A caller received these answers of a run, which must therefore be stored.
     Answered { key: Key, run: String, texts: Vec<String> },
 }
 
@@ -66,7 +67,7 @@ pub(super) struct WriteNote {
     pub(super) after: u64,
     /// The ids of the messages of the write, and their stored forms.
     pub(super) messages: Vec<(String, String)>,
-    /// The positions of calls, and the records of the calls.
+    /// The records of calls, each with the position of its call.
     pub(super) record: Vec<((u64, u32), String)>,
     pub(super) staged: Staging,
 }

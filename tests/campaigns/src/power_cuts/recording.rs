@@ -1,4 +1,4 @@
-//! The changes of files and names, and the syncs, of a workload, in the order of its trace.
+//! The changes of files and names and the syncs of a workload, in the order of the trace.
 
 use std::{collections::HashMap, path::Path};
 
@@ -72,7 +72,7 @@ enum Target {
     Notes,
 }
 
-/// Follows descriptors and names while a trace is read.
+/// Tracks the files of descriptors and names while a trace is read.
 struct Follower<'a> {
     folder: &'a Path,
     notes: &'a Path,

@@ -17,7 +17,7 @@ pub(super) struct Traced {
     pub(super) call: Call,
 }
 
-/// The calls that change files, and those that determine the file of a descriptor.
+/// The calls that change files, and the calls that determine to which file a descriptor refers.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Call {
     Open {
@@ -112,7 +112,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Traced>, TraceError> {
             found.push(Traced { begin, end: Some(line), call });
         }
     }
-    // A call that never returned may have had its effect.
+    // A call that never returned may nevertheless have taken effect.
     for (begin, begun) in unfinished.into_values() {
         if let Some(call) =
             call(&format!("{begun}) = 0")).ok_or_else(|| unparsable(begin, &begun))?
@@ -146,7 +146,7 @@ fn call(text: &str) -> Option<Option<Call>> {
     let (name, rest) = text.split_once('(')?;
     // No argument contains the text `) = `, since all strings are hexadecimal.
     let (arguments, result) = rest.rsplit_once(") = ").or_else(|| {
-        // strace pads with blanks up to a column.
+        // strace pads the call with spaces, so that results are in a column.
         let (arguments, result) = rest.rsplit_once(" = ")?;
         Some((arguments.trim_end().strip_suffix(')')?, result))
     })?;

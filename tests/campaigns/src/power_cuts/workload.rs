@@ -68,7 +68,8 @@ impl Plan {
     }
 }
 
-/// A planted fault: a store that acknowledges a write when it is submitted.
+/// A planted fault: a store that acknowledges each write when the write is submitted, before it is
+/// stored.
 struct EarlyStore(SqliteStore);
 
 impl store::author::StoreWrapper for EarlyStore {
@@ -141,7 +142,8 @@ async fn phases(arguments: &WorkloadArguments, notes: &Notes) -> Result<(), BoxE
             done??;
         }
         match rng.below(4) {
-            // The connections stay open, like those of another process.
+            // The connections remain open during the next phase, as if another process had opened
+            // them.
             0 => std::mem::forget(sqlite),
             1 => drop((store, sqlite)),
             _ => {
@@ -191,7 +193,8 @@ async fn maintain(
     Ok(())
 }
 
-/// Separates errors that can be retried, such as a checkpoint while readers are active.
+/// Returns an error that cannot be retried as the outer error. Other errors, such as a checkpoint
+/// while readers are active, are noted as refused operations.
 fn retryable(outcome: Result<(), StoreError>) -> Result<Result<u64, StoreError>, StoreError> {
     match outcome {
         Err(error) if !error.is_retryable() => Err(error),
@@ -205,7 +208,7 @@ struct Owner {
     plan: Arc<Plan>,
     rng: Rng,
     name: String,
-    /// The conversations. The flag is set if the last run was left open.
+    /// The conversations. The flag is set if the last run of the conversation may still be open.
     conversations: Vec<(ConversationKey, bool)>,
     made: usize,
     runs: usize,

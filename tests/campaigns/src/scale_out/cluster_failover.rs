@@ -22,13 +22,13 @@ const AHEAD: u64 = 60;
 /// The reason for a failover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
-    /// A command requests the failover. The primary waits until the replica has received
-    /// everything.
+    /// A command requests the failover. The primary waits until the replica has received all
+    /// writes.
     Asked,
     /// The primary is killed, and restarts after the failover.
     Killed,
-    /// The primary is killed and restarts, as in `Killed`. Before, the replica is disconnected for
-    /// some time.
+    /// The primary is killed and restarts, as in `Killed`. Before the kill, the replica is
+    /// disconnected during some writes.
     KilledCut,
     /// The primary is paused until the failover is complete, and then resumes.
     Paused,

@@ -1,4 +1,4 @@
-//! The writes that were acknowledged to a writer, compared with the store.
+//! The acknowledged writes of each writer, and their comparison with the store.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ pub(super) type Entry = (MessageId, String);
 /// The acknowledged writes of one writer, and its lost writes.
 pub(super) struct WriterLog {
     pub(super) key: ConversationKey,
-    /// The messages that must be stored, in their order.
+    /// The acknowledged messages, which must be stored in this order.
     messages: Vec<Entry>,
-    /// The number of messages after each write.
+    /// The total number of messages after each write.
     ends: Vec<usize>,
     writes: u64,
     lost_writes: u64,
@@ -84,7 +84,7 @@ pub(super) fn entries(history: &History) -> Vec<Entry> {
     history.messages.iter().map(|message| (id(message), message.text())).collect()
 }
 
-/// Compares the acknowledged messages with the stored ones: each message once, and in order.
+/// Checks that the store contains exactly the acknowledged messages, each once and in order.
 pub(super) async fn check(
     search: Search,
     store: &impl HistoryStore,

@@ -1,10 +1,10 @@
-//! Stores on several servers during writes: with a connection pooler, two servers, failovers to
-//! replicas, and moved slots.
+//! Writes to stores on several servers, while the servers change: with a connection pooler, with
+//! two servers, during failovers to replicas, and while slots are moved.
 //!
 //! Each writer has its own conversations, and expects the revision that its last write returned.
-//! Acknowledged writes must be stored once and in order. A replica of an asynchronous primary may
-//! lack the end of a conversation after a failover. The writer of the conversation must then get a
-//! conflict, and the loss is counted.
+//! Acknowledged writes must be stored once and in order. If replication is asynchronous, the
+//! replica may lack the last writes of a conversation after a failover. The writer of the
+//! conversation must then receive a conflict, and the campaign counts the loss.
 
 mod cluster_failover;
 mod log;
@@ -63,9 +63,10 @@ impl Default for Arguments {
 /// The events of the servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Scenario {
-    /// PostgreSQL behind a PgBouncer that pools transactions; the server crashes.
+    /// PostgreSQL behind PgBouncer in the pool mode `transaction`. The PostgreSQL server crashes.
     Pgbouncer,
-    /// Two PostgreSQL servers, chosen by scope; a scope is moved from one to the other.
+    /// Two PostgreSQL servers. The scope of a conversation selects the server, and one scope is
+    /// moved to the other server.
     TwoServers,
     /// A PostgreSQL server is killed, and its replica is promoted.
     ReplicaPromoted,
@@ -88,7 +89,7 @@ pub enum Plant {
     IgnoreRevision,
     /// Prepared statements remain enabled behind the pooler.
     PreparedStatements,
-    /// The incarnations are not renewed after the failover.
+    /// After the failover, the conversations do not receive new incarnations.
     NoRenewal,
     /// The failed primary restarts as a primary.
     Unfenced,
@@ -100,7 +101,7 @@ struct Search {
     seed: u64,
     case: u64,
     writers: usize,
-    /// The duration of writes before and after each event.
+    /// The duration of the phases with writes, one before and one after each event.
     phase: Duration,
     slots: usize,
     plant: Option<Plant>,
@@ -172,7 +173,7 @@ async fn connect(server: &PostgresServer) -> Result<tokio_postgres::Client, Fail
         tokio_postgres::connect(&server.address("postgres"), tokio_postgres::NoTls).await;
     let (client, connection) = connected.map_err(|error| failed("connect to a server", error))?;
     tokio::spawn(async move {
-        // The task ends with the client or the server.
+        // The task ends when the client is dropped or the server is stopped.
         drop(connection.await);
     });
     Ok(client)

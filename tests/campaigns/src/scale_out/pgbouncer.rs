@@ -1,4 +1,4 @@
-//! PostgreSQL behind a PgBouncer that pools transactions.
+//! PostgreSQL behind PgBouncer in the pool mode `transaction`.
 
 use tokio::task::block_in_place;
 use tower_chat_postgres::PostgresStore;
@@ -7,7 +7,8 @@ use tower_chat_testkit::server::{PgBouncer, PoolMode, PostgresServer};
 use super::{Plant, Search, Totals, Writers, check, failed, started};
 use crate::{Failure, Figures};
 
-/// The number of connections to the server, which is less than the number of writers.
+/// The number of connections from PgBouncer to the server. This number is less than the number of
+/// writers, so that writers share connections.
 const POOL_SIZE: usize = 2;
 
 pub(super) async fn run(search: Search, figures: &mut Figures) -> Result<(), Failure> {

@@ -24,7 +24,8 @@ use crate::{Failure, Figures};
 /// The number of interleaved rounds of measurement.
 const ROUNDS: usize = 3;
 
-/// The writes of each conversation, as in `docs/scaling.md`: messages of about 392 bytes of JSON.
+/// The number of writes to each conversation, as in `docs/scaling.md`. Each message has about 392
+/// bytes of JSON.
 const APPENDS: usize = 10;
 const MESSAGES: usize = 4;
 const TEXT: usize = 330;
@@ -63,9 +64,9 @@ async fn postgres(search: Search, figures: &mut Figures) -> Result<(), Failure> 
     delete(store, "PostgreSQL", of_server, figures).await
 }
 
-/// Analyzes the tables, like autovacuum, which is disabled here, does in the first minutes. Until
-/// the tables are analyzed, a statement that was prepared for empty tables is executed with the
-/// plan for empty tables.
+/// Analyzes the tables. On other servers, autovacuum does this in the first minutes, but it is
+/// disabled on this server. Until the tables are analyzed, a statement that was prepared for empty
+/// tables is executed with the plan for empty tables.
 async fn analyze(
     search: Search,
     server: &PostgresServer,
@@ -105,8 +106,8 @@ async fn open(options: PostgresOptions, address: &str) -> Result<PostgresStore, 
     options.connect(address).await.map_err(|error| failed("open the store", error))
 }
 
-/// Measures the stores alternately, and adds the medians. Returns the number of created
-/// conversations.
+/// Measures the stores alternately, and adds the medians to the figures. Returns the number of
+/// created conversations.
 async fn measure<S: HistoryStore + Clone + 'static>(
     search: Search,
     stores: &[(&str, S)],

@@ -16,7 +16,7 @@ const AHEAD: u64 = 40;
 /// The kind of replication of commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Replication {
-    /// Commits do not wait for the replica, which is connected.
+    /// Commits do not wait for the replica. The replica is connected until the primary fails.
     Asynchronous,
     /// As `Asynchronous`, but the replica is disconnected before the primary is killed.
     AsynchronousCut,
@@ -91,7 +91,8 @@ async fn fail_over(
     restart_primary(search, &primary, &replica).await
 }
 
-/// Restarts the failed primary, and appends to it as a writer that does not know of the failover.
+/// Restarts the failed primary, and appends to it in the role of a writer that has not noticed the
+/// failover. The append must fail.
 async fn restart_primary(
     search: Search,
     primary: &PostgresServer,

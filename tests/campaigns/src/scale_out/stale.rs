@@ -1,5 +1,5 @@
-//! A writer whose revision is newer than the promoted server, and a second writer that has appended
-//! as many messages as were lost.
+//! A stale writer, which holds a revision that the promoted server has lost, and a second writer,
+//! which has since appended as many messages as were lost.
 
 use std::sync::Arc;
 
@@ -48,11 +48,12 @@ impl Stale {
         written.map_err(|error| failed("append as the first writer", error))
     }
 
-    /// Appends as many writes as were lost, as another writer on the promoted server. Then appends
-    /// as the stale writer, which must be refused.
+    /// In the role of another writer, appends as many writes to the promoted server as were lost.
+    /// Then appends in the role of the stale writer, which the server must refuse.
     ///
-    /// Revisions count messages. When the sequence numbers match again, only a new incarnation
-    /// distinguishes the conversations, so it must be renewed after a failover.
+    /// Revisions count messages. After the other writer has appended as many messages as were lost,
+    /// the sequence numbers match again. Only a new incarnation then distinguishes the two
+    /// conversations, so the incarnations must be renewed after a failover.
     pub(super) async fn assert_refused(
         &self,
         search: Search,

@@ -19,8 +19,8 @@ struct Stores {
 }
 
 impl Stores {
-    /// Returns the store of a scope. The store is determined by a hash that is the same in every process,
-    /// except for the moved scope.
+    /// Returns the store of a scope. A hash of the scope, which is the same in every process,
+    /// selects the store. The moved scope is an exception.
     fn of(&self, scope: &str) -> &PostgresStore {
         let hash = scope.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -28,7 +28,8 @@ const RETRY_TIMEOUT: Duration = Duration::from_secs(120);
 /// The pause before a writer sends a failed write again.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The number of the append that the first writer does not send, if that fault is planted.
+/// The number of the append that the first writer does not send if
+/// [`Plant::LostAppend`](super::Plant::LostAppend) is planted.
 const LOST: u64 = 5;
 
 /// Writers that run until they are stopped.
@@ -65,8 +66,8 @@ impl Writers {
         Self::start_with(search, key, |_| store.clone())
     }
 
-    /// Starts writers with a function for the conversation of each writer, and a function for the
-    /// store of each conversation.
+    /// Starts writers. One function returns the conversation of each writer, and another function
+    /// the store of each conversation.
     pub(super) fn start_with<S: HistoryStore + Clone + 'static>(
         search: Search,
         key: impl Fn(usize) -> ConversationKey,
@@ -179,8 +180,8 @@ impl<S: HistoryStore> Writer<S> {
         }
     }
 
-    /// Loads the conversation after a conflict, and continues at its revision. No other writer uses
-    /// the conversation, so a conflict means that its end is lost.
+    /// Loads the conversation after a conflict, and continues at the loaded revision. No other
+    /// writer uses the conversation, so a conflict means that the server has lost its last writes.
     async fn after_conflict(
         &mut self,
         refused: &[Entry],

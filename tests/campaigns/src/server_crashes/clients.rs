@@ -1,4 +1,5 @@
-//! Runs during a crash of the server. Afterwards they are compared with the stored messages.
+//! Executes runs during a crash of the server. After the crash, the models of the runs are compared
+//! with the stored messages.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -33,8 +34,9 @@ const LONG: Duration = Duration::from_secs(120);
 /// A time that is shorter than the restart of any server.
 const SHORT: Duration = Duration::from_millis(50);
 
-/// With `appendfsync everysec`, answers received longer before the crash must not be lost. Redis documents
-/// one second, and two if the disk is slow.
+/// With `appendfsync everysec`, an answer must not be lost if its caller received it longer than
+/// this time before the crash. Redis documents a loss of one second, or of two seconds if the disk
+/// is slow.
 const LONGEST_LOSS: Duration = Duration::from_secs(10);
 
 /// The state that all tasks share.
@@ -45,11 +47,12 @@ struct SharedState(Arc<Mutex<State>>);
 struct State {
     models: Vec<ConversationModel>,
     wrong: Vec<String>,
-    /// The server has crashed, and the models still contain answers that it may have lost.
+    /// Whether the server has crashed and the models still contain answers that the server may have
+    /// lost.
     is_losing: bool,
     /// The time at which each answer was received.
     acknowledged: HashMap<Turn, Instant>,
-    /// Runs whose request was sent and not answered.
+    /// The runs whose request was sent and whose answer was not received.
     in_flight: HashSet<Turn>,
     requests: u64,
     failed: u64,
@@ -148,7 +151,7 @@ impl Clients {
     }
 
     async fn crash_once(&mut self) -> Result<(), Failure> {
-        // A crash does not reveal missing syncs, and a power loss does not reveal missing writes.
+        // Only a power loss reveals missing syncs, and only a crash reveals missing writes.
         let is_cut = match self.arguments.plant {
             None => !self.rng.one_in(3),
             Some(Plant::NoSyncs) => true,
@@ -171,7 +174,8 @@ impl Clients {
         }
         let enough = 10 + self.rng.below(110) as u64;
         drop(answers);
-        // The wait ends early if every client has failed. The tasks then return their errors.
+        // The wait also ends if every client has failed. The errors of the clients are then
+        // returned by their tasks.
         drop(answered.wait_for(|count| *count >= enough).await);
         has_crashed.store(true, Ordering::SeqCst);
         let crashed = Instant::now();
@@ -284,7 +288,8 @@ impl Clients {
         }
     }
 
-    /// Ends the open runs, completes one more run in every conversation, and compares.
+    /// Ends the open runs, completes another run in every conversation, and compares every
+    /// conversation with its model.
     async fn finish(mut self) -> Result<Figures, Failure> {
         let store = self.open(LONG).await?;
         for conversation in 0..self.arguments.conversations {
@@ -368,8 +373,9 @@ async fn run_once(
     let job = Job { turn, run, seed, is_unstable };
     let outcome = stack.send(store.clone(), &job).await;
     if outcome == Outcome::Dropped && !has_crashed.load(Ordering::SeqCst) {
-        // The next request must see the writes that were submitted before the caller disconnected.
-        // A flush fails if the server is stopped.
+        // The next request must read the writes that the run submitted when its caller
+        // disconnected, so they are flushed. The error is ignored, because the flush fails while
+        // the server is stopped.
         drop(store.flush().await);
     }
     let mut state = shared.state();

@@ -52,7 +52,7 @@ pub(super) fn repair_appended(files: &[PathBuf]) -> io::Result<()> {
         let mut check = check.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         if let Some(mut answers) = check.stdin.take() {
             match answers.write_all(b"y\n") {
-                // The program reads an answer only if it has something to repair.
+                // The program closes its input without reading the answer if nothing needs repair.
                 Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
                 _ => {}
             }
@@ -78,12 +78,13 @@ pub(super) fn cut_postgres(
         let file = entry?.path();
         let Some(extent) = extents.get(&file).filter(|_| file.is_file()) else { continue };
         let open = OpenOptions::new().write(true).open(&file)?;
-        // A segment that was created after the checkpoint was synced with zeros.
+        // A segment of the log that did not exist at the checkpoint was filled with zeros and
+        // synced when it was created.
         let former = file.file_name().map(|name| at_checkpoint.join("pg_wal").join(name));
         let former = former.and_then(|former| fs::File::open(former).ok());
         let end = extent.written.min(open.metadata()?.len());
-        // The server rewrites its last, partly filled page. Sectors that were synced before are not
-        // changed.
+        // The server writes its last, partly filled page again. This write does not change the
+        // sectors that were already synced.
         let mut sector = extent.synced;
         while sector < end {
             if rng.one_in(2) {

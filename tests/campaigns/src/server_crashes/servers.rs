@@ -1,4 +1,4 @@
-//! The servers, and the crash of each.
+//! The servers, and how each server is crashed.
 
 use std::{fs, path::PathBuf, process::Command, time::Duration};
 
@@ -59,7 +59,7 @@ impl Server {
         })
     }
 
-    /// Starts the recording of syncs. No client may be connected.
+    /// Starts the recording of syncs. The caller ensures that no client is connected.
     pub(super) fn record(&mut self) -> Result<(), Failure> {
         if let Kind::Postgres { server, at_checkpoint } = &self.kind {
             // A normal stop makes a checkpoint, so that all data are synced.
@@ -122,8 +122,8 @@ impl Server {
         number.ok_or_else(|| Failure::cannot_run(format!("{} has no process id", file.display())))
     }
 
-    /// Returns the append-only files of Redis. PostgreSQL has none, since it writes its log at
-    /// offsets.
+    /// Returns the append-only files of Redis. PostgreSQL has no append-only files, since it writes
+    /// its log at offsets.
     fn appended_files(&self) -> Result<Vec<PathBuf>, Failure> {
         let Kind::Redis(server) = &self.kind else { return Ok(Vec::new()) };
         let folder = server.folder().join("appendonlydir");
@@ -156,7 +156,8 @@ fn start_postgres(plant: Option<Plant>) -> Result<Kind, Failure> {
     if plant == Some(Plant::NoWrites) {
         let file = server.folder().join("data/postgresql.conf");
         let settings = fs::read_to_string(&file).map_err(cannot)?;
-        // The longest delay makes the crash happen before the log is written.
+        // With the longest delay of the WAL writer, the crash happens before the server writes the
+        // log.
         let more =
             "synchronous_commit = off\nwal_writer_delay = 10s\nwal_writer_flush_after = 1GB\n";
         fs::write(&file, settings + more).map_err(cannot)?;
@@ -166,13 +167,13 @@ fn start_postgres(plant: Option<Plant>) -> Result<Kind, Failure> {
 }
 
 /// Kills a process and its children with one command. A child that is started during the command
-/// ends without its parent, and strace waits for it.
+/// ends by itself after the death of its parent, and strace waits for its end.
 fn kill_all(first: u32) -> Result<(), Failure> {
     let children = children_of(first);
     let mut kill = Command::new("kill");
     kill.arg("-KILL").arg(first.to_string()).args(children.iter().map(u32::to_string));
     kill.stderr(std::process::Stdio::null());
-    // `kill` reports a process that has ended already, and kills the others.
+    // If a process has already ended, `kill` reports an error, but kills the other processes.
     kill.status().map_err(cannot)?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The bytes of a server's files that were synced, derived from its system calls.
+//! Determines from the system calls of a server which bytes of its files were synced.
 
 use std::{
     collections::HashMap,
@@ -32,7 +32,7 @@ pub(super) struct Strace {
 }
 
 impl Strace {
-    /// Attaches to processes, after it has synced the current content of the files.
+    /// Syncs the current content of the files, and attaches strace to the processes.
     pub(super) fn attach(processes: &[u32], files: &[PathBuf]) -> Result<Self, Failure> {
         let cannot = |source: std::io::Error| Failure::CannotRun {
             what: "record a server with strace".to_owned(),
@@ -73,7 +73,8 @@ impl Strace {
                 }
             }
         }
-        // strace reports processes that start and end, and would block without a reader.
+        // strace reports each start and end of a process on standard error, and would block if no
+        // thread read the reports.
         thread::spawn(move || lines.for_each(drop));
         Ok(Self { process, output, lengths })
     }
@@ -103,15 +104,15 @@ impl Drop for Strace {
 #[derive(Debug, Default)]
 struct Extents {
     files: HashMap<PathBuf, Extent>,
-    /// Calls that have begun and not returned, by their threads.
+    /// The calls that have begun and not returned, by thread.
     pending: HashMap<String, Begun>,
 }
 
 #[derive(Debug, Clone)]
 enum Begun {
-    /// A write, at an offset or at the end.
+    /// A write at this offset, or at the end of the file.
     Write { file: PathBuf, offset: Option<u64> },
-    /// A sync, with the end of the written bytes when it began.
+    /// A sync, with the end of the written bytes at the time when the sync began.
     Sync { file: PathBuf, written: u64 },
 }
 
