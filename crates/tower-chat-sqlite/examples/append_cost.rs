@@ -1,5 +1,5 @@
-//! Measures an append against the same statements on a bare connection, group commit against one
-//! transaction per append, and a load against reading and parsing the same rows. Prints medians in
+//! Compares an append with the same statements on a bare connection, group commit with one
+//! transaction per append, and a load with reading and parsing the same rows. Prints medians in
 //! microseconds.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a measurement, not part of the crate")]
 
@@ -118,7 +118,8 @@ fn main() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let folder = tempfile::tempdir_in(std::env::current_dir().unwrap()).unwrap();
     let open = |name: &str| runtime.block_on(SqliteStore::open(folder.path().join(name))).unwrap();
-    // A file with the same schema for the bare connection, so that both fill the same pages.
+    // The bare connection writes to another file with the same schema, so that both write equal
+    // pages.
     let floor = folder.path().join("floor.db");
     drop(open("floor.db"));
     let store = open("cost.db");

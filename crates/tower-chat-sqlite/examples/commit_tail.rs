@@ -1,5 +1,6 @@
-//! Measures the distribution of the time of an append, and the size of the write-ahead log: alone,
-//! and during continuous loads of a long conversation. Prints microseconds and bytes.
+//! Measures the distribution of the times of appends, and the size of the write-ahead log. The
+//! first measurement only appends; in the second one, other tasks continuously load a long
+//! conversation. Prints microseconds and bytes.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

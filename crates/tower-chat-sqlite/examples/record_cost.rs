@@ -22,7 +22,7 @@ fn median(mut samples: Vec<f64>) -> f64 {
     samples.get(samples.len() / 2).copied().unwrap_or_default()
 }
 
-/// Returns a write with the result of the call before and the next call.
+/// Returns a write with the result of the previous call and the next call.
 fn round(key: &ConversationKey, run: RunId, expected: Revision, is_recorded: bool) -> Write {
     let result = Message::tool_results([ToolResult::new("call", "r".repeat(300))]);
     let call = ToolCall::new("call_0123456789abcdefABCDEF01", "get_weather", "a".repeat(60));
@@ -52,7 +52,8 @@ async fn append(store: &SqliteStore, log: &Path, is_recorded: bool) {
     let mut conversations: Vec<_> = keys.map(|key| (key, RunId::new(), Revision::ABSENT)).collect();
     let (mut times, mut bytes, mut appends) = (Vec::new(), 0, 0);
     for _ in 0..ROUNDS {
-        // The log is emptied, so that it grows with every append.
+        // The log is emptied first, so that every append extends the log and its size shows the
+        // written bytes.
         store.checkpoint().await.unwrap();
         for (key, run, at) in &mut conversations {
             let write = round(key, *run, *at, is_recorded);

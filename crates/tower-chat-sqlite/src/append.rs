@@ -36,8 +36,8 @@ pub(crate) struct EncodedWrite {
 /// The reason why a write was not stored.
 #[derive(Debug)]
 pub(crate) enum NotStored {
-    /// The write was refused. Nothing of it was written except the mark of sealed data
-    /// ([`crate::seal_mark`]), and the transaction can continue.
+    /// The write was refused. No part of the write was stored, except perhaps the mark of sealed
+    /// data ([`crate::seal_mark`]), and the transaction can continue.
     Refused(StoreError),
     /// SQLite failed, perhaps in the middle of the write. The transaction must be rolled back.
     Failed(rusqlite::Error),
@@ -49,8 +49,8 @@ impl From<rusqlite::Error> for NotStored {
     }
 }
 
-/// Converts damage into a refusal of the write, because all reads precede the statements that
-/// change the conversation.
+/// Damaged data lead to a refusal, after which the transaction can continue, because a write reads
+/// all data before it changes the conversation.
 impl From<NotRead> for NotStored {
     fn from(error: NotRead) -> Self {
         match error {
@@ -67,8 +67,8 @@ impl EncodedWrite {
         Self { write, bodies, tools }
     }
 
-    /// Returns the number of bytes of its messages and results in stored form. The other parts of a
-    /// write are small and not counted.
+    /// Returns the number of bytes of the write's messages and results in stored form. The other
+    /// parts of the write are small, and this function does not count them.
     pub(crate) fn bytes(&self) -> usize {
         let results = self.tools.iter().filter_map(|row| row.result.as_ref());
         self.bodies.iter().chain(results).map(String::len).sum()
@@ -78,9 +78,9 @@ impl EncodedWrite {
         self.write.key()
     }
 
-    /// Stores the write and returns the new revision, if the conversation is at the expected
-    /// revision, its open run, if any, admits the write, and all claims are valid. A write that is
-    /// stored already is acknowledged again.
+    /// Stores the write and returns the new revision. Refuses the write if the conversation is not
+    /// at the expected revision, if its open run does not admit the write, or if a claim is not
+    /// valid. If the write is already stored, returns its revision without storing it again.
     pub(crate) fn store(
         &self,
         connection: &Connection,
@@ -138,7 +138,8 @@ impl EncodedWrite {
         Ok(revision)
     }
 
-    /// If the write discards the open run, checks that this deletes only messages of the run.
+    /// If the write discards the open run, checks that the discard deletes only messages of that
+    /// run.
     fn check_discard(
         &self,
         connection: &Connection,
@@ -275,9 +276,10 @@ fn change_service_id(
     Ok(())
 }
 
-/// Deletes a conversation with all its messages and tool rows; triggers of the schema delete its
-/// open run and its usage. Returns whether the conversation existed. If the conversation is too
-/// large for one step, this function only makes it invisible: see [`removal`].
+/// Deletes a conversation with all its messages and tool rows; triggers of the schema delete the
+/// open run and the usage of the conversation. Returns whether the conversation existed. If the
+/// conversation is too large for one step, this function only makes the conversation invisible, and
+/// the writer deletes its rows in further steps: see [`removal`].
 ///
 /// This function does not read the head, so that a conversation with a damaged head can be deleted.
 pub(crate) fn delete(connection: &Connection, key: &ConversationKey) -> Result<bool, NotStored> {

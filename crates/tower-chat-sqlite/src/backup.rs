@@ -18,16 +18,19 @@ use crate::{BackupError, SqliteStore, file::StoreFile};
 
 /// Copies a store into another file while this or other processes use it.
 ///
-/// The copy is a snapshot of one moment. A backup [of](Self::of) an open store contains everything
-/// that was submitted through the store before the backup began. The backup blocks neither readers
-/// nor writers. The write-ahead log grows by all writes during the backup, because it cannot be
-/// reused until the backup ends. Deleted data are not in later copies, to the extent that they are
-/// deleted from the [file](crate#deleting); earlier copies still contain them.
+/// The copy is a snapshot of the store at one point in time. A backup [of](Self::of) an open store
+/// contains all writes that were submitted through this store before the backup began. The backup
+/// blocks neither readers nor writers. During the backup SQLite cannot overwrite the beginning of
+/// the write-ahead log, so that the log grows by every write.
 ///
-/// The file appears under its name when it is complete and on the disk. Until then its name begins
-/// with a dot and ends with `.part`. If the process is killed, this file remains. On Unix the copy
-/// gets the permissions of the store's file. If it replaces a file, it gets only the permissions
-/// that both files have.
+/// A backup copies deleted data only if they remain in the store's file
+/// ([Deleting](crate#deleting)). Copies that were made before the deletion still contain the data.
+///
+/// The backup first writes a temporary file, whose name begins with a dot and ends with `.part`.
+/// When this file is complete and synced to the disk, the backup renames it to the name of the
+/// copy. If the process is killed before, the temporary file remains. On Unix the copy gets the
+/// permissions of the store's file. If the copy replaces a file, the copy gets only the permissions
+/// that the store's file and the replaced file have in common.
 ///
 /// ```
 /// # let folder = tempfile::tempdir().unwrap();
@@ -61,8 +64,9 @@ impl Backup {
         Self { source: Source::Store(store.clone()), replacing: false }
     }
 
-    /// Creates a backup of a file, which may be open elsewhere. Unlike opening the file, the backup
-    /// does not migrate an older schema. Use it to copy a file before a migration.
+    /// Creates a backup of a file, which this and other processes may have open. Unlike opening the
+    /// file as a store, the backup does not migrate an older schema. Use this function to copy a
+    /// file before its migration.
     pub fn of_file(path: impl AsRef<Path>) -> Self {
         Self { source: Source::File(path.as_ref().to_path_buf()), replacing: false }
     }
@@ -74,12 +78,13 @@ impl Backup {
         self
     }
 
-    /// Makes the copy, and returns its size in bytes. Must be called on a tokio runtime. If the
+    /// Writes the copy, and returns its size in bytes. Must be called on a tokio runtime. If the
     /// future is dropped, the backup is either completed, or stopped without a copy.
     ///
     /// # Errors
     ///
-    /// [`BackupError`], which documents the state of an existing file at the path.
+    /// Returns a [`BackupError`], whose documentation describes the state of the files after the
+    /// error.
     pub async fn write(self, to: impl AsRef<Path>) -> Result<u64, BackupError> {
         let to = to.as_ref().to_path_buf();
         let failed = {
@@ -117,7 +122,7 @@ impl Backup {
     }
 }
 
-/// Copies a snapshot of the file to the incomplete copy.
+/// Copies a snapshot of the store's file to the temporary file.
 fn copy(
     file: &StoreFile,
     target: &Target,
@@ -128,7 +133,7 @@ fn copy(
     const COPY: &str = "copy the store";
     let unreadable = |error| BackupError::Store(file.failure(error).store_error(COPY));
     let failed = |error: rusqlite::Error| match error.sqlite_error_code() {
-        // This function writes no file except the copy, so a full disk is the disk of the copy.
+        // The full disk is the disk of the copy, because this function writes no other file.
         Some(ErrorCode::DiskFull) => target.full(error.into()),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::DatabaseBusy) => {
             unreadable(error)
@@ -139,12 +144,14 @@ fn copy(
     };
     file.check_path().map_err(|failure| BackupError::Store(failure.store_error(COPY)))?;
     let source = file.reader().map_err(unreadable)?;
-    // All steps read the same snapshot. Without it, SQLite restarts the copy at each write.
+    // A read transaction gives all steps of the copy the same snapshot. Without it, SQLite would
+    // restart the copy after each write of another process.
     let snapshot = source.unchecked_transaction().map_err(unreadable)?;
     snapshot.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).map_err(unreadable)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut copy = Connection::open_with_flags(&part.path, flags).map_err(failed)?;
-    // The copy is deleted if it is incomplete, and synced when it is complete.
+    // The copy needs no journal and no syncs while it is written: an incomplete copy is deleted,
+    // and a complete copy is synced.
     let unsafe_and_fast = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF";
     copy.execute_batch(unsafe_and_fast).map_err(failed)?;
     let backup = rusqlite::backup::Backup::new(&snapshot, &mut copy).map_err(failed)?;
@@ -163,7 +170,7 @@ fn copy(
     copy.close().map_err(|(_, error)| failed(error))
 }
 
-/// The path of the copy, and whether the copy may replace a file there.
+/// The path of the copy, and whether the copy may replace an existing file.
 #[derive(Debug)]
 struct Target {
     path: PathBuf,
@@ -173,7 +180,7 @@ struct Target {
 }
 
 impl Target {
-    /// Creates the target, if the copy may be written to the path.
+    /// Returns the target if the copy may be written to the path, and an error otherwise.
     fn new(path: &Path, replacing: bool) -> Result<Self, BackupError> {
         let failed = |error: io::Error| BackupError::Io {
             path: path.into(),
@@ -192,8 +199,8 @@ impl Target {
         Ok(target)
     }
 
-    /// Refuses a path with a folder, a file that must not be replaced, or the log or journal of
-    /// another database.
+    /// Refuses a path at which a folder or a file that must not be replaced exists, and a path next
+    /// to which the log or journal of another database exists.
     fn check(&self) -> Result<(), BackupError> {
         match fs::symlink_metadata(&self.path) {
             Ok(_) if !self.replacing => {
@@ -209,7 +216,8 @@ impl Target {
         self.check_log("-wal")
     }
 
-    /// Refuses a copy that would replace the store, or a file that SQLite keeps beside a database.
+    /// Refuses a copy that would replace the store's file, or the log, the log's index or the
+    /// journal of any database.
     fn check_is_not_of(&self, file: &StoreFile) -> Result<(), BackupError> {
         let refused =
             |database: PathBuf| Err(BackupError::OfADatabase { path: self.path.clone(), database });
@@ -224,8 +232,9 @@ impl Target {
         }
     }
 
-    /// Refuses a path with a log or journal beside it. SQLite does not check that a log belongs to
-    /// its database, and would apply it to the copy.
+    /// Refuses a path if a log or journal exists whose name is this path with `ending` appended.
+    /// SQLite does not check that such a log belongs to the database file, and would apply the log
+    /// to the copy.
     fn check_log(&self, ending: &str) -> Result<(), BackupError> {
         let log = self.beside(ending);
         match fs::symlink_metadata(&log) {
@@ -234,13 +243,14 @@ impl Target {
         }
     }
 
-    /// Lets SQLite remove an empty log, such as the one of a reading process that was killed.
-    /// SQLite removes the log when the only remaining connection is closed, so that the log of a
-    /// file that is open elsewhere remains.
+    /// Lets SQLite remove an empty log next to the path of the copy, for example the log of a
+    /// reading process that was killed. SQLite removes the log when the last connection to a
+    /// database is closed. Therefore the log remains if another process has the database open.
     fn remove_empty_log(&self) {
         if fs::metadata(self.beside("-wal")).is_ok_and(|log| log.len() == 0) {
             let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-            // If the file cannot be opened, its log remains, and the caller refuses the path.
+            // Errors are ignored: if the database cannot be opened, its log remains, and the caller
+            // refuses the path.
             let _ = Connection::open_with_flags(&self.path, flags).and_then(|connection| {
                 connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
             });
@@ -253,22 +263,24 @@ impl Target {
         self.folder.join(name)
     }
 
-    /// Checks the path again, renames the complete copy to its final name, and makes the name
-    /// durable.
+    /// Checks the path again, renames the complete copy to its final name, and syncs the folder, so
+    /// that the name survives a power loss.
     fn publish(&self, part: &Part) -> Result<(), BackupError> {
         self.check()?;
         let published = self.name(part).and_then(|()| sync_folder(&self.folder));
         published.map_err(|error| self.failed(error))
     }
 
-    /// Renames the copy to its final name. If the copy must not replace a file, and the file system
-    /// has hard links, this fails if another file has appeared under the name since the check.
+    /// Renames the copy to its final name. If the copy must not replace a file, this function fails
+    /// when another process has created a file with this name since the check. The function detects
+    /// such a file only on a file system with hard links.
     fn name(&self, part: &Part) -> io::Result<()> {
         let rename = || fs::rename(&part.path, &self.path);
         if self.replacing {
             return rename();
         }
-        // Unlike a rename, a hard link never replaces a file. Not all file systems have links.
+        // Unlike a rename, creating a hard link never replaces a file. Some file systems have no
+        // hard links.
         match fs::hard_link(&part.path, &self.path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
             Err(_) => rename(),
@@ -296,7 +308,7 @@ impl Target {
     }
 }
 
-/// The incomplete copy under its temporary name. Dropping it removes the file.
+/// The copy under its temporary name. Dropping this value removes the file.
 #[derive(Debug)]
 struct Part {
     path: PathBuf,
@@ -307,7 +319,7 @@ impl Part {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let mut options = fs::OpenOptions::new();
         options.write(true).create_new(true);
-        // The copy contains conversations, so only its owner may read it.
+        // Only the owner may read the file, because it will contain conversations.
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         loop {
@@ -318,14 +330,14 @@ impl Part {
             let path = target.folder.join(name);
             match options.open(&path) {
                 Ok(_) => return Ok(Self { path }),
-                // A process with the same id was killed and left this file.
+                // An earlier process with the same id was killed before it could remove this file.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(target.failed(error)),
             }
         }
     }
 
-    /// Sets the permissions of the file, syncs it, and returns its size in bytes.
+    /// Sets the permissions of the copy, syncs the copy to the disk, and returns its size in bytes.
     fn sync(&self, target: &Target, store: &StoreFile) -> io::Result<u64> {
         let file = fs::OpenOptions::new().write(true).open(&self.path)?;
         // The copy must not have more permissions than the store.
@@ -344,12 +356,13 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // After the rename there is no file to remove.
+        // The removal fails if the file has been renamed, and this error is ignored.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Makes the names in a folder durable. On Windows the sync of a file includes its name.
+/// Syncs a folder, so that the names of its files survive a power loss. On Windows, the sync of a
+/// file includes its name.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { fs::File::open(folder)?.sync_all() } else { Ok(()) }
 }

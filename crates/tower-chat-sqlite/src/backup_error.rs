@@ -6,13 +6,14 @@ use tower_chat_core::{Classified, is_retryable, store::StoreError};
 
 use crate::OpenError;
 
-/// A store could not be copied. No file was created at the path, and an existing file there is
-/// unchanged. There is one exception: if the folder of the complete copy could not be synced, the
-/// copy is at the path, but after a power loss it may no longer be there.
+/// A store could not be copied. Usually no file was created at the path of the copy, and an
+/// existing file at this path was not changed. There is one exception: if the folder of the
+/// complete copy could not be synced, the copy is at its path, but a power loss may remove it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackupError {
-    /// The file exists, and replacing it was not allowed.
+    /// A file exists at the path of the copy, and [`Backup::replacing`](crate::Backup::replacing)
+    /// does not allow replacing it.
     #[error(
         "cannot copy the store to `{}`, because the file exists: choose another path, or allow the \
          backup to replace it",
@@ -22,8 +23,9 @@ pub enum BackupError {
         /// The path of the copy.
         path: PathBuf,
     },
-    /// A write-ahead log or journal of another database is beside the path of the copy. That
-    /// database is open or was not closed. SQLite would apply its log to the copy.
+    /// A write-ahead log or journal exists whose name is the path of the copy with `-wal` or
+    /// `-journal` appended. A database at this path is open, or was not closed. SQLite would apply
+    /// the log or journal to the copy.
     #[error(
         "cannot copy the store to `{}`, because `{}` exists: a database is open there, or was not \
          closed; choose another path",
@@ -36,7 +38,8 @@ pub enum BackupError {
         /// The path of the log or journal.
         log: PathBuf,
     },
-    /// The copy would replace the store, or a file that SQLite keeps beside a database.
+    /// The copy would replace the file of the store, or the log, the log's index or the journal of
+    /// a database.
     #[error(
         "cannot copy the store to `{}`, which is a file of the database `{}`: choose another path",
         path.display(),
@@ -45,7 +48,7 @@ pub enum BackupError {
     OfADatabase {
         /// The path of the copy.
         path: PathBuf,
-        /// The database.
+        /// The path of the database that the copy would damage.
         database: PathBuf,
     },
     /// The folder of the copy does not exist.
@@ -58,7 +61,7 @@ pub enum BackupError {
         /// The path of the copy.
         path: PathBuf,
     },
-    /// No file can be created in the folder of the copy.
+    /// The process has no permission to create a file in the folder of the copy.
     #[error(
         "cannot copy the store to `{}`, because its folder is not writable: change its permissions, \
          or choose another path",
@@ -99,7 +102,7 @@ pub enum BackupError {
 }
 
 impl BackupError {
-    /// Returns whether the backup may succeed if it is repeated unchanged.
+    /// Returns whether a repeated backup with the same options may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::StorageFull { source, .. }

@@ -7,7 +7,7 @@ use std::sync::{
 
 use tokio::sync::Notify;
 
-/// Counts the bytes of unfinished submissions. While they are at or above the limit,
+/// Counts the bytes of unfinished submissions. While the count is at or above the limit,
 /// `SqliteStore::reserve` waits.
 #[derive(Debug)]
 pub(crate) struct ByteBudget {
@@ -15,7 +15,7 @@ pub(crate) struct ByteBudget {
     limit: usize,
     /// The number of bytes of all unfinished submissions.
     used: AtomicUsize,
-    /// Wakes all waiting callers when the bytes fall below the limit.
+    /// Wakes all waiting callers when the count falls below the limit.
     freed: Notify,
 }
 
@@ -24,8 +24,8 @@ impl ByteBudget {
         Self { limit, used: AtomicUsize::new(0), freed: Notify::new() }
     }
 
-    /// Counts the bytes of a submission until the guard is dropped. The bytes may exceed the limit,
-    /// because the caller has reserved its slot before.
+    /// Adds the bytes of a submission to the count until the guard is dropped. The count may then
+    /// exceed the limit, because a submission with a reserved slot does not wait.
     pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> BudgetGuard {
         self.used.fetch_add(bytes, Ordering::SeqCst);
         BudgetGuard { budget: self.clone(), bytes }
@@ -35,7 +35,8 @@ impl ByteBudget {
     pub(crate) async fn wait(&self) {
         while !self.is_free() {
             let mut freed = std::pin::pin!(self.freed.notified());
-            // Registered before the check, so that no notification is missed.
+            // The waiter is registered before the check, so that it misses no notification after
+            // the check.
             freed.as_mut().enable();
             if self.is_free() {
                 return;
@@ -50,7 +51,7 @@ impl ByteBudget {
     }
 }
 
-/// The bytes of one submission. Dropping the guard removes them from the count.
+/// The bytes of one submission. Dropping the guard subtracts these bytes from the count.
 #[derive(Debug)]
 pub(crate) struct BudgetGuard {
     budget: Arc<ByteBudget>,

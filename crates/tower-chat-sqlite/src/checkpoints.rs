@@ -1,10 +1,10 @@
 //! Checkpoints: the copying of the write-ahead log into the file, by the checkpoint thread or by
 //! the writer.
 //!
-//! The log is reused from its beginning only after a complete checkpoint, and a reused log is
-//! faster to write than a growing one. A checkpoint thread copies pages while the writer continues.
-//! As long as the writer does not pause, the thread never finishes. Therefore the writer copies the
-//! remaining pages, if they are few.
+//! SQLite overwrites the log from its beginning only after a checkpoint that has copied all pages.
+//! Overwriting the log is faster than extending it. A checkpoint thread copies pages while the
+//! writer continues. While the writer continuously appends pages, the thread cannot copy all of
+//! them. Therefore the writer itself copies the remaining pages when there are few.
 
 use std::{
     mem,
@@ -23,48 +23,51 @@ use crate::{
     read::NotRead,
 };
 
-/// The failed operation in the errors of a checkpoint.
+/// The operation that the errors of a checkpoint name.
 pub(crate) const CHECKPOINT: &str = "empty the write-ahead log";
 
-/// The number of new pages in the log after which the checkpoint thread is woken.
+/// The number of new pages in the log after which the writer wakes the checkpoint thread.
 const STEP: u32 = 400;
 
-/// The number of pages in the log at which the writer copies the remaining pages. This number equals
-/// SQLite's default for automatic checkpoints, which copy the whole log at once.
+/// The number of pages in the log at which the writer copies the remaining pages. SQLite's
+/// automatic checkpoints, which this module replaces, begin at the same number by default.
 const LIMIT: u32 = 1000;
 
-/// The maximum number of pages that the writer copies. If more pages remain, for example after a long
-/// read, the checkpoint thread copies the others.
+/// The maximum number of remaining pages that the writer copies itself. If more pages remain, for
+/// example after a long read, the writer wakes the checkpoint thread instead.
 const MAX_COPIED_PAGES: u32 = 2 * LIMIT;
 
-/// The number of pages in the log at which the writer waits for readers, if only readers prevent a
-/// complete checkpoint.
+/// The number of pages in the log at which the writer waits for readers that prevent a complete
+/// checkpoint.
 const PAGES_BEFORE_WAIT: u32 = 2 * LIMIT;
 
-/// The time for which the writer waits for readers for every `PAGES_BEFORE_WAIT` pages in the log. If
-/// readers overlap without a gap, the log grows until the wait is as long as the longest read.
+/// The time that the writer waits for readers, multiplied by the size of the log in units of
+/// [`PAGES_BEFORE_WAIT`]. If a new read always begins before the previous one ends, the log grows
+/// until the wait is as long as the longest read.
 const WAIT_FOR_READERS: Duration = Duration::from_millis(50);
 /// The maximum time that the writer waits for readers.
 const MAX_WAIT_FOR_READERS: Duration = Duration::from_secs(1);
 
-/// The time for which one attempt to empty the log waits for readers. Writes are blocked meanwhile.
+/// The time that one attempt to empty the log waits for readers. The attempt blocks writes during
+/// this time.
 const ATTEMPT: Duration = Duration::from_millis(100);
 /// The pause between two attempts to empty the log.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The maximum number of passes of the checkpoint thread before the writer has to finish the
-/// checkpoint.
+/// The maximum number of passes in which the checkpoint thread copies new pages. Afterwards the
+/// writer copies the remaining pages.
 const PASSES: usize = 8;
 
 /// The state of the log, shared by the writer and the checkpoint thread.
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     file: StoreFile,
-    /// The number of pages in a reused log at which the first checkpoint begins.
+    /// The number of pages at which the first checkpoint begins, after SQLite has started to
+    /// overwrite the log from its beginning.
     first_due: u32,
     state: Mutex<State>,
-    /// Signals changes of the state to the checkpoint thread, and to threads that wait for a
-    /// checkpoint to end.
+    /// Signals changes of the state to the checkpoint thread, and to threads that wait for the end
+    /// of a checkpoint.
     changed: Condvar,
 }
 
@@ -77,11 +80,12 @@ struct State {
     written: u32,
     /// The number of pages at which the next checkpoint begins.
     due: u32,
-    /// The number of pages of the log that are known to be in the file.
+    /// The number of pages of the log that were copied into the file, as the latest checkpoint
+    /// reported.
     copied: u32,
-    /// Whether the checkpoint thread should run.
+    /// Whether the checkpoint thread should run a checkpoint.
     is_wanted: bool,
-    /// Whether this store is running a checkpoint.
+    /// Whether a thread of this store is running a checkpoint.
     is_under_way: bool,
     /// Whether the log grows faster than the checkpoint thread copies it, or the thread has failed.
     is_behind: bool,
@@ -97,9 +101,9 @@ struct Reached {
 
 impl Checkpoints {
     pub(crate) fn new(file: StoreFile) -> Self {
-        // If commits are synced, a few more syncs cost little, and the writer has less to wait for.
-        // Otherwise the checkpoints cause the only syncs, so that one checkpoint is better than
-        // several.
+        // With synced commits, the syncs of additional checkpoints cost little, and early
+        // checkpoints leave fewer pages for the writer. Without synced commits, only checkpoints
+        // sync, so that one large checkpoint is better than several small ones.
         let first_due = match file.durability() {
             Durability::Full => STEP,
             Durability::Normal => LIMIT,
@@ -119,7 +123,8 @@ impl Checkpoints {
     }
 
     /// Bounds the size of the log: if a checkpoint is due, wakes the checkpoint thread, or copies
-    /// the remaining pages. The writer calls it after a commit, with the connection of the commit.
+    /// the remaining pages on the calling thread. The writer calls this function after each commit,
+    /// with the connection of the commit.
     pub(crate) fn committed(&self, connection: &Connection) {
         let mut state = self.state();
         let log = state.log;
@@ -133,8 +138,8 @@ impl Checkpoints {
             state.is_wanted = true;
             return self.changed.notify_all();
         }
-        // `begin` waits for a checkpoint in progress, which has no more pages to copy than the
-        // writer would have.
+        // `begin` waits for a checkpoint that the thread is running. This wait is short, because
+        // the thread has at most as many pages to copy as the writer would have.
         let _under_way = self.begin(state);
         let reached = if log < PAGES_BEFORE_WAIT {
             run_checkpoint(connection, "PRAGMA wal_checkpoint(PASSIVE)")
@@ -143,7 +148,8 @@ impl Checkpoints {
             let waits = connection.busy_timeout(wait.min(MAX_WAIT_FOR_READERS));
             waits.and_then(|()| run_checkpoint(connection, "PRAGMA wal_checkpoint(RESTART)"))
         };
-        // After an error the commit is still durable in the log. The next commit tries again.
+        // An error is ignored, because the commit is durable in the log. The next commit repeats
+        // the checkpoint.
         if let Ok(reached) = reached {
             let mut state = self.state();
             state.copied = reached.copied;
@@ -151,8 +157,8 @@ impl Checkpoints {
         }
     }
 
-    /// Copies the whole log, so that the next commit reuses the log from its beginning. If a reader
-    /// or an error prevents the checkpoint, the log grows.
+    /// Copies the whole log, so that the next commit overwrites the log from its beginning. If a
+    /// reader or an error prevents the checkpoint, the next commit extends the log.
     pub(crate) fn begin_log_anew(&self, connection: &Connection) {
         let _under_way = self.begin(self.state());
         let waits = connection.busy_timeout(WAIT_FOR_READERS);
@@ -176,8 +182,8 @@ impl Checkpoints {
             }
             state.is_wanted = false;
             let _under_way = self.begin(state);
-            // After an error the pages are still in the log. The writer, whose connection is open,
-            // tries when the log has grown.
+            // An error loses nothing, because the pages are still in the log. `is_behind` makes the
+            // writer run the next checkpoint on its own connection.
             if self.catch_up(&mut connection).is_err() {
                 connection = None;
                 self.state().is_behind = true;
@@ -185,12 +191,13 @@ impl Checkpoints {
         }
     }
 
-    /// Copies the whole log and truncates it. Waits up to [`LOCK_TIMEOUT`] for readers and other
-    /// processes, then fails with a retryable error.
+    /// Copies the whole log and truncates it. Fails with a retryable error if readers or other
+    /// processes prevent the truncation for longer than [`LOCK_TIMEOUT`].
     pub(crate) fn empty(self: &Arc<Self>, queue: &WriteQueue) -> Result<(), NotRead> {
         let deadline = Instant::now() + LOCK_TIMEOUT;
         {
-            // This copies most of the log while other threads write.
+            // This checkpoint copies most pages while other threads can write, so that the attempts
+            // below block writes for a short time.
             let _under_way = self.begin(self.state());
             self.catch_up(&mut None)?;
         }
@@ -262,8 +269,9 @@ impl Checkpoints {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no checkpoint of this store is running, and marks one as running until the guard
-    /// is dropped. SQLite refuses the second of two concurrent checkpoints.
+    /// Waits until this store runs no checkpoint, and then marks a checkpoint as running until the
+    /// returned guard is dropped. Without this mark SQLite would refuse the second of two
+    /// concurrent checkpoints.
     fn begin(&self, mut state: MutexGuard<'_, State>) -> UnderWay<'_> {
         while state.is_under_way {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -277,14 +285,15 @@ impl Checkpoints {
         let mut state = self.state();
         state.written = pages;
         if pages < mem::replace(&mut state.log, pages) {
-            // The log was reused from its beginning.
+            // SQLite has started to overwrite the log from its beginning.
             state.copied = 0;
             state.due = self.first_due;
         }
     }
 
-    /// Copies pages until the writer may copy the rest, or a reader prevents copying. If neither is
-    /// the case after [`PASSES`] passes, sets `is_behind`.
+    /// Copies pages until at most [`MAX_COPIED_PAGES`] remain, which the writer can copy, or until
+    /// a reader prevents copying. If neither has happened after [`PASSES`] passes, sets
+    /// `is_behind`.
     fn catch_up(&self, connection: &mut Option<Connection>) -> Result<(), NotRead> {
         let connection = match connection {
             Some(connection) => connection,
@@ -298,7 +307,7 @@ impl Checkpoints {
             let mut state = self.state();
             let log = state.log;
             if log < reached.log {
-                // The log was reused from its beginning in the meantime.
+                // SQLite has meanwhile started to overwrite the log from its beginning.
                 return Ok(());
             }
             state.copied = reached.copied;
@@ -325,8 +334,8 @@ impl Drop for UnderWay<'_> {
 
 /// Executes a statement that runs a checkpoint.
 fn run_checkpoint(connection: &Connection, sql: &str) -> rusqlite::Result<Reached> {
-    // SQLite returns -1 if the number is unknown, for example while another process runs a checkpoint. An
-    // unknown number counts as 0.
+    // SQLite returns -1 for a number that it does not know, for example while another process runs
+    // a checkpoint. This function returns 0 instead.
     let pages = |pages: i64| u32::try_from(pages).unwrap_or(0);
     connection.query_row(sql, [], |row| {
         Ok(Reached { log: pages(row.get(1)?), copied: pages(row.get(2)?) })

@@ -1,13 +1,14 @@
 //! The checksum of a stored message, which detects a damaged message when it is read.
 //!
-//! The pages of SQLite have no checksum: after a bit flip on the disk, SQLite returns a different
-//! text without an error. In a file without checksums in its rows, half of the single bit flips were
+//! The pages of SQLite have no checksums: after a bit flip on the disk, SQLite may return a
+//! different text without an error. When rows had no checksum, half of all single bit flips were
 //! not detected (measured by the campaign `corruption`, on a file that mostly contains text).
 //!
-//! The checksum is the CRC-32 of the message's sequence number, its id, and its body. The checksum is
-//! stored as a signed integer of four bytes. The number of the conversation is not included, so that a
-//! copied row has the same checksum. Therefore a row that was moved to another conversation is detected
-//! only if its sequence number is not expected there.
+//! The checksum is the CRC-32 of the message's sequence number, its id, and its body. The checksum
+//! is stored as a signed integer of four bytes. The checksum does not include the number of the
+//! conversation, so that a row of a copied conversation has the same checksum. Therefore, if damage
+//! moves a row to another conversation, readers detect this only if that conversation has no
+//! message with this sequence number.
 
 use rusqlite::{Connection, OptionalExtension, Row, params, types::ValueRef};
 
@@ -24,8 +25,8 @@ pub(crate) fn of(sequence: u64, run: &[u8], index: i64, body: &[u8]) -> i32 {
 }
 
 /// Returns whether the checksum of a row matches its content. The columns are the row key, the run,
-/// the index in the run, the body and the checksum. A row of a release without checksums has none
-/// and counts as intact.
+/// the index in the run, the body and the checksum. A row without a checksum, which an older
+/// release has written, counts as intact.
 pub(crate) fn fits(row: &Row<'_>) -> rusqlite::Result<bool> {
     let stored = match row.get_ref(4)? {
         ValueRef::Null => return Ok(true),

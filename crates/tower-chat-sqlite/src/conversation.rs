@@ -1,4 +1,4 @@
-//! The row of a conversation.
+//! The row of a conversation in the table `conversations`.
 
 use std::sync::{Arc, LazyLock};
 
@@ -23,7 +23,8 @@ pub(crate) struct Conversation {
     pub(crate) revision: Revision,
     /// The sequence number of the last pruned message; 0 if none was pruned.
     pub(crate) pruned: u64,
-    /// The committed service id. An open run has its own change of it.
+    /// The committed service id. If an open run changes it, the row of the open run contains the
+    /// new id.
     pub(crate) service_id: Option<Arc<str>>,
     pub(crate) open: Option<OpenRun>,
     pub(crate) activity: Activity,
@@ -60,9 +61,10 @@ pub(crate) fn number(
     checked(number, key).map(Some)
 }
 
-/// Fails if `is_its_own` is false: the index has returned the row of another conversation. The
-/// index contains a copy of the key, and its pages have no checksum. The check ensures that even a
-/// bit flip cannot return data of another scope.
+/// Fails if `is_its_own` is false, which means that the index has returned the row of another
+/// conversation. A bit flip can cause this, because the index contains a copy of each key, and
+/// SQLite's pages have no checksums. Without this check, a caller could receive data of another
+/// scope.
 fn check_own(is_its_own: bool, key: &ConversationKey) -> Result<(), NotRead> {
     if is_its_own {
         return Ok(());
@@ -74,8 +76,8 @@ fn check_own(is_its_own: bool, key: &ConversationKey) -> Result<(), NotRead> {
     Err(NotRead::Damaged(StoreError::Corrupt { reason }))
 }
 
-/// Returns the number of a conversation, or fails if it is out of range. The row keys of a number
-/// out of range may be those of another conversation.
+/// Returns the number of a conversation, or fails if the number is out of range. Row keys that are
+/// computed from such a number may belong to another conversation.
 fn checked(number: i64, key: &ConversationKey) -> Result<i64, NotRead> {
     if (1..=row_key::LAST_CONVERSATION).contains(&number) {
         return Ok(number);
@@ -88,7 +90,7 @@ fn checked(number: i64, key: &ConversationKey) -> Result<i64, NotRead> {
 }
 
 /// Reads a conversation, inside a transaction that the caller has begun. Returns `None` if the
-/// conversation does not exist. Fails if one of its numbers is out of range.
+/// conversation does not exist. Fails if a number in the row is out of range.
 pub(crate) fn find(
     connection: &Connection,
     key: &ConversationKey,
@@ -116,8 +118,8 @@ pub(crate) fn find(
         .optional()?;
     let Some((mut found, is_its_own)) = found else { return Ok(None) };
     check_own(is_its_own, key)?;
-    // Two statements instead of a join: with a join, SQLite prepares the statement again at every
-    // use.
+    // The open run is read with a second statement, because SQLite prepares a statement with this
+    // join again at every use.
     checked(found.number, key)?;
     found.open = open_run::find(connection, found.number)?;
     found.head().check_range(key, row_key::LAST_SEQUENCE).map_err(NotRead::Damaged)?;
@@ -136,7 +138,7 @@ static FIND: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Reads the activity in the row of a conversation.
+/// Reads the activity of a conversation from its row.
 fn activity(row: &Row<'_>) -> rusqlite::Result<Activity> {
     let count = |first: usize, last: usize| {
         let run: Option<[u8; 16]> = row.get(last)?;
@@ -161,7 +163,7 @@ pub(crate) fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
 }
 
 /// Sets the incarnation of a conversation. The store then refuses writes that expect an earlier
-/// one.
+/// incarnation.
 pub(crate) fn set_incarnation(
     connection: &Connection,
     conversation: i64,

@@ -7,8 +7,8 @@ use tower_chat_core::{Classified, SharedError, store::StoreError};
 
 use crate::{FileChange, FileMoved, OpenError, WritePanicked};
 
-/// The cause of a failed operation on the file, with the path of the file. The failure is cloned for
-/// every submission of a failed group.
+/// The cause of a failed operation on the file, with the path of the file. The failure is cloned
+/// for every submission of a failed group.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     path: Arc<Path>,
@@ -22,7 +22,7 @@ enum Cause {
     Panicked(WritePanicked),
 }
 
-/// The class of a cause, which determines the error that the store reports.
+/// The class of a failure, which determines the error that the store reports.
 enum Meaning {
     Locked,
     ReadOnly,
@@ -138,8 +138,8 @@ impl Failure {
     }
 }
 
-/// Returns whether a column contains a value that no release writes there, such as a number out of
-/// its range.
+/// Returns whether an error means that a column contains a value that no release writes, such as a
+/// number out of its range.
 fn is_no_value_of_ours(error: &rusqlite::Error) -> bool {
     matches!(
         error,

@@ -1,4 +1,4 @@
-//! The file of a store, and connections to it.
+//! The database file of a store, and the connections to this file.
 
 pub(crate) mod opening;
 mod private_file;
@@ -21,14 +21,14 @@ use crate::{
     identity::Identity,
 };
 
-/// The size of the smallest database in bytes: one page of the smallest size.
+/// The size of the smallest possible database in bytes: one page of SQLite's minimum page size.
 const SMALLEST: u64 = 512;
 
 /// The time for which a connection waits for a lock of another process.
 pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The size to which SQLite truncates the write-ahead log when it reuses the log, in bytes. The log
-/// exceeds this size only after a long read or a large write.
+/// The size in bytes to which SQLite truncates a larger write-ahead log when SQLite begins to
+/// overwrite the log. The log becomes larger only by a long read or a large write.
 const LARGEST_IDLE_LOG: u64 = 16 << 20;
 /// The number of prepared statements that a writing connection caches.
 const STATEMENTS: usize = 64;
@@ -37,15 +37,17 @@ const STATEMENTS: usize = 64;
 #[derive(Debug, Clone)]
 pub(crate) struct StoreFile {
     path: Arc<Path>,
-    /// The write-ahead log and its index, beside the target of the path if the path is a link.
+    /// The path of the write-ahead log, in the folder of the database file. If the path of the
+    /// store is a symbolic link, this is the folder of the link's target.
     log: Arc<Path>,
     index: Arc<Path>,
     durability: Durability,
-    /// The identity of the file; `None` until it was found to be a store.
+    /// The identity of the file; `None` until the file was checked and found to be a store.
     identity: Option<Identity>,
     /// The log and index that the writer has open; `None` while the writer has no connection.
     in_use: Arc<Mutex<Option<LogInUse>>>,
-    /// Set if the file is read without a log, because no log can be created beside it.
+    /// The state of the file when it was opened, if the file is read without a log, because the
+    /// process cannot create a log in its folder.
     unwritten: Option<Unwritten>,
 }
 
@@ -64,8 +66,8 @@ pub(crate) struct Sizes {
 }
 
 impl StoreFile {
-    /// Opens the store at a path. Creates or migrates it if the options allow it. Returns a
-    /// connection, which can write unless the options are read-only.
+    /// Opens the store at a path, and creates or migrates the store if the options allow this.
+    /// Returns the first connection, which can write unless the options are read-only.
     pub(crate) fn open(
         path: &Path,
         options: &SqliteOptions,
@@ -79,7 +81,8 @@ impl StoreFile {
         let path: Arc<Path> = std::path::absolute(path).map_err(io)?.into();
         let mut file = Self::at(path, options.durability);
         match file.size_on_disk()? {
-            // SQLite treats a file of one byte as an empty one.
+            // A file shorter than a database is refused here, because SQLite treats a file of one
+            // byte as an empty database.
             Some(1..SMALLEST) => return Err(OpenError::NotADatabase { path: file.path_buf() }),
             Some(SMALLEST..) => file.check_before_use(options)?,
             found @ (Some(0) | None) => {
@@ -114,7 +117,8 @@ impl StoreFile {
         file
     }
 
-    /// Sets the paths of the log and its index, beside the target of a link.
+    /// Sets the paths of the log and its index. If the path of the store is a symbolic link, SQLite
+    /// creates both files in the folder of the link's target.
     fn name_log(&mut self) {
         let file = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path_buf());
         let beside = |ending| {
@@ -125,8 +129,8 @@ impl StoreFile {
         (self.log, self.index) = (beside("-wal"), beside("-shm"));
     }
 
-    /// Checks that a file is a store of this or an older version, and prepares to read it without a
-    /// migration.
+    /// Checks that a file is a store of this or an older version, and returns it for reading
+    /// without a migration.
     pub(crate) fn of_any_version(path: &Path) -> Result<Self, OpenError> {
         let options = SqliteOptions::new().with_read_only(true);
         match Self::open(path, &options) {
@@ -140,8 +144,8 @@ impl StoreFile {
         }
     }
 
-    /// Fails if the file, its log or the log's index was moved or replaced. Another process that
-    /// opens the path would then get other files than this connection.
+    /// Fails if the file, its log or the log's index was moved or replaced. In this case a process
+    /// that opens the path now would open other files than the files of this connection.
     pub(crate) fn check_path(&self) -> Result<(), Failure> {
         self.check_sizes()?;
         let Some(in_use) = *self.in_use() else { return Ok(()) };
@@ -153,9 +157,11 @@ impl StoreFile {
         }
     }
 
-    /// Like [`check_path`](Self::check_path), for the file and the log only. Every write calls it.
-    /// Returns their sizes. Returns `None` while the writer has no log open, and if the sizes
-    /// cannot be determined: open files can be used without access to their folder.
+    /// Fails if the file or its log was moved or replaced, and returns the sizes of both. Unlike
+    /// [`check_path`](Self::check_path), this function does not check the log's index; every write
+    /// calls it. Returns `None` while the writer has no log open, or if the system does not report
+    /// the sizes. The latter is not an error, because a process can use open files without access
+    /// to their folder.
     pub(crate) fn check_sizes(&self) -> Result<Option<Sizes>, Failure> {
         let Ok(file) = Identity::at(&self.path) else { return Ok(None) };
         if self.identity.is_some() && file.map(|found| found.identity) != self.identity {
@@ -205,13 +211,15 @@ impl StoreFile {
         self.durability
     }
 
-    /// Syncs the committed data to the disk, if the commits did not sync them.
+    /// Syncs the committed data to the disk. With [`Durability::Full`] every commit has already
+    /// done this.
     pub(crate) fn sync_log(&self) -> Result<(), NotSynced> {
         match self.durability {
             Durability::Full => return Ok(()),
             Durability::Normal => {}
         }
-        // Unlike the file itself, the log has no locks of SQLite, which closing it would release.
+        // The log can be opened and closed without SQLite, because SQLite has no locks on it.
+        // Closing the database file would release all locks of this process on that file.
         let synced = OpenOptions::new().write(true).open(&self.log).and_then(|log| log.sync_all());
         match synced {
             // If the log does not exist, the process that closed the last connection has copied it
@@ -226,7 +234,8 @@ impl StoreFile {
         fs::metadata(&self.path).ok().map(|found| found.permissions())
     }
 
-    /// Returns whether a path is that of the file, also if one of the paths is a link.
+    /// Returns whether a path refers to this file, after symbolic links in both paths were
+    /// resolved.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         match (fs::canonicalize(&self.path), fs::canonicalize(path)) {
             (Ok(own), Ok(other)) => own == other,
@@ -253,10 +262,13 @@ impl StoreFile {
         Ok(connection)
     }
 
-    /// Returns the flags to open the file for reading. To read a file SQLite creates a log. Only a
-    /// connection that may write removes the log when it is closed, and it also copies the log into
-    /// the file. Therefore, if the log has content, the file is opened read-only, which leaves file
-    /// and log unchanged. If the file cannot be written, SQLite opens it read-only in any case.
+    /// Returns the flags with which a reader opens the file. SQLite creates a missing log even for
+    /// a reader, and only a connection with write permission removes the log when the connection is
+    /// closed. Therefore readers open the file with write permission if the log is empty or
+    /// missing. If the log has content, closing a connection with write permission would also copy
+    /// the log into the file. Readers then open the file read-only, so that neither the file nor
+    /// the log changes. If the process must not write the file, SQLite opens it read-only despite
+    /// the flags.
     fn flags_to_read(&self) -> OpenFlags {
         match self.log_with_content() {
             Some(_) => OpenFlags::SQLITE_OPEN_READ_ONLY,
@@ -270,7 +282,7 @@ impl StoreFile {
     }
 
     fn connect(&self, flags: OpenFlags) -> rusqlite::Result<Connection> {
-        // A connection is used by one thread at a time, so SQLite needs no mutex.
+        // SQLite's mutexes are disabled, because only one thread at a time uses a connection.
         Connection::open_with_flags(&self.path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
             .and_then(without_trust)
     }
@@ -285,9 +297,10 @@ impl StoreFile {
         Connection::open_with_flags(address, flags).and_then(without_trust)
     }
 
-    /// Creates a temporary file of mode 0600 next to the database, as the model for a new database
-    /// file. Returns `None` if the database exists, or if the model cannot be created: SQLite then
-    /// reports the reason.
+    /// Creates a temporary file of mode 0600 next to the database, from which SQLite copies the
+    /// permissions of a new database file. Returns `None` if the database exists, or if the
+    /// temporary file cannot be created: in the latter case SQLite fails to create the database
+    /// too, and reports the reason.
     fn model(&self) -> Option<PrivateFile> {
         if !cfg!(unix) || fs::symlink_metadata(&self.path).is_ok() {
             return None;
@@ -310,8 +323,8 @@ impl StoreFile {
         connection.query_row("PRAGMA secure_delete = ON", [], |_| Ok(()))?;
         let limit = format!("PRAGMA journal_size_limit = {LARGEST_IDLE_LOG}");
         connection.query_row(&limit, [], |_| Ok(()))?;
-        // The cache is large enough for all statements, because preparing a statement costs as much
-        // as an append.
+        // The cache has space for all statements of the writer, because preparing a statement costs
+        // about as much as an append.
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         Ok(connection)
     }
@@ -344,7 +357,7 @@ fn push_escaped(address: &mut String, path: &Path) {
     }
 }
 
-/// Acknowledged writes may not be on the disk.
+/// The log could not be synced, so that acknowledged writes may not be on the disk.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the write-ahead log could not be synced: the last writes are stored, but a power failure may \

@@ -16,7 +16,7 @@ pub struct FileSettings {
     pub version: i64,
     /// The version of the schema that this release writes.
     pub supported_version: i64,
-    /// The journal mode of SQLite: `wal`, once a store has been written.
+    /// SQLite's journal mode: `wal` for every store that was completely created.
     pub journal_mode: String,
     /// The size of the file, in bytes.
     pub file_bytes: u64,
@@ -24,16 +24,16 @@ pub struct FileSettings {
     pub log_bytes: u64,
     /// The number of unused bytes in the file.
     pub free_bytes: u64,
-    /// The errors that a quick check of the file found; empty if it is intact. Unlike
+    /// The errors that a quick check of the file found; empty if the file is intact. Unlike
     /// [`check_integrity`](SqliteStore::check_integrity), the quick check does not compare indexes
     /// with their tables.
     pub damage: Vec<String>,
 }
 
 impl SqliteStore {
-    /// Returns the settings and the condition of the file at a path. Nothing is created or changed. Files
-    /// of every release are accepted, also while other processes have them open. This function reads the
-    /// whole file. Must be called on a tokio runtime.
+    /// Returns the settings and the condition of the file at a path. The function reads the whole
+    /// file, and creates and changes nothing. It accepts files of every release up to this one,
+    /// even while other processes have them open. Must be called on a tokio runtime.
     ///
     /// ```
     /// # let folder = tempfile::tempdir().unwrap();
@@ -50,7 +50,7 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// [`OpenError`], if there is no readable store.
+    /// Returns an [`OpenError`] if there is no readable store at the path.
     pub async fn file_settings(path: impl AsRef<Path>) -> Result<FileSettings, OpenError> {
         let path = path.as_ref().to_path_buf();
         let failed = {
@@ -73,7 +73,7 @@ fn read(path: &Path) -> Result<FileSettings, OpenError> {
     settings.map_err(|error| file.failure(error).open_error())
 }
 
-/// Reads the settings on a connection. The sizes were determined before.
+/// Reads the settings through a connection. The caller passes the sizes of the file and its log.
 fn ask(reader: &Connection, (file_bytes, log_bytes): (u64, u64)) -> rusqlite::Result<FileSettings> {
     let number = |name| reader.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let (pages, size) = (number("freelist_count")?, number("page_size")?);

@@ -15,8 +15,9 @@ use crate::{
     row_key,
 };
 
-/// Copies the visible part of a conversation, and returns the revision of the copy. If there is
-/// nothing to copy, returns [`Revision::ABSENT`].
+/// Copies the visible part of a conversation, and returns the revision of the copy. If the
+/// conversation has neither a visible message nor a service id, creates no copy and returns
+/// [`Revision::ABSENT`].
 pub(crate) fn fork(
     connection: &Connection,
     from: &ConversationKey,
@@ -47,7 +48,8 @@ pub(crate) fn fork(
             .execute([number, found.pruned.cast_signed()])?;
     }
     let (first, last) = row_key::range_to(found.number, sequence);
-    // Both numbers are in range, and so are their row keys.
+    // The sum of a row key and the distance does not overflow, because the numbers of both
+    // conversations are in range.
     let (first_of_copy, _) = row_key::range(number);
     let distance = first_of_copy.saturating_sub(first);
     connection
@@ -66,7 +68,7 @@ pub(crate) fn fork(
         )?
         .execute(params![first, last, distance])?;
     let (first, last) = row_key::range_to(number, sequence);
-    // Equivalent to `ToolRecord::in_copy`.
+    // This statement changes rows as `ToolRecord::in_copy` does.
     connection
         .prepare_cached(
             "UPDATE tool_invocations
@@ -83,7 +85,7 @@ pub(crate) fn fork(
     Ok(revision)
 }
 
-/// Copies the description, if it was ever set.
+/// Copies the description of a conversation, if one was ever set.
 fn copy_description(connection: &Connection, from: i64, to: i64) -> Result<(), NotStored> {
     connection
         .prepare_cached(
@@ -96,7 +98,8 @@ fn copy_description(connection: &Connection, from: i64, to: i64) -> Result<(), N
     Ok(())
 }
 
-/// Checks that no visible message is missing, before anything is copied.
+/// Checks that no visible message of a conversation is missing. The caller has not copied anything
+/// yet.
 fn check_whole(
     connection: &Connection,
     key: &ConversationKey,

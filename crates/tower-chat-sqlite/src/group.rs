@@ -4,8 +4,8 @@ use std::{collections::VecDeque, fmt};
 
 use crate::submission::Submission;
 
-/// The maximum number of bytes of one group, unless a single submission is larger. A larger group
-/// would save few more syncs and delay all of its callers.
+/// The maximum number of bytes of a group of several submissions. A larger group would save few
+/// additional syncs, and all of its callers would wait longer.
 const GROUP_BYTES: usize = 1 << 20;
 /// The maximum number of submissions in one group.
 const GROUP_SUBMISSIONS: usize = 256;
@@ -26,8 +26,8 @@ pub(crate) enum Due {
     Exclusive(Exclusive),
 }
 
-/// Removes the next work from the queue: exclusive work, or as many submissions as one transaction
-/// may contain. Returns `None` if nothing waits.
+/// Removes the next work from the queue: one piece of exclusive work, or as many consecutive
+/// submissions as one group may contain. Returns `None` if the queue is empty.
 pub(crate) fn first(waiting: &mut VecDeque<Waiting>) -> Option<Due> {
     let mut group = Vec::new();
     let mut bytes = 0;

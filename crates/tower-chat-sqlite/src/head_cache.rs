@@ -1,4 +1,4 @@
-//! The writer connection's cache of conversation heads, which saves a query per append.
+//! The writer's cache of conversation heads, which saves a query in each append.
 
 use std::collections::HashMap;
 
@@ -17,25 +17,26 @@ use crate::{
 const LIMIT: usize = 512;
 
 /// The heads of conversations that this connection has written. The heads are valid until another
-/// connection, of this or another process, commits. SQLite's data version shows such a commit.
+/// connection, of this process or another, commits. SQLite's data version shows whether this has
+/// happened.
 #[derive(Debug, Default)]
 pub(crate) struct HeadCache {
     /// The data version after the latest commit on this connection; `None` after the cache was
     /// cleared.
     version: Option<u32>,
-    /// The cached heads. There are at most [`LIMIT`], so that a hash with a random seed suffices
-    /// against keys that collide.
+    /// The cached heads. A fast hash function with a random seed suffices against keys that are
+    /// chosen to collide, because the map contains at most [`LIMIT`] entries.
     known: HashMap<ConversationKey, Conversation, RandomState>,
     /// Whether the file contains sealed data; `None` if that is not known.
     holds_sealed: Option<bool>,
-    /// Tests make the writer panic when it reads this conversation.
+    /// Set by tests: the writer panics when it reads this conversation.
     #[cfg(test)]
     pub(crate) panics_at: Option<ConversationKey>,
 }
 
 impl HeadCache {
-    /// Clears the cache if another connection has committed. The writer calls it with the data
-    /// version when a transaction begins.
+    /// Clears the cache if another connection has committed. The writer calls this function with
+    /// the current data version at the beginning of each transaction.
     pub(crate) fn begin(&mut self, version: u32) {
         if self.version != Some(version) {
             self.known.clear();
@@ -43,8 +44,8 @@ impl HeadCache {
         }
     }
 
-    /// Stores the data version after a commit. If it could not be read, clears the cache. The
-    /// writer calls it after every commit.
+    /// Stores the data version after a commit; if it could not be read, clears the cache. The
+    /// writer calls this function after every commit.
     pub(crate) fn committed(&mut self, version: Option<u32>) {
         self.version = version;
         if version.is_none() {
@@ -52,7 +53,7 @@ impl HeadCache {
         }
     }
 
-    /// Admits a change or refuses it, as [`seal_mark::admit`] does.
+    /// Calls [`seal_mark::admit`] with the cached mark of the file.
     pub(crate) fn admit(
         &mut self,
         connection: &Connection,
@@ -63,7 +64,7 @@ impl HeadCache {
         Ok(())
     }
 
-    /// Returns the head from the cache, or else from the file.
+    /// Returns the head of a conversation from the cache, or from the file if it is not cached.
     pub(crate) fn find(
         &self,
         connection: &Connection,
@@ -82,9 +83,9 @@ impl HeadCache {
         assert!(self.panics_at.as_ref() != Some(key), "made to panic");
     }
 
-    /// Stores the head that the transaction has written.
+    /// Caches the head that the current transaction has written.
     pub(crate) fn keep(&mut self, key: &ConversationKey, conversation: Conversation) {
-        // A partial text has no size limit. Therefore a head with a partial text is not cached.
+        // A head with a partial text is not cached, because the size of this text is not limited.
         if conversation.open.as_ref().is_some_and(|open| open.partial_text.is_some()) {
             self.known.remove(key);
         } else if let Some(known) = self.known.get_mut(key) {
@@ -105,8 +106,8 @@ impl HeadCache {
     }
 }
 
-/// Returns SQLite's data version, which changes with every commit. Unlike `PRAGMA data_version`
-/// this needs no statement.
+/// Returns SQLite's data version, which changes with every commit. Reading it needs no SQL
+/// statement, unlike `PRAGMA data_version`.
 pub(crate) fn version(connection: &Connection) -> rusqlite::Result<u32> {
     let mut version = 0;
     // `None` names the main database.

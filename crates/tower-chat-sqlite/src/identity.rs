@@ -1,4 +1,5 @@
-//! The identity of a store's files, to detect that they were moved or replaced.
+//! The identity of a store's files, by which the store detects that its files were moved or
+//! replaced.
 
 use std::{
     fmt, io,
@@ -7,12 +8,12 @@ use std::{
 
 /// The database file of an open store, or its log, was moved, deleted, replaced or truncated.
 ///
-/// SQLite does not notice this: it would continue to write to a file that is no longer at the path, or
-/// after a gap in the log, and these writes would be lost. Therefore the store does not write until the
-/// files are restored, and does not read a file that was moved. Each write checks the files before it is
-/// acknowledged. Writes that were acknowledged earlier are in the moved file. Data in a truncated part
-/// are lost. The error is the source of a
-/// [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend):
+/// SQLite does not detect these changes. SQLite would continue to write to a file that is no longer
+/// at its path, or after a gap in the log, and these writes would be lost. Therefore the store
+/// refuses all writes until the files are restored, and refuses reads of a file that was moved. The
+/// store checks the files in every write, before it acknowledges the write. Earlier acknowledged
+/// writes are in the moved file. The data in a truncated part of a file are lost. This error is the
+/// source of a [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend):
 ///
 /// ```
 /// use tower_chat_core::store::StoreError;
@@ -46,8 +47,8 @@ pub enum FileChange {
     LogMoved,
     /// The write-ahead log was truncated.
     LogTruncated,
-    /// Another program wrote to a file that is read without its log, because the folder cannot be
-    /// written.
+    /// Another program wrote to the file while this store read the file without a log. A store
+    /// reads without a log if the process has no permission to write the folder.
     Written,
 }
 
@@ -104,8 +105,8 @@ pub(crate) struct Found {
     pub(crate) size: u64,
 }
 
-/// Distinguishes a file from a later one with the same name. While a file is open, no other file
-/// gets its identity.
+/// Identifies a file independently of its name. Two files that exist at the same time have
+/// different identities. A deleted file that is still open exists in this sense.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     #[cfg(unix)]
@@ -115,12 +116,13 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Returns the file at a path; `None` if there is none.
+    /// Returns the identity and the size of the file at a path; `None` if no file is there.
     ///
     /// # Errors
     ///
-    /// If the system cannot determine it, for example without access to the folder. The store can
-    /// still use a file that it has open.
+    /// Returns an error if the system does not report the file, for example because the process has
+    /// no access to the folder. The caller ignores this error, because the store can still use a
+    /// file that it has open.
     pub(crate) fn at(path: &Path) -> Result<Option<Found>, io::Error> {
         match std::fs::metadata(path) {
             Ok(metadata) => Ok(Some(Found { identity: Self::of(&metadata), size: metadata.len() })),
@@ -135,7 +137,7 @@ impl Identity {
         Self { device: metadata.dev(), number: metadata.ino() }
     }
 
-    /// On other systems an open file cannot be moved, so that there is nothing to compare.
+    /// On other systems an open file cannot be moved, and all identities are equal.
     #[cfg(not(unix))]
     fn of(_: &std::fs::Metadata) -> Self {
         Self {}

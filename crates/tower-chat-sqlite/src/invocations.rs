@@ -23,8 +23,9 @@ pub(crate) fn conversation(query: &InvocationQuery) -> Option<ConversationKey> {
     Some(ConversationKey::new(&*query.scope, id))
 }
 
-/// The `FROM` and `WHERE` of a statement that selects the rows of a query (alias `t`) with their
-/// conversations (alias `c`), and their values. Staged rows are not selected.
+/// The clauses `FROM` and `WHERE`, with their parameters, of a statement that selects the rows that
+/// match a query. The rows have the alias `t`, and their conversations the alias `c`. Rows of
+/// staged messages do not match.
 pub(crate) struct Filter {
     pub(crate) sql: String,
     pub(crate) values: Vec<Value>,
@@ -33,8 +34,8 @@ pub(crate) struct Filter {
 impl Filter {
     pub(crate) fn new(query: &InvocationQuery) -> Self {
         let mut filter = Self { sql: String::new(), values: Vec::new() };
-        // `CROSS JOIN` fixes the order of the joins: the rows of a conversation are found by their
-        // row keys, and returned in that order.
+        // `CROSS JOIN` makes SQLite read the conversations first, and then find the rows of each
+        // conversation by their row keys.
         match &query.sequences {
             None => filter.add(
                 &format!(
@@ -53,8 +54,8 @@ impl Filter {
             ),
         }
         filter.add(" WHERE c.scope = ?", [query.scope.clone().into()]);
-        // A conversation that is being deleted has the empty scope. For other scopes, the index
-        // suffices.
+        // Only the empty scope contains conversations whose deletion has begun. A query of any
+        // other scope needs no condition, so that SQLite reads only the index.
         if query.scope.is_empty() {
             filter.add(&format!(" AND {NOT_DELETED}"), []);
         }
@@ -93,8 +94,8 @@ fn list(sequences: &[u64]) -> String {
     format!("[{}]", numbers.join(","))
 }
 
-/// Returns the calls that match a query. One statement reads the rows and the messages that they
-/// refer to, each once, and no other message.
+/// Returns the calls that match a query. One statement reads the rows, and the messages to which
+/// the rows refer. The statement reads each message once, and no other message.
 pub(crate) fn invocations(
     connection: &Connection,
     query: &InvocationQuery,
@@ -127,7 +128,7 @@ pub(crate) fn invocations(
             Some(conversation) => asked.push(Asked::read(row, &query.scope, conversation)?),
         }
     }
-    // SQL guarantees no order, neither between the two parts of the union nor within them.
+    // The rows are sorted here, because SQL guarantees no order of the rows of a union.
     asked.sort_by(|left, right| left.order().cmp(&right.order()));
     let mut invocations = Invocations::default();
     for Asked { key, row_key, index, record } in asked {
@@ -179,7 +180,7 @@ impl Asked {
     }
 }
 
-/// The messages that rows refer to, by row key.
+/// The messages to which rows refer, by row key.
 #[derive(Default)]
 struct Messages(HashMap<i64, Result<Arc<Message>, String>>);
 

@@ -1,7 +1,7 @@
 //! A `tower-chat` history store in one SQLite file, for programs on one machine.
 //!
-//! [`SqliteStore`] is a [`HistoryStore`](tower_chat_core::store::HistoryStore): open it once,
-//! clone it freely.
+//! [`SqliteStore`] implements [`HistoryStore`](tower_chat_core::store::HistoryStore). A program
+//! opens the store once; clones of the store are cheap.
 //!
 //! ```
 //! # let folder = tempfile::tempdir().unwrap();
@@ -26,29 +26,35 @@
 //! # Durability
 //!
 //! The file is in WAL mode. With [`Durability::Full`], the default, an acknowledged write survives
-//! a power loss. With [`Durability::Normal`] it survives the end of the process. Writes that wait
-//! at the same time share one transaction and one sync of the disk, up to 256 submissions or 1 MiB.
-//! If the store is idle, the calling thread executes its own write, without waking another thread;
-//! the same applies to reads of a few rows, such as a head. If the disk is slow,
-//! [`reserve`](tower_chat_core::store::HistoryStore::reserve) waits, because the queue is bounded
-//! in submissions and in bytes.
+//! a power loss. With [`Durability::Normal`] an acknowledged write survives a crash of the process,
+//! but perhaps not a power loss. Writes that wait at the same time share one transaction and one
+//! sync of the disk, up to 256 submissions or 1 MiB. If the store is idle, the calling thread
+//! executes its own write, without waking another thread. The calling thread also executes reads of
+//! a few rows, such as a head. If the disk is slow,
+//! [`reserve`](tower_chat_core::store::HistoryStore::reserve) waits, because the queue has a
+//! maximum number of submissions and of bytes.
 //!
 //! # The write-ahead log
 //!
-//! When the log (`-wal`) has 1,000 pages (4 MB), the writer copies the remaining pages into the
-//! file, and the log is reused from its beginning. With [`Durability::Full`] a checkpoint thread
-//! has already copied most pages, while other threads read and write. The log grows larger during a
-//! large transaction and during a long read, because pages that a reader may need cannot be
-//! overwritten. Afterwards the checkpoint thread copies the accumulated pages, and the log is
-//! truncated to 16 MiB. If readers overlap without a gap, the writer waits for them from 2,000
-//! pages on: 50 ms at first, 1 s if the log has 40,000 pages.
+//! When the log (`-wal`) has 1,000 pages (4 MB), the writer copies all pages that are not in the
+//! file yet into the file. The next transaction then writes to the beginning of the log again. With
+//! [`Durability::Full`] a checkpoint thread has already copied most pages, while other threads read
+//! and write.
+//!
+//! The log becomes larger than 1,000 pages during a large transaction, and during a long read,
+//! because SQLite must not overwrite pages that a reader may need. After that read or transaction
+//! the checkpoint thread copies the additional pages, and SQLite truncates the log to 16 MiB. If a
+//! new read always begins before the previous one ends, and the log has 2,000 pages or more, the
+//! writer waits for the readers. The wait is 50 ms for a log of 2,000 pages, and 1 s for 40,000
+//! pages or more.
 //!
 //! # Failures of the disk
 //!
-//! Acknowledged writes stay stored, as long as the file and its log are not removed, and no write is
-//! stored in part. The store can be used again as soon as the cause of the failure is removed. Open the
-//! store again only if its log was lost. If the disk is full, the store copies the log into the file at
-//! once, so that the log can be reused.
+//! A failure loses no acknowledged write, unless the file or its log was removed, and each write is
+//! stored entirely or not at all. The store works again as soon as the cause of the failure has
+//! been removed. A program must open the store again only if the log of the store was lost. If the
+//! disk is full, the store immediately copies the log into the file, so that the next write needs
+//! no space for a larger log.
 //!
 //! | cause | error of a store that is open | error of opening |
 //! |---|---|---|
@@ -69,28 +75,31 @@
 //! # Several processes
 //!
 //! Any number of processes on one machine may use one file. A process that finds the file locked
-//! waits for five seconds, then reports a retryable error. SQLite does not grant the lock in order.
-//! If one process writes continuously, another may not get the lock in time, especially on a slow
-//! disk. The file must not be on a network file system.
+//! waits up to five seconds for the lock, and then reports a retryable error. SQLite does not grant
+//! the lock in the order of the requests. If one process writes continuously, another process may
+//! not get the lock within five seconds, especially on a slow disk. The file must not be on a
+//! network file system.
 //!
 //! A store that was opened before `fork(2)` must be neither used nor dropped in the child process.
-//! Open the file again there.
+//! The child process must open the file again.
 //!
 //! # The record of tool calls
 //!
-//! The rows of the record are written with their messages, into a table of their own, which adds
-//! one or two pages per append to the write-ahead log. There are no indexes by tool, status or
-//! time, because each would add as much again. A query reads the rows of the conversation that it
-//! names, or else of its whole scope. Times are stored in whole milliseconds.
+//! The rows of the record are in a separate table. An append writes them in the same transaction as
+//! their messages, and this table adds one or two pages per append to the write-ahead log. The
+//! table has no index by tool, status or time, because each index would add another one or two
+//! pages per append. A query that names a conversation reads all rows of that conversation. Any
+//! other query reads all rows of its scope. Times are stored in whole milliseconds.
 //!
 //! # Open runs
 //!
 //! Staged messages and rows are in the same tables as committed ones, at their final positions. A
 //! row for each open run stores the number of visible messages in its conversation. A commit
 //! deletes this row and moves nothing. [`rows`](tower_chat_core::store::Maintenance::rows) returns
-//! the visible rows, and [`rewrite`](tower_chat_core::store::Maintenance::rewrite) refuses a
-//! conversation with an open run. While a file is migrated, no process of a release without open
-//! runs may have it open, because that release would return staged messages as visible ones.
+//! only the visible rows, and [`rewrite`](tower_chat_core::store::Maintenance::rewrite) refuses a
+//! conversation with an open run. Before a new release migrates a file, close the file in all
+//! processes of releases that do not support open runs. Such a release would return staged messages
+//! as visible ones.
 //!
 //! # Damage
 //!
@@ -98,38 +107,43 @@
 //! file, for example by a bit flip on the disk, is reported as
 //! [`StoreError::Undecodable`](tower_chat_core::store::StoreError::Undecodable), and
 //! `tower-chat verify` lists it. Messages that were stored before version 6 of the file have no
-//! checksum. Neither have the record of tool calls, the directory and the pages of the file:
-//! [`SqliteStore::check_integrity`] detects some damage there, but not all. Frames of the
-//! write-ahead log have checksums of SQLite. SQLite treats a damaged frame as the end of the log,
-//! so that later writes are lost without an error. `tower-chat-encrypted` authenticates all
-//! content.
+//! checksum. The record of tool calls, the directory and the pages of the file have no checksums
+//! either: [`SqliteStore::check_integrity`] detects some damage of these data, but not all. SQLite
+//! adds a checksum to each frame of the write-ahead log. SQLite treats a frame whose checksum does
+//! not match as the end of the log, so that writes after this frame are lost without an error.
+//! `tower-chat-encrypted` authenticates all content.
 //!
 //! # Permissions
 //!
-//! On Unix a new file is readable and writable for its owner only (mode 0600), regardless of the umask.
-//! The same applies to its log (`-wal`), the log's index (`-shm`) and [backups](Backup). An existing file
-//! keeps its permissions, and its log gets the same ones.
+//! On Unix a new file is readable and writable for its owner only (mode 0600), regardless of the
+//! umask. The same applies to its log (`-wal`), the log's index (`-shm`) and [backups](Backup). The
+//! store does not change the permissions of an existing file, and creates the log with the same
+//! permissions.
 //!
 //! # Deleting
 //!
-//! A conversation of more than 1 MiB is deleted in steps. The first step makes it invisible to
-//! readers. Each further step deletes about 1 MiB of rows in one transaction, and the log is reused
-//! after each step. A deletion therefore needs little space on a full disk. If even that space is
-//! missing, the steps become smaller, down to 16 KiB or one message. If a step still fails, the
-//! deletion returns an error, and the conversation is invisible. The remaining rows are deleted by
-//! the next deletion, or when the file is next opened for writing, as after a crash. A prune is one
-//! transaction of any size.
+//! A conversation of more than 1 MiB is deleted in steps. The first step makes the conversation
+//! invisible to readers. Each further step deletes about 1 MiB of rows in one transaction. A
+//! checkpoint after each step lets the next step overwrite the log, so that a deletion needs little
+//! additional space on a full disk. If a step fails because the disk has not even this space, the
+//! store repeats the step with half its size, down to 16 KiB or one message. If the smallest step
+//! fails too, the deletion returns an error, and the conversation is already invisible. The store
+//! deletes the remaining rows with its next deletion, or when the file is next opened for writing.
+//! The same happens after a crash during a deletion. A prune, unlike a deletion, is one
+//! transaction, regardless of its size.
 //!
-//! Deleted and pruned data are overwritten in the file. The write-ahead log (`-wal`) contains them
-//! until it is reused. [`SqliteStore::checkpoint`] truncates it at once.
+//! SQLite overwrites deleted and pruned data in the file. The write-ahead log (`-wal`) contains the
+//! deleted data until later writes overwrite the log. [`SqliteStore::checkpoint`] truncates the log
+//! immediately.
 //!
-//! Some copies may remain in the file. When a page becomes too small, SQLite moves rows to other
-//! pages and does not always overwrite the old location. A fragment of a text, smaller than a page
-//! (4 KB), or an id may then be in unused space of the file until SQLite reuses that space, and
-//! also in [backups](Backup). [`SqliteStore::vacuum`], or `tower-chat vacuum`, rewrites the file
-//! without such fragments, at a cost proportional to the size of the file. If no copy may remain,
-//! vacuum the file after deletions. Alternatively, deleting an encryption key makes the data
-//! unreadable in all copies of the file: see `ErasableKeys` of `tower-chat-encrypted`.
+//! Some copies of deleted data may remain in the file. When the rows of a page no longer fit in the
+//! page, SQLite moves rows to other pages and does not always overwrite the old location. An id, or
+//! a fragment of a text that is smaller than a page (4 KB), may then remain in unused space of the
+//! file until SQLite reuses that space. [Backups](Backup) may contain this fragment too.
+//! [`SqliteStore::vacuum`], or `tower-chat vacuum`, rewrites the file without such fragments. The
+//! cost of a vacuum is proportional to the size of the file. If your deletions must not leave any
+//! copy in the file, vacuum the file after them. Alternatively, deleting an encryption key makes
+//! the data unreadable in all copies of the file: see `ErasableKeys` of `tower-chat-encrypted`.
 
 mod append;
 mod backup;

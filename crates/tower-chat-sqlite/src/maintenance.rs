@@ -28,7 +28,7 @@ pub struct StrayRows {
     pub tools: u64,
 }
 
-/// Returns the errors that SQLite finds in the file; empty if it is intact.
+/// Returns the errors that SQLite finds in the file; empty if the file is intact.
 pub(crate) fn integrity(connection: &Connection) -> Result<Vec<String>, NotRead> {
     let mut statement = connection.prepare("PRAGMA integrity_check")?;
     let reported =
@@ -41,7 +41,8 @@ pub(crate) fn vacuum(connection: &Connection) -> Result<(), NotRead> {
     Ok(connection.execute_batch("VACUUM")?)
 }
 
-/// Returns a conversation row by row, including unreadable rows; `None` if it does not exist.
+/// Returns the rows of a conversation, including unreadable rows; `None` if the conversation does
+/// not exist.
 pub(crate) fn rows(
     connection: &Connection,
     key: &ConversationKey,
@@ -91,8 +92,8 @@ pub(crate) fn remove_stray_tools(connection: &Connection) -> Result<u64, NotRead
     Ok(removed as u64)
 }
 
-/// Executes a rewrite, inside a transaction that the caller has begun. If it is refused, nothing
-/// was changed, and the transaction can continue.
+/// Executes a rewrite, inside a transaction that the caller has begun. If this function refuses the
+/// rewrite, it has changed nothing, and the transaction can continue.
 pub(crate) fn rewrite(connection: &Connection, rewrite: &Rewrite) -> Result<Revision, NotStored> {
     let Some(found) = conversation::find(connection, &rewrite.key)? else {
         return Err(NotStored::Refused(rewrite.conflict(Revision::ABSENT, None)));
@@ -124,7 +125,7 @@ pub(crate) fn rewrite(connection: &Connection, rewrite: &Rewrite) -> Result<Revi
     Ok(revision)
 }
 
-/// Replaces counts of the directory. Negative counts of usage become 0.
+/// Replaces counts of the directory with the given counts. Sets negative counts of usage to 0.
 fn recount(connection: &Connection, number: i64, counts: &DirectoryCounts) -> Result<(), NotRead> {
     let stored = |count: u64| i64::try_from(count.min(UsageSum::LARGEST)).unwrap_or(i64::MAX);
     connection
@@ -140,8 +141,8 @@ fn recount(connection: &Connection, number: i64, counts: &DirectoryCounts) -> Re
              WHERE number = ?1",
         )?
         .execute([number])?;
-    // A run has a row for each model, and the record does not contain the model of a call.
-    // Therefore the first row gets all calls of the run.
+    // `run_usage` has a row for each run and model, and the record does not contain the model that
+    // has made a call. Therefore the first row of a run gets all calls of the run.
     let mut of_run = connection.prepare_cached(
         "UPDATE run_usage SET tool_calls = CASE
              WHEN model = (SELECT min(model) FROM run_usage WHERE number = ?1 AND run = ?2)

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use tokio::sync::Semaphore;
 use tower_chat_core::{Classified, is_retryable};
 
-/// A store could not be opened. A file that is not a store is unchanged. A store may have been
-/// created or migrated before the error.
+/// A store could not be opened. A file that is not a store was not changed. The store may have been
+/// created or migrated before the error occurred.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The file does not exist, and creating it was not allowed.
+    /// The file does not exist, and the options do not allow creating it.
     #[error(
         "there is no conversation store at `{}`: check the path, or allow creating it",
         path.display()
@@ -44,8 +44,8 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The header identifies the file as a store, but its schema contains an object that no release
-    /// creates: a view, a trigger, an index, a table, or a table with other columns. The store does
-    /// not execute it.
+    /// creates: a view, a trigger, an index, a table, or a table with other columns. The store is
+    /// not opened, so that SQLite executes no code of this object.
     #[error(
         "the schema of `{}` contains {object}, which no release creates: remove it if you have added it; \
          otherwise restore the file from a trusted copy",
@@ -71,7 +71,7 @@ pub enum OpenError {
         /// The newest supported schema version.
         supported: i64,
     },
-    /// An older release wrote the file, and it cannot be migrated because it was opened read-only.
+    /// An older release wrote the file, and a store that is opened read-only cannot migrate it.
     #[error(
         "`{}` has schema version {version} and must be migrated to version {supported}: open it once \
          for writing",
@@ -85,8 +85,8 @@ pub enum OpenError {
         /// The required schema version.
         supported: i64,
     },
-    /// There is no permission to write the file, or its folder, in which the write-ahead log is
-    /// created.
+    /// The process has no permission to write the file, or to create the write-ahead log in its
+    /// folder.
     #[error(
         "`{}` or its folder is not writable: change the permissions, or open the store read-only",
         path.display()
@@ -95,8 +95,8 @@ pub enum OpenError {
         /// The store's path.
         path: PathBuf,
     },
-    /// There is no permission to write the folder, and the write-ahead log has content. To read the
-    /// log, SQLite creates an index in the folder.
+    /// The write-ahead log has content, and the process has no permission to write the folder. To
+    /// read the log, SQLite must create an index of the log in the folder.
     #[error(
         "`{}` cannot be opened, because `{}` has content and the folder is not writable: change the \
          permissions, close the program that writes the file, or copy both files to a writable \
@@ -121,7 +121,7 @@ pub enum OpenError {
         /// The error of SQLite.
         source: Classified,
     },
-    /// Another process has a lock on the file.
+    /// Another process had a lock on the file for longer than the lock timeout.
     #[error("`{}` is locked by another process: try again later", path.display())]
     Locked {
         /// The store's path.
@@ -160,7 +160,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Returns whether opening may succeed if it is repeated unchanged.
+    /// Returns whether a repeated attempt to open the store with the same options may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Locked { source, .. }

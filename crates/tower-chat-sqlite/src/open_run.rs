@@ -28,7 +28,8 @@ pub(crate) fn find(
         .optional()
 }
 
-/// Reads an open run from a row, in which its columns begin at the index `first`.
+/// Reads an open run from a row. `first` is the index of the first column of the table `open_runs`
+/// in this row.
 fn read(row: &Row<'_>, first: usize) -> rusqlite::Result<OpenRun> {
     let lease = Lease {
         attempt: row.get(first + 2)?,
@@ -55,8 +56,8 @@ fn time(row: &Row<'_>, index: usize) -> rusqlite::Result<SystemTime> {
     milliseconds::time(stored).ok_or(rusqlite::Error::IntegralValueOutOfRange(index, stored))
 }
 
-/// Replaces the row of a conversation's open run, unless it is unchanged. Returns the run with its
-/// stored times.
+/// Replaces the row of a conversation's open run if the run has changed. Returns the run with its
+/// times as they are stored.
 pub(crate) fn put(
     connection: &Connection,
     conversation: i64,
@@ -92,7 +93,7 @@ pub(crate) fn put(
     Ok(open)
 }
 
-/// Returns the run with its times rounded as they are stored.
+/// Returns the run with its times rounded to the precision with which they are stored.
 fn stored_times(mut open: OpenRun) -> OpenRun {
     let stored = |time| milliseconds::time(milliseconds::of(time)).unwrap_or(time);
     open.opened_at = stored(open.opened_at);
@@ -101,7 +102,7 @@ fn stored_times(mut open: OpenRun) -> OpenRun {
     open
 }
 
-/// Deletes the row of a conversation's open run, which makes its messages visible.
+/// Deletes the row of a conversation's open run. This makes the messages of the run visible.
 pub(crate) fn close(connection: &Connection, conversation: i64) -> rusqlite::Result<()> {
     connection
         .prepare_cached("DELETE FROM open_runs WHERE number = ?1")?
@@ -109,8 +110,8 @@ pub(crate) fn close(connection: &Connection, conversation: i64) -> rusqlite::Res
     Ok(())
 }
 
-/// Returns whether all messages after the visible ones belong to the run. Returns true for every run that
-/// a store has staged. If the result is false, the number of visible messages in the row is damaged.
+/// Returns whether all messages after the last visible message belong to the run. False means that
+/// the number of visible messages in the row is damaged.
 pub(crate) fn owns_the_rest(
     connection: &Connection,
     conversation: i64,
@@ -126,7 +127,7 @@ pub(crate) fn owns_the_rest(
         .query_row(params![first, last, open.run.to_bytes()], |row| row.get(0))
 }
 
-/// Deletes all messages after the visible ones, and the row of the open run.
+/// Deletes all messages after the last visible message, and the row of the open run.
 pub(crate) fn discard(
     connection: &Connection,
     conversation: i64,
@@ -142,8 +143,8 @@ pub(crate) fn discard(
     close(connection, conversation)
 }
 
-/// Returns a conversation's open run with all its staged messages and rows, from one snapshot;
-/// `None` if there is none.
+/// Returns a conversation's open run with its staged messages and rows, read from one snapshot;
+/// `None` if no run is open.
 pub(crate) fn content(
     connection: &Connection,
     key: &ConversationKey,
@@ -187,7 +188,7 @@ pub(crate) fn list(
 ) -> Result<Vec<ConversationKey>, NotRead> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let scope: Arc<str> = scope.into();
-    // The statement begins with the open runs, because there are few of them.
+    // `CROSS JOIN` makes SQLite read the table of open runs first, because it has few rows.
     let mut statement = connection.prepare_cached(
         "SELECT conversation
          FROM open_runs CROSS JOIN conversations ON id = number

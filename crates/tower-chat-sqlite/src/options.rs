@@ -11,24 +11,27 @@ use crate::{OpenError, SqliteStore};
 #[non_exhaustive]
 pub enum Durability {
     /// An acknowledged write survives a power loss and a crash of the system. Every commit waits
-    /// until the disk reports that the write is stored (`synchronous=FULL`). The guarantee depends
-    /// on the disk: on macOS, SQLite does not wait for the drive's own cache.
+    /// until the disk reports that the write is stored (`synchronous=FULL`). The guarantee assumes
+    /// that the disk does not report a write earlier: on macOS, SQLite does not wait until the
+    /// drive has written its own cache.
     #[default]
     Full,
-    /// An acknowledged write survives the end of the process, however it ends. A power loss or a
-    /// crash of the system may undo the last writes, newest first; the file stays consistent
-    /// (`synchronous=NORMAL`).
+    /// An acknowledged write survives a crash or a kill of the process. A power loss or a crash of
+    /// the system may remove the last acknowledged writes, but no write that is older than a
+    /// remaining one. The file remains consistent (`synchronous=NORMAL`).
     ///
-    /// The writes since the last sync of the write-ahead log are at risk: up to 1,000 pages (4 MB)
-    /// and one transaction, after which a checkpoint syncs the log. If readers overlap without a
-    /// gap, or the disk is full, more writes are at risk. The log is also synced at
+    /// A power loss can remove the writes since the last sync of the write-ahead log. A checkpoint
+    /// syncs the log after the transaction with which the log reaches 1,000 pages (4 MB). The
+    /// checkpoint comes later, and a power loss can remove more writes, if the disk is full, or if
+    /// a new read always begins before the previous one ends. The store also syncs the log in
     /// [`close`](tower_chat_core::store::HistoryStore::close) and
-    /// [`checkpoint`](SqliteStore::checkpoint). There is no time limit: the last writes of an idle
-    /// store stay at risk until the operating system writes them to the disk.
+    /// [`checkpoint`](SqliteStore::checkpoint). The store does not sync the log after a time: a
+    /// power loss can remove the last writes of an idle store until the operating system has
+    /// written them to the disk.
     Normal,
 }
 
-/// The options with which a [`SqliteStore`] is opened.
+/// The options for opening a [`SqliteStore`].
 ///
 /// ```no_run
 /// # async fn open() -> Result<(), tower_chat_sqlite::OpenError> {
@@ -54,8 +57,8 @@ pub struct SqliteOptions {
 }
 
 impl SqliteOptions {
-    /// Creates the default options: full durability, 1024 slots and 64 MiB in the queue, 4 readers;
-    /// a missing file is created.
+    /// Creates the default options: full durability, a queue of at most 1024 submissions and 64
+    /// MiB, and 4 concurrent reads. A missing file is created.
     pub fn new() -> Self {
         Self {
             durability: Durability::Full,
@@ -76,9 +79,10 @@ impl SqliteOptions {
         self
     }
 
-    /// Declares that one process at a time opens the file, such as a desktop application or a single
-    /// server. Journaled runs then take no lease. A run that the previous process did not complete is
-    /// resumed without waiting for a lease to expire. The default is false.
+    /// Declares that at most one process at a time opens the file, for example a desktop
+    /// application or a single server. Journaled runs then have no lease, and a run that the
+    /// previous process did not complete is resumed without waiting for a lease to expire. The
+    /// default is false.
     ///
     /// The option changes nothing in the file, and does not prevent other processes from opening
     /// it: see [`StoreHandle::exclusive`](tower_chat_core::store::StoreHandle::exclusive) for the
@@ -97,26 +101,27 @@ impl SqliteOptions {
         self
     }
 
-    /// Sets the maximum number of bytes in unfinished submissions, at least 1. While they are at or
-    /// above this number, [`reserve`](tower_chat_core::store::HistoryStore::reserve) waits. A
-    /// caller that already has a slot may exceed the limit, because a submission cannot wait.
+    /// Sets the maximum number of bytes in unfinished submissions, at least 1. While unfinished
+    /// submissions have at least this number of bytes,
+    /// [`reserve`](tower_chat_core::store::HistoryStore::reserve) waits. A caller that has reserved
+    /// a slot before may exceed the limit, because an append does not wait.
     #[must_use]
     pub fn with_max_queued_bytes(mut self, bytes: usize) -> Self {
         self.max_queued_bytes = bytes;
         self
     }
 
-    /// Sets the maximum number of concurrent reads, at least 1. Each reader has a connection, which
-    /// is opened when it is first needed, and uses a thread of tokio's blocking pool while it
-    /// reads.
+    /// Sets the maximum number of concurrent reads, at least 1. Each concurrent read uses its own
+    /// connection, which is opened when it is first needed, and usually a thread of tokio's
+    /// blocking pool.
     #[must_use]
     pub fn with_readers(mut self, readers: usize) -> Self {
         self.readers = readers;
         self
     }
 
-    /// Sets whether a missing file is created. If not, opening it fails with
-    /// [`OpenError::Missing`].
+    /// Sets whether a missing file is created. If `create` is false, opening a missing file fails
+    /// with [`OpenError::Missing`].
     #[must_use]
     pub fn with_create(mut self, create: bool) -> Self {
         self.create = create;
@@ -126,22 +131,26 @@ impl SqliteOptions {
     /// Sets whether the store is read-only. Every write then fails with
     /// [`StoreError::ReadOnly`](tower_chat_core::store::StoreError::ReadOnly).
     ///
-    /// Opening the store changes no data, but creates an empty write-ahead log and SQLite's index of it
-    /// if they are missing; the last connection removes both if it has permission to write the file. A
-    /// log with content is unchanged. If there is no permission to write the folder, the file is read
-    /// without a log if the log is empty or missing, and otherwise refused with [`OpenError::UnreadLog`].
-    /// A read fails if another program writes to the file meanwhile.
+    /// Opening the store changes no data, but creates an empty write-ahead log, and SQLite's index
+    /// of the log, if these files are missing. The connection that is closed last removes both
+    /// files, if it has permission to write the database file. A log with content is not changed.
+    ///
+    /// If the process has no permission to write the folder, the store reads the file without a log
+    /// if the log is empty or missing. If the log has content, opening the store fails with
+    /// [`OpenError::UnreadLog`]. While the file is read without a log, a read fails if another
+    /// program has written to the file.
     #[must_use]
     pub fn with_read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
         self
     }
 
-    /// Sets whether a caller on a multi-thread runtime executes short work on its own thread (the
-    /// default): its own write if the store is idle, and the read of a head. The caller then wakes no
-    /// other thread. The store uses tokio's `block_in_place`, which panics inside a `LocalSet`. The panic
-    /// is caught, and the writer thread or a thread of tokio's blocking pool executes the work. Under
-    /// `panic = "abort"`, a program that uses the store from `spawn_local` should disable this option.
+    /// Sets whether a caller on a multi-thread runtime executes short work on its own thread,
+    /// without waking another thread. Short work is the read of a head, and the caller's own write
+    /// if the store is idle. The default is true. The store uses tokio's `block_in_place`, which
+    /// panics inside a `LocalSet`. The store catches the panic, and the writer thread or a thread
+    /// of tokio's blocking pool executes the work instead. Under `panic = "abort"`, a program that
+    /// uses the store from `spawn_local` should disable this option.
     #[must_use]
     pub fn with_work_on_caller(mut self, work_on_caller: bool) -> Self {
         self.work_on_caller = work_on_caller;
@@ -152,7 +161,8 @@ impl SqliteOptions {
     ///
     /// # Errors
     ///
-    /// [`OpenError`]; a file that is not a store is unchanged.
+    /// Returns an [`OpenError`] if the store cannot be opened. A file that is not a store is not
+    /// changed.
     pub async fn open(self, path: impl AsRef<Path>) -> Result<SqliteStore, OpenError> {
         let allowed = 1..=Semaphore::MAX_PERMITS;
         for (option, value) in [("max_queued", self.max_queued), ("readers", self.readers)] {

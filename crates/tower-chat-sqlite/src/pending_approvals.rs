@@ -11,7 +11,7 @@ use crate::{
     row_key,
 };
 
-/// Selects the rows that wait for approval, with their messages, between two row keys.
+/// Selects the calls that wait for approval in a range of row keys, with their messages.
 pub(crate) const SQL: &str = "
     SELECT m.place, m.run, m.run_index, m.body, m.checksum, t.call_index
     FROM tool_invocations t INDEXED BY pending_approvals
@@ -19,10 +19,11 @@ pub(crate) const SQL: &str = "
     WHERE t.status = 'pending_approval' AND t.place BETWEEN ?1 AND ?2
     ORDER BY t.place, t.call_index";
 
-/// Returns the requests of the calls that wait in visible messages, grouped by answer.
+/// Returns the approval requests of the visible messages of a conversation, grouped by the answer
+/// that contains the calls.
 ///
-/// This function reads only the rows that wait for approval and their messages. Its cost does not depend
-/// on the length of the record.
+/// This function reads only the rows that wait for approval and their messages. Its cost does not
+/// depend on the length of the record.
 pub(crate) fn pending_approvals(
     connection: &Connection,
     key: &ConversationKey,

@@ -8,8 +8,8 @@ use tower_chat_core::{
 
 use crate::{append::NotStored, conversation, row_key};
 
-/// Deletes the oldest runs, except those that `keep` or a waiting call keeps, inside a transaction
-/// that the caller has begun.
+/// Deletes the oldest runs of a conversation, up to the first run that `keep` selects or that
+/// contains a call without an outcome. The caller has begun the transaction.
 pub(crate) fn prune(
     connection: &Connection,
     key: &ConversationKey,
@@ -41,7 +41,8 @@ pub(crate) fn prune(
     Ok(cut.pruned)
 }
 
-/// Passes the sequence number and the run of every message to `pruning`. The bodies are not read.
+/// Passes the sequence number and the run of every message to `pruning`, without reading the bodies
+/// of the messages.
 fn see_messages(
     connection: &Connection,
     conversation: i64,
@@ -74,7 +75,7 @@ fn see_calls(
         let call =
             SequencePosition { sequence: row_key::sequence(row.get(0)?), index: row.get(1)? };
         let status: String = row.get(2)?;
-        // An unknown status counts as `Pending`, so that the run of the call is not pruned.
+        // An unknown status is treated as `Pending`, so that the run of the call is not deleted.
         let status = status.parse().unwrap_or(ToolStatus::Pending);
         let result: Option<i64> = row.get(3)?;
         let result = result.map(|_| conversation::unsigned(row, 3)).transpose()?;

@@ -33,16 +33,16 @@ use crate::{
 /// The queue of submissions, and the writer that executes them.
 ///
 /// A leader is a thread that executes one group of submissions or one piece of exclusive work. At
-/// most one leader is active: `State::led` is true while it is. A caller leads for its own append
-/// if it may block, no leader is active and nothing waits. The writer thread executes everything
-/// else.
+/// most one leader is active at a time, and `State::led` is true while a leader is active. A caller
+/// becomes the leader for its own append if its thread may block, no leader is active and the queue
+/// is empty. The writer thread executes all other work.
 #[derive(Debug)]
 pub(crate) struct WriteQueue {
     /// The state of the queue. A leader does not hold this lock while it executes submissions.
     state: Mutex<State>,
     /// Wakes the writer thread.
     wake: Condvar,
-    /// The writer, which a leader locks while it works.
+    /// The writer. A leader locks it while the leader executes its work.
     writer: Mutex<Writer>,
     /// Whether callers may execute their own appends: `SqliteOptions::with_work_on_caller`.
     work_on_caller: bool,
@@ -56,20 +56,22 @@ pub(crate) struct WriteQueue {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The submissions and the exclusive work that wait for the writer thread, in order.
+    /// The submissions and the exclusive work that wait for the writer thread, in the order of
+    /// their submission.
     waiting: VecDeque<Waiting>,
     /// Whether a leader is active.
     led: bool,
     /// The number of submissions that have finished since the queue was created.
     finished: u64,
-    /// The conversations of the unfinished submissions, one entry for each submission: first those
-    /// of the active group, then those that wait.
+    /// The conversations of the unfinished submissions, with one entry for each submission. The
+    /// entries of the group that a leader is executing precede the entries of the waiting
+    /// submissions.
     unfinished: VecDeque<Keys>,
     /// The barriers that are not resolved yet.
     barriers: Vec<Barrier>,
     /// Whether the queue refuses submissions and exclusive work.
     closed: bool,
-    /// Whether the writer thread ends when nothing waits and no leader is active.
+    /// Whether the writer thread ends as soon as the queue is empty and no leader is active.
     retiring: bool,
 }
 
@@ -78,7 +80,7 @@ struct State {
 struct Barrier {
     /// The value of `State::finished` at which the barrier is resolved.
     until: u64,
-    /// Resolves the caller's receiver.
+    /// Sends the caller the message that the barrier is resolved.
     passed: oneshot::Sender<()>,
 }
 
@@ -140,7 +142,7 @@ impl WriteQueue {
         let (reply, outcome) = oneshot::channel();
         let work = move || {
             if !reply.is_closed() {
-                // The receiver may have been dropped.
+                // Sending fails if the receiver was dropped, and this error is ignored.
                 let _ = reply.send(work());
             }
         };
@@ -159,10 +161,10 @@ impl WriteQueue {
         }
     }
 
-    /// Returns a receiver that resolves when all submissions so far have finished. With a key, only
-    /// submissions that name this conversation count. Returns `None` if all of them have finished
-    /// already. Exclusive work does not count. If the writer thread ends first, the receiver resolves to
-    /// an error.
+    /// Returns a receiver that resolves when all earlier submissions have finished. With a key, the
+    /// receiver waits only for the submissions that change or copy this conversation. It does not
+    /// wait for exclusive work. Returns `None` if there is no such unfinished submission. If the
+    /// writer thread ends before these submissions finish, the receiver resolves to an error.
     pub(crate) fn barrier(&self, key: Option<&ConversationKey>) -> Option<oneshot::Receiver<()>> {
         let mut state = self.state();
         let last = match key {
@@ -175,12 +177,14 @@ impl WriteQueue {
         Some(receiver)
     }
 
-    /// Refuses submissions and exclusive work from now on. Those that wait are still executed.
+    /// Makes the queue refuse new submissions and new exclusive work. Work that is already in the
+    /// queue is still executed.
     pub(crate) fn close(&self) {
         self.state().closed = true;
     }
 
-    /// Closes the queue, and ends the writer thread once nothing waits and no leader is active.
+    /// Closes the queue, and ends the writer thread as soon as the queue is empty and no leader is
+    /// active.
     pub(crate) fn retire(&self) {
         let mut state = self.state();
         state.closed = true;
@@ -188,8 +192,8 @@ impl WriteQueue {
         self.wake.notify_one();
     }
 
-    /// Runs the writer thread until the queue retires. Returns an error if the committed data could
-    /// not be synced to the disk.
+    /// Executes the work of the writer thread until [`retire`](Self::retire) ends it. Returns an
+    /// error if the committed data could not be synced to the disk.
     pub(crate) fn serve(&self) -> Result<(), NotSynced> {
         let _end = ThreadEnd(self);
         if self.has_deleted_rows {
@@ -240,7 +244,7 @@ impl WriteQueue {
     }
 
     /// Waits until something is queued and no leader is active, and makes the writer thread the
-    /// leader. Returns `None` if the queue retires, nothing waits and no leader is active.
+    /// leader. Returns `None` if the writer thread should end.
     fn next(&self) -> Option<(Lead<'_>, Due)> {
         let mut state = self.state();
         loop {
@@ -261,17 +265,17 @@ impl WriteQueue {
         }
     }
 
-    /// Executes the append of a caller that has become the leader. If the thread may not block after all,
-    /// or [`write`](Self::write) returns [`Busy`], nothing is stored, and the append is put at the front
-    /// of the queue, for the writer thread.
+    /// Executes the append of a caller that has become the leader. If tokio does not allow the
+    /// thread to block, or [`write`](Self::write) returns [`Busy`], this function stores nothing,
+    /// and puts the append at the front of the queue for the writer thread.
     fn lead_alone(&self, append: Submission<Append>) -> Ticket {
         let lead = Lead { queue: self, submissions: 1 };
         let mut group = [append];
         let done = caller::block(|| self.write(&mut group, Duration::ZERO).is_ok());
         let [append] = group;
         if done == Some(true) {
-            // The append releases its slot and has its outcome before the lead ends, and therefore before
-            // a barrier after the append is resolved.
+            // The append releases its slot and sets its outcome before the lead ends. Therefore
+            // this happens before any barrier that waits for the append is resolved.
             let ticket = append.done();
             drop(lead);
             return ticket;
@@ -281,9 +285,10 @@ impl WriteQueue {
         ticket
     }
 
-    /// Executes a group of submissions, and counts and reports its commits and writes. A panic
-    /// outside of the statements fails the whole group. Waits for the file lock of another process
-    /// for at most `lock_timeout`, and returns [`Busy`] only if `lock_timeout` is zero.
+    /// Executes a group of submissions, counts its commits and writes, and reports them to the
+    /// telemetry. A panic outside of the statements of one submission fails the whole group. If
+    /// another process has the lock on the file, waits up to `lock_timeout`. Returns [`Busy`] only
+    /// if `lock_timeout` is zero.
     fn write<W>(&self, group: &mut [Submission<W>], lock_timeout: Duration) -> Result<(), Busy>
     where
         Submission<W>: Work,
@@ -308,9 +313,9 @@ impl WriteQueue {
     }
 }
 
-/// The guard of an active leader. When it is dropped, also by a panic, the lead ends: the
-/// submissions of the leader count as finished, their barriers are resolved, and the writer thread
-/// is woken if something waits.
+/// The guard of an active leader. Dropping the guard, even by a panic, ends the lead: it marks the
+/// submissions of the leader as finished, resolves the barriers that waited for them, and wakes the
+/// writer thread if the queue is not empty.
 struct Lead<'a> {
     queue: &'a WriteQueue,
     /// The number of submissions that the leader executes; 0 for exclusive work, and after
@@ -321,15 +326,16 @@ struct Lead<'a> {
 impl Lead<'_> {
     /// Resolves the tickets of the group, and ends the lead.
     fn finish(self, group: impl IntoIterator<Item = Submission>) {
-        // The tickets are resolved before the barriers, so that every earlier ticket has its
-        // outcome when a barrier is resolved.
+        // Dropping the guard resolves barriers. The tickets are resolved before, so that the
+        // tickets of all submissions before a barrier have their outcomes when the barrier is
+        // resolved.
         for submission in group {
             submission.resolve();
         }
         drop(self);
     }
 
-    /// Ends the lead without an outcome, and returns the group to the front of the queue.
+    /// Ends the lead without executing the group, and returns the group to the front of the queue.
     fn give_back(
         mut self,
         group: impl IntoIterator<Item = Submission, IntoIter: DoubleEndedIterator>,
@@ -356,15 +362,15 @@ impl Drop for Lead<'_> {
         }
         drop(state);
         for barrier in passed {
-            // The receiver may have been dropped.
+            // Sending fails if the receiver was dropped, and this error is ignored.
             let _ = barrier.passed.send(());
         }
     }
 }
 
-/// The guard of the writer thread. When the thread ends, also by a panic, the guard closes the queue,
-/// refuses the waiting submissions, and drops the exclusive work and the barriers. The receivers of
-/// exclusive work and of barriers then resolve to an error.
+/// The guard of the writer thread. When the thread ends, even by a panic, the guard closes the
+/// queue, refuses the waiting submissions, and drops the waiting exclusive work and the barriers.
+/// The receivers of that work and of the barriers then resolve to an error.
 struct ThreadEnd<'a>(&'a WriteQueue);
 
 impl Drop for ThreadEnd<'_> {

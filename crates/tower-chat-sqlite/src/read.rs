@@ -13,8 +13,9 @@ use crate::{
     checksum, conversation, pending_approvals::pending_approvals, removal::NOT_DELETED, row_key,
 };
 
-/// The SQL expression for the sequence number of the last visible message of a conversation, or for
-/// an upper bound of it if no run is open. The table `conversations` has the alias `c`.
+/// The SQL expression for the sequence number up to which the messages of a conversation are
+/// visible. If no run is open, this is the largest possible sequence number. The table
+/// `conversations` has the alias `c`.
 pub(crate) const VISIBLE: &str =
     "ifnull((SELECT visible FROM open_runs WHERE number = c.id), 4294967295)";
 
@@ -44,8 +45,8 @@ pub(crate) fn head(connection: &Connection, key: &ConversationKey) -> Result<Hea
     Ok(found.head().with_pending_approvals(pending))
 }
 
-/// Reads a conversation with all its visible messages, from one snapshot. Also returns the number of
-/// bytes of the messages in stored form.
+/// Returns a conversation with all its visible messages, read from one snapshot, and the number of
+/// bytes of these messages in stored form.
 pub(crate) fn history(
     connection: &Connection,
     key: &ConversationKey,
@@ -70,8 +71,9 @@ pub(crate) fn history(
 pub(crate) const MESSAGES: &str = "SELECT place, run, run_index, body, checksum FROM messages
      WHERE place BETWEEN ?1 AND ?2 ORDER BY place";
 
-/// Reads the messages with these row keys, which must follow the first `before` messages of the
-/// conversation without a gap. Adds the number of bytes in stored form to `bytes`.
+/// Reads the messages in a range of row keys. Fails if the sequence numbers of the found messages
+/// do not begin after `before`, or have a gap. Adds the number of bytes of the messages in stored
+/// form to `bytes`.
 pub(crate) fn messages(
     statement: &mut Statement<'_>,
     key: &ConversationKey,
@@ -123,8 +125,8 @@ pub(crate) fn missing(key: &ConversationKey, sequence: u64) -> NotRead {
 }
 
 /// Returns up to `limit` conversations of a scope, in the byte order of their ids, beginning with
-/// the first id greater than `after`. Conversations that have neither a visible message nor a
-/// service id are not included.
+/// the first id greater than `after`. The list does not contain conversations that have neither a
+/// visible message nor a service id.
 pub(crate) fn list(
     connection: &Connection,
     scope: &str,
@@ -154,8 +156,8 @@ pub(crate) fn list(
 }
 
 /// Returns up to `limit` scopes in byte order, beginning with the first one greater than `after`.
-/// Scopes whose conversations are all staged are included. Each scope costs one search in the
-/// index.
+/// The list also contains scopes in which no conversation has a visible message. The cost is one
+/// search in the index for each scope.
 pub(crate) fn scopes(
     connection: &Connection,
     after: Option<&str>,
@@ -175,8 +177,8 @@ pub(crate) fn scopes(
     Ok(found)
 }
 
-/// Returns whether the empty scope has a conversation. Conversations that are being deleted have
-/// this scope too.
+/// Returns whether the empty scope contains a conversation whose deletion has not begun. A deletion
+/// moves its conversation to the empty scope.
 fn has_scope_without_name(connection: &Connection) -> Result<bool, NotRead> {
     let mut statement = connection.prepare_cached(&format!(
         "SELECT 1 FROM conversations c WHERE scope = '' AND {NOT_DELETED} LIMIT 1"
@@ -184,7 +186,7 @@ fn has_scope_without_name(connection: &Connection) -> Result<bool, NotRead> {
     Ok(statement.exists([])?)
 }
 
-/// Decodes the message of a row with the columns row key, run, index in its run, body, and
+/// Decodes a message from a row, which has the columns row key, run, index in the run, body and
 /// checksum.
 pub(crate) fn message(row: &Row<'_>) -> rusqlite::Result<Result<Message, FormatError>> {
     let not_ours = |what| Ok(Err(FormatError::malformed(what)));

@@ -8,7 +8,8 @@ use tower_chat_core::{BoxError, store::StoreError};
 
 use crate::{SqliteOptions, caller, file::StoreFile, read::NotRead};
 
-/// A bounded pool of connections for reading. A read opens a connection if none is idle.
+/// A pool with a bounded number of connections for reading. A read opens a new connection if no
+/// connection is idle.
 #[derive(Debug)]
 pub(crate) struct Readers {
     file: StoreFile,
@@ -54,8 +55,8 @@ impl Readers {
         let runtime = Handle::try_current().map_err(|error| failed(error.into()))?;
         let readers = self.clone();
         let reading = runtime.spawn_blocking(move || {
-            // The permit is held until the connection is idle again, even if the future was
-            // dropped.
+            // The task owns the permit until its connection is idle again, even if the future of
+            // this function was dropped.
             let _permit = permit;
             readers.read_here(action, read)
         });
@@ -94,7 +95,7 @@ impl Readers {
                 self.idle().push(connection);
                 Err(error)
             }
-            // The connection is dropped, and a later read opens another.
+            // The connection is closed instead of reused, because SQLite has failed on it.
             Err(NotRead::Failed(error)) => Err(failed(error)),
         }
     }

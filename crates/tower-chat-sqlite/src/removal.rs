@@ -1,11 +1,12 @@
 //! Deleting a conversation in steps of a bounded size.
 //!
-//! The deletion overwrites each page, and each overwritten page is written to the write-ahead log.
-//! Deleting a large conversation in one transaction would need as much space for the log as the
-//! conversation has, which a full disk does not have. Therefore the conversation is first renamed,
-//! so that no reader finds it. Then its rows are deleted in steps, with a checkpoint after each.
-//! Its own row is deleted last, so that its number is not reused before. A deletion that a crash
-//! interrupts is continued when the file is opened, and by the next deletion.
+//! SQLite overwrites deleted rows with zeros, and writes every changed page to the write-ahead log.
+//! Deleting a large conversation in one transaction would therefore enlarge the log by the size of
+//! the conversation, and a full disk has no space for this. Therefore the first transaction renames
+//! the conversation, so that no reader finds it. The next transactions delete its rows in steps,
+//! with a checkpoint after each step. The row of the conversation itself is deleted last, so that
+//! no new conversation gets the same number before. If a crash interrupts a deletion, the next
+//! process that opens the file for writing continues the deletion.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -16,12 +17,13 @@ pub(crate) const STEP: u64 = 1 << 20;
 /// The maximum number of rows that one step deletes.
 const ROWS: usize = 1000;
 
-/// The condition that excludes conversations which are being deleted, for a statement that reads a
-/// conversation as `c`. No store writes the incarnation 0 otherwise.
+/// The SQL condition that excludes conversations whose deletion has begun. The table
+/// `conversations` has the alias `c`. A store writes the incarnation 0 only when it begins a
+/// deletion.
 pub(crate) const NOT_DELETED: &str = "c.incarnation <> 0";
 
-/// Returns whether the messages of a conversation fit in one step, and its tool rows in another one. Both
-/// are then deleted in one transaction.
+/// Returns whether one step can delete all messages of a conversation, and a second step all its
+/// tool rows. The caller then deletes both in one transaction.
 pub(crate) fn is_one_step(connection: &Connection, number: i64) -> rusqlite::Result<bool> {
     let (_, last) = row_key::range(number);
     let first_of = |table| end_of_step(connection, table, number, STEP);
@@ -43,7 +45,8 @@ pub(crate) fn begin(connection: &Connection, number: i64) -> rusqlite::Result<()
     Ok(())
 }
 
-/// Returns the number of a conversation whose deletion has begun, if there is one.
+/// Returns the number of any conversation whose deletion has begun; `None` if there is no such
+/// conversation.
 pub(crate) fn find(connection: &Connection) -> rusqlite::Result<Option<i64>> {
     connection
         .prepare_cached(
@@ -54,8 +57,8 @@ pub(crate) fn find(connection: &Connection) -> rusqlite::Result<Option<i64>> {
         .optional()
 }
 
-/// Deletes rows of one table of a conversation, up to about `bytes` bytes. If there are none,
-/// deletes the row of the conversation itself and returns true.
+/// Deletes about `bytes` bytes of rows of a conversation from one table. If no rows remain in any
+/// table, deletes the row of the conversation itself and returns true.
 pub(crate) fn step(connection: &Connection, number: i64, bytes: u64) -> rusqlite::Result<bool> {
     let (first, _) = row_key::range(number);
     for table in [Table::Messages, Table::Tools] {
@@ -96,9 +99,9 @@ impl Table {
     }
 }
 
-/// Returns the last row key of the next step. If the step includes all rows of the table, this is
-/// the last possible row key of the conversation. Returns `None` if the table has no rows of the
-/// conversation.
+/// Returns the last row key that the next step deletes from a table. If the step deletes all
+/// remaining rows of the conversation, this is the largest row key that the conversation can have.
+/// Returns `None` if the table contains no rows of the conversation.
 fn end_of_step(
     connection: &Connection,
     table: Table,
@@ -128,8 +131,9 @@ mod tests {
     #[test]
     fn what_fits_goes_in_one_step() {
         let half = usize::try_from(STEP / 2).unwrap();
-        // The lengths of messages and results. The next conversation in the file has a large
-        // message.
+        // Each case contains the lengths of the messages, the lengths of the results, and whether
+        // one step suffices. The next conversation in the file has a large message, which must not
+        // be counted.
         let cases: [(&[usize], &[usize], bool); 6] = [
             (&[], &[], true),
             (&[10, 20], &[30], true),

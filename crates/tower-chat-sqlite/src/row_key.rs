@@ -1,15 +1,15 @@
 //! The integer key of a message's row.
 //!
 //! A row's key is the conversation's number times 2^32 plus the message's sequence number. The
-//! messages of a conversation are therefore adjacent and in order, in one tree without an index.
-//! The column is called `place`, because processes of older releases that have the file open use
-//! that name. Compared with a table that has both columns as its key, an append writes 8 to 54 %
-//! fewer bytes to the log (measured).
+//! messages of a conversation are therefore adjacent and in order, in one B-tree without an index.
+//! The column is called `place`, because older releases use that name, and may have the file open.
+//! With this key, an append writes 8 to 54 % fewer bytes to the log than with a primary key of two
+//! columns (measured).
 
 /// The number of bits of the sequence number in a row key.
 const BITS: u32 = 32;
 
-/// The largest number of a conversation, so that its row keys are not negative.
+/// The largest number of a conversation. Row keys of larger numbers would be negative.
 pub(crate) const LAST_CONVERSATION: i64 = i32::MAX as i64;
 
 /// The largest sequence number of a message.

@@ -1,4 +1,4 @@
-//! The schema: the tables, and the migrations of older files.
+//! The database schema: the tables of the current version, and the migrations of older files.
 
 use std::{collections::BTreeMap, sync::OnceLock};
 
@@ -8,11 +8,11 @@ use tower_chat_core::{format, store::author::is_sealed_message};
 
 use crate::{directory, seal_mark};
 
-/// The application id in the header of a store's file: `twch`.
+/// The application id in the header of a store's file: the ASCII text `twch`.
 pub(crate) const APPLICATION_ID: i64 = 0x7477_6368;
 
-/// The migrations. Each one migrates the version of its index to the next version. A released
-/// migration is never changed.
+/// The migrations. The migration with index `n` changes a file of version `n` to version `n + 1`. A
+/// released migration must never be changed.
 const MIGRATIONS: &[&str] =
     &[MESSAGES, TOOL_INVOCATIONS, OPEN_RUNS, PRUNED, DIRECTORY, CHECKSUMS, MARKS];
 
@@ -34,18 +34,17 @@ const MESSAGES: &str = "
     ) STRICT;
 ";
 
-/// The record of tool calls: one tree without an index.
+/// The record of tool calls: one B-tree (`WITHOUT ROWID`) without further indexes.
 ///
-/// With a call recorded in every append and its outcome in the next, the record adds 1.3 to 1.6
-/// pages to the log per append. A table with row numbers and a unique index would add 2.2 to 3.2
-/// pages, and each further index, by tool, status or time, one to two pages (measured). Without an
-/// index, queries read the rows of their conversation, or of their scope if they name no
-/// conversation. These rows are adjacent and short, because they do not copy the content of
-/// messages.
+/// If every append records one call, and the next append records its outcome, the record adds 1.3
+/// to 1.6 pages to the log per append. A table with row ids and a unique index would add 2.2 to 3.2
+/// pages, and each further index, by tool, status or time, would add one to two pages (measured). A
+/// query reads all rows of the conversation that it names, or all rows of its scope. The rows of a
+/// conversation are adjacent. The rows are short, because they do not copy the content of messages.
 ///
-/// A process of an older release that has the file open during the migration does not know the
-/// table, and numbers of conversations are reused. Therefore a trigger deletes the rows of a
-/// deleted conversation.
+/// A process of an older release may have the file open during the migration. Such a process
+/// deletes a conversation without deleting its rows in this table, and a later conversation may get
+/// the same number. Therefore a trigger deletes the rows of a deleted conversation.
 const TOOL_INVOCATIONS: &str = "
     CREATE TABLE tool_invocations (
         place INTEGER NOT NULL, -- of the message that holds the call
@@ -70,12 +69,13 @@ const TOOL_INVOCATIONS: &str = "
 
 /// The open runs, at most one per conversation.
 ///
-/// Staged messages are in the other tables at their final positions. A commit deletes one row, and
-/// readers read up to the stored number of visible messages. In the other modes an append looks up
-/// a row in an empty tree, and writes nothing to the table.
+/// Staged messages are in the table of messages, at their final positions. While a run is open,
+/// readers of its conversation read only up to the message number in the column `visible`. The
+/// commit of a run deletes its row in this table. An append in a mode without open runs reads this
+/// table, and writes nothing to it.
 ///
-/// With the partial index, the cost of reading a conversation's pending approvals does not depend
-/// on the length of its record. Rows with other statuses are not in the index.
+/// The partial index contains only the rows of calls that wait for approval, so that the cost of
+/// reading a conversation's pending approvals does not depend on the length of its record.
 const OPEN_RUNS: &str = "
     CREATE TABLE open_runs (
         number INTEGER PRIMARY KEY, -- conversations.id
@@ -97,7 +97,8 @@ const OPEN_RUNS: &str = "
     WHERE status = 'pending_approval';
 ";
 
-/// The number of pruned messages of a conversation, so that a missing message is detected.
+/// The number of pruned messages of a conversation, by which a reader distinguishes a pruned
+/// message from a missing one.
 const PRUNED: &str = "
     ALTER TABLE conversations ADD COLUMN pruned INTEGER NOT NULL DEFAULT 0;
 ";
@@ -106,7 +107,7 @@ const PRUNED: &str = "
 /// activity of a conversation is in two tables, and why the index contains only the hour.
 ///
 /// A process of an older release that has the file open during the migration writes nothing to
-/// these tables, so that its writes are not counted.
+/// these columns and tables. The directory does not count the writes of such a process.
 const DIRECTORY: &str = "
     ALTER TABLE conversations ADD COLUMN created INTEGER; -- milliseconds since 1970, as all times
     ALTER TABLE conversations ADD COLUMN last_active INTEGER NOT NULL DEFAULT 0;
@@ -141,11 +142,12 @@ const DIRECTORY: &str = "
     END;
 ";
 
-/// The checksum of a message ([`crate::checksum`]). Existing messages get none.
+/// The checksum of a message ([`crate::checksum`]). Messages that exist before the migration get no
+/// checksum.
 ///
-/// A process of an older release that has the file open during the migration changes bodies without
-/// their checksums; a trigger then deletes the checksum. Copying a conversation fails in such a
-/// process.
+/// A process of an older release that has the file open during the migration changes the body of a
+/// message without its checksum; a trigger then deletes the checksum. In such a process, copying a
+/// conversation fails.
 const CHECKSUMS: &str = "
     ALTER TABLE messages ADD COLUMN checksum INTEGER;
     CREATE TRIGGER body_changed AFTER UPDATE OF body ON messages
@@ -173,8 +175,8 @@ const DIRECTORY_VERSION: usize = 5;
 /// The first version with the mark of sealed data.
 const MARKS_VERSION: usize = 7;
 
-/// The maximum number of steps that SQLite's virtual machine may execute to check a file, in
-/// thousands. Checking the schema of a store needs a few hundred steps.
+/// The maximum number of virtual machine instructions, in thousands, that SQLite executes to check
+/// a file. Checking the schema of a store needs a few hundred instructions.
 const MAX_STEPS: u32 = 1_000;
 
 /// The statements that create the tables of `ANALYZE`.
@@ -196,9 +198,10 @@ pub(crate) enum Content {
     Foreign,
 }
 
-/// Returns whether a file of an older version contains sealed data, which is recognised by service
-/// ids and messages. In an encrypted store the first matches end the search. In other stores few
-/// messages match, and only those are decoded.
+/// Returns whether a file of an older version contains sealed data. The search recognises sealed
+/// service ids and sealed messages. In an encrypted store, the search ends at the first sealed
+/// item. In any other store, few messages match the `LIKE` pattern, and the search decodes only
+/// these messages.
 fn has_sealed_data(connection: &Connection) -> Result<bool> {
     let sealed_heads =
         "SELECT EXISTS (SELECT 1 FROM conversations WHERE service_id LIKE 'tower-chat-_:%')";
@@ -218,7 +221,7 @@ fn has_sealed_data(connection: &Connection) -> Result<bool> {
     Ok(false)
 }
 
-/// The difference between the schema of a file and that of a store.
+/// The difference between the schema of a file and the schema that the migrations create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Difference {
     /// An object is missing.
@@ -227,8 +230,9 @@ pub(crate) enum Difference {
     Unknown(String),
 }
 
-/// Determines the kind of a file without changing it, in one snapshot, because another process may be
-/// creating it. The check stops after a maximum number of steps, regardless of the schema.
+/// Determines the kind of a file without changing the file. All statements read one snapshot,
+/// because another process may be creating the store. The check fails after [`MAX_STEPS`], so that
+/// a hostile schema cannot make it run for a long time.
 pub(crate) fn content(connection: &mut Connection) -> Result<Content> {
     let mut steps = 0;
     let counts = move || {
@@ -241,7 +245,7 @@ pub(crate) fn content(connection: &mut Connection) -> Result<Content> {
     content
 }
 
-/// Determines the kind of a file in a transaction of its own.
+/// Determines the kind of a file in a new transaction.
 fn content_in_transaction(connection: &Connection) -> Result<Content> {
     content_at_this_moment(&*connection.unchecked_transaction()?)
 }
@@ -264,8 +268,8 @@ fn content_at_this_moment(connection: &Connection) -> Result<Content> {
     }
 }
 
-/// Creates the tables of an empty database, or migrates an older store, in one transaction. Other
-/// content is unchanged. Returns the kind of the file afterwards.
+/// Creates the tables of an empty database, or migrates an older store, in one transaction. A file
+/// of any other kind is not changed. Returns the kind of the file after the migration.
 pub(crate) fn migrate(connection: &mut Connection) -> Result<Content> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let content = content_at_this_moment(&transaction)?;
@@ -295,11 +299,13 @@ pub(crate) fn migrate(connection: &mut Connection) -> Result<Content> {
     Ok(Content::Store { version: VERSION })
 }
 
-/// The objects of a schema: from the type and the name to the table and the statement.
+/// The objects of a schema. A key is the type and the name of an object; a value is its table and
+/// its `CREATE` statement.
 type Objects = BTreeMap<(String, String), (String, String)>;
 
-/// Returns the difference between the schema of a file and the result of the migrations. The schema
-/// of a newer version is unknown and not compared.
+/// Returns the first difference between the schema of a file and the schema that the migrations
+/// create; `None` if they are equal. A file of a newer version is not compared, because this
+/// release does not know the schema of that version.
 fn difference(connection: &Connection, version: i64) -> Result<Option<Difference>> {
     let known = usize::try_from(version).ok().and_then(|version| known()?.get(version));
     let Some(mut missing) = known.cloned() else { return Ok(None) };
@@ -315,8 +321,8 @@ fn difference(connection: &Connection, version: i64) -> Result<Option<Difference
     Ok(missing.map(|(kind, name)| Difference::Missing(format!("the {kind} `{name}`"))))
 }
 
-/// Returns the schema of each version, from 0 on. Returns `None` if this process cannot create a
-/// database in memory.
+/// Returns the schemas of all versions; the index is the version. Returns `None` if this process
+/// cannot create a database in memory.
 fn known() -> Option<&'static Vec<Objects>> {
     static KNOWN: OnceLock<Option<Vec<Objects>>> = OnceLock::new();
     KNOWN.get_or_init(|| made_by_migrations().ok()).as_ref()
@@ -332,8 +338,8 @@ fn made_by_migrations() -> Result<Vec<Objects>> {
     Ok(versions)
 }
 
-/// Returns the objects of a schema. A value that is not a text is replaced with one that matches no
-/// statement.
+/// Returns the objects of a schema. A value that is not text becomes a string that no `CREATE`
+/// statement equals.
 fn objects(connection: &Connection) -> Result<Objects> {
     let text = |value: ValueRef<'_>| match value {
         ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),

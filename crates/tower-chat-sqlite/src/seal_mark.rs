@@ -1,14 +1,15 @@
-//! The mark of a file that contains sealed data, and the check of changes against it.
+//! The mark of a file that contains sealed (encrypted) data, and the check of changes by this mark.
 
 use rusqlite::Connection;
 use tower_chat_core::store::StoreError;
 
 use crate::append::NotStored;
 
-/// Admits a change or refuses it: a file with sealed data accepts only changes from the wrapper
-/// that seals the data. A sealed change sets the mark of the file. Returns whether the file
-/// contains sealed data afterwards. `known` is the current mark, if the caller knows it. Must be
-/// called in the transaction of the change, before anything else is written.
+/// Checks whether a change is permitted. A file with sealed data refuses changes that do not come
+/// from the store wrapper that seals the data. A sealed change sets the mark of the file. Returns
+/// whether the file contains sealed data after the change. `known` is the mark of the file, if the
+/// caller has cached it. Must be called in the transaction of the change, before its other
+/// statements.
 pub(crate) fn admit(
     connection: &Connection,
     known: Option<bool>,
@@ -34,7 +35,7 @@ fn read(connection: &Connection) -> rusqlite::Result<bool> {
         .query_row([], |row| row.get(0))
 }
 
-/// Marks the file as one that contains sealed data.
+/// Sets the mark that the file contains sealed data.
 pub(crate) fn set(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute("UPDATE store_marks SET holds_sealed = 1", []).map(drop)
 }

@@ -34,9 +34,8 @@ use crate::{
 
 /// Stores conversations in one SQLite file.
 ///
-/// Clones are handles of the same store. Dropping the last handle waits for the submitted writes,
-/// and blocks the thread meanwhile. To wait without blocking, [`close`](HistoryStore::close) the
-/// store first.
+/// Clones share one store. Dropping the last handle waits for the submitted writes, and blocks the
+/// thread meanwhile. To wait without blocking, [`close`](HistoryStore::close) the store first.
 ///
 /// The async methods of the store must be called on a tokio runtime.
 #[derive(Debug, Clone)]
@@ -67,12 +66,13 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// [`OpenError`]; a file that is not a store is unchanged.
+    /// Returns an [`OpenError`] if the store cannot be opened. A file that is not a store is not
+    /// changed.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
         SqliteOptions::new().open(path).await
     }
 
-    /// Returns options with which to open a store.
+    /// Returns the default options for opening a store.
     pub fn options() -> SqliteOptions {
         SqliteOptions::new()
     }
@@ -163,8 +163,8 @@ impl SqliteStore {
         self.0.readers.file()
     }
 
-    /// Waits until all submissions so far have finished. With a key, only submissions that name this
-    /// conversation count.
+    /// Waits until all earlier submissions have finished. With a key, waits only for the
+    /// submissions that change or copy this conversation.
     pub(crate) async fn settle(&self, key: Option<&ConversationKey>) -> Result<(), StoreError> {
         let barrier = self.0.writing.as_ref().and_then(|writing| writing.queue.barrier(key));
         match barrier {
@@ -447,7 +447,7 @@ impl Drop for Shared {
     fn drop(&mut self) {
         self.readers.release();
         if let Some(writing) = &self.writing {
-            // A caller that needs the outcome has called `close`.
+            // The outcome is ignored here: a caller that needs it calls `close`.
             drop(writing.retire()());
         }
     }

@@ -1,4 +1,5 @@
-//! Submissions: the units of work that a caller executes itself, or queues for the writer thread.
+//! Submissions: units of work that a caller executes on its own thread, or puts into the queue of
+//! the writer thread.
 
 mod append;
 mod changes;
@@ -27,12 +28,12 @@ use crate::{
     telemetry::TELEMETRY,
 };
 
-/// A submission with its slot. Its work `W` is an [`Append`] that the caller may execute, or a
-/// [`Queued`] entry of the queue.
+/// A unit of work with its reserved slot. The work `W` is an [`Append`], which the caller may
+/// execute, or a [`Queued`] entry of the queue.
 #[derive(Debug)]
 pub(crate) struct Submission<W = Queued> {
     slot: Slot,
-    /// The share of the submission in the queue's byte budget. Only appends have a share.
+    /// The bytes of the submission in the queue's byte budget; `None` unless the work is an append.
     budget: Option<BudgetGuard>,
     /// Measures the time that the submission waits.
     queued: Queuing,
@@ -49,7 +50,8 @@ pub(crate) trait Work {
     /// Resets the submission to its first write, after a rollback.
     fn start_over(&mut self);
 
-    /// Sets a failure as the outcome of the submission, of which `completed` writes are durable.
+    /// Sets a failure as the outcome of the submission. `completed` is the number of its writes
+    /// that are durable.
     fn fail(&mut self, completed: usize, failure: &Failure);
 
     /// Returns the number of stored writes.
@@ -58,8 +60,8 @@ pub(crate) trait Work {
     /// Returns whether the submission consists of one write.
     fn is_single(&self) -> bool;
 
-    /// Returns whether the submission has deleted a conversation whose rows may have to be deleted in
-    /// further steps.
+    /// Returns whether the submission has deleted a conversation. Some of its rows may remain, and
+    /// must then be deleted in further steps.
     fn has_deleted(&self) -> bool;
 }
 
@@ -94,20 +96,22 @@ pub(crate) enum Next {
 }
 
 impl<W> Submission<W> {
-    /// Returns the number of bytes of the messages and results in an append; 0 for other
-    /// submissions.
+    /// Returns the number of bytes of the messages and results in an append, and 0 for any other
+    /// work.
     pub(crate) fn bytes(&self) -> usize {
         self.budget.as_ref().map_or(0, BudgetGuard::bytes)
     }
 
-    /// Ends the measured waiting time, because the transaction begins.
+    /// Ends the measurement of the waiting time. The caller begins the transaction of the
+    /// submission next.
     pub(crate) fn begin(&mut self) {
         self.queued.begin();
     }
 }
 
 impl Submission<Append> {
-    /// Creates an append that counts against the queue's byte budget until it has an outcome.
+    /// Creates an append. Its bytes are counted in the queue's byte budget until the append has its
+    /// outcome.
     pub(crate) fn append(slot: Slot, writes: Vec<Write>, budget: &Arc<ByteBudget>) -> Self {
         let writes: Vec<_> = writes.into_iter().map(EncodedWrite::new).collect();
         let budget = Some(budget.take(writes.iter().map(EncodedWrite::bytes).sum()));
@@ -121,7 +125,7 @@ impl Submission<Append> {
         self.slot.may_block()
     }
 
-    /// Returns the conversations that it changes.
+    /// Returns the conversations that the append changes.
     pub(crate) fn keys(&self) -> Keys {
         self.work.keys()
     }
@@ -133,8 +137,8 @@ impl Submission<Append> {
         (Submission { slot, budget, queued, work: Queued::Append(work, reply) }, ticket)
     }
 
-    /// Releases the slot of an append that its caller has executed, and returns a ticket with the
-    /// outcome.
+    /// Releases the slot of an append that the caller has executed itself, and returns a ticket
+    /// that contains the outcome.
     pub(crate) fn done(self) -> Ticket {
         self.work.record_refusal();
         self.queued.end();
@@ -148,7 +152,7 @@ impl Submission {
         Self { slot, budget: None, queued: TELEMETRY.queued(0, None), work }
     }
 
-    /// Returns the conversations that it changes.
+    /// Returns the conversations that the submission changes or copies.
     pub(crate) fn keys(&self) -> Keys {
         self.work.keys()
     }
@@ -174,7 +178,7 @@ impl Submission {
         }
         self.queued.end();
         drop((self.slot, self.budget));
-        // Sending fails if the receiver was dropped.
+        // Sending fails if the receiver was dropped, and this error is ignored.
         match self.work {
             Queued::Append(append, reply) => reply.send(append.outcome),
             Queued::Delete(delete) => drop(delete.reply.send(delete.outcome)),
@@ -231,7 +235,7 @@ impl Work for Queued {
         self.keys().iter().for_each(|key| heads.panic_at(key));
         match self {
             Self::Append(append, _) => append.step(connection, heads),
-            // If the caller has dropped the receiver, the change is skipped.
+            // The change is skipped if its caller no longer waits for the outcome.
             Self::Delete(delete) if delete.reply.is_closed() => Ok(Next::Done),
             Self::Fork(fork) if fork.reply.is_closed() => Ok(Next::Done),
             Self::Prune(prune) if prune.reply.is_closed() => Ok(Next::Done),
@@ -341,8 +345,9 @@ impl Work for Queued {
     }
 }
 
-/// Returns a success or a refusal as the outcome of a change, after which the transaction
-/// continues. Returns an error if SQLite failed.
+/// Separates refusals from failures. A success or a refusal is the outcome of the change, and the
+/// transaction continues. Returns an error if SQLite failed, after which the caller must roll the
+/// transaction back.
 fn refused<T>(outcome: Result<T, NotStored>) -> rusqlite::Result<Result<T, StoreError>> {
     match outcome {
         Ok(done) => Ok(Ok(done)),

@@ -1,9 +1,10 @@
 //! The synchronisation types of the write queue.
 //!
-//! By default, the types are those of the standard library and tokio. For the tests under many schedules,
-//! `.ci/schedules` builds with `--cfg shuttle`. The types are then those of shuttle, which chooses at
-//! each use the thread to run next. shuttle does not control SQLite or the locks inside tokio's channels,
-//! but may switch threads after each message of a channel.
+//! By default, this module exports types of the standard library and of tokio. For tests under many
+//! schedules, `.ci/schedules` builds the crate with `--cfg shuttle`, and the module exports types
+//! of the crate `shuttle` instead. At each operation on such a type, shuttle chooses the thread
+//! that runs next. shuttle controls neither the locks of SQLite nor the locks inside tokio's
+//! channels, but it may switch to another thread after a message was sent through a channel.
 
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic::AtomicU64};

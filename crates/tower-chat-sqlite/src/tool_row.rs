@@ -5,11 +5,11 @@ use tower_chat_core::store::author::{ToolColumns, ToolRecord};
 
 use crate::row_key;
 
-/// The columns of a row from the call's index on, in the order in which [`read`] expects them.
+/// The columns after the row key, in the order in which [`read`] expects them.
 pub(crate) const COLUMNS: &str = "call_index, round_index, call_id, name, status, \
     result_sequence, result_index, result, error, started, finished";
 
-/// Writes rows of the record of a conversation. Each row replaces the earlier row of its call.
+/// Writes rows of the record of tool calls. Each row replaces an existing row of the same call.
 pub(crate) fn put<'a>(
     connection: &Connection,
     conversation: i64,
@@ -20,8 +20,8 @@ pub(crate) fn put<'a>(
         return Ok(());
     }
     let mut put = connection.prepare_cached(
-        // The values are in the order of the columns: parsing column names costs more than writing
-        // the row.
+        // The statement names no columns, because parsing their names costs more than writing the
+        // row. The values must be in the order of the columns of the table.
         "REPLACE INTO tool_invocations VALUES
             (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
     )?;
@@ -33,7 +33,7 @@ pub(crate) fn put<'a>(
             row.call_id,
             row.name,
             row.status,
-            // No sequence number exceeds the range of the column.
+            // Sequence numbers have at most 32 bits, so that the default value is never used.
             row.result_sequence.map(|sequence| i64::try_from(sequence).unwrap_or(i64::MAX)),
             row.result_index,
             row.result,
@@ -45,12 +45,12 @@ pub(crate) fn put<'a>(
     Ok(())
 }
 
-/// Reads a row for a call in the message with the sequence number `sequence`. Its [`COLUMNS`] begin
-/// at the index `first`.
+/// Reads a row of the record of tool calls. `sequence` is the sequence number of the message that
+/// contains the call, and `first` is the index of the first of the [`COLUMNS`].
 ///
 /// # Errors
 ///
-/// A description of the damage in the row.
+/// Returns a description of the damage in the row.
 pub(crate) fn read(row: &Row<'_>, first: usize, sequence: u64) -> Result<ToolRecord, String> {
     let result_sequence: Option<i64> = column(row, first + 5)?;
     let unsigned = |sequence| {

@@ -5,12 +5,13 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// A panic stopped a write. If one of its statements panicked, nothing of the write is stored, and
-/// other writes of the store are not affected. If the commit or a checkpoint panicked, every write
-/// of the transaction has this error and may be stored or not.
+/// A panic stopped a write. If the panic occurred in a statement of the write, the write is not
+/// stored, and no other write is affected. If the panic occurred in the commit or in a checkpoint,
+/// every write of the transaction fails with this error, and may or may not be stored.
 ///
-/// This error is the source of a [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend)
-/// that is not retryable. Under `panic = "abort"` there is no such error: the process ends.
+/// This error is the source of a
+/// [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend) that is not retryable.
+/// Under `panic = "abort"` a panic ends the process instead of causing this error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the write panicked and was rolled back: {message}: report it as a bug")]
 #[non_exhaustive]
@@ -19,7 +20,7 @@ pub struct WritePanicked {
     pub message: String,
 }
 
-/// Runs a function and returns a panic as an error.
+/// Calls a function, and returns an error if the function panics.
 pub(crate) fn catch<T>(body: impl FnOnce() -> T) -> Result<T, WritePanicked> {
     catch_unwind(AssertUnwindSafe(body)).map_err(|panic| WritePanicked::new(&*panic))
 }

@@ -24,7 +24,7 @@ pub(crate) struct Writer {
     connection: Option<Connection>,
     /// The cache of heads, which is valid for this connection only.
     heads: HeadCache,
-    /// Detects that the files were truncated since the previous transaction.
+    /// Detects whether the files were truncated since the previous transaction.
     watched: Watched,
     /// Whether the file contained rows of deleted conversations when the writer was created.
     has_deleted_rows: bool,
@@ -32,11 +32,13 @@ pub(crate) struct Writer {
     commits: u64,
 }
 
-/// Another process has the lock, or may take it before the group is finished. Nothing was stored.
+/// The group was not executed, because another process has the lock on the file, or may acquire it
+/// between two transactions of the group. Nothing was stored.
 #[derive(Debug)]
 pub(crate) struct Busy;
 
-/// The minimum number of bytes that one step of a removal deletes if the disk is full.
+/// The smallest size in bytes of one step of a removal, to which the writer reduces the steps if
+/// the disk is full.
 const SMALLEST_STEP: u64 = 16 << 10;
 
 /// The stage at which a transaction stopped. The transaction was rolled back.
@@ -75,8 +77,9 @@ impl Writer {
         Ok(Self { file, checkpoints, connection, heads, watched, has_deleted_rows, commits: 0 })
     }
 
-    /// Continues deletions that an earlier process has not finished. Only the first call does this.
-    /// If it fails, the next deletion continues them.
+    /// Continues deletions that an earlier process has not finished. Only the first call has an
+    /// effect. If it fails, the next deletion of a conversation also continues the unfinished
+    /// deletions.
     pub(crate) fn purge_deleted_rows(&mut self) {
         if std::mem::take(&mut self.has_deleted_rows) {
             drop(catch(|| self.remove_deleted()));
@@ -91,22 +94,22 @@ impl Writer {
         self.commits
     }
 
-    /// Makes the committed data durable and closes the connection.
+    /// Syncs the committed data to the disk and closes the connection.
     pub(crate) fn finish(&mut self) -> Result<(), NotSynced> {
         let synced = self.file.sync_log();
         self.release();
         synced
     }
 
-    /// Closes the connection. The next write opens another.
+    /// Closes the connection. The next write opens a new connection.
     pub(crate) fn release(&mut self) {
         self.file.log_is_closed();
         self.connection = None;
         self.heads.forget();
     }
 
-    /// Fails a group after a panic outside of its statements. As after a lost connection, it is unknown
-    /// whether the group was committed. The callers learn the outcome when they repeat the writes.
+    /// Fails a group after a panic outside of its statements. The writer cannot know whether the
+    /// group was committed. A caller that repeats its write learns whether the write is stored.
     pub(crate) fn panicked<W: Work>(&mut self, group: &mut [W], panic: WritePanicked) {
         self.release();
         let failure = self.file.panicked(panic);
@@ -135,13 +138,14 @@ impl Writer {
         self.connection.as_mut().unwrap()
     }
 
-    /// Executes a group of submissions in one transaction, and stores the outcome in each
-    /// submission. If one of several writes fails, executes each write in its own transaction.
-    /// Waits up to `lock_timeout` for the lock of another process.
+    /// Executes a group of submissions in one transaction, and sets the outcome of each submission.
+    /// If a statement of a group with several writes fails, the writer executes each write again in
+    /// its own transaction. If another process has the lock on the file, waits up to
+    /// `lock_timeout`.
     ///
     /// # Errors
     ///
-    /// [`Busy`], only if `lock_timeout` is zero.
+    /// Returns [`Busy`] only if `lock_timeout` is zero.
     pub(crate) fn write<W: Work>(
         &mut self,
         group: &mut [W],
@@ -157,12 +161,14 @@ impl Writer {
             Err(Stopped::BeforeBegin(failure)) if failure.is_busy() && lock_timeout.is_zero() => {
                 return Err(Busy);
             }
-            // One submission of the group failed. Executing every write alone shows which one.
+            // One write of the group failed. If every write has its own transaction, the other
+            // writes succeed.
             Err(Stopped::AtStatement(_)) if !is_single(group) => {
                 for submission in &mut *group {
                     submission.start_over();
                 }
-                // Each transaction may have to wait for another process.
+                // Executing several transactions may mean waiting for other processes between them,
+                // and a caller with a timeout of zero must not wait.
                 if lock_timeout.is_zero() {
                     return Err(Busy);
                 }
@@ -191,12 +197,12 @@ impl Writer {
     pub(crate) fn remove_deleted(&mut self) -> Result<(), Stopped> {
         let mut size = removal::STEP;
         loop {
-            // Usually nothing remains, and no transaction is begun.
+            // Usually no rows remain, and this read avoids beginning a transaction.
             let left = self.connection.as_ref().map(removal::find).transpose();
             let left = left.map_err(|error| Stopped::BeforeBegin(self.file.failure(error)))?;
             let Some(number) = left.flatten() else { return Ok(()) };
             match self.transaction(LOCK_TIMEOUT, |connection, _| {
-                // Another process may have finished the deletion.
+                // Another process may have finished the deletion since the read above.
                 if removal::find(connection)? == Some(number) {
                     removal::step(connection, number, size)?;
                 }
@@ -206,7 +212,8 @@ impl Writer {
                 Err(stopped) if stopped.is_full() && size > SMALLEST_STEP => size /= 2,
                 Err(stopped) => return Err(stopped),
             }
-            // The next step overwrites the pages that this one has written to the log.
+            // A checkpoint lets the next step overwrite the pages that this step has written to the
+            // log.
             if let Some(connection) = &self.connection {
                 self.checkpoints.begin_log_anew(connection);
             }
@@ -221,8 +228,8 @@ impl Writer {
                 Err((completed, Stopped::AtStatement(failure) | Stopped::AtCommit(failure))) => {
                     submission.fail(completed, &failure);
                 }
-                // The transactions of the other submissions cannot begin either, and each would wait for
-                // the whole timeout again.
+                // All remaining submissions fail too, because each of their transactions would wait
+                // for the whole timeout again before it could not begin.
                 Err((completed, Stopped::BeforeBegin(failure))) => {
                     submission.fail(completed, &failure);
                     rest.by_ref().for_each(|submission| submission.fail(0, &failure));
@@ -231,8 +238,8 @@ impl Writer {
         }
     }
 
-    /// Executes every write of a submission in its own transaction. An error contains the number of
-    /// writes that are durable.
+    /// Executes every write of a submission in its own transaction. The error contains the number
+    /// of writes of the submission that are durable.
     fn write_alone(
         &mut self,
         submission: &mut impl Work,
@@ -250,8 +257,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Executes `body` in one transaction. Opens the connection if there is none. If the
-    /// transaction stops, rolls it back.
+    /// Executes `body` in one transaction. Opens a connection first if none is open. Rolls the
+    /// transaction back if it fails.
     fn transaction(
         &mut self,
         lock_timeout: Duration,
@@ -261,7 +268,8 @@ impl Writer {
         let connection = match &mut self.connection {
             Some(connection) => connection,
             gone => {
-                // Opening the path would open a file that has replaced the store's.
+                // If another file has replaced the store's file at the path, opening the path would
+                // open that other file.
                 self.file.check_path().map_err(Stopped::BeforeBegin)?;
                 let opened = self.file.writer().map_err(failure).and_then(|mut connection| {
                     let version = prepare(&self.file, &self.checkpoints, &mut connection)?;
@@ -300,14 +308,16 @@ impl Writer {
             self.connection = None;
         }
         if outcome.as_ref().is_err_and(Stopped::is_full) {
-            // A checkpoint lets the next transaction reuse the log.
+            // Wakes the checkpoint thread. A checkpoint lets the next transaction overwrite the
+            // log, instead of needing more space.
             self.checkpoints.ask();
         }
         outcome
     }
 }
 
-/// Prepares a connection for writing: counts its commits, and returns SQLite's data version.
+/// Prepares a connection for writing: registers the hook that records the size of the log after
+/// each commit. Returns SQLite's data version.
 fn prepare(
     file: &StoreFile,
     checkpoints: &Arc<Checkpoints>,
@@ -326,7 +336,7 @@ fn is_single(group: &[impl Work]) -> bool {
     matches!(group, [only] if only.is_single())
 }
 
-/// Begins a transaction with the write lock. Waits up to `lock_timeout` for the lock.
+/// Begins a transaction that has the write lock. Waits up to `lock_timeout` for this lock.
 fn begin(connection: &Connection, lock_timeout: Duration) -> rusqlite::Result<()> {
     connection.busy_timeout(lock_timeout)?;
     run(connection, "BEGIN IMMEDIATE")

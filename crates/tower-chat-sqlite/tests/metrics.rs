@@ -1,5 +1,5 @@
-//! A test of the metrics of a store. The test needs its own process, because the writer thread records
-//! for the process.
+//! A test of the metrics of a store. The test needs its own process, because the writer thread
+//! records for the process.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! Tests of files and folders without permission to write or read. The tests run as a user other than
-//! root, because permissions do not restrict root.
+//! Tests of files and folders without permission to write or read. The tests run as a user other
+//! than root, because permissions do not restrict root.
 //!
 //! These tests have a process of their own: a child that another test spawns while the program is
 //! copied would inherit the open copy, and Linux executes no file that is open for writing.

@@ -1,4 +1,4 @@
-//! Migration: the directory of conversations that older releases have written.
+//! The migration that creates the directory of conversations which older releases have written.
 
 use std::time::SystemTime;
 
@@ -8,9 +8,10 @@ use tower_chat_core::{RunId, store::author::milliseconds};
 use super::HOUR;
 use crate::row_key;
 
-/// Inserts the rows of the directory into a file without them, inside the transaction that has created
-/// the tables. The times come from the ids of the runs, the counts from the messages and the record. The
-/// row key and the run of every message are read once.
+/// Fills the directory of a file that an older release has written, inside the transaction that has
+/// created the tables of the directory. The times are taken from the ids of the runs. The counts
+/// are computed from the messages and from the record of tool calls. The function reads every
+/// message once, but only its row key and its run.
 pub(crate) fn fill(connection: &Connection) -> rusqlite::Result<()> {
     let now = milliseconds::of(SystemTime::now());
     let mut statement = connection.prepare("SELECT place, run FROM messages ORDER BY place")?;
@@ -18,7 +19,7 @@ pub(crate) fn fill(connection: &Connection) -> rusqlite::Result<()> {
     let mut found: Option<Found> = None;
     while let Some(row) = rows.next()? {
         let row_key: i64 = row.get(0)?;
-        // A damaged run id is skipped.
+        // A message with a damaged run id is skipped.
         let Ok(run) = row.get(1).map(RunId::from_bytes) else { continue };
         let number = row_key::conversation(row_key);
         if found.as_ref().is_none_or(|found| found.number != number) {
@@ -34,7 +35,7 @@ pub(crate) fn fill(connection: &Connection) -> rusqlite::Result<()> {
     if let Some(done) = found {
         done.store(connection)?;
     }
-    // These conversations have only their own row, for example with a service id.
+    // A conversation without messages, for example with only a service id, gets the current time.
     connection.execute(
         "UPDATE conversations SET created = ?1, last_active = ?1, active_hour = ?2
          WHERE created IS NULL",
@@ -47,14 +48,14 @@ pub(crate) fn fill(connection: &Connection) -> rusqlite::Result<()> {
 struct Found {
     /// The number of the conversation.
     number: i64,
-    /// The sequence number of the last visible message, or the largest sequence number if no run is
-    /// open.
+    /// The sequence number up to which messages are visible: the largest possible number if no run
+    /// is open.
     visible: i64,
     created: Option<i64>,
     last_active: i64,
     runs: i64,
     last_run: Option<RunId>,
-    /// The number of runs without the open run.
+    /// The number of runs, not including the open run.
     runs_without_open: i64,
     last_run_without_open: Option<RunId>,
 }
@@ -78,7 +79,7 @@ impl Found {
         })
     }
 
-    /// Adds a message. `now` is the time of a run whose id contains no time.
+    /// Adds a message to the data. `now` is used as the time of a run whose id contains no time.
     fn see(
         &mut self,
         connection: &Connection,
@@ -127,7 +128,7 @@ impl Found {
     }
 }
 
-/// Sets the number of tool calls of each run from the record.
+/// Sets the number of tool calls of each run, as counted in the record of tool calls.
 const TOOL_CALLS: &str = "
     UPDATE run_usage SET tool_calls = called.calls
     FROM (

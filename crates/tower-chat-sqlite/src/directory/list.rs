@@ -1,4 +1,5 @@
-//! Queries of the directory for one conversation or several.
+//! Queries of the directory: the summary of a conversation, pages of conversations, and messages of
+//! a conversation in descending pages.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -20,7 +21,7 @@ use crate::{
     row_key,
 };
 
-/// The columns that [`Entry::read`] reads, of the table `conversations` with the alias `c`.
+/// The columns that [`Entry::read`] reads. The table `conversations` has the alias `c`.
 const COLUMNS: &str =
     "c.id, c.scope, c.conversation, ifnull(c.created, 0), c.runs, c.mode, c.title,
     c.metadata, c.description_version";
@@ -45,8 +46,8 @@ pub(crate) fn summary(
     entry.completed(&snapshot).map(Some)
 }
 
-/// Returns a page of the conversations that match a query, from one snapshot. Conversations of a
-/// scope are found by the index, hour by hour from the newest.
+/// Returns a page of the conversations that match a query, from one snapshot. In a query of one
+/// scope, SQLite reads the conversations through the index, in descending order of their hours.
 pub(crate) fn conversations(
     connection: &Connection,
     query: &ConversationQuery,
@@ -55,7 +56,8 @@ pub(crate) fn conversations(
     let (sql, values) = statement(query);
     let mut statement = snapshot.prepare_cached(&sql)?;
     let mut rows = statement.query(rusqlite::params_from_iter(values))?;
-    // The state needs queries of other tables, so it is compared last.
+    // The state of a conversation is compared last, because reading it needs queries of other
+    // tables.
     let mut of_any_state = query.clone();
     of_any_state.state = None;
     let mut page = ConversationPage::default();
@@ -85,8 +87,9 @@ pub(crate) fn conversations(
     Ok(page)
 }
 
-/// Returns a statement, and its values, that selects the conversations that may match, in the order
-/// of the pages. The hours in the index bound the rows that the statement reads.
+/// Returns an SQL statement and its parameters. The statement selects all conversations that may
+/// match the query, in the order of the pages. Its conditions on hours let SQLite skip
+/// conversations through the index.
 fn statement(query: &ConversationQuery) -> (String, Vec<Value>) {
     let mut sql = format!(
         "SELECT {COLUMNS}, {LAST_ACTIVE} AS active FROM conversations c WHERE {NOT_DELETED}"
@@ -117,13 +120,13 @@ fn statement(query: &ConversationQuery) -> (String, Vec<Value>) {
 struct Entry {
     /// The number of the conversation.
     number: i64,
-    /// The summary without the data of other tables.
+    /// The summary, without the fields that are read from other tables.
     summary: ConversationSummary,
 }
 
 impl Entry {
-    /// Reads a row. The inner error describes a row that cannot be decoded. The caller returns it
-    /// together with the decoded rows.
+    /// Reads a row. The inner error describes a row that cannot be decoded; the caller adds it to
+    /// the page.
     fn read(row: &Row<'_>) -> rusqlite::Result<Result<Self, UnreadableConversation>> {
         let key = ConversationKey::new(row.get::<_, Arc<str>>(1)?, row.get::<_, Arc<str>>(2)?);
         let unreadable = |reason: String| Ok(Err(UnreadableConversation::new(key.clone(), reason)));
@@ -149,18 +152,20 @@ impl Entry {
         summary.description_version = row.get::<_, i64>(8)?.cast_unsigned();
         summary.runs = row.get::<_, i64>(4)?.cast_unsigned();
         let mode: Option<String> = row.get(5)?;
-        // A mode that this release does not know is ignored.
+        // A mode that only a newer release knows is ignored.
         summary.last_mode = mode.and_then(|mode| mode.parse::<PersistenceMode>().ok());
         Ok(Ok(Self { number: row.get(0)?, summary }))
     }
 
-    /// Adds the data of other tables: the usage, the number of messages and the state.
+    /// Adds the fields that are read from other tables: the usage, the number of messages and the
+    /// state.
     fn completed(self, connection: &Connection) -> Result<ConversationSummary, NotRead> {
         let Self { number, mut summary } = self;
         summary.usage = total(connection, number)?;
         let found = match conversation::find(connection, &summary.key) {
             Ok(Some(found)) => found,
-            // A number of the conversation is out of range, or the index is damaged.
+            // The head of the conversation cannot be read, because a number is out of range or an
+            // index is damaged.
             Ok(None) | Err(NotRead::Damaged(_)) => {
                 summary.state = ConversationState::Damaged;
                 return Ok(summary);
@@ -183,7 +188,7 @@ impl Entry {
     }
 }
 
-/// Returns whether a call waits for approval in a visible message.
+/// Returns whether a call in a visible message waits for approval.
 fn waits(connection: &Connection, number: i64, visible: u64) -> rusqlite::Result<bool> {
     let (first, last) = row_key::range_to(number, visible);
     connection

@@ -1,13 +1,14 @@
-//! The directory: conversations, their activity, and the usage of their runs.
+//! The directory: the descriptions and the activity of conversations, and the usage of their runs.
 //!
-//! An append writes the row of its run and model in `run_usage`, usually in the same leaf page as
-//! the previous append. The row of the conversation changes only when the run, the mode or the hour
-//! changes. The last activity in this row may therefore be up to an hour too early. The rows of the
-//! last run in `run_usage` have the exact time. The index for lists of conversations contains only
-//! the hour, so that it changes once an hour.
+//! An append writes one row of `run_usage`, for its run and its model. This row is usually in the
+//! same leaf page as the row of the previous append. An append writes the row of the conversation
+//! only when the run, the mode or the hour of the last activity changes. Therefore the column
+//! `last_active` of this row may be up to an hour too early, and readers take the exact time from
+//! the rows of the last run in `run_usage`. The index for lists of conversations contains only the
+//! hour, so that it changes at most once an hour.
 //!
 //! The directory adds one page per append to the log. The case `directory` of the benches compares
-//! it with appends without activity.
+//! appends with and without these rows.
 
 mod describe;
 mod fill;
@@ -41,17 +42,18 @@ pub(crate) const LAST_ACTIVE: &str = "max(c.last_active, ifnull((
 /// The activity of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Activity {
-    /// The exact last activity in milliseconds since 1970, unlike the column.
+    /// The exact time of the last activity in milliseconds since 1970. The column of this name may
+    /// contain an earlier time of the same hour.
     pub(crate) last_active: i64,
     pub(crate) runs: RunCount,
-    /// The mode of the last write that contains a mode.
+    /// The persistence mode of the last write that names a mode.
     pub(crate) mode: Option<PersistenceMode>,
-    /// The runs before the open run began, to which a discard returns. This number is ignored while no
-    /// run is open.
+    /// The value of `runs` before the open run began. A discard of the open run restores this
+    /// value. While no run is open, this value is not used.
     pub(crate) without_open_run: RunCount,
 }
 
-/// The number of runs, and the last of them.
+/// The number of runs, and the last run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RunCount {
     pub(crate) count: u64,
@@ -59,14 +61,15 @@ pub(crate) struct RunCount {
 }
 
 impl Activity {
-    /// Creates the activity of a conversation that a write is about to create.
+    /// Creates the activity of a conversation that the write will create.
     pub(crate) fn before(write: &Write) -> Self {
         let at = write.activity().map_or_else(std::time::SystemTime::now, RunActivity::began_at);
         let (runs, without_open_run) = (RunCount::default(), RunCount::default());
         Self { last_active: milliseconds::of(at), runs, mode: None, without_open_run }
     }
 
-    /// Returns the activity after a write. `was_open` is whether a run was open before the write.
+    /// Returns the activity after a write. `was_open` tells whether a run was open before the
+    /// write.
     #[must_use]
     pub(crate) fn after(mut self, write: &Write, was_open: bool) -> Self {
         if write.as_staged().is_some() && !was_open {
@@ -86,13 +89,13 @@ impl Activity {
         self
     }
 
-    /// Returns the hour of the last activity since 1970, which is in the index.
+    /// Returns the hour of the last activity, counted from 1970, as the index contains it.
     pub(crate) fn hour(&self) -> i64 {
         self.last_active.div_euclid(HOUR)
     }
 
-    /// Writes the activity into the row of the conversation, unless it differs from `before` only
-    /// by a time within the same hour.
+    /// Writes the activity into the row of the conversation. Writes nothing if the activity equals
+    /// `before`, or differs from it only by a time within the same hour.
     pub(crate) fn store(
         &self,
         connection: &Connection,
@@ -127,8 +130,8 @@ impl Activity {
     }
 }
 
-/// Sets the hour in a statement of its own, because SQLite writes to an index each time a statement names
-/// its column.
+/// Sets the hour with a separate statement, because SQLite writes to an index whenever a statement
+/// sets the indexed column, even to the same value.
 fn set_hour(connection: &Connection, number: i64, hour: i64) -> rusqlite::Result<()> {
     connection
         .prepare_cached("UPDATE conversations SET active_hour = ?2 WHERE id = ?1")?
@@ -136,7 +139,7 @@ fn set_hour(connection: &Connection, number: i64, hour: i64) -> rusqlite::Result
     Ok(())
 }
 
-/// Adds the activity of a write to its run.
+/// Adds the usage of a write to the row of its run and model.
 pub(crate) fn add_usage(
     connection: &Connection,
     number: i64,
@@ -168,8 +171,8 @@ pub(crate) fn add_usage(
     Ok(())
 }
 
-/// All counts are at most 2^53 - 1 ([`UsageSum::LARGEST`]), so that the sum of two does not
-/// overflow.
+/// Adds the counts of a write to a row. Every count is at most 2^53 - 1 ([`UsageSum::LARGEST`]), so
+/// that the sum of two counts does not overflow.
 const ADD_USAGE: &str = "
     INSERT INTO run_usage VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
     ON CONFLICT (number, run, model) DO UPDATE SET

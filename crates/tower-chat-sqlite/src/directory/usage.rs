@@ -13,12 +13,12 @@ use tower_chat_core::{
 use super::list::time;
 use crate::{conversation, open_run, read::NotRead, removal::NOT_DELETED};
 
-/// The counts of a row, in the order in which [`counts`] reads them.
+/// The columns with the counts of a row, in the order in which [`counts`] reads them.
 const COUNTS: &str = "service_calls, tool_calls, input_tokens, cached_input_tokens, output_tokens,
     reasoning_tokens, cost_nanos";
 
-/// Reads the counts of a row, whose columns begin at the index `first`. A count that is negative is
-/// read as 0.
+/// Reads the counts of a row. `first` is the index of the first column of [`COUNTS`]. A negative
+/// count, which only damage can cause, is read as 0.
 fn counts(row: &Row<'_>, first: usize) -> rusqlite::Result<UsageSum> {
     let count = |column: usize| {
         row.get::<_, i64>(first + column).map(|count| u64::try_from(count).unwrap_or_default())
@@ -43,7 +43,7 @@ pub(super) fn total(connection: &Connection, number: i64) -> rusqlite::Result<Us
     Ok(sum)
 }
 
-/// Returns the usage of runs, summed up by the grouping of a query.
+/// Returns the sums of the usage of runs, for each group that the query defines.
 pub(crate) fn usage(
     connection: &Connection,
     query: &UsageQuery,

@@ -38,7 +38,7 @@ impl StoreFile {
         }
     }
 
-    /// Refuses a file that is not a store, before anything is changed.
+    /// Refuses a file that is not a store, before SQLite can change the file.
     pub(super) fn check_before_use(&self, options: &SqliteOptions) -> Result<(), OpenError> {
         let failed = |error| self.failure(error).open_error();
         let look =
@@ -47,15 +47,16 @@ impl StoreFile {
             .open_without_log()
             .and_then(|mut connection| schema::content(&mut connection))
         {
-            // The write-ahead log may have more content than the file itself.
+            // The write-ahead log may contain newer pages, so the file is read again with its log.
             Ok(Content::Empty | Content::Altered(_)) => look()?,
             Ok(content) => content,
-            // A power loss interrupted the creation of the file. SQLite restores it from the
-            // journal when it is opened for writing.
+            // A power loss interrupted the creation of the store. SQLite restores the file from the
+            // journal when a connection opens the file for writing.
             Err(error) if is_half_written(&error) && !options.read_only && self.has_journal() => {
                 return Ok(());
             }
-            // Another process may be writing to the file.
+            // The file may only appear damaged, because another process is writing to it. It is
+            // read again with locks.
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => look()?,
             Err(error) => return Err(failed(error)),
         };
@@ -80,9 +81,9 @@ impl StoreFile {
         }
     }
 
-    /// Returns whether the file has the journal of an unfinished transaction, which was begun
-    /// before the switch to WAL mode. Unlike the file itself, the journal may be read without
-    /// SQLite, because SQLite has no locks on it.
+    /// Returns whether a rollback journal of an unfinished transaction exists. SQLite writes such a
+    /// journal only before the file is switched to WAL mode. The journal can be opened and closed
+    /// without SQLite, because SQLite has no locks on it.
     fn has_journal(&self) -> bool {
         const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
         let mut path = self.path.as_os_str().to_owned();
@@ -92,9 +93,9 @@ impl StoreFile {
         read.is_ok() && first == MAGIC
     }
 
-    /// Opens a connection that reads only the file itself, without its write-ahead log, takes no
-    /// lock and creates no files. Reading the file without SQLite is not possible: closing it would
-    /// release all locks of this process on it.
+    /// Opens a connection that reads only the file itself, without its write-ahead log. The
+    /// connection takes no lock and creates no files. The file must not be read by other means than
+    /// SQLite, because closing the file would release all locks of this process on it.
     pub(super) fn open_without_log(&self) -> rusqlite::Result<Connection> {
         let mut address = address_of(&self.path);
         address.push_str("?immutable=1");
@@ -113,19 +114,21 @@ impl StoreFile {
         Ok(connection)
     }
 
-    /// Opens a connection for writing. Creates the file if `create` allows it, and migrates an
-    /// older version. Waits for other processes.
+    /// Opens a connection for writing. Creates a missing file if `create` is true, and migrates a
+    /// file of an older version. Waits up to [`LOCK_TIMEOUT`] while other processes have locks on
+    /// the file.
     pub(super) fn open_current_writer(&self, create: bool) -> Result<Connection, OpenError> {
         let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
         flags.set(OpenFlags::SQLITE_OPEN_CREATE, create);
-        // The switch to WAL mode does not always wait for other connections.
+        // The whole function is repeated, because SQLite does not always wait for other connections
+        // when it switches the file to WAL mode.
         while_locked(LOCK_TIMEOUT, || self.try_open_current_writer(flags))
     }
 
     fn try_open_current_writer(&self, flags: OpenFlags) -> Result<Connection, OpenError> {
         let failed = |error| self.failure(error).open_error();
-        // The folder exists, and the file too unless it may be created. Therefore `CannotOpen`
-        // means that there is no permission to write.
+        // The folder exists, and the file exists or may be created. Therefore `CannotOpen` means
+        // that the process has no permission to write.
         let failed_to_write = |error: rusqlite::Error| match error.sqlite_error_code() {
             Some(ErrorCode::CannotOpen) => OpenError::ReadOnly { path: self.path_buf() },
             _ => failed(error),
@@ -148,8 +151,8 @@ impl StoreFile {
             Content::Altered(_) | Content::Foreign => false,
         };
         if is_behind {
-            // The tables are created before the switch to WAL mode, so that the file is always
-            // either empty or identified as a store by its header.
+            // The tables are created before the file is switched to WAL mode. Therefore the header
+            // of the file always either shows an empty database, or identifies a store.
             content = schema::migrate(&mut connection).map_err(failed_to_write)?;
         }
         self.check_content(content)?;
@@ -182,8 +185,8 @@ impl StoreFile {
         }
     }
 
-    /// Reads from the tables of conversations, messages and tool calls, so that opening the store
-    /// reports some damage.
+    /// Reads the largest key of the tables of conversations, messages and tool calls, so that
+    /// opening the store reports some damage of these tables.
     fn check_tables(&self, connection: &Connection) -> Result<(), OpenError> {
         let sql = "SELECT (SELECT max(id) FROM conversations), (SELECT max(place) FROM messages),
             (SELECT max(place) FROM tool_invocations)";
@@ -200,15 +203,16 @@ impl StoreFile {
     }
 }
 
-/// Restricts a connection: the schema of the file may call only functions that SQLite considers
-/// harmless, and views cannot be read, because a store has none.
+/// Restricts a connection, because the schema of the file may be hostile. Expressions in the schema
+/// may call only functions that SQLite considers harmless, and views cannot be read, because a
+/// store contains no views.
 pub(super) fn without_trust(connection: Connection) -> rusqlite::Result<Connection> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
     Ok(connection)
 }
 
-/// Returns whether an error can be caused by a transaction that was interrupted.
+/// Returns whether an interrupted transaction can be the cause of an error.
 fn is_half_written(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error_code();
     matches!(code, Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt))

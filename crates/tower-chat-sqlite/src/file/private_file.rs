@@ -27,7 +27,7 @@ impl PrivateFile {
             let path = path.with_file_name(name);
             match options.open(&path) {
                 Ok(_) => return Some(Self(path)),
-                // A process with the same id ended without removing it.
+                // An earlier process with the same id has ended without removing its file.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(_) => return None,
             }

@@ -1,9 +1,10 @@
-//! Stores in folders that cannot be written.
+//! Reading stores in folders that the process must not write.
 //!
-//! To read a database in WAL mode, SQLite creates the log and its index beside it. If that is not
-//! permitted, `immutable=1` makes SQLite read only the file itself. The result is correct as long
-//! as the log is empty and no other program writes. The log is checked when the file is opened, and
-//! writes of other programs are checked after each read.
+//! To read a database in WAL mode, SQLite creates the log and the log's index in the folder of the
+//! database. If the process has no permission to create files there, `immutable=1` makes SQLite
+//! read only the database file. The result is correct as long as the log is empty and no other
+//! program writes to the file. Opening the store checks that the log is empty, and each read checks
+//! afterwards that no other program has written.
 
 use std::{
     fs,
@@ -31,15 +32,15 @@ impl Unwritten {
 }
 
 impl StoreFile {
-    /// Decides whether the file is read with its log, or without it if the log has no content and cannot
-    /// be created.
+    /// Decides whether readers open the file with its log. If SQLite cannot create the log, and no
+    /// log with content exists, they open the file without a log.
     pub(super) fn select_reader(&mut self) -> Result<(), OpenError> {
         let Err(error) = self.reader().and_then(|mut reader| schema::content(&mut reader)) else {
             return Ok(());
         };
         match error.sqlite_error_code() {
             Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {}
-            // Opening the file reports its error.
+            // The next step of opening the store reports this error.
             Some(_) | None => return Ok(()),
         }
         if let Some(log) = self.log_with_content() {

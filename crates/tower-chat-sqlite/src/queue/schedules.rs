@@ -1,5 +1,5 @@
-//! Tests of the write queue under many interleavings of its threads, with a real file. A schedule is one
-//! interleaving.
+//! Tests of the write queue with a real file, under many schedules. A schedule is one interleaving
+//! of the threads.
 
 use std::{
     path::{Path, PathBuf},
@@ -31,7 +31,7 @@ use crate::{
     writer::Writer,
 };
 
-/// The folder that all schedules share. Each schedule uses its own conversations.
+/// The folder of the files of all schedules.
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
 static CONVERSATIONS: AtomicU32 = AtomicU32::new(0);
 
@@ -59,8 +59,8 @@ impl Fixture {
         Self { queue, budget: Arc::new(ByteBudget::new(1 << 20)), serving }
     }
 
-    /// Starts a thread that submits consecutive writes to its own conversation without waiting. The
-    /// writes must be stored in this order or refused.
+    /// Starts a thread that submits consecutive writes to its own conversation, without waiting for
+    /// their outcomes. The queue must store the writes in this order, or refuse them.
     fn submit(&self) -> thread::JoinHandle<Vec<Ticket>> {
         let (queue, budget) = (self.queue.clone(), self.budget.clone());
         thread::spawn(move || {
@@ -77,7 +77,8 @@ impl Fixture {
             let append =
                 |write| queue.append(Submission::append(Slot::unbounded(), vec![write], &budget));
             let mut tickets: Vec<Ticket> = writes.map(append).collect();
-            // After a barrier, all earlier tickets are resolved.
+            // When a barrier is resolved, the tickets of all earlier submissions must have their
+            // outcomes.
             let passed = queue.barrier(Some(&key)).map(|barrier| future::block_on(barrier).is_ok());
             if passed == Some(true) {
                 tickets = tickets.into_iter().map(resolved).collect();
@@ -99,7 +100,7 @@ fn resolved(ticket: Ticket) -> Ticket {
     Ticket::done(ticket.now_or_never().expect("the barrier has passed"))
 }
 
-/// Submits writes from two threads, and exclusive work from this one.
+/// Submits writes from two other threads, and exclusive work from the calling thread.
 fn store_all(name: &'static str, work_on_caller: bool) {
     let fixture = Fixture::new(name, work_on_caller);
     let submitters = [fixture.submit(), fixture.submit()];

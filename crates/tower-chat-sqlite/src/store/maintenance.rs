@@ -15,12 +15,14 @@ use crate::{
 impl SqliteStore {
     /// Copies the write-ahead log into the file and truncates the log, so that the log contains no
     /// deleted data ([Deleting](crate#deleting)). With
-    /// [`Durability::Normal`](crate::Durability::Normal) it also makes all acknowledged writes
-    /// survive a power loss. There is no other reason to call it.
+    /// [`Durability::Normal`](crate::Durability::Normal), this function also makes all acknowledged
+    /// writes survive a power loss. The store bounds the size of the log without calls of this
+    /// function.
     ///
     /// # Errors
     ///
-    /// If the store cannot be written; retryable, if a reader or another process has prevented it.
+    /// Returns an error if the store cannot be written. The error is retryable if a reader or
+    /// another process has prevented the checkpoint.
     pub async fn checkpoint(&self) -> Result<(), StoreError> {
         let Writing { checkpoints, queue, .. } = self.writing()?;
         let (checkpoints, queue) = (checkpoints.clone(), queue.clone());
@@ -33,27 +35,30 @@ impl SqliteStore {
     /// ([Deleting](crate#deleting)). The file becomes as small as possible. Conversations, open
     /// runs and revisions do not change.
     ///
-    /// A vacuum needs space for two more files of the same size: the log, and a temporary file without a
-    /// name (on Unix in `SQLITE_TMPDIR`, or else `TMPDIR`). Reads continue meanwhile. Writes of this
-    /// store wait; writes of another process fail if the vacuum takes longer than their lock timeout. If
-    /// the future is dropped, the vacuum may or may not take effect, and the log may still contain
-    /// deleted data.
+    /// A vacuum temporarily needs twice the size of the file in addition: for the log, and for a
+    /// temporary file without a name (on Unix in `SQLITE_TMPDIR`, or in `TMPDIR` if that is not
+    /// set). Reads continue during the vacuum. Writes through this store wait. Writes of another
+    /// process fail if the vacuum takes longer than the lock timeout of that process. If the future
+    /// is dropped, the vacuum may or may not be executed, and the log may still contain deleted
+    /// data.
     ///
     /// # Errors
     ///
-    /// If the store cannot be written; retryable, if the disk is full, or a reader or another
-    /// process has prevented it. No data are lost then, and deleted data may still exist.
+    /// Returns an error if the store cannot be written. The error is retryable if the disk is full,
+    /// or if a reader or another process has prevented the vacuum. After an error no data are lost,
+    /// but the file or its log may still contain deleted data.
     pub async fn vacuum(&self) -> Result<(), StoreError> {
         let vacuumed =
             self.run_exclusively("vacuum the file", |connection| maintenance::vacuum(connection));
         let vacuumed = vacuumed.await;
-        // After a failure the log contains the pages that the vacuum has written.
+        // The log is also emptied after a failure, because it then contains the pages that the
+        // vacuum has written.
         let emptied = self.checkpoint().await;
         vacuumed.and(emptied)
     }
 
-    /// Returns the errors that SQLite finds in the file; empty if the file is intact. This function reads
-    /// the whole file.
+    /// Returns the errors that SQLite finds in the file; empty if the file is intact. This function
+    /// reads the whole file.
     ///
     /// # Errors
     ///
@@ -64,11 +69,12 @@ impl SqliteStore {
     }
 
     /// Copies the store into another file while it is in use, and returns the size of the copy in
-    /// bytes. [`Backup`] documents the content of the copy, and can replace an earlier one.
+    /// bytes. [`Backup`] documents the content of the copy, and has an option to replace an
+    /// existing file.
     ///
     /// # Errors
     ///
-    /// [`BackupError`]; [`BackupError::Exists`], if the file exists.
+    /// Returns a [`BackupError`], for example [`BackupError::Exists`] if a file exists at the path.
     pub async fn backup(&self, to: impl AsRef<Path>) -> Result<u64, BackupError> {
         Backup::of(self).write(to).await
     }

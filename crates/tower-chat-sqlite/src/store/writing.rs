@@ -62,9 +62,9 @@ impl Writing {
         Ok(Self { queue, slots, budget, checkpoints, threads: Mutex::new(Some(threads)) })
     }
 
-    /// Returns a blocking function that waits until everything submitted is finished and durable,
-    /// and ends the threads. If an earlier call has returned the function for the threads, the new
-    /// function does not wait for them.
+    /// Returns a blocking function that ends the threads, and waits until all submissions are
+    /// finished and durable. Only the function of the first call waits. A function of a later call
+    /// closes the queue and returns immediately.
     pub(super) fn retire(&self) -> impl FnOnce() -> Result<(), NotSynced> + Send + 'static {
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (queue, checkpoints) = (self.queue.clone(), self.checkpoints.clone());

@@ -7,7 +7,7 @@ use super::{Append, Keys, Next, Work};
 use crate::{append::NotStored, failure::Failure, head_cache::HeadCache, telemetry::TELEMETRY};
 
 impl Append {
-    /// Reports a conflict to the telemetry.
+    /// Reports the outcome to the telemetry if it is a conflict.
     pub(super) fn record_refusal(&self) {
         if let Err(error) = &self.outcome {
             TELEMETRY.refused(&error.source);

@@ -8,14 +8,14 @@ use shuttle::{
     scheduler::{PctScheduler, RandomScheduler},
 };
 
-/// The number of schedules of each kind, unless `TOWER_CHAT_SCHEDULES` is set.
+/// The number of schedules of each scheduler. The variable `TOWER_CHAT_SCHEDULES` overrides it.
 const SCHEDULES: usize = 500;
 
 thread_local! {
     static LOSES_NOTIFICATIONS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Injects a fault: from now on `notify_one` wakes no thread in the tests of this thread.
+/// Injects a fault: in tests on the calling thread, `notify_one` no longer wakes any thread.
 pub(crate) fn lose_notifications() {
     LOSES_NOTIFICATIONS.set(true);
 }
@@ -39,7 +39,8 @@ impl Condvar {
     }
 }
 
-/// tokio's channel, which lets shuttle run another thread after each message.
+/// tokio's oneshot channel, with a point after each message at which shuttle may run another
+/// thread.
 pub(crate) mod oneshot {
     pub(crate) use tokio::sync::oneshot::Receiver;
 
@@ -64,8 +65,8 @@ pub(crate) mod oneshot {
     }
 }
 
-/// Runs a test under random schedules, and under schedules with preemptions at up to three points
-/// (PCT).
+/// Runs a test under random schedules, and under schedules of the PCT algorithm, which preempts
+/// threads at up to three points.
 pub(crate) fn try_schedules(test: impl Fn() + Clone + Send + Sync + 'static) {
     let count = std::env::var("TOWER_CHAT_SCHEDULES").ok();
     let count = count.map_or(SCHEDULES, |count| count.parse().unwrap());

@@ -87,8 +87,8 @@ fn inside_a_local_set_the_thread_writes() {
     });
 }
 
-/// Without `block_in_place`, a task that is queued after the caller would wait for the whole write, in
-/// this test for ever.
+/// Without `block_in_place`, a task that is queued after the caller would wait for the whole write,
+/// in this test for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_tasks_continue_while_a_caller_does_its_write() {
     let fixture = Fixture::new().await;

@@ -227,8 +227,8 @@ async fn child_opens_the_file() {
     assert_eq!(texts(&store, &key("c")).await, ["one"]);
 }
 
-/// Deleted data are overwritten through the log, and the disk has less space than the log of a large
-/// conversation would need.
+/// Deleted data are overwritten through the log, and the disk has less space than the log of a
+/// large conversation would need.
 #[test]
 fn a_large_conversation_is_deleted_on_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
