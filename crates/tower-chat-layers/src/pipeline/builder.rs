@@ -75,8 +75,8 @@ impl<S> ChatPipelineBuilder<S> {
         }
     }
 
-    /// Sets the instructions of every request without its own. The instructions are sent with each
-    /// service call and never stored.
+    /// Sets the instructions for every request that does not contain instructions. They are sent
+    /// with each service call and are never stored.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -107,7 +107,8 @@ impl<S> ChatPipelineBuilder<S> {
         self
     }
 
-    /// Sets a tool loop with its own settings, in place of [`tools`](Self::tools).
+    /// Sets a tool loop that is already configured. The pipeline uses this tool loop, and ignores
+    /// the tools of [`tools`](Self::tools).
     pub fn tool_loop(mut self, tool_loop: ToolLoopLayer) -> Self {
         self.tool_loop = Some(tool_loop);
         self
@@ -155,7 +156,7 @@ impl<S> ChatPipelineBuilder<S> {
         self
     }
 
-    /// Sets all other policies of persistence.
+    /// Sets the policies of persistence. The mode is set by [`persistence`](Self::persistence).
     pub fn policy(mut self, policy: PersistencePolicy) -> Self {
         self.policy = Some(policy);
         self
@@ -168,16 +169,17 @@ impl<S> ChatPipelineBuilder<S> {
         self
     }
 
-    /// Sets the clock for the record of tool calls and for the freshness of results, in place of the
-    /// system's clock.
+    /// Sets the clock from which the record of tool calls and the freshness of results read the
+    /// time. The default is the system's clock.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Sets whether every request is checked directly before the client. A request that every provider
-    /// would refuse then fails before the paid service call. On by default in builds with debug
-    /// assertions, off in others. The check costs about 30 ns per message, history included.
+    /// Sets whether every request is checked directly before the client receives it. With the
+    /// check, a request that every provider would refuse fails before the paid service call. The
+    /// check is on by default in builds with debug assertions, and off in other builds. It takes
+    /// about 30 ns for each message of the request, including the messages of the history.
     pub fn validate_transcripts(mut self, validate: bool) -> Self {
         self.validator = validate.then(ValidateTranscriptLayer::new);
         self
@@ -189,22 +191,24 @@ impl<S> ChatPipelineBuilder<S> {
         self
     }
 
-    /// Sets the name of the provider in the spans of service calls. A client that is used as it is
-    /// creates these spans itself.
+    /// Sets the name of the provider in the spans of service calls. The setting has no effect with
+    /// [`use_client_as_is`](Self::use_client_as_is), because the pipeline then creates no spans of
+    /// service calls.
     pub fn provider_name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.chat = self.chat.with_name(name);
         self
     }
 
-    /// Sets whether spans contain the text of users, models and tools. Off by default.
+    /// Sets whether spans contain the text of users, models and tools. By default, they do not.
     pub fn record_content(mut self, record: bool) -> Self {
         self.agent = self.agent.with_content(record);
         self
     }
 
-    /// Limits the time of the whole answer, until the end of a streamed one. At the deadline the
-    /// run is dropped and stored as for a caller that disconnects, also if the caller does not read
-    /// the response. A separate task measures the time from the first poll of the call. An
+    /// Limits the time until the end of the whole answer, which includes the stream of a streamed
+    /// answer. At the deadline, a separate task drops the run. The messages of the run are stored
+    /// as if the caller had disconnected. The deadline also applies while the caller does not read
+    /// the response. The time begins at the first poll of the call. An
     /// [`IdleTimeoutLayer`](crate::idle_timeout::IdleTimeoutLayer) over the client detects a
     /// stalled service call earlier.
     pub fn deadline(mut self, after: Duration) -> Self {
@@ -216,10 +220,10 @@ impl<S> ChatPipelineBuilder<S> {
 impl<S: ModelClient> ChatPipelineBuilder<S> {
     /// Builds the pipeline.
     ///
-    /// If the client already contains a persister that the pipeline adds again, the first call detects
-    /// it, and refuses the request before the model is called:
-    /// [`PersistenceError::LayerTwice`](crate::PersistenceError), or a
-    /// [`ToolLoopError`](crate::ToolLoopError) if a tool loop is between them.
+    /// The client must not already contain a persister that the pipeline adds. Otherwise, the first
+    /// call fails before the model is called, with
+    /// [`PersistenceError::LayerTwice`](crate::PersistenceError), or with a
+    /// [`ToolLoopError`](crate::ToolLoopError) if a tool loop is between the two persisters.
     ///
     /// # Errors
     ///
@@ -245,7 +249,8 @@ impl<S: ModelClient> ChatPipelineBuilder<S> {
         };
         let mut policy = self.policy.unwrap_or_default();
         if client_as_is {
-            // The owner of the client decides which layers the client's own stack contains.
+            // The pipeline cannot add the missing layer to the client's stack, so the default is a
+            // warning.
             policy.missing_persister.get_or_insert(MissingPersister::Warn);
         }
         let mut above = PerRunPersistence::new(store.clone())
@@ -322,7 +327,7 @@ fn maybe<S: ModelClient>(tool_loop: Option<ToolLoopLayer>, inner: S) -> Boxed {
     }
 }
 
-/// Adds the instructions to a request without its own.
+/// Returns a function that adds the instructions to a request that does not contain instructions.
 fn instruct(instructions: Option<Arc<str>>) -> impl Fn(ChatRequest) -> ChatRequest + Clone {
     move |mut request| {
         if let (Some(instructions), None) = (&instructions, &request.options.instructions) {

@@ -5,10 +5,10 @@ use tower_service::Service;
 
 /// A model client, or a stack over one, that a [`ChatPipeline`](super::ChatPipeline) can call.
 ///
-/// Every service that satisfies the bounds implements this trait. The pipeline clones the service for
-/// each run, and is itself shared between threads. A boxed service must be a
-/// `tower::util::BoxCloneSyncService`, because a `BoxService` cannot be cloned and a `BoxCloneService`
-/// cannot be shared.
+/// Every service that satisfies the bounds implements this trait. The pipeline clones the service
+/// for each run, and threads share the pipeline. A boxed service must therefore be a
+/// `tower::util::BoxCloneSyncService`, because a `BoxService` cannot be cloned and a
+/// `BoxCloneService` cannot be shared.
 ///
 /// ```
 /// use tower::{service_fn, util::BoxCloneSyncService};
@@ -39,7 +39,8 @@ pub trait ModelClient:
 {
 }
 
-// With this attribute the compiler prints the message above, and not the first bound that failed.
+// With this attribute, the compiler prints the message of `on_unimplemented` instead of the first
+// bound that is not satisfied.
 #[diagnostic::do_not_recommend]
 impl<S> ModelClient for S where
     S: Service<ChatRequest, Response = ChatResponse, Error: Into<BoxError>, Future: Send>

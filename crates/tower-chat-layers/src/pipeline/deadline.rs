@@ -1,4 +1,4 @@
-//! A deadline for the whole answer, until the end of its stream.
+//! A deadline for the whole answer, which includes the stream of a streamed answer.
 
 use std::{
     fmt,
@@ -21,9 +21,10 @@ use tracing::Instrument;
 
 use crate::ResponseFuture;
 
-/// The error for an answer that was not complete in time.
+/// The error for an answer that was not complete at the deadline.
 ///
-/// The stored messages are those that the persistence mode defines for a caller that disconnects.
+/// The store contains the same messages as after a run whose caller disconnected. The persistence
+/// mode defines which messages these are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the answer was not complete after {after:?}")]
 #[non_exhaustive]
@@ -32,8 +33,9 @@ pub struct DeadlineExceeded {
     pub after: Duration,
 }
 
-/// Limits the time of a whole answer. tower's own timeout limits a streamed answer only until its head,
-/// and `IdleTimeoutLayer` limits one service call.
+/// Limits the time of a whole answer. `tower::timeout` limits only the time until the call returns
+/// a response, and not the stream of the response. `IdleTimeoutLayer` limits the pauses of one
+/// service call.
 ///
 /// The time begins at the first poll of the call, whether or not the caller polls again. A task drops
 /// the call, or the response, at the deadline.
@@ -109,7 +111,7 @@ struct UntilDeadline<T> {
 }
 
 struct Polled<T> {
-    /// `None` after the drop.
+    /// `None` after the value was dropped.
     value: Option<T>,
     /// The waker of the most recent pending poll.
     waker: Option<Waker>,
@@ -155,7 +157,8 @@ impl<T> Drop for UntilDeadline<T> {
     }
 }
 
-/// Removes the value, because it must be dropped without the lock.
+/// Removes the value and the waker. The caller drops the value after the lock is released, because
+/// the drop runs code of other layers.
 fn take<T>(polled: &Mutex<Polled<T>>) -> Polled<T> {
     let mut polled = lock(polled);
     Polled { value: polled.value.take(), waker: polled.waker.take() }

@@ -6,17 +6,18 @@ use crate::{PersistenceMode, store::Capability};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The client is used as it is, and no layer could run the tools.
+    /// The configuration contains tools, but the client is used as it is, so the pipeline has no
+    /// layer that can run them.
     #[error(
         "tools were given, but the client is used as it is and gets no tool loop: \
          put ToolLoopLayer into the client's own stack, or drop use_client_as_is"
     )]
     ToolsForClientAsIs,
-    /// The pipeline has no tool loop that could run the tools.
+    /// The configuration contains tools, but the pipeline has no tool loop that can run them.
     #[error("tools were given, but the pipeline has no tool loop: drop without_tool_loop")]
     ToolsWithoutLoop,
-    /// The policy removes uncited sources when a run is saved, but the mode saves the run in several
-    /// writes.
+    /// The policy removes uncited sources when a run is stored, but the mode stores the run in
+    /// several writes.
     #[error(
         "uncited sources cannot be left out when a run is saved, because {mode:?} mode stores \
          results before the answer cites them: choose CompactionTime::AtReplay, or another mode"
@@ -32,7 +33,7 @@ pub enum BuildError {
     MissingCapability {
         /// The capability.
         capability: Capability,
-        /// The setting that needs it.
+        /// The setting that needs the capability.
         needed_by: &'static str,
     },
     /// A persistence mode or policy was set without a store.

@@ -20,7 +20,7 @@ pub use self::{
 };
 use crate::ResponseFuture;
 
-/// A client with its tool loop and its history, ready to be called.
+/// The service that [`ChatPipelineBuilder`] builds: a client with a tool loop and a stored history.
 ///
 /// [`ask`](Self::ask) sends a text of the user. As a `Service<ChatRequest>` the pipeline accepts every
 /// request.
@@ -64,9 +64,9 @@ use crate::ResponseFuture;
 pub struct ChatPipeline(BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>);
 
 impl ChatPipeline {
-    /// Creates the builder of a pipeline over a client: a model client, or a model client below
-    /// ordinary tower layers (retry, [`IdleTimeoutLayer`](crate::idle_timeout::IdleTimeoutLayer),
-    /// cache).
+    /// Creates the builder of a pipeline. The client is a model client, or a stack of tower layers
+    /// over a model client, such as a retry, an
+    /// [`IdleTimeoutLayer`](crate::idle_timeout::IdleTimeoutLayer) or a cache.
     pub fn builder<S>(client: S) -> ChatPipelineBuilder<S>
     where
         S: ModelClient + Service<ChatRequest, Response = ChatResponse>,
@@ -95,14 +95,15 @@ impl ChatPipeline {
     ///
     /// # Errors
     ///
-    /// The errors of the layers and of the client, such as [`PersistenceError`](crate::PersistenceError)
-    /// and [`ToolLoopError`](crate::ToolLoopError). [`is_retryable`](crate::is_retryable) returns whether a
-    /// repetition may succeed.
+    /// The errors of the layers and of the client, such as
+    /// [`PersistenceError`](crate::PersistenceError) and [`ToolLoopError`](crate::ToolLoopError).
+    /// [`is_retryable`](crate::is_retryable) returns whether the same request may succeed if it is
+    /// sent again.
     ///
     /// # Cancellation
     ///
-    /// Dropping the future ends the run. The persistence mode defines which messages of the run are stored
-    /// if a caller disconnects.
+    /// Dropping the future ends the run. The persistence mode defines which messages of a dropped
+    /// run are stored.
     pub async fn ask(
         &self,
         key: ConversationKey,

@@ -30,34 +30,35 @@ pub struct JournalPolicy {
 }
 
 impl JournalPolicy {
-    /// Sets the duration of a run's lease after its last renewal, 15 seconds by default. An active run
-    /// renews its lease automatically, three times in this period. A run that failed or was dropped
-    /// returns it immediately. With [`Duration::ZERO`] there is no lease, and an open run may be taken
-    /// over immediately. Runs take no lease either if the store is
-    /// [exclusive](tower_chat_core::store::StoreHandle::exclusive): only one process at a time can open it.
+    /// Sets the duration of a run's lease after its last renewal, 15 seconds by default. An active
+    /// run renews its lease automatically, three times in this period. A run that failed or was
+    /// dropped releases its lease immediately. With [`Duration::ZERO`], runs have no lease, and
+    /// another process can take over an open run immediately. Runs also have no lease if the store
+    /// is [exclusive](tower_chat_core::store::StoreHandle::exclusive), because only one process at
+    /// a time can open such a store.
     ///
-    /// A run that is not journaled has no lease. Before such a run executes an approved call, it claims the
-    /// call in the store. The claim prevents other runs from executing the call, lasts as long as a lease,
-    /// and is renewed in the same way.
+    /// A run that is not journaled has no lease. Before such a run executes an approved call, the
+    /// run stores a claim on the call. The claim prevents other runs from executing the call. Its
+    /// duration and its renewals are those of a lease.
     ///
-    /// After the end of the lease, another process may take the run over. That process compares the end of
-    /// the lease with its own clock. The run does not depend on equal clocks: after a takeover, the store
-    /// refuses every write of the former owner.
+    /// After the end of the lease, another process may take over the run. That process compares the
+    /// end of the lease with its own clock. Different clocks cannot damage the run, because the
+    /// store refuses every write of the former owner after a takeover.
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// Sets the maximum time for which a run waits for the end of another process's lease, 60 seconds by
-    /// default. The limit applies under [`ConcurrentRuns::Queue`](crate::ConcurrentRuns::Queue). Under other
-    /// settings, a run does not wait for a lease. Recovery waits up to a limit of its own,
-    /// [`RecoveryPolicy::with_max_wait`](crate::recovery::RecoveryPolicy::with_max_wait). After the limit
-    /// the run fails with
-    /// [`PersistenceError::RunHeld`](crate::PersistenceError::RunHeld).
+    /// Sets the maximum time for which a run waits for the end of another process's lease, 60
+    /// seconds by default. The limit applies under
+    /// [`ConcurrentRuns::Queue`](crate::ConcurrentRuns::Queue). Under other settings, a run does
+    /// not wait for a lease. When this time has passed, the run fails with
+    /// [`PersistenceError::RunHeld`](crate::PersistenceError::RunHeld). Recovery has a separate
+    /// limit, [`RecoveryPolicy::with_max_wait`](crate::recovery::RecoveryPolicy::with_max_wait).
     ///
-    /// The wait is measured with tokio's clock, and the end of the lease with the layer's
-    /// [`Clock`](crate::Clock).
+    /// The layer measures the wait with tokio's clock, and compares the end of the lease with the
+    /// layer's [`Clock`](crate::Clock).
     #[must_use]
     pub fn with_max_lease_wait(mut self, max: Duration) -> Self {
         self.lease_wait = max;
@@ -78,18 +79,19 @@ impl JournalPolicy {
         self
     }
 
-    /// Sets the attempt of a run from which an error of unknown retryability
-    /// ([`is_retryable`](tower_chat_core::is_retryable) returns `None`) counts as a permanent failure. The
-    /// default is 3: such an error of the third attempt is permanent. The minimum is 1. The number of the
-    /// attempt includes all earlier attempts at the run, whichever error they failed with, and attempts
-    /// whose process died.
+    /// Sets the number of the first attempt at which an error of unknown retryability is a
+    /// permanent failure. The retryability of an error is unknown if
+    /// [`is_retryable`](tower_chat_core::is_retryable) returns `None` for the error. The default is
+    /// 3, so such an error is not permanent in the first and the second attempt of a run. The
+    /// minimum is 1. All earlier attempts of the run are counted, including attempts that failed
+    /// with other errors and attempts whose process died.
     #[must_use]
     pub fn with_max_unclear_attempts(mut self, attempts: u32) -> Self {
         self.max_unclear_attempts = attempts.max(1);
         self
     }
 
-    /// Sets the policy for an open run of the conversation when a new run begins.
+    /// Sets the policy for a new run in a conversation that contains an open run.
     #[must_use]
     pub fn on_open_run(mut self, on_open_run: OnOpenRun) -> Self {
         self.on_open_run = on_open_run;
@@ -120,16 +122,18 @@ impl Default for JournalPolicy {
     }
 }
 
-/// The policy for an open run of the conversation when a new run begins, if no process works on the open
-/// run.
+/// The policy for a new run in a conversation that contains an open run. The policy applies if no
+/// process executes the open run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnOpenRun {
-    /// Resumes the open run to its end, with the new request's options, before the new run begins.
-    /// [`Finish::recovered`](crate::Finish::recovered) of the new run contains the answer of the open run.
-    /// If the open run has a mark that its caller has disconnected, no caller waits for its answer. The
-    /// open run is then committed in its current state, as by [`Commit`](Self::Commit), without a service
-    /// call.
+    /// Resumes the open run with the new request's options, and completes it before the new run
+    /// begins. [`Finish::recovered`](crate::Finish::recovered) of the new run contains the answer
+    /// of the open run.
+    ///
+    /// If a mark shows that the caller of the open run has disconnected, no caller waits for the
+    /// answer. The open run is then committed in its current state without a service call, as by
+    /// [`Commit`](Self::Commit).
     #[default]
     Recover,
     /// Commits the open run in its current state, repaired to be valid, before the new run begins.
@@ -141,19 +145,20 @@ pub enum OnOpenRun {
     Reject,
 }
 
-/// The policy for a journaled run whose caller disconnects before the end of the run. A caller
-/// disconnects if the response or the future of the call is dropped, the task is aborted, or a timeout
-/// above the layers fires.
+/// The policy for a journaled run whose caller disconnects before the end of the run. Dropping the
+/// future of the call or the response counts as a disconnect. This includes an aborted task and a
+/// timeout above the layers.
 ///
-/// The process of the run applies this policy. A run whose process died remains open, and [`OnOpenRun`]
-/// applies.
+/// The process that executes the run applies this policy. If the process dies, the run remains
+/// open, and the next run applies [`OnOpenRun`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnDisconnect {
-    /// The run remains open, with a mark that its caller has disconnected. The run continues if the same
-    /// request is sent again, or if [`recover`](crate::recovery::recover) is called. Before another request
-    /// of the conversation begins its own run, it commits the open run in its current state, also under
-    /// [`OnOpenRun::Recover`], without a paid service call.
+    /// The run remains open, with a mark that its caller has disconnected. The run continues if the
+    /// same request is sent again, or if [`recover`](crate::recovery::recover) is called. A
+    /// different request in the conversation commits the open run in its current state before its
+    /// own run begins. This also applies under [`OnOpenRun::Recover`], because no caller waits for
+    /// the answer of a paid service call.
     #[default]
     LeaveOpen,
     /// The run is committed in its current state, with a result for every call without one.
@@ -167,9 +172,9 @@ pub enum OnDisconnect {
 /// error. An error of unknown retryability is permanent at the [final
 /// attempt](JournalPolicy::with_max_unclear_attempts).
 ///
-/// The policy applies in two cases: a run fails before the first answer of the model, or a new request
-/// fails to resume an open run, which may contain answers. If the request of the run itself fails after
-/// an answer, the run remains open, and the caller of this request can decide.
+/// The policy applies in two cases: a run fails before the first answer of the model, or a new
+/// request cannot resume an open run, which may contain answers. A run whose own request fails
+/// after an answer remains open, and the caller of the request can resume or end the run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnRefusal {
@@ -195,8 +200,8 @@ pub enum RunEnd {
     /// the result from the record of tool calls. If the record contains no result either, the call gets an
     /// error result, which reports that the call may or may not have run, or that the call was not run.
     Commit,
-    /// Everything that the run has stored is removed, except its record of approved calls whose requests
-    /// belong to earlier runs.
+    /// The store removes everything that the run has stored, except the record of each approved
+    /// call whose approval request was stored by an earlier run.
     Discard,
 }
 
@@ -211,7 +216,8 @@ impl OnRefusal {
     }
 }
 
-/// The policy for a call that was started and has no outcome, when its run is resumed.
+/// The policy for a call that an earlier attempt of the run started, and whose outcome was not
+/// stored. The attempt that resumes the run applies the policy.
 ///
 /// ```
 /// use tower_chat::{recovery::{JournalPolicy, UnknownAnswer, UnknownCalls}, tool::ToolOutput};
@@ -237,15 +243,15 @@ pub enum UnknownCalls {
     /// The model receives an error result that reports that the call may or may not have taken effect.
     #[default]
     Answer,
-    /// The run fails with [`ToolLoopError::UnknownCalls`](crate::ToolLoopError::UnknownCalls), and
-    /// remains open.
+    /// The attempt fails with [`ToolLoopError::UnknownCalls`](crate::ToolLoopError::UnknownCalls),
+    /// and the run remains open.
     Fail,
-    /// A function decides, once for each call.
+    /// The function decides. It is called once for each such call.
     Ask(Arc<dyn Fn(&UnknownCall) -> UnknownAnswer + Send + Sync>),
 }
 
 impl UnknownCalls {
-    /// Creates a policy that calls a function.
+    /// Creates the policy [`Ask`](Self::Ask) with a function.
     pub fn ask(ask: impl Fn(&UnknownCall) -> UnknownAnswer + Send + Sync + 'static) -> Self {
         Self::Ask(Arc::new(ask))
     }
@@ -261,7 +267,7 @@ impl fmt::Debug for UnknownCalls {
     }
 }
 
-/// A call that was started and has no outcome. The call may or may not have run.
+/// A call that was started and whose outcome was not stored. The call may or may not have run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownCall {
@@ -275,7 +281,7 @@ pub struct UnknownCall {
     pub call_id: String,
     /// The text of the stored arguments.
     pub arguments: String,
-    /// The key by which the tool can recognise a repetition of the call.
+    /// The idempotency key of the call. The tool receives the same key when the call is repeated.
     pub idempotency_key: String,
     /// The time at which the call was started.
     pub started_at: Option<SystemTime>,
@@ -290,8 +296,8 @@ pub enum UnknownAnswer {
     RunAgain,
     /// The outcome is unknown. The model receives an error result that reports this.
     Unknown,
-    /// The call has run, with this output.
+    /// The call has run, and returned this output.
     Output(Box<ToolOutput>),
-    /// The run fails, and remains open.
+    /// The attempt fails, and the run remains open.
     Fail,
 }

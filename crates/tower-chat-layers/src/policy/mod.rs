@@ -20,17 +20,19 @@ use crate::{
     transcript::RepeatedTranscript,
 };
 
-/// The policy for a conflict between two history owners: a service stores the history under a service id,
-/// although a history store is configured. Everything would be stored twice.
+/// The policy for a conflict between two history owners: a service stores the history under a
+/// service id, although a history store is configured. The history would then be stored twice.
 ///
-/// In every mode, the tool loop and `PerServiceCallPersistence` compare the service id of each answer
-/// before its tools run and before the next service call. If a later answer of the same run has no id,
-/// the run fails with [`ServiceIdMissing`](crate::PersistenceError::ServiceIdMissing). Under a tool
-/// loop of another crate without a layer of this crate below it, per-run persistence only sees the
-/// run's last answer, and does not detect an id that only an earlier answer had.
+/// In every mode, the tool loop and `PerServiceCallPersistence` compare the service id of each
+/// answer before its tools run and before the next service call. If a later answer of the same run
+/// has no id, the run fails with [`ServiceIdMissing`](crate::PersistenceError::ServiceIdMissing).
+/// If the tool loop is of another crate, and no layer of this crate is below that tool loop,
+/// per-run persistence receives only the last answer of the run. An id that only an earlier answer
+/// had is then not detected.
 ///
-/// A conversation whose history the service already stores (the request or the store names its id) is
-/// not a conflict. Its messages are recorded under [`Record`](Self::Record) only.
+/// There is no conflict if the request or the store contains a service id, because the service then
+/// already stores the history of the conversation. The store records the messages of such a
+/// conversation only under [`Record`](Self::Record).
 ///
 /// ```
 /// use tower_chat::{PersistencePolicy, policy::ConflictPolicy};
@@ -41,21 +43,22 @@ use crate::{
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum ConflictPolicy {
-    /// Fails the call before anything of it is written, with
-    /// [`ServiceKeepsHistory`](crate::PersistenceError::ServiceKeepsHistory).
+    /// Fails the call with [`ServiceKeepsHistory`](crate::PersistenceError::ServiceKeepsHistory),
+    /// before any message of the call is written.
     #[default]
     Fail,
     /// Uses the service's id, and stops recording the conversation, except for approval requests and
     /// their results.
     ///
-    /// A journaled run stages its input before the service returns an id. The run in which the first id
-    /// is returned is recorded completely. Later runs are not.
+    /// A journaled run stages its input before the service returns an id. Such a run is therefore
+    /// recorded completely if the service returns the first id during the run. Later runs are not
+    /// recorded.
     StopRecording,
-    /// Uses the service's id, and writes the store as a record.
+    /// Uses the service's id, and writes all messages to the store as a record.
     ///
-    /// The record is not read, so it cannot show that a run is complete. If a caller sends a request
-    /// again, the service receives it again, although its history contains the first answer. The record
-    /// then contains both answers.
+    /// Runs do not read the record, and therefore do not detect that a run is already complete. If
+    /// a caller sends a request again, the service receives the request again and answers it again.
+    /// The record then contains both answers.
     Record,
 }
 
@@ -63,7 +66,8 @@ pub enum ConflictPolicy {
 /// refers to was deleted there, or has expired.
 ///
 /// `PerRunPersistence` applies the policy when the first service call of a run fails with
-/// [`HistoryLost`](tower_chat_core::HistoryLost). Without this layer, `PerServiceCallPersistence` does.
+/// [`HistoryLost`](tower_chat_core::HistoryLost). Without `PerRunPersistence`,
+/// `PerServiceCallPersistence` applies the policy.
 ///
 /// ```
 /// use tower_chat::{PersistencePolicy, policy::LostHistory};
@@ -73,9 +77,10 @@ pub enum ConflictPolicy {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LostHistory {
-    /// Sends the stored messages instead, in one more service call. If the answer names a new service
-    /// id, the service stores the history under that id. Otherwise the store is the history owner. If
-    /// nothing was recorded ([`ConflictPolicy::StopRecording`]), the run fails as with [`Fail`](Self::Fail).
+    /// Sends the stored messages instead, in one more service call. If the answer contains a new
+    /// service id, the service is the history owner under that id. Otherwise, the store is the
+    /// history owner. If the store contains no record of the conversation because of
+    /// [`ConflictPolicy::StopRecording`], the run fails as with [`Fail`](Self::Fail).
     #[default]
     SendRecord,
     /// The run fails with
@@ -83,18 +88,18 @@ pub enum LostHistory {
     Fail,
 }
 
-/// The policy for a request that a service refuses permanently, if the content of its messages may be the
-/// reason. The service reports the status 400, 413 or 422, for example for an image that it cannot read,
-/// or for a text that a filter has refused.
+/// The policy for a request that a service refuses permanently, if the content of the request's
+/// messages may be the reason. In this case the service reports the status 400, 413 or 422, for
+/// example because the service cannot read an image, or because a filter has refused a text.
 ///
-/// Without a mark, every later request of the conversation contains the same content, and is refused. A
-/// [mark](tower_chat_core::RefusalMark) is stored with the messages. Later requests to that service
-/// contain a sentence in place of the content, and requests to other services contain the content.
-/// [`lift_refusals`](crate::lift_refusals) removes marks.
+/// Without a mark, every later request of the conversation contains the same content, and is
+/// refused. A [mark](tower_chat_core::RefusalMark) is stored with the messages. Later requests to
+/// that service contain a sentence instead of the content. Requests to other services contain the
+/// content. [`lift_refusals`](crate::lift_refusals) removes marks.
 ///
 /// `PerServiceCallPersistence` applies the policy in every mode, when a service call fails with
-/// [`ContentRefused`](tower_chat_core::ContentRefused). Text and media of the user in the request
-/// itself are never removed. Such a request fails.
+/// [`ContentRefused`](tower_chat_core::ContentRefused). Text and media that the user sends in the
+/// current request are never removed. If the service refuses them, the request fails.
 ///
 /// ```
 /// use tower_chat::{PersistencePolicy, policy::RefusedContent};
@@ -105,9 +110,9 @@ pub enum LostHistory {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RefusedContent {
-    /// Sends the same request once more, without the content that may be refused. If the service
-    /// accepts it, the content is marked and the run continues with the answer. Content that the error
-    /// names is always marked.
+    /// Sends the request again, once, without the content that the service may have refused. If the
+    /// service accepts the second request, that content is marked, and the run continues with the
+    /// answer. Content that the error names is marked in any case.
     #[default]
     AskAgain,
     /// Marks the content that the error names, and fails the run.
@@ -120,26 +125,26 @@ pub enum RefusedContent {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreFailure {
-    /// Logs the failure, adds the write to the store handle's outbox, submits it again with the next
-    /// write to its conversation, and reports it in [`Finish::saved`](crate::Finish::saved).
+    /// Logs the failure, reports it in [`Finish::saved`](crate::Finish::saved), and adds the write
+    /// to the outbox of the store handle. The next write to the conversation submits the failed
+    /// write again.
     #[default]
     Continue,
-    /// Fails the call with [`PersistenceError::NotStored`](crate::PersistenceError::NotStored), which
-    /// contains the answer.
+    /// Fails the call with [`PersistenceError::NotStored`](crate::PersistenceError::NotStored). The
+    /// error contains the answer.
     FailCall,
 }
 
 /// The policy for a run in [`PersistenceMode::PerServiceCall`] if no `PerServiceCallPersistence` is below
 /// the tool loop.
 ///
-/// By default the run fails. In a pipeline that was built with
-/// [`use_client_as_is`](crate::ChatPipelineBuilder::use_client_as_is), the default is a warning in the log.
-/// Two kinds of runs fail under every policy: journaled runs, and runs that approve calls, because the model
-/// would receive results without their calls.
+/// The default is [`Fail`](Self::Fail). In a pipeline that was built with
+/// [`use_client_as_is`](crate::ChatPipelineBuilder::use_client_as_is), the default is
+/// [`Warn`](Self::Warn). Journaled runs fail under every policy. Runs that approve calls also fail
+/// under every policy, because the model would receive results without their calls.
 ///
-/// The tool loop detects the missing layer before the model is called and before any tool runs. Without
-/// that loop, or with a loop of another crate, the missing layer is detected after the first service
-/// call.
+/// The tool loop of this crate detects the missing layer before the model is called and before any
+/// tool runs. Without this tool loop, the missing layer is detected after the first service call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissingPersister {
@@ -150,11 +155,12 @@ pub enum MissingPersister {
     Fail,
 }
 
-/// The policy for a run in a conversation with another active run.
+/// The policy for a run that begins while another run in the same conversation is active.
 ///
-/// The policy applies to other runs of this process, and to journaled runs of other processes, which the
-/// store shows before the run begins. A run of another process that is not journaled is detected only at
-/// the first write of this run: the conversation has another revision, and the write fails with a
+/// The policy applies if the other run belongs to this process, or is a journaled run of another
+/// process, because the store reports open journaled runs before a run begins. If the other run
+/// belongs to another process and is not journaled, the policy does not apply. If that run has
+/// written to the conversation, the first write of this run fails with a
 /// [`Conflict`](crate::store::Conflict). The messages of two runs are never mixed in one history.
 ///
 /// ```
@@ -172,38 +178,38 @@ pub enum ConcurrentRuns {
     /// before the model is called.
     #[default]
     Reject,
-    /// The run waits in a queue, in the order in which runs arrived in this process. The run also waits
-    /// for a journaled run whose lease another process has, for [a limited
-    /// time](crate::recovery::JournalPolicy::with_max_lease_wait). A request that answers approvals also
-    /// waits, in every mode, for a run of another process that executes an approved call.
+    /// The runs of this process wait in a queue, in the order of their arrival. A run also waits,
+    /// for [a limited time](crate::recovery::JournalPolicy::with_max_lease_wait), while another
+    /// process has the lease of a journaled run in the conversation. In every mode, a request that
+    /// answers approvals also waits while another process executes an approved call.
     Queue {
-        /// The maximum number of runs that wait on one conversation. Further runs are rejected.
+        /// The maximum number of waiting runs of one conversation. Further runs are rejected.
         max_waiting: usize,
     },
-    /// The run continues in a copy of the conversation in its current state, under the same scope and
-    /// an id that is generated from the ids of the conversation and the run. The answer's
-    /// [`Finish::branch`](crate::Finish::branch) contains the key of the copy.
+    /// The conversation is copied in its current state, and the run continues in the copy. The key
+    /// of the copy has the same scope, and an id that is generated from the ids of the conversation
+    /// and the run. [`Finish::branch`](crate::Finish::branch) of the answer contains this key.
     Branch,
 }
 
-/// The stored inputs of a failed service call, in per-service-call mode: user messages, approvals, and
-/// results of tools. The caller must send the inputs that are not stored again. If the caller sends the
-/// same request again, the run continues under every policy.
+/// The inputs that per-service-call mode stores if the service call fails. Inputs are user
+/// messages, approvals, and results of tools. The caller must send the inputs again that are not
+/// stored. If the caller sends the same request again, the run continues under every policy.
 ///
-/// In per-run mode nothing of a run without an answer is stored, and in journaled mode everything is
-/// staged before the service is called.
+/// The policy has no effect in the other modes. Per-run mode stores nothing of a run without an
+/// answer. Journaled mode stages all inputs before the service is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UnansweredInputs {
     /// All inputs.
     All,
-    /// The results of tools that have run, and the inputs before them, such as their approvals.
+    /// The results of tools that have run, and all inputs before these results, such as approvals.
     Results,
     /// No inputs.
     None,
 }
 
-/// All settings of persistence except its mode. The defaults suit most users.
+/// All settings of persistence except the mode. The defaults suit most users.
 ///
 /// ```
 /// use tower_chat::{PersistencePolicy, policy::{ConcurrentRuns, StoreFailure}};
@@ -219,7 +225,7 @@ pub struct PersistencePolicy {
     pub(crate) lost_history: LostHistory,
     pub(crate) refused_content: RefusedContent,
     pub(crate) store_failure: StoreFailure,
-    /// `None` if it was not set.
+    /// `None` if the application has not set this policy.
     pub(crate) missing_persister: Option<MissingPersister>,
     pub(crate) journal: JournalPolicy,
     pub(crate) concurrent_runs: ConcurrentRuns,
@@ -299,14 +305,14 @@ impl PersistencePolicy {
         self
     }
 
-    /// Sets the policy for a run in a conversation with another active run.
+    /// Sets the policy for a run that begins while another run in the same conversation is active.
     #[must_use]
     pub fn with_concurrent_runs(mut self, policy: ConcurrentRuns) -> Self {
         self.concurrent_runs = policy;
         self
     }
 
-    /// Sets the policy for a request that contains messages which are already stored.
+    /// Sets the policy for a request that contains messages that are already stored.
     ///
     /// ```
     /// use tower_chat::{PersistencePolicy, transcript::RepeatedTranscript};
@@ -326,11 +332,12 @@ impl PersistencePolicy {
         self
     }
 
-    /// Decides whether a run of this mode may continue although no layer below the tool loop stores it.
+    /// Checks whether a run in this mode may continue although no layer below the tool loop stores
+    /// the run's messages.
     ///
     /// # Errors
     ///
-    /// Returns [`PersistenceError::PersisterMissing`] if it may not.
+    /// Returns [`PersistenceError::PersisterMissing`] if the run must fail.
     pub(crate) fn without_persister(
         &self,
         key: &ConversationKey,
@@ -361,46 +368,49 @@ impl PersistencePolicy {
         self
     }
 
-    /// Sets the maximum length of a stored tool result. The active run uses the whole result.
+    /// Sets the maximum length of a stored tool result. The run in which the tool was called uses
+    /// the whole result.
     #[must_use]
     pub fn with_truncation(mut self, truncation: Truncation) -> Self {
         self.truncation = truncation;
         self
     }
 
-    /// Sets whether per-run mode also stores the tool results at the end of a run if no service call
-    /// has sent them. Off by default, because per-service-call mode does not store them either.
+    /// Sets whether per-run mode also stores tool results at the end of a run that no service call
+    /// has sent. By default it does not, like per-service-call mode.
     #[must_use]
     pub fn with_trailing_results(mut self, keep: bool) -> Self {
         self.keep_trailing_results = keep;
         self
     }
 
-    /// Sets whether the streamed text of an answer is stored if the answer is cut off, because its
-    /// caller disconnected or its service failed. Off by default.
+    /// Sets whether the text of a partial response is stored: the streamed text of an answer that
+    /// was cut off because the caller disconnected or the service failed. Off by default.
     ///
     /// - Per-service-call mode: when the run is dropped, an assistant message with `"interrupted":
-    ///   true` in its metadata is stored after the inputs. The same request sent again ignores this
-    ///   message, and its answer is stored after it. Later runs use it like any other message. If a
-    ///   layer below the tool loop retries the call, the answer of the retry is stored instead. Without
-    ///   `PerRunPersistence` above, nothing is stored.
-    /// - Journaled mode: the text is the open run's
-    ///   [`partial_text`](tower_chat_core::store::OpenRun::partial_text). The answer of a resumed run
-    ///   replaces it. If the run is committed in its current state, the final message of the run is
-    ///   such an assistant message.
+    ///   true` in its metadata is stored after the inputs. If the caller sends the same request
+    ///   again, the run ignores this message, and stores its answer after this message. Later runs
+    ///   use the message like any other message. If a layer below the tool loop retries the call,
+    ///   the answer of the retry is stored instead. Without `PerRunPersistence` above, no partial
+    ///   response is stored.
+    /// - Journaled mode: the text is stored in the open run's
+    ///   [`partial_text`](tower_chat_core::store::OpenRun::partial_text). The answer of the resumed
+    ///   run replaces the text. If the run is committed in its current state instead, the final
+    ///   message of the run is an assistant message with the text and the same metadata.
     /// - Per-run mode: nothing of a run without an answer is stored.
     ///
-    /// If the process is killed, the text is lost.
+    /// If the process is killed, the text of the partial response is lost.
     #[must_use]
     pub fn with_partial_text(mut self, keep: bool) -> Self {
         self.keep_partial_text = keep;
         self
     }
 
-    /// Sets the inputs of a failed service call that are stored in per-service-call mode. The default is
-    /// [`All`](UnansweredInputs::All). A retry then does not run the tools again, and a reader of the history
-    /// sees the user's message. If the service refuses the content of the message, the content is
-    /// [marked](RefusedContent), and does not block the conversation.
+    /// Sets the inputs of a failed service call that are stored in per-service-call mode. The
+    /// default is [`All`](UnansweredInputs::All): a retry does not run the tools again, and the
+    /// history contains the user's message. If the service refuses the content of this message, the
+    /// content is [marked](RefusedContent), so that later requests of the conversation do not fail
+    /// because of it.
     ///
     /// ```
     /// use tower_chat::{PersistencePolicy, policy::UnansweredInputs};
@@ -413,9 +423,9 @@ impl PersistencePolicy {
         self
     }
 
-    /// Sets the inputs of a dropped service call that are stored in per-service-call mode. A call is
-    /// dropped by a caller that disconnects, by a timeout above or by an aborted task. The default is
-    /// [`All`](UnansweredInputs::All).
+    /// Sets the inputs of a dropped service call that are stored in per-service-call mode. A
+    /// service call is dropped when the caller disconnects, when a timeout above the layer expires,
+    /// or when the task is aborted. The default is [`All`](UnansweredInputs::All).
     #[must_use]
     pub fn with_inputs_of_dropped_call(mut self, inputs: UnansweredInputs) -> Self {
         self.inputs_of_dropped_call = inputs;

@@ -8,7 +8,7 @@ use tower_chat_core::Usage;
 ///
 /// ```
 /// use tower_chat::{policy::Price, request::Usage};
-/// // 0.25 and 2 dollars for a million tokens, and a tenth for those that were cached.
+/// // Dollars for a million tokens: 0.25 for input, 0.025 for cached input, 2 for output.
 /// let price = Price::per_million(250_000_000, 2_000_000_000).with_cached_input(25_000_000);
 /// assert_eq!(price.cost_nanos(&Usage::new(1000, 100)), 250_000 + 200_000);
 /// ```
@@ -22,8 +22,8 @@ pub struct Price {
 
 impl Price {
     /// Creates a price from the prices of a million input and output tokens, in billionths of a
-    /// currency. Cached tokens have the price of input tokens, and reasoning tokens that of output
-    /// tokens.
+    /// currency. Unless other prices are set, cached tokens have the price of input tokens, and
+    /// reasoning tokens have the price of output tokens.
     pub const fn per_million(input_nanos: u64, output_nanos: u64) -> Self {
         Self {
             input: input_nanos,
@@ -33,7 +33,7 @@ impl Price {
         }
     }
 
-    /// Sets the price of a million tokens from the provider's cache.
+    /// Sets the price of a million input tokens that the provider has cached.
     #[must_use]
     pub const fn with_cached_input(mut self, nanos: u64) -> Self {
         self.cached_input = nanos;
@@ -47,11 +47,13 @@ impl Price {
         self
     }
 
-    /// Returns the cost of these tokens, in billionths of the currency, rounded to the nearest.
+    /// Returns the cost of the tokens in `usage`, in billionths of the currency, rounded to the
+    /// nearest integer.
     pub fn cost_nanos(&self, usage: &Usage) -> u64 {
         const MILLION: u128 = 1_000_000;
         let cost = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
-        // Each product is less than 2^128 / 4 for every price below 2^62.
+        // Each product is less than a quarter of 2^128 for prices below 2^62, so the sum of the
+        // four products does not overflow. Other sums are limited to the maximum.
         let cost = [
             cost(usage.input_tokens.saturating_sub(usage.cached_input_tokens), self.input),
             cost(usage.cached_input_tokens, self.cached_input),
@@ -63,11 +65,11 @@ impl Price {
     }
 }
 
-/// The prices of models, by the names in the answers of their services, such as
-/// `gpt-5-mini-2025-08-07`. Each name is a separate model. Cloning is free.
+/// The prices of models. The key is the model's name as the service returns it in an answer, such
+/// as `gpt-5-mini-2025-08-07`. Each name is a separate model. A clone shares the list.
 ///
-/// The cost of each answer is stored with it, and `Directory::usage` returns it. The cost of a model
-/// that is not in the list is unknown.
+/// The cost of each answer is stored with the answer, and `Directory::usage` returns the sum. The
+/// cost of an answer is unknown if its model is not in the list.
 ///
 /// ```
 /// use tower_chat::{PersistencePolicy, policy::{Price, PriceList}};
