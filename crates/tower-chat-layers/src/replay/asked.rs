@@ -1,4 +1,4 @@
-//! Finds the calls that the results of further messages answer.
+//! Finds the unanswered calls that the results in new messages answer.
 
 use std::sync::Arc;
 
@@ -6,7 +6,8 @@ use tower_chat_core::{Message, MessageId, Role, ToolCall, ToolResult, pairing::A
 
 use super::{Replay, round::Unanswered};
 
-/// A tool call, with the id that its result uses.
+/// An unanswered tool call for which a new message contains a result. The call has the id by which
+/// the result refers to the call.
 #[derive(Debug, Clone)]
 pub(crate) struct AskedCall {
     /// The id of the message that contains the call, and the index of the call among its calls.
@@ -14,18 +15,18 @@ pub(crate) struct AskedCall {
     pub(crate) call: ToolCall,
     /// Whether the call waited for approval.
     pub(crate) needed_approval: bool,
-    /// Whether the result must name its call by position, because several messages of the answer contain
-    /// calls, or because the call belongs to an earlier round.
+    /// Whether the result must contain the position of the call. The id alone does not identify a
+    /// call of an earlier round, or a call in an answer with several messages that contain calls.
     pub(crate) must_be_named: bool,
 }
 
 impl Replay {
-    /// Pushes messages. Returns for each message, and for each of its results, the unanswered call that
-    /// the result answers. Returns `None` for a result that answers no such call, or a call in a
-    /// message without an id.
+    /// Pushes messages. Returns one list for each message: for each result in the message, the
+    /// unanswered call that the result answers. The item is `None` if the result answers no
+    /// unanswered call, or if the message of the call has no id.
     ///
-    /// Consecutive messages of results are processed together, because results without ids can only be
-    /// matched with the calls of a round from all of them.
+    /// Consecutive messages of results are matched together, because the match of a result without
+    /// an id depends on all other results of the round.
     pub(crate) fn push_answering(
         &mut self,
         messages: &[Arc<Message>],
@@ -45,8 +46,8 @@ impl Replay {
                 answered.push(found);
                 self.push(message);
                 if self.open.is_none() {
-                    // The round is complete, so the next message can only answer calls from before the
-                    // round.
+                    // The round is complete. The next messages can only answer calls from before
+                    // this round, and must be matched again.
                     break;
                 }
             }
@@ -54,8 +55,8 @@ impl Replay {
         answered
     }
 
-    /// Returns the unanswered calls that consecutive messages of results answer. Without an open round,
-    /// processes only the first message.
+    /// Returns the unanswered calls that consecutive messages of results answer. If no round is
+    /// open, only the first message is processed.
     pub(super) fn calls_answered_by(
         &self,
         messages: &[Arc<Message>],
@@ -80,9 +81,10 @@ impl Replay {
         messages.iter().map(asked).collect()
     }
 
-    /// Returns the calls that the results of a message answer. `found` contains the match of each
-    /// result with `round`, the calls of the open round. A result without a match may answer a call
-    /// that was omitted. A call that is returned is removed from `round`.
+    /// Returns the calls that the results of a message answer. `round` contains the calls of the
+    /// open round, and `found` contains for each result its match with these calls. A result
+    /// without a match may answer an omitted call of an earlier round. Each returned call is
+    /// removed from `round`.
     pub(super) fn asked_calls(
         &self,
         message: &Message,

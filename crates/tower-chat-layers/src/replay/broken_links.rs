@@ -1,8 +1,8 @@
 //! Removes the ids of reasoning and other items if the replay omits a call between them.
 //!
-//! OpenAI Responses links a reasoning item with the item that followed it. The service recognises both by
-//! their ids, and refuses an input that contains only one of the two. The service accepts items without
-//! ids: reasoning with encrypted content, and calls with their `call_id`.
+//! OpenAI Responses links a reasoning item with the item after the reasoning. The service
+//! recognises the two items by their ids, and refuses an input that contains only one of them. The
+//! service accepts reasoning with encrypted content and calls with a `call_id` also without an id.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -14,9 +14,9 @@ mod tests;
 const WIRE: &str = "openai-responses";
 
 /// Removes the ids of items that may be linked with omitted calls: the reasoning directly before an
-/// omitted call, and the items after the call until the next reasoning. If there is no reasoning directly
-/// before the call, nothing changes. Reasoning without encrypted content is removed, because it is empty
-/// if its id is removed.
+/// omitted call, and the items after the call until the next reasoning. If there is no reasoning
+/// directly before an omitted call, no id is removed for this call. Reasoning without encrypted
+/// content is removed completely, because it has no content besides its id.
 ///
 /// `gaps` contains, for each omitted call, the number of remaining parts before the call, in ascending
 /// order.
@@ -24,7 +24,7 @@ pub(super) fn unlink(parts: &mut Vec<Part>, gaps: &[usize]) {
     let mut broken = Vec::new();
     let mut last_gap = 0;
     for gap in gaps {
-        // The items before the previous gap were processed with that gap.
+        // The items before the previous gap were processed in an earlier iteration.
         let since = parts.get(last_gap..*gap).unwrap_or_default();
         let before = since.iter().rposition(|part| !is_reasoning(part));
         let first = before.map_or(last_gap, |last| last_gap + last + 1);

@@ -1,10 +1,12 @@
-//! Ids for calls without an id, and for calls that share an id with another call of their message.
+//! Generates ids for calls without an id, and for calls with the id of another call in the same
+//! message.
 
 use std::borrow::Cow;
 
 use tower_chat_core::{Message, pairing};
 
-/// Returns the ids that the results of a message's calls use, in the order of [`Message::asked_calls`].
+/// Returns for each call of a message the id by which results refer to the call in replays, in the
+/// order of [`Message::asked_calls`].
 ///
 /// A call keeps its own id. A call without an id, with an empty one, or with the id of an earlier call
 /// in the message gets an id that is generated from the message's position, because providers refuse
@@ -12,9 +14,9 @@ use tower_chat_core::{Message, pairing};
 /// `[a-z0-9_]` and have at most 40 characters, the longest id that OpenAI's Chat Completions API
 /// accepts.
 ///
-/// If the model answered with several messages, a call that shares its id with a call of an earlier
-/// message of the answer also has a generated id. This function does not know the other messages;
-/// [`pairing::AnswerIds`] processes all messages of an answer.
+/// An answer of the model may have several messages. If a call has the id of a call in an earlier
+/// message of the same answer, replays also use a generated id. This function reads only one
+/// message and does not detect this case; [`pairing::AnswerIds`] reads all messages of an answer.
 pub fn effective_call_ids(message: &Message) -> Vec<String> {
     pairing::ids_of_calls(message).into_iter().map(Cow::into_owned).collect()
 }

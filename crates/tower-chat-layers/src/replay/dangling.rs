@@ -6,7 +6,7 @@ use tower_chat_core::{Message, MessageId, Retryability, RunId};
 
 use super::{DanglingCalls, Replay, policy::Strictness, round::Unanswered};
 
-/// A stored call without a stored result, as a replay handles it.
+/// A stored call without a stored result, and whether the replay contains the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DanglingCall {
     /// The run that stored the call, or `None` if the message of the call has no id.
@@ -63,14 +63,15 @@ impl Replay {
 
     /// Returns the positions of the calls without a result that need no approval.
     pub(crate) fn dangling_calls(&self) -> Vec<(MessageId, usize)> {
-        // The open round may contain results for calls before it.
+        // Results in the open round may answer calls of earlier rounds. Closing the round matches
+        // these results.
         let mut ended = self.clone();
         ended.close_round();
         let dangling = ended.omitted_calls.iter().filter(|call| call.approval.is_none());
         dangling.filter_map(|call| call.call_position).collect()
     }
 
-    /// Returns the positions of the unanswered calls that further messages answer.
+    /// Returns the positions of the unanswered calls that the results in `further` answer.
     pub(crate) fn dangling_calls_answered_by(
         &self,
         further: &[Arc<Message>],
@@ -82,8 +83,8 @@ impl Replay {
         answered.into_iter().flatten().flatten().map(|call| call.call_position).collect()
     }
 
-    /// Returns the action of the replay for the calls without a result that need no approval, if the
-    /// messages ended here.
+    /// Returns the calls that need no approval and have no result in the pushed messages, and
+    /// whether the view contains each of them.
     pub(crate) fn dangling(&self) -> Vec<DanglingCall> {
         let mut ended = self.clone();
         ended.close_round();

@@ -1,4 +1,4 @@
-//! The fold: how each message changes the replay.
+//! The fold: adds messages to a replay one after the other.
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
@@ -31,9 +31,9 @@ impl Replay {
         }
     }
 
-    /// Adds the next message, as [`push`](Self::push) does, with a mark that identifies it in the
-    /// [`view`](Self::view). A message with calls and results is split into several messages, and
-    /// `mark` is called for each of them.
+    /// Adds the next message like [`push`](Self::push). `mark` adds a mark to the message, by which
+    /// the caller recognises the message in the [`view`](Self::view). If the message contains calls
+    /// and results, it is split into several messages, and `mark` is called for each of these.
     pub fn push_marked(&mut self, message: &Arc<Message>, mark: impl Fn(&mut Message)) {
         let marked = |message: &Arc<Message>| {
             let mut message = Message::clone(message);
@@ -49,9 +49,9 @@ impl Replay {
         }
     }
 
-    /// Adds all messages of a sequence from a position on.
+    /// Adds the messages of a sequence, starting at the position `from`.
     ///
-    /// Ranges that are already well-formed are shared, not copied.
+    /// Well-formed ranges of messages are shared with the sequence instead of copied.
     pub fn push_from(&mut self, messages: &Messages, from: usize) {
         let mut from = from;
         while from < messages.len() {
@@ -62,7 +62,8 @@ impl Replay {
                 self.position += well_formed;
                 from += well_formed;
             }
-            // The message after the range is processed until the end of its round.
+            // The messages after the range are pushed one by one until the round that they open is
+            // complete.
             for message in messages.iter_from(from) {
                 self.push(message);
                 from += 1;
@@ -73,8 +74,8 @@ impl Replay {
         }
     }
 
-    /// Adds the next message of a model's answer. Only later messages can answer the calls of the
-    /// answer, so a lenient replay repairs messages from the answer on.
+    /// Adds the next message of a model's answer. Only later messages can answer the calls of this
+    /// answer. A lenient replay therefore repairs this message and all later messages.
     pub(crate) fn push_answer(&mut self, message: &Arc<Message>) {
         if self.strictness == Strictness::Lenient && message.role == Role::Assistant {
             self.close_round();
@@ -85,7 +86,8 @@ impl Replay {
 
     fn push_piece(&mut self, message: &Arc<Message>) {
         if message.parts.is_empty() && message.role != Role::Tool {
-            // The message contained only calls, which are omitted. Like any input, it ends a round.
+            // The piece contained only misplaced calls, which were removed. Like other input
+            // messages, the piece ends the open round.
             self.position += 1;
             return self.close_round();
         }
@@ -100,8 +102,8 @@ impl Replay {
             && !holds_marks
             && matches!(message.role, Role::Assistant | Role::Tool)
         {
-            // The message has no content, because none was allowed to be stored or because the message
-            // only marks the end of its run.
+            // The message has no content, either because a hook did not allow any content to be
+            // stored, or because the message only marks the end of its run.
             if let Some(round) = &mut self.open {
                 if message.role == Role::Tool {
                     round.end_answer();
@@ -121,8 +123,8 @@ impl Replay {
             return;
         }
         if message.role == Role::Assistant {
-            // Results before this message may answer calls that were approved or rejected, so these
-            // results are matched before the decisions are deleted.
+            // Results before this message may answer calls that were approved or rejected. These
+            // results must be matched before `decided` is cleared.
             self.settle();
             self.decided.clear();
         }
@@ -143,7 +145,7 @@ impl Replay {
     }
 
     pub(super) fn push_results(&mut self, message: &Arc<Message>) {
-        // The results use the ids of the calls, and none of them needs a position.
+        // Each result has the id of its call, so that no result needs the position of its call.
         if let Some(round) = self.open.take_if(|round| round.is_answered_in_order_at_once(message))
         {
             round.append_to(&mut self.closed);
@@ -169,9 +171,9 @@ impl Replay {
         }
     }
 
-    /// Adds a message with responses to approval requests. The responses are recorded in `decided`, and
-    /// the replay does not contain them. Calls in the message are omitted too. The other parts of the
-    /// message follow the results of the open round.
+    /// Adds a message with responses to approval requests. The responses are added to `decided`.
+    /// The replay contains neither the responses nor calls in this message. The other parts of the
+    /// message are added after the results of the open round.
     pub(super) fn push_approvals(&mut self, message: &Arc<Message>) {
         self.settle();
         let mut rest = (**message).clone();
@@ -183,7 +185,8 @@ impl Replay {
             part => asked_call(part).is_none(),
         });
         match &mut self.open {
-            // Each call of the open round has a result, so the responses belong to an earlier round.
+            // Each call of the open round has a result, so the responses are for calls of an
+            // earlier round.
             Some(round) if round.unanswered().is_empty() => self.close_round(),
             Some(round) => round.end_answer(),
             None => {}
@@ -215,7 +218,7 @@ impl Replay {
         }
     }
 
-    /// Removes the call that a late result answers from the calls that were omitted, and returns it.
+    /// Removes and returns the omitted call that a late result answers.
     pub(super) fn take_answered_by(&mut self, result: &ToolResult) -> Option<Arc<Unanswered>> {
         let number = self.omitted_calls.find(result)?;
         let call = self.omitted_calls.remove(number)?;
@@ -225,9 +228,9 @@ impl Replay {
         Some(call)
     }
 
-    /// Adds results that answer no call of the open round. If such a result answers a call that was
-    /// omitted, the call is added directly before the result. Other results are orphans, and only a
-    /// lenient replay contains them.
+    /// Adds results that answer no call of the open round. If a result answers an omitted call, a
+    /// message with the call is added before the message with the result. Results without a call
+    /// are orphans, which only a lenient replay contains.
     pub(super) fn push_late_results(&mut self, results: Vec<ToolResult>, message: &Arc<Message>) {
         let mut calls: Vec<ToolCall> = Vec::new();
         let mut ids: HashSet<Option<String>> = HashSet::new();
@@ -238,8 +241,8 @@ impl Replay {
                 Some(unanswered) => {
                     let result = unanswered.answer(result);
                     if !ids.insert(result.call_id.clone()) {
-                        // The calls of one message must not share an id, so a second call with the id
-                        // begins another message.
+                        // The calls of one message must have different ids. A second call with the
+                        // same id therefore begins another message.
                         ids = HashSet::from([result.call_id.clone()]);
                         self.push_round(std::mem::take(&mut calls), std::mem::take(&mut answers));
                     }
@@ -277,8 +280,8 @@ impl Replay {
         messages.iter().map(|message| naming.name(message)).collect()
     }
 
-    /// Adds call positions to the results of the open round that were added since the previous call of
-    /// this method.
+    /// Adds call positions to the results that were added to the open round since the previous call
+    /// of `settle`.
     pub(super) fn settle(&mut self) {
         let Some(round) = self.open.as_mut().filter(|round| round.has_unnamed()) else { return };
         let unnamed = round.take_unnamed();

@@ -1,4 +1,4 @@
-//! Properties that every step must satisfy for damaged histories.
+//! Checks properties of the replay steps for generated histories that are damaged.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -9,7 +9,7 @@ pub(super) use tower_chat_testkit::{
 
 use super::{DanglingCalls, Replay};
 
-/// The number of histories that each step is tested with.
+/// The number of generated histories for the test of each step.
 pub(super) const SEEDS: u64 = 400;
 
 /// A random number generator with a fixed seed (xorshift, by Marsaglia).
@@ -39,8 +39,9 @@ pub(super) fn output_of(history: &Messages) -> Messages {
     replay.view()
 }
 
-/// Asserts the properties of a step: it is deterministic and idempotent, its output is valid, it shares
-/// messages that it does not change, and it adds no text except that of the policy.
+/// Asserts that a step is deterministic and idempotent, that its output is valid, that it shares
+/// the messages that it does not change, and that it adds no text except the texts in
+/// `policy_says`.
 pub(super) fn check_step(step: impl Fn(&Messages, u64) -> Messages, policy_says: &[&str]) {
     let mut changed = 0;
     for seed in 1..=SEEDS {

@@ -1,4 +1,5 @@
-//! Finds and removes calls that the replay contains with a result that reports the interruption.
+//! Finds and removes interrupted calls: the replay contains such a call with an error result that
+//! reports the interruption.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -9,18 +10,20 @@ use tower_chat_core::{Message, MessageId, Messages, Role, pairing::asked_call};
 
 use super::round::{Unanswered, drop_trailing_reasoning, has_content, interrupted_id};
 
-/// A call that the replay contains as interrupted, although its real result has arrived.
+/// An interrupted call for which the real result was pushed later. The call is still in the
+/// messages of the replay, and must be removed from them.
 ///
-/// Finding the call requires a walk over the messages, so several calls are removed together.
+/// The search for a call walks over the messages. Several calls are therefore collected, and
+/// removed in one walk.
 #[derive(Debug, Clone)]
 pub(super) struct Retracted {
     pub(super) call: Arc<Unanswered>,
-    /// The number of messages of the replay when the call was retracted. The call is in one of these
-    /// messages.
+    /// The number of messages that the replay contained when the call was retracted. The call is in
+    /// one of these messages.
     pub(super) within: usize,
 }
 
-/// Returns the messages without these calls and without the results that report the interruption.
+/// Returns the messages without these calls and without the results that report their interruption.
 pub(super) fn without(output: &Messages, retracted: &[Retracted]) -> Messages {
     let calls = retracted.iter().map(|retracted| (&*retracted.call, retracted.within));
     let mut rest = Messages::new();
@@ -46,7 +49,7 @@ pub(super) fn without(output: &Messages, retracted: &[Retracted]) -> Messages {
     rest
 }
 
-/// Returns the position of the first message that contains one of the calls.
+/// Returns the position of the first message of `output` that contains one of the calls.
 pub(super) fn first_position<'a>(
     output: &Messages,
     calls: impl Iterator<Item = &'a Unanswered>,
@@ -54,12 +57,12 @@ pub(super) fn first_position<'a>(
     find(output, calls.map(|call| (call, output.len()))).last().map(|(position, _)| *position)
 }
 
-/// Returns the position of each message that contains some of the calls, and the ids of these calls. The
-/// highest position is first. The message after each of these messages contains the results that report
-/// that the calls were interrupted. `calls` contains each call with a number of messages: the call is in
-/// one of this many messages at the beginning of `output`.
+/// Returns the position of each message that contains some of the interrupted calls, with the ids
+/// of these calls, in descending order of the positions. The next message after each position
+/// contains the results that report the interruption. For each call, `calls` contains the number of
+/// messages at the beginning of `output` among which the call is searched.
 ///
-/// Walks once over the messages, from the end until all calls are found.
+/// The function walks over the messages once, from the last message until all calls are found.
 fn find<'a>(
     output: &Messages,
     calls: impl Iterator<Item = (&'a Unanswered, usize)>,

@@ -1,26 +1,29 @@
 //! Replay: the part of the stored history that the model receives.
 //!
-//! The record is complete and append-only. The replay is a pure function of the record, and always
-//! valid:
+//! The stored history is complete and append-only. The replay is a pure function of it, and is
+//! always valid for every provider. The function has these steps:
 //!
-//! 1. **order**: a row with calls and their results is split into one message per kind, and calls in
-//!    messages with another role than assistant are omitted;
-//! 2. **pairing**: every call is directly before its result; dangling calls, orphan results and
-//!    duplicates are repaired; calls that wait for approval are omitted until they are answered;
+//! 1. **order**: a message that contains calls and their results is split into messages that
+//!    contain either; calls in messages whose role is not assistant are omitted;
+//! 2. **pairing**: every call is moved directly before its result; dangling calls, orphan results
+//!    and duplicate results are repaired; calls that wait for approval are omitted until they have
+//!    a result;
 //! 3. **freshness**: results that are too old are omitted with their calls ([`Freshness`]);
-//! 4. **tools**: calls of tools that are not registered any more, and calls with unreadable arguments,
+//! 4. **tools**: calls of tools that are no longer registered, and calls with unreadable arguments,
 //!    are omitted ([`OutdatedCalls`]);
-//! 5. **citations**: sources that were found and not cited are omitted ([`Citations`]);
-//! 6. **media**: sentences are sent instead of old pictures and documents ([`OldMedia`]);
+//! 5. **citations**: sources that a tool found, and that the model did not cite, are omitted
+//!    ([`Citations`]);
+//! 6. **media**: old pictures and documents are replaced by a sentence ([`OldMedia`]);
 //! 7. **window**: only the newest turns are sent ([`Window`]).
 //!
 //! The first two steps always run, in the fold [`Replay`]. The other steps run on the view of the fold
 //! if a [`ReplayPolicy`] enables them.
 //!
-//! A result that names its stored call ([`ToolResult::call`](tower_chat_core::ToolResult::call))
-//! answers that call. Other results are paired with calls by occurrence within their round, and never
-//! only by id: recorded conversations contain calls without ids, with empty ids, and with repeated ids.
-//! A round is all calls of one answer of the model, in one or more messages.
+//! A result that contains the position of a stored call
+//! ([`ToolResult::call`](tower_chat_core::ToolResult::call)) answers this call. Other results are
+//! paired with the calls of their round by id and by order. The id alone is not sufficient, because
+//! recorded conversations contain calls without ids, with empty ids, and with repeated ids. A round
+//! consists of all calls of one answer of the model, in one or more messages.
 
 mod asked;
 mod broken_links;
@@ -82,11 +85,12 @@ pub use self::{
 use self::{interrupted::Retracted, omitted_calls::OmittedCalls, policy::Strictness, round::Round};
 use crate::yielding::LARGE;
 
-/// A fold over the messages of a conversation, the oldest first. Its [`view`](Self::view) is valid for
-/// every provider.
+/// A fold over the messages of a conversation, from the oldest to the newest. The
+/// [`view`](Self::view) returns the messages in a form that is valid for every provider.
 ///
-/// The fold only adds messages at the end, so it can be stored beside a history and continued. The cost
-/// of a message does not depend on the number of earlier messages.
+/// Messages are only added at the end. A replay can therefore be cached with a history, and
+/// continued when messages are added to the history. The cost of adding a message does not depend
+/// on the number of earlier messages.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -94,44 +98,46 @@ use crate::yielding::LARGE;
 /// let mut replay = Replay::new(DanglingCalls::Drop);
 /// replay.push(&Arc::new(Message::user("hi")));
 /// replay.push(&Arc::new(Message::tool_calls([ToolCall::new("c1", "look", "{}")])));
-/// assert_eq!(replay.view().len(), 1); // the call was never answered
+/// assert_eq!(replay.view().len(), 1); // the call has no result
 /// ```
 #[derive(Debug, Clone)]
 pub struct Replay {
     strictness: Strictness,
-    /// The output for all messages before the open round.
+    /// The output for all pushed messages before the open round.
     closed: Messages,
     open: Option<Round>,
     /// The number of pushed messages.
     pushed: usize,
-    /// The position of the next message. Each piece of a split message has a position.
+    /// The position of the next message. If a message is split, each piece has a separate position.
     position: usize,
-    /// The calls without a result.
+    /// The calls of closed rounds without a result.
     omitted_calls: OmittedCalls,
     /// Calls in `closed` that the view no longer contains.
     retracted: Vec<Retracted>,
     /// The first dangling call, for the policy [`DanglingCalls::Fail`].
     first_dangling: Option<Arc<DanglingCallError>>,
     /// The ids of the approval requests that were answered since the model's last answer. The next
-    /// results answer their calls.
+    /// results are matched with the calls of these requests first.
     decided: Vec<String>,
     /// The marks of content that services have refused.
     refused: Arc<Vec<RefusalMark>>,
 }
 
 impl Replay {
-    /// Creates a replay of a stored history, from its first message on.
+    /// Creates a replay for a stored history. The first pushed message must be the first message of
+    /// the history.
     pub fn new(dangling: DanglingCalls) -> Self {
         Self::with_strictness(Strictness::Repair(dangling))
     }
 
-    /// Creates a replay of messages that may refer to stored calls and results. The replay fills in ids
-    /// and resolves approvals, but does not change dangling calls and orphan results.
+    /// Creates a replay for messages of a caller, which may refer to stored calls and results. This
+    /// replay generates missing ids and processes approvals, but does not repair dangling calls and
+    /// orphan results.
     pub fn lenient() -> Self {
         Self::with_strictness(Strictness::Lenient)
     }
 
-    /// Returns this replay with messages added before all others.
+    /// Returns this replay with the messages of `prefix` before all other messages.
     #[must_use]
     pub(crate) fn after(mut self, prefix: &Messages) -> Self {
         self.take_retracted_out();
@@ -140,9 +146,9 @@ impl Replay {
         self
     }
 
-    /// Returns the replay of a stored history. If the store has the history in memory, only the
-    /// messages since the previous replay are processed. The first replay of such a history skips its
-    /// well-formed prefix.
+    /// Returns the replay of a stored history. A store that has the history in memory also caches
+    /// its replay, so that only the messages after the cached replay are processed. Without a
+    /// cached replay, the well-formed prefix of the history is not processed.
     pub(crate) fn of_history(history: &History, dangling: DanglingCalls) -> Self {
         let mut replay = Self::known_of(history, dangling);
         if replay.pushed < history.messages.len() {
@@ -153,7 +159,8 @@ impl Replay {
         replay
     }
 
-    /// Like `of_history`, but yields to the runtime between ranges of many messages.
+    /// Returns the same replay as `of_history`, but yields to the runtime after each range of many
+    /// messages.
     pub(crate) async fn of_long_history(history: &History, dangling: DanglingCalls) -> Self {
         let mut replay = Self::known_of(history, dangling);
         let all = history.messages.len();
@@ -170,7 +177,8 @@ impl Replay {
         replay
     }
 
-    /// Returns the cached replay of a history, which may only cover its beginning.
+    /// Returns the cached replay of a history, which may contain only the first messages of the
+    /// history. Without a cached replay, returns the replay of the well-formed prefix.
     fn known_of(history: &History, dangling: DanglingCalls) -> Self {
         let strictness = Strictness::Repair(dangling);
         let known = history.memo().get::<Self>().filter(|known| {
@@ -182,7 +190,7 @@ impl Replay {
         }
     }
 
-    /// Returns the replay after the well-formed prefix, which is not changed.
+    /// Returns the replay of the well-formed prefix of a history.
     fn after_well_formed(strictness: Strictness, history: &History) -> Self {
         let well_formed = history.well_formed_messages();
         Self {
@@ -208,7 +216,7 @@ impl Replay {
         }
     }
 
-    /// Returns the marks of content that services have refused, in the messages until now.
+    /// Returns the marks of content that services have refused, from all pushed messages.
     pub(crate) fn refused(&self) -> &[RefusalMark] {
         &self.refused
     }
@@ -218,7 +226,7 @@ impl Replay {
         self.pushed
     }
 
-    /// Returns the messages until now in a form that every provider accepts.
+    /// Returns the pushed messages in a form that every provider accepts.
     pub fn view(&self) -> Messages {
         if self.open.is_none() && self.retracted.is_empty() {
             return self.closed.clone();

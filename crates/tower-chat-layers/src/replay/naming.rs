@@ -1,8 +1,9 @@
-//! Names the calls of results: sets [`ToolResult::call`] of a result to the position of its call.
+//! Sets [`ToolResult::call`] of results to the positions of their calls. In this module, to *name*
+//! a call is to add its position to the result.
 //!
-//! Without the position, a result could be matched with the wrong call. This concerns results of calls
-//! that the replay omits, which the open round would match with its own calls, and results of calls that
-//! were approved or rejected, which may have the same id as other calls.
+//! Without the position, two kinds of results could be matched with a wrong call. The result of an
+//! omitted call could be matched with a call of the open round. The result of a call that was
+//! approved or rejected could be matched with another call that has the same id.
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
@@ -13,16 +14,16 @@ use tower_chat_core::{
 
 use super::{omitted_calls::OmittedCalls, round::Unanswered};
 
-/// Names the calls of the results in consecutive messages.
+/// Adds call positions to the results in consecutive messages.
 pub(super) struct Naming<'a> {
     earlier: &'a OmittedCalls,
-    /// The calls of the open round and its results so far.
+    /// The calls of the open round, and the results of the round until now.
     round: Option<RoundMatcher<&'a str>>,
     decided: Option<Decided<'a>>,
 }
 
-/// The calls of the open round, the index of the first call of its last message, and its results so
-/// far.
+/// The calls of the open round, the index of the first call in the last message with calls, and the
+/// results of the round until now.
 type RoundSoFar<'a, 'r> = (&'a [Unanswered], usize, &'r [Arc<Message>]);
 
 /// The calls that were approved or rejected since the model's last answer.
@@ -33,14 +34,14 @@ struct Decided<'a> {
     of_round: usize,
     /// For each call in `calls` from the index `of_round` on, its index among the calls of the open round.
     calls_of_round: Vec<usize>,
-    /// For each call of the open round, its index in `calls`, if it was approved or rejected.
+    /// For each call of the open round, the index of the call in `calls`, or `None` if the call was
+    /// neither approved nor rejected.
     by_call: Vec<Option<usize>>,
 }
 
 impl<'a> Naming<'a> {
-    /// Creates the value. `round` are the calls of the open round, the index of the first call of its
-    /// last message, and its results until now. `decided` are the ids of the approval requests that
-    /// were answered since the model's last answer.
+    /// `earlier` contains the omitted calls, and `round` the state of the open round. `decided`
+    /// contains the ids of the approval requests that were answered since the model's last answer.
     pub(super) fn new(
         earlier: &'a OmittedCalls,
         round: Option<RoundSoFar<'a, '_>>,
@@ -59,7 +60,7 @@ impl<'a> Naming<'a> {
         Self { earlier, round, decided }
     }
 
-    /// Names the calls of the results in the next message.
+    /// Returns the next message with call positions in its results.
     pub(super) fn name(&mut self, message: &Arc<Message>) -> Arc<Message> {
         let mut named = Cow::Borrowed(message);
         if let Some(decided) = &mut self.decided {
@@ -72,8 +73,8 @@ impl<'a> Naming<'a> {
         named.into_owned()
     }
 
-    /// Adds a call position to each result that has the id of an earlier call which the replay omits.
-    /// Otherwise, the open round could match the result with one of its own calls that has no id.
+    /// Adds a call position to each result that has the id of an omitted call. Without the
+    /// position, the result could be matched with a call of the open round that has no id.
     fn name_earlier(&mut self, message: &mut Cow<'_, Arc<Message>>) {
         let Some(round) = &mut self.round else { return };
         let mut is_late =
@@ -132,7 +133,8 @@ impl<'a> Decided<'a> {
         decided
     }
 
-    /// Adds the results of a message to the open round, and hides the calls that now have a result.
+    /// Adds the results of a message to the matcher of the open round, and hides the decided calls
+    /// that now have a result from the matcher of the decided calls.
     fn follow(&mut self, round: &mut RoundMatcher<&'a str>, message: &Message) {
         let before = round.answers().len();
         if !round.extend(message.results().map(Target::from)) {
@@ -154,7 +156,7 @@ impl<'a> Decided<'a> {
     }
 
     /// Adds a call position to each result of a call that was approved or rejected. Without the
-    /// position, the result could be matched with another call with the same id.
+    /// position, the result could be matched with another call that has the same id.
     fn name(
         &mut self,
         message: &mut Cow<'_, Arc<Message>>,
@@ -172,8 +174,8 @@ impl<'a> Decided<'a> {
                 && (round.as_mut().is_some_and(|round| round.has_id(id))
                     || earlier.find(result).is_some());
             if is_of_other {
-                // The id identifies a call that was not decided. The matcher of the decided calls does not
-                // know this id, and could match the result with a decided call that has no id.
+                // The id identifies a call that was neither approved nor rejected. Among the
+                // decided calls, a result with this id could be matched with a call that has no id.
                 continue;
             }
             if let Answers::Call(call) = self.calls.answer(&*result) {
@@ -181,8 +183,8 @@ impl<'a> Decided<'a> {
                 result.call = self.calls.calls().get(call).and_then(|call| call.position);
             }
         }
-        // Naming a call does not answer it. A call counts as answered only when the replay pairs the call
-        // with its result.
+        // A call position in a result does not answer the call. The call is answered when the round
+        // matches the result with the call.
         answered.into_iter().for_each(|call| self.calls.set_answered(call, false));
     }
 }

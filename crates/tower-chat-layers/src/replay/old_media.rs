@@ -1,4 +1,4 @@
-//! Step 6: puts sentences instead of old pictures and documents.
+//! Step 6: replaces old pictures and documents by sentences.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -10,13 +10,14 @@ use super::{
     output::{MessageRef, after_step, changed},
 };
 
-/// The policy that decides which pictures, documents and other media of the stored messages are sent
-/// again. A sentence with the type, and the size if it is known, is sent instead of the others. The store
-/// keeps all of them.
+/// The policy that decides which pictures, documents and other media of the stored messages are
+/// sent again. Each of the other media is replaced by a sentence that contains its type, and its
+/// size if the size is known. The stored messages do not change.
 ///
-/// Media in messages of the user and in results of tools count. Media in answers of the model do not, and
-/// media that are not stored yet are always sent. When a medium is no longer sent, the request changes at
-/// this message, and a prompt cache of the provider is valid only up to it.
+/// The policy applies to media in messages of the user and in results of tools. Media in answers of
+/// the model, and media that are not stored yet, are always sent. When a medium is replaced for the
+/// first time, the request differs from the previous request from this message on. The prompt cache
+/// of the provider is then valid only for the messages before it.
 ///
 /// ```
 /// use tower_chat::replay::{OldMedia, ReplayPolicy};
@@ -26,7 +27,7 @@ use super::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub struct OldMedia(MediaLimit);
 
-/// The media that are sent.
+/// The limit of the media that are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum MediaLimit {
@@ -35,17 +36,18 @@ enum MediaLimit {
 }
 
 impl OldMedia {
-    /// Sends the last media of the stored messages, up to this number.
+    /// Sends this number of media: the newest ones of the stored messages.
     pub fn keep_last(media: usize) -> Self {
         Self(MediaLimit::Last(media))
     }
 
-    /// Sends the media of the last stored turns.
+    /// Sends the media of this number of turns: the newest stored turns.
     pub fn keep_turns(turns: usize) -> Self {
         Self(MediaLimit::Turns(turns))
     }
 
-    /// Returns the messages with sentences instead of old media. Unchanged messages are shared.
+    /// Returns the messages with each old medium replaced by a sentence. Unchanged messages are
+    /// shared with the input.
     pub fn apply(&self, messages: &Messages) -> Messages {
         let mut old = match self.0 {
             MediaLimit::Last(kept) => {
@@ -68,7 +70,7 @@ impl OldMedia {
     }
 }
 
-/// Returns the number of media in a message that is not an answer of the model.
+/// Returns the number of media in a message, or 0 for an answer of the model.
 fn count(message: &Message) -> usize {
     if message.role == Role::Assistant {
         return 0;
@@ -83,7 +85,8 @@ fn count(message: &Message) -> usize {
     message.parts.iter().map(of_part).sum()
 }
 
-/// Replaces the first media of a message, while there are `old` ones left.
+/// Replaces the first `old` media of a message, and subtracts the number of replaced media from
+/// `old`.
 fn without_old<'a>(message: &'a Arc<Message>, old: &mut usize) -> MessageRef<'a> {
     if *old == 0 || count(message) == 0 {
         return Cow::Borrowed(message);
@@ -95,7 +98,7 @@ fn without_old<'a>(message: &'a Arc<Message>, old: &mut usize) -> MessageRef<'a>
                 let before = *old;
                 result.content.iter_mut().for_each(|part| replace(part, old));
                 if *old < before {
-                    // The native item contains the media.
+                    // The native item contains the media too.
                     result.native = None;
                 }
             }

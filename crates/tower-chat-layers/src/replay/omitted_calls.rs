@@ -1,4 +1,4 @@
-//! The calls without a result.
+//! The calls of closed rounds without a result.
 
 use std::sync::Arc;
 
@@ -7,11 +7,12 @@ use tower_chat_core::{ToolResult, pairing::UnansweredCalls};
 
 use super::round::Unanswered;
 
-/// Calls without a result. The replay omits these calls, or contains them with a result that reports the
-/// interruption. Late results find them by position or id. A clone shares all data with its original.
+/// The calls of closed rounds without a result. The replay omits such a call, or contains it with a
+/// result that reports the interruption. A late result identifies its call by position or id. A
+/// clone shares all data with the original.
 #[derive(Debug, Clone, Default)]
 pub(super) struct OmittedCalls {
-    /// In the order in which they were omitted, which is the order of their messages.
+    /// The calls by number. The numbers are in the order of the messages that contain the calls.
     calls: OrdMap<usize, Arc<Unanswered>>,
     next: usize,
     named: UnansweredCalls,
@@ -33,8 +34,9 @@ impl OmittedCalls {
         self.calls.insert(number, Arc::new(call));
     }
 
-    /// Returns the number of the call that a late result answers, or `None` if there is none. If
-    /// several calls match, returns the first matching call of the latest round with one.
+    /// Returns the number of the call that a late result answers, or `None` if no call matches. If
+    /// several calls match, returns the first matching call in the latest round that contains a
+    /// matching call.
     pub(super) fn find(&self, result: &ToolResult) -> Option<usize> {
         self.named.find(result).map(|(_, number)| number)
     }

@@ -1,13 +1,12 @@
-//! Step 1: splits messages, so that each contains either results or other parts.
+//! Step 1: splits messages, so that each message contains either results or other parts.
 //!
-//! A row of an older system may contain a whole turn: text, calls, their results and the final text. Such
-//! a row is split into assistant messages with calls, tool messages with results, and the parts after
-//! them.
+//! A message that was imported from another system may contain a whole turn: text, calls, results
+//! and the final text. Such a message is split into assistant messages with calls, tool messages
+//! with results, and an assistant message with the parts after them.
 //!
-//! Calls and approval requests in messages with another role than assistant are omitted. Only the
-//! model calls tools, and no provider accepts a call of another role. If such a call were converted to
-//! the model's own, a user could forge statements of the model. The results of these calls are then
-//! orphans.
+//! Calls and approval requests in messages whose role is not assistant are omitted, because no
+//! provider accepts them. Such a call is not converted to a call of the model, because a user could
+//! then forge calls of the model. The results of the omitted calls become orphan results.
 
 use std::sync::Arc;
 
@@ -18,8 +17,8 @@ use tower_chat_core::{
 
 /// Returns the message as one or more messages that contain either results or other parts.
 ///
-/// A message that is already in order is returned unchanged, without a copy. If a piece contained only
-/// calls that are omitted, it has no parts.
+/// A message that is already in order is not copied. A piece that contained only omitted calls is
+/// returned without parts.
 pub(super) fn in_order(message: &Arc<Message>) -> Ordered {
     let stays = |part: &&Part| !is_misplaced_call(message.role, part);
     if message.role == Role::Tool || foreign_results(message).is_empty() {
@@ -31,7 +30,7 @@ pub(super) fn in_order(message: &Arc<Message>) -> Ordered {
         return Ordered::Split(vec![Arc::new(rest)]);
     }
     let piece = |Piece { role, parts }: Piece| {
-        // Only one message may have the id.
+        // Only one message may have the id, so the first piece has it.
         let id = message.id.filter(|_| parts.start == 0);
         let parts = message.parts.get(parts).unwrap_or_default();
         let mut piece = Message::new(role, parts.iter().filter(stays).cloned().collect());
@@ -47,7 +46,8 @@ pub(super) enum Ordered {
     Split(Vec<Arc<Message>>),
 }
 
-/// Returns whether a part is a call or an approval request in a message that is not the assistant's.
+/// Returns whether a part is a call or an approval request in a message whose role is not
+/// assistant.
 fn is_misplaced_call(role: Role, part: &Part) -> bool {
     role != Role::Assistant && matches!(part, Part::ToolCall(_) | Part::ApprovalRequest(_))
 }

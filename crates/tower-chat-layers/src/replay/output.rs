@@ -1,4 +1,4 @@
-//! Passes messages between the replay steps, and collects the output of the final step.
+//! Collects the output of the last replay step.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -6,15 +6,16 @@ use tower_chat_core::{Message, Messages};
 
 use super::window::{Boundary, Window};
 
-/// A message between the steps: a message of the original sequence, or the output of a step. Original
-/// messages are borrowed, so that a message that a later step omits costs no change of its
-/// reference count.
+/// A message that one step passes to the next: an unchanged message of the original sequence, or a
+/// message that a step has changed. Unchanged messages are borrowed, because cloning the `Arc`
+/// would change the reference count of each message that a later step omits.
 pub(super) type MessageRef<'a> = Cow<'a, Arc<Message>>;
 
 /// The output of the steps for a sequence of messages, the oldest first.
 ///
-/// A step returns at most one message for each message. Each message passes through all steps before
-/// the next one, because the walk over a long history costs more than the steps.
+/// A step returns at most one message for each message. All steps process a message before the next
+/// message is read. The history is therefore read once, and not once for each step: reading a long
+/// history costs more than the steps.
 #[derive(Debug)]
 pub(super) struct ReplayOutput<'a> {
     original: &'a Messages,
@@ -41,7 +42,8 @@ impl<'a> ReplayOutput<'a> {
         self.messages.push(message);
     }
 
-    /// Returns the added messages. If they are the whole original sequence, the sequence is shared.
+    /// Returns the added messages. If they are exactly the messages of the original sequence, the
+    /// sequence is shared.
     pub(super) fn finish(mut self) -> Messages {
         if self.is_original() {
             let original = self.original;
@@ -60,7 +62,7 @@ impl<'a> ReplayOutput<'a> {
     }
 }
 
-/// Returns the output of one step, which is called for each message.
+/// Calls a step for each message, and returns the messages that the step returned.
 pub(super) fn after_step<'a>(
     messages: &'a Messages,
     step: impl FnMut(&'a Arc<Message>) -> Option<MessageRef<'a>>,

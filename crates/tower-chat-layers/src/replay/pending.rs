@@ -16,7 +16,7 @@ pub(crate) struct PendingApproval {
     /// if the message has no id.
     pub(crate) call_position: Option<(MessageId, usize)>,
     pub(crate) request: ApprovalRequest,
-    /// The id that the result of the call uses.
+    /// The id by which the result refers to the call.
     pub(crate) call_id: String,
 }
 
@@ -24,34 +24,37 @@ pub(crate) struct PendingApproval {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PendingBatch {
     pub(crate) waiting: Vec<PendingApproval>,
-    /// The name of the tool and the id of each call that needs no approval and has no result.
+    /// The tool and the id of each call that needs no approval and has no result.
     pub(crate) returned: Vec<(String, String)>,
-    /// Whether the answer also contains calls that need no approval, which the caller executes. These
-    /// calls may have results.
+    /// Whether the answer also contains calls that need no approval, with or without a result. The
+    /// caller executes these calls.
     pub(crate) has_returned: bool,
 }
 
 impl Replay {
-    /// Returns the approval requests without an answer, the oldest first. The requests of one answer
-    /// are one batch.
+    /// Returns the approval requests without a response, from the oldest to the newest. Each inner
+    /// list contains the requests of one answer of the model.
     pub fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
         let batches = self.approvals_in_order().into_iter();
         batches.map(|batch| batch.into_iter().map(|call| call.request).collect()).collect()
     }
 
-    /// Returns the approval requests without an answer, with the positions of the calls if their
-    /// messages have ids.
+    /// Returns the approval requests without a response, each with the position of its call if the
+    /// message of the call has an id.
     pub(crate) fn approvals_in_order(&self) -> Vec<Vec<PendingApproval>> {
         self.pending_batches().into_iter().map(|batch| batch.waiting).collect()
     }
 
-    /// Returns the batches in which at least one call waits for approval, the oldest first.
+    /// Returns the batches in which at least one call waits for approval, from the oldest to the
+    /// newest.
     pub(crate) fn pending_batches(&self) -> Vec<PendingBatch> {
-        // The open round may contain results for calls before it.
+        // Results in the open round may answer calls of earlier rounds. Closing the round matches
+        // these results.
         let mut ended = self.clone();
         ended.close_round();
         let mut calls: Vec<Arc<Unanswered>> = ended.omitted_calls.iter().cloned().collect();
-        // Under some policies, `close_round` has added the calls of the open round to `omitted_calls`.
+        // `close_round` has added the unanswered calls of the open round to `omitted_calls`, except
+        // the dangling calls of a lenient replay.
         let omitted_calls: HashSet<CallPosition> = calls.iter().map(|call| call.named_by).collect();
         let open = self.unanswered_of_open().into_iter();
         calls.extend(open.filter(|call| !omitted_calls.contains(&call.named_by)));

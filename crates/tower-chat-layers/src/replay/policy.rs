@@ -1,8 +1,9 @@
-//! The policy of the replay for an incomplete record.
+//! The policy of the replay for calls without a stored result.
 
 /// The policy of the replay for a dangling call: a stored tool call without a stored result.
 ///
-/// Every provider refuses a request with a dangling call. The call remains in the record in every case.
+/// Every provider refuses a request with a dangling call. The policy changes only the request. The
+/// stored call does not change.
 ///
 /// ```
 /// use tower_chat::{PersistencePolicy, replay::DanglingCalls};
@@ -13,18 +14,20 @@
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DanglingCalls {
-    /// Does not send the call, regardless of the state of its run. The model does not receive its own
-    /// call. If no call of a round has a result, only the text of the round is sent.
+    /// Does not send the call, whether or not the run of the call was interrupted. If no call of a
+    /// round has a result, only the text of the round is sent.
     Drop,
-    /// Like [`Interrupted`](Self::Interrupted), but a call of a run that ended intentionally is sent
-    /// with its recorded result, if there is one.
+    /// Like [`Interrupted`](Self::Interrupted), but also sends the calls of a run that ended
+    /// intentionally, if the record of tool calls contains their results.
     FromRecord,
-    /// Sends a call whose run was interrupted with its recorded result, or with an error result that reports
-    /// that the call may or may not have run. Does not send a call of a run that ended intentionally (a
-    /// tool ended the run, or the call was returned to the caller and never answered).
+    /// Sends a call of an interrupted run with the result from the record of tool calls. If the
+    /// record contains no result, the call is sent with an error result, which reports that the
+    /// call may or may not have run. Does not send a call of a run that ended intentionally,
+    /// because a tool ended the run, or because the run returned the call to the caller, who sent
+    /// no result.
     ///
-    /// The intentional end of a run is recognised by the mark that was stored with it. A run without a
-    /// mark, as in histories of earlier versions, counts as interrupted.
+    /// A run that ended intentionally has stored a mark. A run without this mark is treated as
+    /// interrupted, such as a run that was imported.
     #[default]
     Interrupted,
     /// Fails the request with [`DanglingCallError`](super::DanglingCallError).
@@ -38,12 +41,13 @@ impl DanglingCalls {
     }
 }
 
-/// Whether a replay repairs its messages, or only completes them.
+/// Whether a replay repairs dangling calls and orphan results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Strictness {
-    /// Stored history: the output is valid for every provider.
+    /// For a stored history. The replay repairs dangling calls by this policy, and the output is
+    /// valid for every provider.
     Repair(DanglingCalls),
-    /// A caller's own messages, which may refer to stored calls and results. Dangling calls and orphan
-    /// results remain.
+    /// For messages of a caller, which may refer to stored calls and results. Dangling calls and
+    /// orphan results remain.
     Lenient,
 }

@@ -1,4 +1,5 @@
-//! Step 4: removes calls of tools that are not registered any more, and unreadable calls.
+//! Step 4: removes calls of tools that are no longer registered, and calls with unreadable
+//! arguments.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +8,11 @@ use tower_chat_core::{Messages, ToolCall};
 
 use super::without_calls::without_calls;
 
-/// The policy for calls that the replay omits because the tools have changed. Off by default.
+/// The policy for stored calls of tools that are no longer registered, and for stored calls with
+/// unreadable arguments. By default, all calls are replayed.
 ///
-/// These calls remain in the record. A call is not sent, and neither is its result. If no call of a round
-/// remains, only the text of the round is sent.
+/// An omitted call and its result are not sent, but remain in the stored history. If no call of a
+/// round remains, only the text of the round is sent.
 ///
 /// ```
 /// use tower_chat::{Message, ToolCall, ToolResult, message::Messages, replay::OutdatedCalls};
@@ -31,19 +33,19 @@ pub struct OutdatedCalls {
 }
 
 impl OutdatedCalls {
-    /// Keeps all calls.
+    /// Creates a policy that keeps all calls.
     pub fn keep() -> Self {
         Self::default()
     }
 
-    /// Drops calls of tools that are not registered any more.
+    /// Drops calls of tools that are no longer registered.
     #[must_use]
     pub fn drop_unregistered(mut self) -> Self {
         self.unregistered = true;
         self
     }
 
-    /// Drops calls whose arguments are not a JSON object. Empty arguments count as `{}`.
+    /// Drops calls whose arguments are not a JSON object. Empty arguments are read as `{}`.
     #[must_use]
     pub fn drop_unreadable_arguments(mut self) -> Self {
         self.unreadable = true;
@@ -55,19 +57,19 @@ impl OutdatedCalls {
         !self.unregistered && !self.unreadable
     }
 
-    /// Returns whether the names of the registered tools are needed.
+    /// Returns whether [`apply`](Self::apply) needs the names of the registered tools.
     pub fn needs_tools(&self) -> bool {
         self.unregistered
     }
 
-    /// Returns the messages without outdated calls. If the registered tools are not known, no call
-    /// counts as unregistered.
+    /// Returns the messages without outdated calls and their results. `tools` contains the names of
+    /// the registered tools. If `tools` is `None`, no call is dropped because of its tool.
     pub fn apply<N: AsRef<str>>(&self, messages: &Messages, tools: Option<&[N]>) -> Messages {
         let is_outdated = self.test(tools);
         without_calls(messages, |_, _, call| is_outdated(call))
     }
 
-    /// Returns a test for outdated calls.
+    /// Returns a function that tests whether a call is outdated.
     pub(super) fn test<'t, N: AsRef<str>>(
         &self,
         tools: Option<&'t [N]>,

@@ -1,5 +1,5 @@
-//! Removes interrupted calls that were answered later, and splits off the part of a replay that may
-//! still change.
+//! Removes interrupted calls for which the real result arrives later, and splits off the part of a
+//! replay that may still change.
 
 use std::sync::Arc;
 
@@ -12,12 +12,14 @@ use super::{
 };
 
 impl Replay {
-    /// Removes from the view each call that it contains as interrupted and that a result of the open
-    /// round or of these messages answers. When that result is pushed, the view contains the call with
-    /// the result, also after a [split](Self::split_open_round).
+    /// Removes from the view each interrupted call that is answered by a result in the open round
+    /// or in `messages`. When this result is pushed, the call is added again, with the result. The
+    /// result may be pushed to this replay, or to the replay that
+    /// [`split_open_round`](Self::split_open_round) returns.
     pub(crate) fn retract_answered_by(&mut self, messages: &[Arc<Message>]) {
-        // Whether a result answers a call of the open round is only known after it is pushed. If it
-        // does, a call with the same id before the round remains interrupted.
+        // The messages are pushed to a clone, because the match of a result depends on the calls of
+        // the open round. If a result answers a call of the open round, an earlier call with the
+        // same id remains interrupted.
         let mut followed = self.clone();
         messages.iter().for_each(|message| followed.push(message));
         followed.close_round();
@@ -29,7 +31,7 @@ impl Replay {
         }
     }
 
-    /// Marks a call that the replay contains as interrupted. The next view does not contain it.
+    /// Marks an interrupted call for removal. The next view does not contain the call.
     pub(super) fn retract(&mut self, call: Arc<Unanswered>) {
         self.retracted.push(Retracted { call, within: self.closed.len() });
     }
@@ -41,14 +43,15 @@ impl Replay {
         }
     }
 
-    /// Changes the messages before the open round, or all messages if no round is open. The messages
-    /// that `edit` returns must be in order and paired, like its input.
+    /// Replaces the messages before the open round by the output of `edit`. If no round is open,
+    /// `edit` receives all messages. In the output of `edit`, each call must directly precede its
+    /// result, as in the input.
     pub fn edit_closed(&mut self, edit: impl FnOnce(&Messages) -> Messages) {
         self.take_retracted_out();
         self.closed = edit(&self.closed);
     }
 
-    /// Changes the open round, if there is one.
+    /// Calls `edit` with the open round, if a round is open.
     pub(super) fn edit_open(&mut self, edit: impl FnOnce(&mut Round)) {
         self.settle();
         if let Some(round) = &mut self.open {
@@ -56,12 +59,12 @@ impl Replay {
         }
     }
 
-    /// Splits off and returns the part that may still change. The returned replay starts with the first
-    /// call that the view contains as interrupted, because this call may still be answered. If there is
-    /// no such call, it starts with the open round.
+    /// Splits off and returns the part that may still change. This part begins with the first
+    /// interrupted call in the view, because a later result may answer this call. If the view
+    /// contains no interrupted call, the part begins with the open round.
     ///
-    /// The view of `self`, followed by the view of the returned replay, is the view of the whole
-    /// replay. This remains true when messages are pushed to the returned replay.
+    /// The view of `self` and the view of the returned replay together are the view of the whole
+    /// replay, also after messages are pushed to the returned replay.
     #[must_use]
     pub fn split_open(&mut self) -> Self {
         self.take_retracted_out();
@@ -75,9 +78,10 @@ impl Replay {
         open
     }
 
-    /// Like [`split_open`](Self::split_open), but `self` keeps everything before the open round.
-    /// Messages that are pushed to the returned replay must not answer a call that the view contains as
-    /// interrupted, unless it was [retracted](Self::retract_answered_by).
+    /// Splits off and returns the open round. `self` keeps all messages before the open round, also
+    /// if they contain interrupted calls. If a message that is pushed to the returned replay
+    /// answers an interrupted call, the caller must [retract](Self::retract_answered_by) this call
+    /// before the split.
     #[must_use]
     pub(crate) fn split_open_round(&mut self) -> Self {
         Self {

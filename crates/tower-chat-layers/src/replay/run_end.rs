@@ -1,8 +1,9 @@
-//! Reads and writes the marks in stored messages about the end of their run.
+//! Reads and writes the marks that stored messages contain about the end of their run.
 //!
-//! A plain final answer shows that its run is complete. If a run ends intentionally in another way, its
-//! last write stores a mark. If the calls of the last answer are returned to the caller or not run, the
-//! mark is in the metadata of that answer. If a tool ended the run, the mark is in its result.
+//! A final answer without calls shows that the run is complete, and needs no mark. If a run ends
+//! intentionally in another way, the last write of the run stores a mark. If the calls of the last
+//! answer are returned to the caller or not run, the metadata of this answer contains the mark. If
+//! a tool ended the run, the result of the tool contains the mark.
 
 use std::sync::Arc;
 
@@ -12,11 +13,12 @@ use tower_chat_core::{
     pairing::{RUN_ENDED, is_marked_ended},
 };
 
-/// The metadata key for an array of call ids in a stored message of results. Hooks did not allow the
-/// results of these calls to be stored. The calls were answered, and not interrupted.
+/// The metadata key for an array of call ids in a stored message of results. The calls with these
+/// ids have run, but a hook did not allow their results to be stored. The replay therefore does not
+/// report them as interrupted.
 const RESULTS_NOT_KEPT: &str = "results_not_kept";
 
-/// Marks a message of results from which the results of these calls were removed.
+/// Stores in a message of results that the results of these calls were removed from it.
 pub(crate) fn mark_not_kept(message: &mut Arc<Message>, call_ids: Vec<Value>) {
     if !call_ids.is_empty() {
         let metadata = &mut Arc::make_mut(message).metadata;
@@ -35,19 +37,20 @@ pub(crate) fn has_results_not_kept(message: &Message) -> bool {
     message.metadata.contains_key(RESULTS_NOT_KEPT)
 }
 
-/// Marks a message as the final one of a run that ended intentionally.
+/// Marks a message as the last message of a run that ended intentionally.
 pub(crate) fn mark_ended(message: &mut Arc<Message>) {
     Arc::make_mut(message).metadata.insert(RUN_ENDED.to_owned(), Value::Bool(true));
 }
 
-/// The metadata key for the reason of a run's end, in the final stored message of the run. The key is
-/// only used if the message itself does not show the reason.
+/// The metadata key for the reason for which a run ended, in the last stored message of the run.
+/// The metadata contains this key only if the message does not show the reason in another way.
 const ENDED_BY: &str = "ended_by";
 
 const STOP: &str = "stop";
 const ROUND_LIMIT: &str = "round_limit";
 
-/// Marks the final message of a run with the reason of its end, if the message itself does not show it.
+/// Stores the reason for which a run ended in the last message of the run, unless the message shows
+/// the reason in another way.
 pub(crate) fn mark_ended_by(message: &mut Arc<Message>, ended_by: EndedBy) {
     let name = match ended_by {
         EndedBy::Stop => STOP,
@@ -58,7 +61,8 @@ pub(crate) fn mark_ended_by(message: &mut Arc<Message>, ended_by: EndedBy) {
     Arc::make_mut(message).metadata.insert(ENDED_BY.to_owned(), Value::from(name));
 }
 
-/// Returns the reason of a run's end from its last stored message, if the message contains it.
+/// Returns the reason for which a run ended, if the last stored message of the run contains the
+/// reason.
 pub(crate) fn ended_by(message: &Message) -> Option<EndedBy> {
     match message.metadata.get(ENDED_BY).and_then(Value::as_str) {
         Some(STOP) => Some(EndedBy::Stop),
@@ -67,7 +71,7 @@ pub(crate) fn ended_by(message: &Message) -> Option<EndedBy> {
     }
 }
 
-/// Returns the message as the caller of the run received it.
+/// Returns the message without marks, as the caller of the run received it.
 pub(crate) fn without_mark(message: &Arc<Message>) -> Arc<Message> {
     let mut message = message.clone();
     if is_marked_ended(&message) {
@@ -79,8 +83,8 @@ pub(crate) fn without_mark(message: &Arc<Message>) -> Arc<Message> {
     message
 }
 
-/// Returns a message without parts that marks the end of a run. A run stores it if no other message of
-/// the run shows the end. Replays leave it out.
+/// Returns a message without parts that marks the intentional end of a run. A run stores this
+/// message if no other message of the run can have the mark. Replays omit this message.
 pub(crate) fn end_marker() -> Message {
     let mut marker = Arc::new(Message::new(Role::Assistant, Vec::new()));
     mark_ended(&mut marker);
@@ -92,8 +96,8 @@ pub(crate) fn is_end_marker(message: &Message) -> bool {
     message.parts.is_empty() && is_marked_ended(message)
 }
 
-/// Returns whether a message shows that its run ended intentionally, so that its calls without results
-/// were not interrupted.
+/// Returns whether a message shows that its run ended intentionally. The calls of this run without
+/// results were then not interrupted.
 pub(super) fn ends_with_open_calls(message: &Message) -> bool {
     is_marked_ended(message)
         || message.results().any(|result| result.ends_run)

@@ -1,4 +1,4 @@
-//! Reads a replay policy from settings.
+//! Reads a replay policy from JSON.
 
 use serde::{Deserialize, de::Error as _};
 use serde_json::Value;
@@ -14,7 +14,7 @@ use super::{
 pub struct ReplaySettingsError(#[source] serde_json::Error);
 
 impl ReplayPolicy {
-    /// Reads a policy from JSON. Keys that are missing have the value of the default policy.
+    /// Reads a policy from JSON. The settings of missing keys are those of the default policy.
     ///
     /// | key | value |
     /// |---|---|

@@ -1,4 +1,4 @@
-//! Applies steps 3 to 7 in order.
+//! Applies steps 3 to 7 of the [replay](super) in order.
 
 use std::{borrow::Cow, time::SystemTime};
 
@@ -25,24 +25,24 @@ use super::{
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ReplayPolicy {
-    /// The policy for calls without a result.
+    /// The policy for dangling calls.
     pub dangling_calls: DanglingCalls,
-    /// Whether calls and results are replayed.
+    /// Whether the model receives the calls and results of earlier runs.
     pub tool_history: ToolHistory,
-    /// The time for which results are replayed.
+    /// The time for which the model receives results. `None` if results are sent at any age.
     pub freshness: Option<Freshness>,
-    /// The policy for calls that are omitted because the tools have changed.
+    /// The policy for calls of tools that are no longer registered, and for unreadable calls.
     pub outdated_calls: OutdatedCalls,
-    /// Whether sources that were not cited are omitted.
+    /// The settings for the removal of uncited sources. `None` if all sources are sent.
     pub citations: Option<Citations>,
-    /// The policy for pictures and documents.
+    /// The policy for old pictures and documents. `None` if all media are sent.
     pub old_media: Option<OldMedia>,
-    /// The limit of the replay's length.
+    /// The limit of the replay's length. `None` if there is no limit.
     pub window: Option<Window>,
 }
 
-/// The input of the replay besides the messages. Read once when a run starts, because every service
-/// call of the run must send the same history.
+/// The input of the replay besides the messages. It is read once when a run starts, because all
+/// service calls of the run must send the same history.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct ReplayContext<'a> {
@@ -57,7 +57,7 @@ pub struct ReplayContext<'a> {
 }
 
 impl<'a> ReplayContext<'a> {
-    /// Creates a context that only contains the time.
+    /// Creates a context that contains only the current time.
     pub fn at(now: SystemTime) -> Self {
         Self { now, channel: None, tools: None, finished: None }
     }
@@ -106,7 +106,7 @@ impl ReplayPolicy {
         self
     }
 
-    /// Omits calls of tools that have changed.
+    /// Sets the policy for calls of tools that are no longer registered, and for unreadable calls.
     #[must_use]
     pub fn with_outdated_calls(mut self, policy: OutdatedCalls) -> Self {
         self.outdated_calls = policy;
@@ -120,7 +120,7 @@ impl ReplayPolicy {
         self
     }
 
-    /// Sends sentences instead of old pictures and documents.
+    /// Replaces old pictures and documents by sentences.
     #[must_use]
     pub fn with_old_media(mut self, policy: impl Into<Option<OldMedia>>) -> Self {
         self.old_media = policy.into();
@@ -134,7 +134,7 @@ impl ReplayPolicy {
         self
     }
 
-    /// Returns whether steps 3 to 7 change nothing, for all messages.
+    /// Returns whether steps 3 to 7 are off, so that they change no message.
     pub fn is_off(&self) -> bool {
         self.tool_history == ToolHistory::Replay
             && self.freshness.is_none()
@@ -144,24 +144,25 @@ impl ReplayPolicy {
             && self.window.is_none()
     }
 
-    /// Returns whether the record of tool calls must be read.
+    /// Returns whether [`apply`](Self::apply) needs the times at which tools finished, which the
+    /// record of tool calls contains.
     pub fn needs_finish_times(&self) -> bool {
         self.freshness.is_some() && self.tool_history == ToolHistory::Replay
     }
 
-    /// Returns whether the names of the registered tools are needed.
+    /// Returns whether [`apply`](Self::apply) needs the names of the registered tools.
     pub fn needs_tools(&self) -> bool {
         self.outdated_calls.needs_tools() && self.tool_history == ToolHistory::Replay
     }
 
-    /// Returns the settings of citations if uncited sources are removed before a run is stored.
+    /// Returns the settings for citations if they remove uncited sources before a run is stored.
     pub fn citations_at_save(&self) -> Option<&Citations> {
         self.citations.as_ref().filter(|citations| citations.time() == CompactionTime::AtSave)
     }
 
-    /// Returns the messages that remain after steps 3 to 7. The input must be in order and paired, as
-    /// [`Replay::view`] returns it. Unchanged messages are shared. If no message is changed, the whole
-    /// sequence is shared.
+    /// Returns the output of steps 3 to 7. The input must be the output of [`Replay::view`].
+    /// Unchanged messages are shared with the input. If no message changes, the whole sequence is
+    /// shared.
     ///
     /// [`Replay::view`]: super::Replay::view
     pub fn apply(&self, messages: &Messages, context: &ReplayContext<'_>) -> Messages {
@@ -185,11 +186,13 @@ impl ReplayPolicy {
         output.finish()
     }
 
-    /// Changes a replay of a stored history as [`apply`](Self::apply) changes messages. Calls without a
-    /// result in an open round remain, because the input may answer them.
+    /// Applies the steps to a replay of a stored history, like [`apply`](Self::apply) to messages.
+    /// Calls without a result in the open round remain, because the input of the run may answer
+    /// these calls.
     pub fn edit(&self, replay: &mut Replay, context: &ReplayContext<'_>) {
         replay.edit_closed(|closed| self.apply(closed, context));
-        // No answer can have cited the sources of an open round yet.
+        // The step for citations is not applied to the open round, because the turn of the round
+        // has no final answer yet.
         replay.edit_open(|round| match self.tool_history {
             ToolHistory::Omit => {
                 round.retain_beside_calls(|part| !is_of_tools(part));
@@ -204,8 +207,9 @@ impl ReplayPolicy {
         });
     }
 
-    /// Returns a test for calls that are omitted, or `None` if no call can be. Freshness and outdated
-    /// tools both remove whole calls, and are applied in one step.
+    /// Returns a function that tests whether a call is omitted, or `None` if the policy omits no
+    /// calls. The function combines steps 3 and 4, because both of them remove calls with their
+    /// results.
     fn leaving_calls<'a>(
         &'a self,
         context: &ReplayContext<'a>,

@@ -1,4 +1,4 @@
-//! Removes calls and results from a replay, if they are not replayed.
+//! Removes calls and results from a replay.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -24,16 +24,16 @@ use super::{
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ToolHistory {
-    /// Calls and results are replayed.
+    /// The model receives calls and results.
     #[default]
     Replay,
-    /// Calls, results and approvals are omitted, including calls and results of the provider's own
-    /// tools. A message without other content is omitted.
+    /// Calls, results and approvals are omitted. This includes the calls and results of tools that
+    /// the provider executes. A message without other content is omitted.
     Omit,
 }
 
 impl ToolHistory {
-    /// Returns the messages, with or without calls and results.
+    /// Returns the messages unchanged, or without calls and results.
     pub fn apply(self, messages: &Messages) -> Messages {
         match self {
             Self::Replay => messages.clone(),

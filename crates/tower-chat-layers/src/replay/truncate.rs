@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use tower_chat_core::{Message, Part, Role, ToolResult, pairing::foreign_results};
 
-/// The maximum stored size of a tool's result: 256 KiB, unless another limit is set.
+/// The maximum size of a stored tool result. The default is 256 KiB.
 ///
-/// The limit applies to the text of a result, in all its text parts together. Images and files do not
-/// count, and arguments are never truncated. The text is cut between two characters, and a marker is
-/// added within the limit. If the limit is shorter than the marker, the marker is cut too.
+/// The limit applies to the sum of all text parts of a result. Images, files and the arguments of
+/// calls are never truncated. A longer text is cut between two characters, and a marker is added.
+/// The text and the marker together fit into the limit. If the limit is shorter than the marker,
+/// the marker is cut too.
 ///
 /// ```
 /// use tower_chat::{ToolResult, replay::Truncation};
@@ -32,12 +33,12 @@ impl Truncation {
     /// The text at the end of a truncated result.
     pub const MARKER: &str = "\n[truncated]";
 
-    /// Limits results to this number of bytes.
+    /// Limits the text of a result to this number of bytes.
     pub fn to(bytes: usize) -> Self {
         Self { limit: Some(bytes) }
     }
 
-    /// Stores results of any length.
+    /// Sets no limit.
     pub fn off() -> Self {
         Self { limit: None }
     }
@@ -54,15 +55,15 @@ impl Truncation {
         true
     }
 
-    /// Returns the message with long results of tools truncated. Returns the same `Arc` if no result is too
-    /// long. Results of the provider's own tools are not truncated, because they are replayed as the
-    /// provider's items.
+    /// Truncates the long results in a message. Returns the same `Arc` if no result is too long.
+    /// Results of tools that the provider executes are not truncated, because replays send the
+    /// original items of the provider.
     pub fn apply_to(&self, mut message: Arc<Message>) -> Arc<Message> {
         self.apply_within(&mut message);
         message
     }
 
-    /// Truncates the long results of tools in a message in place.
+    /// Truncates the long results in a message, like [`apply_to`](Self::apply_to), in place.
     pub(crate) fn apply_within(&self, message: &mut Arc<Message>) {
         let Some(limit) = self.limit else { return };
         let is_long = |result: &ToolResult| text_len(result) > limit;
@@ -93,9 +94,9 @@ fn text_len(result: &ToolResult) -> usize {
     result.content.iter().filter_map(Part::as_text).map(str::len).sum()
 }
 
-/// Truncates the text to at most `limit` bytes and adds the marker after them. The text must be longer than
-/// `limit` and the marker together. If an earlier truncation has added a marker at the end of the text, this
-/// marker is therefore removed.
+/// Truncates the text to at most `limit` bytes and adds the marker after them. The text must be
+/// longer than `limit` and the marker together. The function then also removes a marker at the end
+/// of the text, which an earlier truncation has added.
 fn cut(content: &mut Vec<Part>, limit: usize, marker: &str) {
     let mut left = limit;
     let mut is_cut = false;

@@ -4,9 +4,10 @@ use tower_chat_core::{Message, Role, RunId, pairing::asked_call};
 
 /// Finds the beginnings of turns in the messages of a conversation.
 ///
-/// A turn begins with an input (a user, system or developer message) that follows a final answer, or
-/// that belongs to another run than the previous input. Messages that were queued during a run belong
-/// to its turn. If messages have no ids, consecutive inputs belong to one turn.
+/// Inputs are user, system and developer messages. An input begins a turn if it follows a final
+/// answer, or if another run than the run of the turn has added it. Inputs that were queued during
+/// a run belong to the turn of this run. If messages have no ids, consecutive inputs belong to one
+/// turn.
 ///
 /// ```
 /// use tower_chat::{Message, replay::Turns};
@@ -23,7 +24,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Returns whether the next message begins a turn. The first message always does.
+    /// Returns whether the next message begins a turn. The first message always begins a turn.
     pub fn begins_with(&mut self, message: &Message) -> bool {
         let is_first = !std::mem::replace(&mut self.after_any, true);
         let after_answer = std::mem::replace(&mut self.after_answer, is_answer(message));
@@ -40,7 +41,8 @@ impl Turns {
     }
 }
 
-/// Returns whether a message is an input of the model, and neither its answer nor a result.
+/// Returns whether a message is an input: a message that is neither an answer of the model nor a
+/// message of results.
 pub(super) fn is_input(message: &Message) -> bool {
     !matches!(message.role, Role::Assistant | Role::Tool)
 }

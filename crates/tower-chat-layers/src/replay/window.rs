@@ -6,22 +6,22 @@ use tower_chat_core::{Message, Messages, Part, Role};
 
 use super::turns::Turns;
 
-/// Limits the length of a replay: only the newest turns are sent, only whole turns, and no result
-/// without its call.
+/// Limits the length of a replay. Only the newest turns are sent. A turn is sent completely or not
+/// at all, so that no result is sent without its call.
 ///
-/// When the limit is exceeded, the oldest turns are removed until the rest is at most a low-water mark,
-/// three quarters of the limit unless another is set. Until the next removal the replay only grows at
-/// its end, and the prompt caches of providers remain valid. The position of the boundary depends only
-/// on the messages.
+/// When the length exceeds the limit, the oldest turns are removed until the length is at most the
+/// low-water mark, which is three quarters of the limit by default. Until the next removal, the
+/// replay only grows at its end, and the prompt caches of providers remain valid. Which turns are
+/// removed depends only on the messages.
 ///
-/// System and developer messages at the beginning of the conversation are never removed, but count. The
-/// newest turn is never removed, even if it exceeds the limit.
+/// System and developer messages at the beginning of the conversation are never removed, but their
+/// length is included. The newest turn is never removed, even if its length exceeds the limit.
 ///
 /// ```
 /// use tower_chat::{Message, message::Messages, replay::Window};
 /// let turn = |n: usize| [Message::user(format!("question {n}")), Message::assistant("answer")];
 /// let messages: Messages = (0..5).flat_map(turn).collect();
-/// assert_eq!(Window::turns(4).apply(&messages).len(), 6); // the fifth brought it down to three
+/// assert_eq!(Window::turns(4).apply(&messages).len(), 6); // turns 3 to 5 remain
 /// ```
 #[derive(Clone)]
 pub struct Window {
@@ -42,14 +42,15 @@ enum Unit {
 /// ```
 /// use tower_chat::{Message, replay::{TokenCounter, Window}};
 ///
-/// // A tokenizer of yours; here every four bytes are a token.
+/// // Your tokenizer. In this example, each token has four bytes.
 /// let count = |message: &Message| message.text().len() / 4;
 /// assert_eq!(count.tokens(&Message::user("a sentence of 24 bytes..")), 6);
 /// let window = Window::tokens_counted_by(100_000, count);
 /// # let _ = window;
 /// ```
 pub trait TokenCounter: Send + Sync {
-    /// Returns the number of tokens of a message, the same at every call.
+    /// Returns the number of tokens of a message. Every call with the same message must return the
+    /// same number.
     fn tokens(&self, message: &Message) -> usize;
 }
 
@@ -59,10 +60,10 @@ impl<F: Fn(&Message) -> usize + Send + Sync> TokenCounter for F {
     }
 }
 
-/// A rough estimate for use without a tokenizer: one token for four bytes of text, names, arguments and
-/// results, and four for each message and each part. The estimate is about right for English text, and
-/// too high for code and other languages. An image or a file counts as a thousand tokens, because its
-/// size is not related to its tokens.
+/// A rough estimate for use without a tokenizer. The estimate is one token for every four bytes of
+/// text, names, arguments and results, and four tokens for each message and each part. It is about
+/// right for English text, and too high for code and other languages. An image or a file counts as
+/// a thousand tokens, because the number of its tokens does not depend on its size in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EstimatedTokens;
 
@@ -113,8 +114,8 @@ impl Window {
         Self::of(Unit::Tokens(Arc::new(counter)), limit)
     }
 
-    /// Sets the low-water mark, in the unit of the limit. A value above the limit is reduced to the
-    /// limit.
+    /// Sets the low-water mark, in the unit of the limit: messages, turns or tokens. A value above
+    /// the limit is reduced to the limit.
     #[must_use]
     pub fn with_low_water(mut self, low_water: usize) -> Self {
         self.low_water = low_water.min(self.limit);
@@ -148,20 +149,20 @@ impl fmt::Debug for Window {
     }
 }
 
-/// The beginning of a conversation's window, updated message by message.
+/// The position at which the window of a conversation begins. It is updated for each added message.
 ///
-/// If the boundary is stored beside a growing conversation, the cost per message does not depend on the
-/// number of earlier messages.
+/// If the boundary is cached with a growing conversation, the cost of each added message does not
+/// depend on the number of earlier messages.
 #[derive(Debug, Clone)]
 pub(crate) struct Boundary {
     window: Window,
     turns: Turns,
     /// The number of messages at the beginning that are never removed.
     head: usize,
-    /// The cost of these messages. All costs are in the unit of the window.
+    /// The cost of the first `head` messages. All costs are in the unit of the window.
     head_cost: usize,
     pushed: usize,
-    /// The turns inside the window, the oldest first.
+    /// The turns inside the window, from the oldest to the newest.
     visible: VecDeque<Turn>,
     cost: usize,
 }
@@ -174,7 +175,7 @@ struct Turn {
 }
 
 impl Boundary {
-    /// Returns the boundary of a conversation without messages.
+    /// Creates the boundary for a conversation without messages.
     pub(crate) fn of(window: &Window) -> Self {
         Self {
             window: window.clone(),
@@ -232,8 +233,7 @@ impl Boundary {
         self.head
     }
 
-    /// Returns the position of the oldest message in the window, after the messages that are never
-    /// removed.
+    /// Returns the position of the first message of the oldest turn in the window.
     pub(crate) fn begin(&self) -> usize {
         self.visible.front().map_or(self.head, |turn| turn.begin)
     }

@@ -12,7 +12,8 @@ use super::{
     round::{drop_trailing_reasoning, has_content},
 };
 
-/// Returns the messages without some of their calls; see [`WithoutCalls`].
+/// Returns the messages without the calls for which `is_removed` returns `true`, and without their
+/// results.
 pub(super) fn without_calls(
     messages: &Messages,
     is_removed: impl FnMut(&Message, usize, &ToolCall) -> bool,
@@ -21,21 +22,21 @@ pub(super) fn without_calls(
     after_step(messages, |message| step.pass(message))
 }
 
-/// A step that removes some calls and their results. A round without any remaining call is removed,
-/// except its text.
+/// A step that removes some calls and their results. If no call of a round remains, only the text
+/// of the round remains.
 pub(super) struct WithoutCalls<G> {
     is_removed: G,
-    /// The handling of the next results.
+    /// Which results in the next messages are removed.
     open: Round,
     position: usize,
-    /// Whether each call of a message is removed, in order.
+    /// For each call of the current message, whether it is removed.
     removed: Vec<bool>,
 }
 
 impl<G: FnMut(&Message, usize, &ToolCall) -> bool> WithoutCalls<G> {
-    /// Creates the step. `is_removed` returns whether a call is removed. Its arguments are a message, the
-    /// index of a call among the calls of that message, and the call. Calls that the provider executes
-    /// are not passed to `is_removed`.
+    /// Creates the step. `is_removed` returns whether a call is removed. The arguments of
+    /// `is_removed` are a message, the index of a call among the calls of this message, and the
+    /// call. The step never removes calls that the provider executes.
     pub(super) fn new(is_removed: G) -> Self {
         Self { is_removed, open: Round::Whole, position: 0, removed: Vec::new() }
     }
@@ -70,7 +71,7 @@ impl<G: FnMut(&Message, usize, &ToolCall) -> bool> WithoutCalls<G> {
     }
 }
 
-/// The handling of the results of a round.
+/// Which results of a round are removed.
 enum Round {
     /// All results are kept.
     Whole,
@@ -82,7 +83,7 @@ enum Round {
 
 struct PartedRound {
     calls: Matcher<String>,
-    /// Whether each of the calls is removed.
+    /// For each call in `calls`, whether it is removed.
     removed: Vec<bool>,
 }
 
@@ -90,7 +91,7 @@ impl PartedRound {
     fn of(message: &Message, position: usize, removed: &[bool]) -> Self {
         let (key, base) = (AnswerKey::of(message), IdBase::of(message, position));
         let ids = AnswerIds::default().next_calls(key, message.asked_calls(), base, 0);
-        // Results in a replay do not name calls by position.
+        // Results in a replay contain no call positions.
         let candidate =
             |(call, id): (_, Cow<'_, str>)| Candidate::new(call, None, &id).into_owned();
         let candidates = message.asked_calls().zip(ids).map(candidate).collect();
@@ -128,7 +129,7 @@ fn kept_results<'a>(message: &'a Arc<Message>, round: &mut PartedRound) -> Optio
     (!rest.is_empty()).then(|| changed(message.with_parts(rest)))
 }
 
-/// Returns a message of results of a removed round, without the results.
+/// Returns a message without its results, or `None` if it contains nothing else.
 fn without_results(message: &Message) -> Option<Message> {
     let rest = message.parts.iter().filter(|part| part.as_tool_result().is_none());
     let rest: Vec<Part> = rest.cloned().collect();

@@ -1,5 +1,5 @@
-//! Tests of the removal of ids: if the replay omits a call of an answer in the format OpenAI Responses,
-//! some items of the answer keep their ids, and others lose them.
+//! Tests which items of an answer of OpenAI Responses have their ids removed if the replay omits a
+//! call of the answer.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ fn call(call_id: &str) -> Part {
     call.into()
 }
 
-/// Replays an answer of which only the calls `answered` have results. Returns the ids of the replayed
-/// items of the answer, and `-` for an item without an id.
+/// Replays an answer in which only the calls `answered` have results. Returns the ids of the
+/// replayed items, with `-` for an item without an id.
 fn ids_after<const N: usize>(parts: Vec<Part>, answered: [&str; N]) -> Vec<String> {
     let mut replay = Replay::new(DanglingCalls::Drop);
     replay.push(&Arc::new(Message::new(Role::Assistant, parts)));

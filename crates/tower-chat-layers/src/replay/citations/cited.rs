@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-/// Adds the numbers that a text cites. A number that is too large for a source is ignored.
+/// Adds the numbers that a text cites to `cited`. A number that does not fit into a `u64` is
+/// ignored.
 pub(super) fn cite(text: &str, cited: &mut BTreeSet<u64>) {
     for (at, _) in text.match_indices('[') {
         cited.extend(text.get(at + 1..).and_then(citation));

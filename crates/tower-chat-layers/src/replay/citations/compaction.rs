@@ -1,4 +1,4 @@
-//! Removes uncited sources, turn by turn.
+//! Removes the uncited sources of each turn.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,8 @@ use crate::replay::{
     turns::{Turns, is_answer},
 };
 
-/// The step that removes uncited sources. The step buffers the messages of a turn until its end, because
-/// the citations of the turn are only known then.
+/// The step that removes uncited sources. The step buffers the messages of a turn until the turn
+/// ends, because a later message of the turn may cite a source.
 #[derive(Debug)]
 pub(in crate::replay) struct Compaction<'c, 'a> {
     citations: &'c Citations,
@@ -28,8 +28,8 @@ impl<'c, 'a> Compaction<'c, 'a> {
         Self { citations, turns: Turns::default(), turn: Vec::new() }
     }
 
-    /// Adds the next message. If the message begins a turn, passes the messages of the previous turn
-    /// on.
+    /// Adds the next message. If the message begins a turn, the messages of the previous turn are
+    /// passed to `next`.
     pub(in crate::replay) fn pass(
         &mut self,
         message: MessageRef<'a>,
@@ -41,7 +41,7 @@ impl<'c, 'a> Compaction<'c, 'a> {
         self.turn.push(message);
     }
 
-    /// Passes the messages of the final turn on.
+    /// Passes the messages of the last turn to `next`.
     pub(in crate::replay) fn finish(mut self, next: &mut impl FnMut(MessageRef<'a>)) {
         self.end_turn(next);
     }
@@ -88,7 +88,8 @@ impl<'c, 'a> Compaction<'c, 'a> {
 }
 
 impl Citations {
-    /// Returns the message with its results compacted, or `None` if nothing changes.
+    /// Returns the message without the uncited sources in its results, or `None` if no result
+    /// changes.
     fn compact_results(&self, message: &Message, cited: &BTreeSet<u64>) -> Option<Message> {
         let changed = changed(&message.parts, |part| {
             let Part::ToolResult(result) = part else { return None };
@@ -102,7 +103,8 @@ impl Citations {
     }
 }
 
-/// Returns the parts with some of them changed, or `None` if nothing changes.
+/// Returns all parts, with each part replaced for which `change` returns a new part. Returns `None`
+/// if `change` returns `None` for each part.
 fn changed(parts: &[Part], change: impl Fn(&Part) -> Option<Part>) -> Option<Vec<Part>> {
     let mut changed: Option<Vec<Part>> = None;
     for (index, part) in parts.iter().enumerate() {

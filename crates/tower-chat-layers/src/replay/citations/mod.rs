@@ -31,8 +31,9 @@ impl Citations {
         Compaction::of(self)
     }
 
-    /// Returns the highest number of a source in the conversation. All items with a number count, in
-    /// any array, including items before the position where a result was cut.
+    /// Returns the highest number of a source in the conversation. The search includes every item
+    /// with a number in every array. If a result was truncated, the search includes the items
+    /// before the cut.
     pub fn highest_number(&self, messages: &Messages) -> Option<u64> {
         let items = self.items(messages);
         items.filter_map(|item| sources::number_of(item, &self.number_key)).max()
@@ -43,8 +44,9 @@ impl Citations {
         self.highest_number(messages).map_or(0, |highest| highest.saturating_add(1))
     }
 
-    /// Returns the sources of the conversation by their numbers. If a number occurs twice, the last
-    /// source counts. Items whose content is not a text are omitted.
+    /// Returns the sources of the conversation by their numbers. If several sources have the same
+    /// number, the map contains the last of them. The map does not contain items whose content is
+    /// not a text.
     pub fn source_map(&self, messages: &Messages) -> BTreeMap<u64, Source> {
         let items = self.items(messages);
         items.filter_map(|item| Source::read(item, &self.number_key, &self.content_key)).collect()

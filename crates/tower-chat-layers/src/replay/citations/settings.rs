@@ -5,18 +5,18 @@ use std::sync::Arc;
 /// Removes sources from the results of tools if the answer of their turn did not cite them.
 ///
 /// A tool that finds sources returns a JSON array of objects, each with its own number:
-/// `[{"source_number": 0, "content": "..."}, ...]`. The model cites them as `[source0]`, in upper or
-/// lower case; `[source 0]` and `[source0, source1]` are no citations. Only text that is such an array
-/// from beginning to end is changed. The bytes of the remaining items are not changed, and numbers
-/// never change. If only sources of other results were cited, a result becomes `[]`.
+/// `[{"source_number": 0, "content": "..."}, ...]`. The model cites a source as `[source0]`, in
+/// upper or lower case. `[source 0]` and `[source0, source1]` are not citations. Only a text that
+/// consists of one such array is changed. The remaining items keep their bytes and their numbers.
+/// If the turn cites sources, but no source of a result, this result becomes `[]`.
 ///
-/// A turn without a final answer, or with a final answer without text, is not changed. Citations in all
-/// of the model's text in the turn count, because the model must not receive a citation without its
-/// source.
+/// A turn without a final answer, or with a final answer without text, is not changed. A source
+/// remains if any text of the model in the turn cites it, because the model must not receive a
+/// citation without its source.
 ///
-/// Every turn is processed separately, so the result is the same when a turn is saved and when it is
-/// replayed. Results must not have been truncated before, because a truncated text is not a whole array
-/// and is not changed.
+/// Every turn is processed separately. The output for a turn is therefore the same at the time when
+/// it is stored and at every replay. A result that was truncated before this step is not changed,
+/// because its text is not a complete array.
 ///
 /// ```
 /// use tower_chat::{Message, ToolCall, ToolResult, message::Messages, replay::Citations};
@@ -45,12 +45,12 @@ pub struct Citations {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CompactionTime {
-    /// At every replay. The sources remain in the record.
+    /// At every replay. The store keeps all sources.
     #[default]
     AtReplay,
-    /// With the write of a whole run, in per-run mode. The other modes store results before the final
-    /// text is known, and refuse this setting
-    /// ([`PersistenceError::CitationsAtSave`](crate::PersistenceError::CitationsAtSave)).
+    /// Before per-run mode writes the run. The other modes store results before the model has
+    /// written the final text. They therefore refuse this setting with
+    /// [`PersistenceError::CitationsAtSave`](crate::PersistenceError::CitationsAtSave).
     AtSave,
 }
 
@@ -58,7 +58,7 @@ pub enum CompactionTime {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Uncited {
-    /// The sources are kept.
+    /// No source is removed.
     #[default]
     LeaveAlone,
     /// This text replaces each array of sources.
@@ -77,7 +77,7 @@ impl Default for Citations {
 }
 
 impl Citations {
-    /// Creates a value that removes uncited sources at this time.
+    /// Creates settings that remove uncited sources at the given time.
     pub fn when(when: CompactionTime) -> Self {
         Self { when, ..Self::default() }
     }

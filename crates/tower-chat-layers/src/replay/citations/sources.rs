@@ -1,4 +1,5 @@
-//! Reads JSON arrays of numbered sources without changing a byte.
+//! Reads JSON arrays of numbered sources. The functions return slices of the original text, so that
+//! the remaining items keep their bytes.
 
 use std::{borrow::Cow, collections::BTreeSet, fmt};
 
@@ -16,7 +17,8 @@ use super::settings::Uncited;
 pub struct Source {
     /// The text of the source.
     pub content: String,
-    /// The name of the content, under the key `content_id`. Empty if there is none.
+    /// The value of the key `content_id`, which names the content. Empty if the item does not
+    /// contain this key.
     pub content_id: String,
 }
 
@@ -32,12 +34,12 @@ impl Source {
     }
 }
 
-/// Returns whether the beginning of a text allows it to be an array of objects.
+/// Returns whether a text begins like an array of objects.
 pub(super) fn looks_like_sources(text: &str) -> bool {
     text.trim_start().strip_prefix('[').is_some_and(|rest| rest.trim_start().starts_with('{'))
 }
 
-/// Returns the text without the sources that are not cited, or `None` if it is not changed.
+/// Returns the text without the sources that are not cited, or `None` if the text does not change.
 pub(super) fn compact(
     text: &str,
     number_key: &str,
@@ -59,8 +61,8 @@ pub(super) fn compact(
     }
 }
 
-/// Returns the number of an item: a JSON integer from 0 on, under this key of an object. If the key
-/// occurs twice, the first value counts.
+/// Returns the number of an item: the value of this key, if the item is an object and the value is
+/// a non-negative integer. If the object contains the key several times, the first value is used.
 pub(super) fn number_of(item: &str, key: &str) -> Option<u64> {
     let members = Members { key, first: None };
     let mut json = Deserializer::from_str(item);
@@ -69,7 +71,8 @@ pub(super) fn number_of(item: &str, key: &str) -> Option<u64> {
     value?.get().parse().ok()
 }
 
-/// A member's name, copied only if it is written with escapes.
+/// The name of a member of an object. The name is borrowed from the JSON text unless the text
+/// contains escapes.
 #[derive(Deserialize)]
 struct Name<'j>(#[serde(borrow)] Cow<'j, str>);
 
@@ -96,10 +99,11 @@ impl<'j> Visitor<'j> for Members<'_, 'j> {
     }
 }
 
-/// Returns the items of an array until its end or until the position where it was cut.
+/// Returns the items of an array. If the text was truncated, returns the complete items before the
+/// cut.
 pub(super) fn items(text: &str) -> Vec<&str> {
     let mut items = Vec::new();
-    // If the text was cut, the items before the cut count.
+    // A truncated text is a syntax error. `items` contains the items before the error.
     let _cut = Deserializer::from_str(text).deserialize_seq(Items(&mut items));
     items
 }
@@ -126,7 +130,8 @@ mod tests {
     use super::*;
     use crate::replay::generated::Rng;
 
-    /// Returns the number that a complete JSON reader finds, if the first value of a key counts.
+    /// Returns the number that `serde_json` finds in an object with these members: the first value
+    /// of the key.
     fn number_in_value(members: &[String], key: &str) -> Option<u64> {
         let read = |member: &String| -> Map<String, Value> {
             serde_json::from_str(&format!("{{{member}}}")).unwrap()

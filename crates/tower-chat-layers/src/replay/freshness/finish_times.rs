@@ -1,4 +1,4 @@
-//! Looks up the times at which tools finished.
+//! The times at which tools finished, with lookups by call.
 
 use std::{collections::HashMap, mem, ptr, sync::OnceLock, time::SystemTime};
 
@@ -9,9 +9,9 @@ use tower_chat_core::{
 
 /// The times at which the tool calls of a conversation finished, from the record.
 ///
-/// The replay may have omitted calls of a message, so a call is identified by its id, as the model knows
-/// it. Calls of one message with the same id are identified by their order. If some of these were
-/// omitted, the latest of their times counts.
+/// A call is identified by its id in the replay, and not by its index, because the replay may omit
+/// other calls of the message. Calls of one message with the same id are identified by their order.
+/// If the replay has omitted some of these calls, all of them have the latest of their times.
 ///
 /// ```
 /// use std::time::SystemTime;
@@ -25,9 +25,10 @@ use tower_chat_core::{
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct FinishTimes {
-    /// In the order of their positions, which is nearly the order of the conversation.
+    /// The calls, sorted by their positions. Within a run, this is the order of the conversation.
     calls: Vec<FinishedCall>,
-    /// The times by call id, for ids that only one call has. Used for messages without an id.
+    /// The times by call id, for lookups of calls in messages without an id. The value of an id
+    /// that several calls have is `None`.
     alone: OnceLock<HashMap<String, Option<SystemTime>>>,
 }
 
@@ -41,17 +42,17 @@ struct FinishedCall {
 }
 
 impl FinishTimes {
-    /// Creates a value without any times.
+    /// Creates an empty set of times.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads the times at which the tools of a conversation finished from the record. A call without a
-    /// time in the record gets the time at which its result was added to the conversation. If the record
-    /// cannot be read, this applies to all calls.
+    /// Reads from the record the times at which the tools of a conversation finished. For a call
+    /// without a time in the record, the time at which the call's result was added to the
+    /// conversation is used. If the record cannot be read, this time is used for all calls.
     ///
-    /// `messages` are those of the conversation, as [`Replay::view`](crate::replay::Replay::view)
-    /// returns them.
+    /// `messages` are the messages of the conversation, as
+    /// [`Replay::view`](crate::replay::Replay::view) returns them.
     pub async fn of_conversation(
         store: &(impl HistoryStore + ?Sized),
         key: &ConversationKey,
@@ -77,11 +78,12 @@ impl FinishTimes {
         times
     }
 
-    /// Adds a call: its message, its index among the calls of that message from 0, its id as the model
-    /// knows it, and the time at which its tool finished, if it has.
+    /// Adds a call. `message` and `index` are the position of the call, where `index` counts the
+    /// calls of the message from 0. `call_id` is the id of the call in replays. `finished_at` is
+    /// the time at which the tool finished, or `None` if the tool has not finished.
     ///
-    /// Calls that have not finished must be added too. Otherwise, other calls of the message with the
-    /// same id would be mistaken for them.
+    /// Calls that have not finished must be added too. Otherwise, the lookup of such a call could
+    /// return the time of another call of the message with the same id.
     pub fn insert(
         &mut self,
         message: MessageId,
@@ -105,8 +107,8 @@ impl FinishTimes {
     /// [added](Message::time). The results of such calls are from the caller, from a tool loop of
     /// another crate, or from an import.
     ///
-    /// The messages must be in order and paired, as [`Replay::view`](crate::replay::Replay::view)
-    /// returns them.
+    /// The messages must be the output of [`Replay::view`](crate::replay::Replay::view), in which
+    /// results follow their calls.
     pub fn complete(&mut self, messages: &Messages) {
         let mut walk = self.walk();
         let mut found = Vec::new();
@@ -129,7 +131,8 @@ impl FinishTimes {
         self.extend(found);
     }
 
-    /// Adds calls in any order. If a position occurs several times, the last call counts.
+    /// Adds calls in any order. If several calls have the same position, the last one replaces the
+    /// others.
     fn extend(&mut self, calls: impl IntoIterator<Item = FinishedCall>) {
         self.alone.take();
         self.calls.extend(calls);
@@ -143,7 +146,8 @@ impl FinishTimes {
         });
     }
 
-    /// Returns the time at which the call at an index of a replayed message finished, if it is known.
+    /// Returns the time at which a call of a replayed message finished, or `None` if the time is
+    /// unknown. `index` is the index of the call among the calls of the message.
     pub fn of(&self, message: &Message, index: usize) -> Option<SystemTime> {
         let call = message.asked_calls().nth(index)?;
         self.walk().of(message, index, call)
@@ -187,25 +191,26 @@ impl FinishedCall {
     }
 }
 
-/// The maximum number of calls of a message that are searched linearly. The calls of a message with
-/// more are indexed once.
+/// The maximum number of calls of one message that are searched linearly. If a message has more
+/// calls, the calls are indexed once.
 const FEW: usize = 8;
 
-/// A cursor over the times, for a walk over the messages. As long as both are in the same order, no
-/// lookup needs a search.
+/// A cursor over the times, for lookups during a walk over the messages. If the messages are in the
+/// order of the times, each lookup reads the next entry instead of searching.
 #[derive(Debug)]
 pub(super) struct FinishTimesWalk<'a> {
     times: &'a FinishTimes,
     /// The index in `times.calls` of the first call of the most recently found message.
     at: usize,
-    /// The known calls of the message of the most recent lookup.
+    /// The calls with times in the message of the most recent lookup.
     known: Option<KnownCalls<'a>>,
-    /// The ranks of the calls of the most recent message with more than [`FEW`] parts.
+    /// The ranks of the calls in the most recent message with more than [`FEW`] parts.
     ranks: Option<Ranks>,
 }
 
 impl<'a> FinishTimesWalk<'a> {
-    /// Returns the time at which a call, at its index in a replayed message, finished, if it is known.
+    /// Returns the time at which a call of a replayed message finished, or `None` if the time is
+    /// unknown. `index` is the index of the call among the calls of the message.
     pub(super) fn of(
         &mut self,
         message: &Message,
@@ -225,14 +230,14 @@ impl<'a> FinishTimesWalk<'a> {
             OfId { count: 0 | 1, latest, .. } => latest,
             of_id => {
                 let rank = rank(&mut self.ranks, message, message_id, index, call_id);
-                // If the replay has omitted some calls with this id, the order does not identify the
-                // call.
+                // If the replay has omitted some calls with this id, the rank among the remaining
+                // calls does not identify the call.
                 if of_id.count == rank.count { of_id.nth(rank.before) } else { of_id.latest }
             }
         }
     }
 
-    /// Returns the known calls of a message, in order.
+    /// Returns the calls of a message for which times were added, in the order of their indices.
     fn calls_of(&mut self, message: MessageId) -> &'a [FinishedCall] {
         let calls = &self.times.calls;
         let is_before = |call: &&FinishedCall| call.message < message;
@@ -248,18 +253,18 @@ impl<'a> FinishTimesWalk<'a> {
     }
 }
 
-/// The known calls of one message.
+/// The calls of one message for which times were added.
 #[derive(Debug)]
 struct KnownCalls<'a> {
     message: MessageId,
-    /// In the order of their indices.
+    /// The calls, sorted by their indices.
     calls: &'a [FinishedCall],
     /// For each call id, the times of its calls in order, and the latest time. Empty if the message has
     /// at most [`FEW`] calls.
     by_id: HashMap<&'a str, (Vec<Option<SystemTime>>, Option<SystemTime>)>,
 }
 
-/// The known calls with one id.
+/// The calls of one message with the same id.
 struct OfId<'k> {
     count: usize,
     latest: Option<SystemTime>,

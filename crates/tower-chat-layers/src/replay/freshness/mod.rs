@@ -45,16 +45,18 @@ impl fmt::Display for Channel {
 
 /// The time for which the model receives the results of tools after the tool has finished.
 ///
-/// An older result is not sent, and neither is its call. The model can call the tool again. Both remain
-/// in the record. If no call of a round remains, only the text of the round is sent. Plain text is
-/// replayed at any age.
+/// An older result and its call are not sent, but remain in the record. The model can call the tool
+/// again. If no call of a round remains, only the text of the round is sent. Text that is not a
+/// tool result is sent at any age.
 ///
-/// The window for the request's [`Channel`] and the tool together applies first. Without one, the
-/// shorter window of the channel's and the tool's applies. Without either, the general window applies.
-/// A result is fresh up to and including the age of its window, and a result from the future is fresh.
-/// If the finish time of the tool is not known, the time at which the result was added to the
-/// conversation counts. A result without either time is fresh. With a window of zero no result is
-/// fresh, and with a window of [`Duration::MAX`] every result is.
+/// The window of a result is the window for the request's [`Channel`] and the tool together, if it
+/// is set. Otherwise, it is the shorter one of the channel's window and the tool's window. If
+/// neither is set, the general window applies.
+///
+/// A result is fresh if its age is at most the window, or if its time is in the future. The age
+/// begins at the time at which the tool finished. If this time is unknown, the age begins when the
+/// result was added to the conversation. A result without either time is fresh. With a window of
+/// zero, no result is fresh. With a window of [`Duration::MAX`], every result is fresh.
 ///
 /// ```
 /// use std::time::Duration;
@@ -72,8 +74,8 @@ impl fmt::Display for Channel {
 /// assert_eq!(freshness.window_for(None, "weather"), Duration::from_secs(300));
 /// ```
 ///
-/// The value can be read from settings, with windows in seconds and `null` for an unlimited window.
-/// Wrong types and unknown keys are refused.
+/// [`from_settings`](Self::from_settings) reads the windows from JSON, in seconds, with `null` for
+/// an unlimited window. Wrong types and unknown keys are errors.
 ///
 /// ```
 /// use serde_json::json;
@@ -92,7 +94,8 @@ pub struct Freshness {
     window: Duration,
     channels: BTreeMap<String, Duration>,
     tools: BTreeMap<String, Duration>,
-    /// By channel, then by tool.
+    /// The windows for a channel and a tool together: the outer key is the channel, the inner key
+    /// the tool.
     channels_and_tools: BTreeMap<String, BTreeMap<String, Duration>>,
 }
 
@@ -103,7 +106,7 @@ impl Default for Freshness {
 }
 
 impl Freshness {
-    /// Creates a value with a general window.
+    /// Creates a `Freshness` with this general window.
     pub fn within(window: Duration) -> Self {
         let (channels, tools) = (BTreeMap::new(), BTreeMap::new());
         Self { window, channels, tools, channels_and_tools: BTreeMap::new() }
@@ -123,15 +126,16 @@ impl Freshness {
         self
     }
 
-    /// Sets the window for the results of one tool. A channel's window may shorten it.
+    /// Sets the window for the results of one tool. If a channel's window is shorter, the channel's
+    /// window applies to requests from this channel.
     #[must_use]
     pub fn with_tool(mut self, tool: impl Into<String>, window: Duration) -> Self {
         self.tools.insert(tool.into(), window);
         self
     }
 
-    /// Sets the window for the results of one tool in requests from one channel, in place of the
-    /// windows of both.
+    /// Sets the window for the results of one tool in requests from one channel. This window
+    /// replaces the windows of the channel and of the tool.
     #[must_use]
     pub fn with_channel_and_tool(
         mut self,
@@ -156,8 +160,8 @@ impl Freshness {
         shorter.copied().unwrap_or(self.window)
     }
 
-    /// Returns the messages without stale results and their calls, for a request from a channel at the
-    /// time `now`.
+    /// Returns the messages without stale results and without the calls of these results, for a
+    /// request from `channel` at the time `now`.
     pub fn apply(
         &self,
         messages: &Messages,
@@ -168,9 +172,9 @@ impl Freshness {
         without_calls(messages, self.test(now, channel, finished))
     }
 
-    /// Returns a test for calls with stale results. The arguments of the test are a message, the index
-    /// of a call among the calls of that message, and the call. The test is fast if it is called in the
-    /// order of the messages.
+    /// Returns a function that tests whether the result of a call is stale. The arguments of the
+    /// function are a message, the index of the call among the calls of this message, and the call.
+    /// Calls in the order of the messages are fast, because they need no search.
     pub(super) fn test<'a>(
         &'a self,
         now: SystemTime,
@@ -188,7 +192,7 @@ impl Freshness {
     }
 }
 
-/// Returns whether a time is older than the window. A time after `now` is not.
+/// Returns whether the age of a time is more than the window. A time after `now` is never too old.
 fn is_older(at: SystemTime, now: SystemTime, window: Duration) -> bool {
     now.duration_since(at).is_ok_and(|age| age > window)
 }

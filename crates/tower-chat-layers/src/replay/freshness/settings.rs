@@ -1,4 +1,4 @@
-//! Reads freshness from settings.
+//! Reads the windows of a [`Freshness`] from JSON.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -22,11 +22,11 @@ pub enum FreshnessError {
     /// A value of the wrong type.
     #[error("the freshness setting {path:?} must be {expected}, but is {found}")]
     WrongType {
-        /// The setting, such as `channels.voice`.
+        /// The path of the setting, such as `channels.voice`.
         path: String,
         /// The expected type.
         expected: &'static str,
-        /// The value in the settings, as JSON.
+        /// The value of the setting, as JSON.
         found: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Tests which results are fresh, and which messages are removed with a stale one.
+//! Tests which results are fresh, and which messages are removed together with a stale result.
 
 use serde_json::json;
 use tower_chat_core::{Message, MessageId, Part, Reasoning, RunId, ToolCall, ToolResult};
@@ -14,7 +14,7 @@ fn at(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-/// A turn of one round, whose calls finished at these times.
+/// A turn of one round, with the times at which its calls finished.
 struct Turn {
     messages: Messages,
     times: FinishTimes,
@@ -135,7 +135,8 @@ fn the_most_specific_window_counts() {
     assert_eq!(left(1 << 40, Some(&archive)), "c1");
 }
 
-/// A window for channel and tool together precedes the windows of the channel and of the tool.
+/// A window for channel and tool together replaces the windows of the channel and of the tool.
+/// Without it, the shorter one of the other two windows applies.
 #[test]
 fn a_window_for_a_channel_and_a_tool_comes_first_and_else_the_shorter_of_theirs() {
     let policy = Freshness::within(seconds(100))
@@ -269,8 +270,8 @@ fn every_history_stays_valid() {
             let mut rng = Rng::of(seed);
             let mut times = FinishTimes::new();
             let run = RunId::from_bytes([1; 16]);
-            // The times depend only on the ids, because the second application must read the same
-            // times.
+            // The finish times depend only on the ids of the calls, because the second application
+            // of the step must read the same times as the first.
             for index in 0..40 {
                 for id in ["again", "c0_0", "c0_1", "c1_0", "c2_2"] {
                     let run = RunId::from_bytes([index as u8; 16]);
@@ -291,7 +292,7 @@ fn every_history_stays_valid() {
     );
 }
 
-/// Returns the result of [`FinishTimes::of`] without an index.
+/// Returns the same time as [`FinishTimes::of`], by a linear search.
 fn searched(
     known: &[(u32, &str, Option<SystemTime>)],
     message: &Message,
@@ -332,7 +333,7 @@ fn the_times_of_many_calls_are_those_that_a_search_finds() {
                     left.push(ToolCall::new(*call_id, "look", "{}"));
                 }
             }
-            // The replay may split a message into two.
+            // A replay may split a message into two messages with the same id.
             let rest = left.split_off(left.len() - rng.below(left.len() + 1) / 2);
             for calls in [left, rest] {
                 let mut message = Message::tool_calls(calls);

@@ -12,8 +12,8 @@ fn user(parts: Vec<Part>) -> Message {
     Message::new(Role::User, parts)
 }
 
-/// Three turns: a question with two pictures, a result with one, a question with a file, and an answer
-/// with a picture.
+/// Returns three turns. They contain a question with two pictures, a tool result with one picture,
+/// a question with a file, and an answer with a picture.
 fn conversation() -> Messages {
     let mut result = ToolResult::new("c1", "a map");
     result.content.push(picture("bWFw"));
@@ -45,7 +45,8 @@ fn conversation() -> Messages {
     messages.collect()
 }
 
-/// Returns the parts of each message that contained media: `media`, or the text of a sentence.
+/// Returns for each message a list of its media. The item is `media` if the medium is sent, or else
+/// the sentence that replaces the medium.
 fn media(messages: &Messages) -> Vec<Vec<String>> {
     let wording = |part: &Part| match part {
         Part::Media(_) => Some("media".to_owned()),

@@ -1,4 +1,4 @@
-//! Tests which calls count as outdated.
+//! Tests which calls are outdated.
 
 use tower_chat_core::{Message, ToolResult};
 

@@ -7,7 +7,7 @@ use tower_chat_core::{Message, Part, Role, ToolResult, pairing::asked_call};
 use super::{After, Following, Leftover, Round, Unanswered};
 use crate::replay::{DanglingCalls, broken_links, policy::Strictness};
 
-/// The messages of a round that is complete.
+/// The output of a closed round.
 #[derive(Debug)]
 pub(in crate::replay) struct Closed {
     pub(in crate::replay) messages: Vec<Arc<Message>>,
@@ -19,15 +19,15 @@ pub(in crate::replay) struct Closed {
 /// A message or results after a closed round.
 #[derive(Debug)]
 pub(in crate::replay) enum AfterRound {
-    /// Results that answer none of the round's calls, and the message that contained the final one of
-    /// them.
+    /// Results that answer no call of the round, and the message that contained the last of these
+    /// results.
     Leftover(Vec<ToolResult>, Arc<Message>),
     Message(Arc<Message>),
 }
 
 impl Round {
-    /// Closes a round whose calls are not answered in order. Each message of the answer is followed by
-    /// the results of its own calls.
+    /// Closes a round whose calls are not answered in order. In the output, each message of the
+    /// answer is followed by the results of the calls in this message.
     pub(in crate::replay) fn close(self, strictness: Strictness) -> Closed {
         let (calls, leftover) = self.pair();
         let shows_interrupted = match strictness {
@@ -51,8 +51,8 @@ impl Round {
             output.push(output_message(message, &mut calls, strictness, &mut unanswered));
         }
         if let Some(last) = output.iter().rposition(|message| message.is_answered) {
-            // No provider accepts a request that ends with text of the model. The text after the last
-            // answered calls is moved before these calls, in order.
+            // No provider accepts a request that ends with text of the model. Messages of text
+            // after the last answered calls are therefore moved before these calls.
             let from_last = output.split_off(last).into_iter();
             let (words, asking): (Vec<_>, Vec<_>) =
                 from_last.partition(|message| message.results.is_empty());
@@ -70,8 +70,8 @@ impl Round {
         Closed { messages, unanswered, after }
     }
 
-    /// Returns the messages and results after the round: each message after the results of its own run,
-    /// and before those of a later run.
+    /// Returns the messages and results after the round. Each message follows the results that its
+    /// own run has added, and precedes the results of later runs.
     fn after(self, leftover: Vec<Leftover>) -> Vec<AfterRound> {
         let Some(After { results, following, .. }) = self.after.map(|after| *after) else {
             return Vec::new();
@@ -101,7 +101,8 @@ impl Round {
         all
     }
 
-    /// Returns one tool message with all results, based on the first message of results.
+    /// Returns one tool message with these results. Its other fields are those of the first message
+    /// of results in the round.
     fn results_message(&self, results: Vec<Part>) -> Message {
         let mut message = match self.results().first() {
             Some(first) => (**first).clone(),
@@ -117,7 +118,8 @@ struct PairedCall {
     call: Unanswered,
     result: Option<ToolResult>,
     is_hidden: bool,
-    /// Whether the call has no result, and gets one that reports that its run was interrupted.
+    /// Whether the call is interrupted if it has no result. The output then contains a result that
+    /// reports the interruption.
     is_interrupted: bool,
 }
 
@@ -126,12 +128,13 @@ struct OutputMessage {
     /// `None` if no part of the message remains.
     message: Option<Arc<Message>>,
     results: Vec<Part>,
-    /// Whether a call of the message has a result that is sent.
+    /// Whether the output contains the real result of a call of the message.
     is_answered: bool,
 }
 
-/// Returns the output for a message of the answer. Takes the calls of the message from `calls`, the
-/// calls of the round, and adds those without a result to `unanswered`.
+/// Returns the output for a message of the answer. `calls` iterates over the calls of the round.
+/// The function reads the calls of the message from `calls`, and adds the calls without a result to
+/// `unanswered`.
 fn output_message(
     message: &Arc<Message>,
     calls: &mut impl Iterator<Item = PairedCall>,
@@ -188,15 +191,15 @@ fn output_message(
     OutputMessage { message, results, is_answered }
 }
 
-/// Removes reasoning and native items at the end of the parts, because they belong to the part after
-/// them, which was removed.
+/// Removes reasoning and native items at the end of the parts. They belong to a removed part that
+/// followed them.
 pub(in crate::replay) fn drop_trailing_reasoning(parts: &mut Vec<Part>) {
     while matches!(parts.last(), Some(Part::Reasoning(_) | Part::Native(_))) {
         parts.pop();
     }
 }
 
-/// Returns whether a message has content. A provider's items beside the text are not content.
+/// Returns whether a message contains more than empty text, reasoning and native items.
 pub(in crate::replay) fn has_content(message: &Message) -> bool {
     message.parts.iter().any(|part| match part {
         Part::Text(text) => !text.text.is_empty(),

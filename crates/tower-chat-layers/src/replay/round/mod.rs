@@ -20,11 +20,11 @@ use super::run_end::{ends_with_open_calls, forgotten_ids};
 /// A round that may still receive results.
 #[derive(Debug, Clone)]
 pub(in crate::replay) struct Round {
-    /// The first message of the answer with a call.
+    /// The first message with a call in the answer.
     message: Arc<Message>,
     position: usize,
-    /// `None` until the first message after `message`. Most rounds are complete with their first
-    /// results, and need no allocation.
+    /// `None` until another message is added to the round. Most rounds are complete with their
+    /// first message of results, and do not need the allocation.
     after: Option<Box<After>>,
 }
 
@@ -33,25 +33,27 @@ pub(in crate::replay) struct Round {
 struct After {
     /// The other messages of the same answer, with their positions.
     answer: Vec<(Arc<Message>, usize)>,
-    /// Whether the answer is complete. The next message of the model then belongs to another answer.
+    /// Whether the answer is complete. If it is, the next message of the model belongs to another
+    /// answer.
     is_answered: bool,
     results: Vec<Arc<Message>>,
-    /// Messages after `results` whose results were not matched with calls yet. Many messages are
-    /// matched together, because each match reads all calls.
+    /// Messages of results to which the [naming](super::naming) has not added call positions yet.
+    /// These messages follow those in `results`. They are named together, because each naming reads
+    /// all calls.
     unnamed: Vec<Arc<Message>>,
     in_order: InOrder,
     following: Vec<Following>,
-    /// The answered calls that are omitted, by their indices among all calls of the answer.
+    /// The indices of the answered calls that are omitted, among all calls of the answer.
     hidden: Vec<usize>,
-    /// Whether a message after the round marks the intentional end of its run.
+    /// Whether a message without content after the calls marks that the run ended intentionally.
     run_ended: bool,
 }
 
-/// A message that follows the results of its own run.
+/// A message after the results of the round.
 #[derive(Debug, Clone)]
 struct Following {
     message: Arc<Message>,
-    /// The number of messages of results before it.
+    /// The number of messages of results before this message.
     results_before: usize,
 }
 
@@ -73,8 +75,9 @@ impl Round {
         self.position
     }
 
-    /// Returns whether a message belongs to the answer that opened the round: no result or decision is
-    /// between them, the same run has added both, and none of the messages before ended the run.
+    /// Returns whether a message belongs to the answer that opened the round. This is the case if
+    /// the same run has added the message, if no result and no approval response precede the
+    /// message in the round, and if the run did not end before the message.
     pub(in crate::replay) fn is_continued_by(&self, message: &Message) -> bool {
         AnswerKey::is_shared(&self.message, message)
             && self.after.as_ref().is_none_or(|after| !after.is_answered)
@@ -90,8 +93,8 @@ impl Round {
         self.after.get_or_insert_default().is_answered = true;
     }
 
-    /// Adds a message of results. Its results must be [named](Self::take_unnamed) before other methods
-    /// read the round.
+    /// Adds a message of results. The results must be [named](Self::take_unnamed) before other
+    /// methods read the round.
     pub(in crate::replay) fn push_results(&mut self, message: &Arc<Message>) {
         let after = self.after.get_or_insert_default();
         after.is_answered = true;
@@ -99,13 +102,14 @@ impl Round {
         after.unnamed.push(message.clone());
     }
 
-    /// Removes and returns the messages of results whose calls were not named yet. The caller must
-    /// return them with [`push_named`](Self::push_named).
+    /// Removes and returns the messages of results that were not named yet. The caller adds call
+    /// positions to their results, and adds the messages again with
+    /// [`push_named`](Self::push_named).
     pub(in crate::replay) fn take_unnamed(&mut self) -> Vec<Arc<Message>> {
         self.after.as_mut().map(|after| std::mem::take(&mut after.unnamed)).unwrap_or_default()
     }
 
-    /// Returns whether the calls of some results were not named yet.
+    /// Returns whether some messages of results were not named yet.
     pub(in crate::replay) fn has_unnamed(&self) -> bool {
         self.after.as_ref().is_some_and(|after| !after.unnamed.is_empty())
     }
@@ -114,8 +118,9 @@ impl Round {
         self.after.get_or_insert_default().results.extend(messages);
     }
 
-    /// Returns whether the round has one message of calls, and one result for each call, in order. The
-    /// calls of these results may not be [named](Self::take_unnamed) yet.
+    /// Returns whether the round consists of one message with calls, and of one result for each
+    /// call, in the order of the calls. The method also reads results that are not
+    /// [named](Self::take_unnamed) yet, whose call positions may show another order.
     pub(in crate::replay) fn may_be_answered_in_order(&self) -> bool {
         self.after.as_ref().is_some_and(|after| {
             after.in_order.is_complete(&self.message)
@@ -124,13 +129,13 @@ impl Round {
         })
     }
 
-    /// Stops the check whether the calls are answered in order, because they are not. Each check would
-    /// name the results again, in time proportional to the size of the round.
+    /// Records that the calls are not answered in order. Without this record, every further result
+    /// would repeat the check, in time proportional to the size of the round.
     pub(in crate::replay) fn set_out_of_order(&mut self) {
         self.after.get_or_insert_default().in_order.set_broken();
     }
 
-    /// Adds a message after the round's results, which must all be named.
+    /// Adds a message after the results of the round. All results must be named.
     pub(in crate::replay) fn follow_with(&mut self, message: Arc<Message>) {
         self.end_answer();
         let after = self.after.get_or_insert_default();
@@ -143,8 +148,8 @@ impl Round {
         self.after.get_or_insert_default().run_ended = true;
     }
 
-    /// Returns whether the run of this round ended intentionally. Its calls without results were then
-    /// returned to the caller, or not run because the run had ended.
+    /// Returns whether the run of this round ended intentionally. If it did, each call without a
+    /// result was returned to the caller, or was not run because the run had ended.
     fn is_of_ended_run(&self) -> bool {
         self.after.as_ref().is_some_and(|after| after.run_ended)
             || self.answer().any(|(message, _)| ends_with_open_calls(message))
@@ -156,9 +161,10 @@ impl Round {
         self.results().iter().flat_map(|message| forgotten_ids(message)).collect()
     }
 
-    /// Omits the answered calls that `is_removed` selects, with their results. Calls without a result
-    /// are kept, because later messages may answer them. `is_removed` receives the message of a call, the
-    /// index of the call among the calls of that message, and the call.
+    /// Omits each answered call for which `is_removed` returns `true`, together with its result.
+    /// Calls without a result are kept, because later messages may answer them. The arguments of
+    /// `is_removed` are the message of a call, the index of the call among the calls of this
+    /// message, and the call.
     pub(in crate::replay) fn hide_answered(
         &mut self,
         mut is_removed: impl FnMut(&Message, usize, &ToolCall) -> bool,
@@ -180,7 +186,8 @@ impl Round {
         self.after.get_or_insert_default().hidden = hidden;
     }
 
-    /// Keeps only the calls that need results, and the other parts that `is_kept` selects.
+    /// Removes all parts except the calls that need results and the parts for which `is_kept`
+    /// returns `true`.
     pub(in crate::replay) fn retain_beside_calls(&mut self, is_kept: impl Fn(&Part) -> bool) {
         let is_kept = |part: &Part| asked_call(part).is_some() || is_kept(part);
         let others = self.after.iter_mut().flat_map(|after| &mut after.answer);
@@ -201,7 +208,8 @@ impl Round {
         }
     }
 
-    /// Returns the messages of the answer, from the first one with a call, with their positions.
+    /// Returns the messages of the answer with their positions, beginning with the first message
+    /// that contains a call.
     fn answer(&self) -> impl Iterator<Item = (&Arc<Message>, usize)> {
         let others = self.after.iter().flat_map(|after| &after.answer);
         std::iter::once((&self.message, self.position))
@@ -231,8 +239,8 @@ impl Round {
         self.after.as_ref().map_or(&[], |after| &after.results)
     }
 
-    /// Returns whether the round is already well-formed: each call has its own id and is answered once,
-    /// in order. Such a round is not copied.
+    /// Returns whether the round is already well-formed: the ids of its calls are different, and
+    /// the results answer each call once, in the order of the calls. Such a round is not copied.
     pub(in crate::replay) fn is_answered_in_order(&self) -> bool {
         let has_more = |after: &After| {
             !after.answer.is_empty() || !after.following.is_empty() || !after.hidden.is_empty()
@@ -241,8 +249,8 @@ impl Round {
         !self.after.as_deref().is_some_and(has_more) && InOrder::answers_all(&self.message, results)
     }
 
-    /// Returns whether one message of results answers all calls in order, for a round without other
-    /// messages.
+    /// Returns whether the round has one message with calls and no other messages, and `results`
+    /// answers all its calls in order.
     pub(in crate::replay) fn is_answered_in_order_at_once(&self, results: &Message) -> bool {
         self.after.is_none() && InOrder::answers_all(&self.message, [results])
     }
@@ -296,8 +304,7 @@ impl Round {
         calls
     }
 
-    /// Returns the calls of the round, and for each result of further messages how it matches these
-    /// calls.
+    /// Returns the calls of the round, and for each result in `further` its match with these calls.
     pub(in crate::replay) fn answered_by(
         &self,
         further: &[Arc<Message>],
@@ -317,7 +324,8 @@ impl Round {
         round.answers().to_vec()
     }
 
-    /// Returns each call of the round with its result, in call order, and the results without a call.
+    /// Returns each call of the round with its result, in the order of the calls, and the results
+    /// that answer no call of the round.
     fn pair(&self) -> (Vec<(Unanswered, Option<ToolResult>)>, Vec<Leftover>) {
         let calls = self.asked();
         let messages = self.results().iter().enumerate();

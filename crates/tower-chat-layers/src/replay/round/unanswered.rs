@@ -1,4 +1,4 @@
-//! Describes a call of a round with the ids by which results refer to it.
+//! A call of a round, with the ids by which results refer to the call.
 
 use tower_chat_core::{
     ApprovalRequest, CallPosition, MessageId, Part, ToolCall, ToolResult, pairing::Candidate,
@@ -7,13 +7,14 @@ use tower_chat_core::{
 /// A call without a result.
 #[derive(Debug, Clone)]
 pub(in crate::replay) struct Unanswered {
-    /// The position of the first message with a call in the answer, which is the same for all calls of
-    /// the answer.
+    /// The position of the first message with a call in the answer. All calls of an answer have the
+    /// same value.
     pub(in crate::replay) position: usize,
     /// The id of the message that contains the call, and the index of the call among its calls. `None`
     /// if the message has no id.
     pub(in crate::replay) call_position: Option<(MessageId, usize)>,
-    /// The position by which results name the call, also if its message has no id.
+    /// The position by which results refer to the call. Calls in messages without an id also have
+    /// this position.
     pub(in crate::replay) named_by: CallPosition,
     pub(in crate::replay) call: ToolCall,
     /// Whether the answer also contains calls that need no approval.
@@ -36,8 +37,8 @@ impl Unanswered {
         &self.id
     }
 
-    /// Returns the result with the id of the call in replays. The result directly follows its call, and
-    /// needs no position.
+    /// Returns the result with the id of the call in replays, and without a call position. The
+    /// result directly follows its call in the replay, so that the id is sufficient.
     pub(in crate::replay) fn answer(&self, mut result: ToolResult) -> ToolResult {
         result.call_id = Some(self.id.clone());
         result.call = None;
@@ -51,7 +52,8 @@ impl Unanswered {
         call
     }
 
-    /// Returns the tool and the id of a dangling call, or `None` for a call that waits for approval.
+    /// Returns the tool and the id of the call, or `None` if the call waits for approval and is
+    /// therefore not dangling.
     pub(in crate::replay) fn dangling(&self) -> Option<(String, String)> {
         (!self.is_pending_approval()).then(|| (self.call.name.clone(), self.id.clone()))
     }
@@ -71,7 +73,7 @@ impl Unanswered {
 pub const INTERRUPTED: &str =
     "The call was interrupted. It may or may not have taken effect; its result is unknown.";
 
-/// Returns the id of the call if a part is a result that reports the interruption of the call.
+/// Returns the id of the interrupted call if a part is a result that reports an interruption.
 pub(in crate::replay) fn interrupted_id(part: &Part) -> Option<&str> {
     let result = part.as_tool_result().filter(|it| it.is_error && it.text() == INTERRUPTED)?;
     result.call_id.as_deref().filter(|id| !id.is_empty())

@@ -1,4 +1,4 @@
-//! The steps together.
+//! Tests several steps together.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000)
 }
 
-/// Returns the policy of a seed.
+/// Returns a policy that is generated from a seed.
 fn policy(seed: u64) -> ReplayPolicy {
     let mut rng = Rng::of(seed ^ 0xabcd);
     let mut policy = ReplayPolicy::default();
@@ -134,7 +134,7 @@ fn every_history_stays_valid_under_every_policy() {
     let channel = Channel::new("web");
     check_step(
         |messages, seed| {
-            // The times are those of the whole history at every application.
+            // Both applications of the steps use the finish times of the whole history.
             let finished = times(&output_of(&history(seed)));
             let context = ReplayContext::at(now())
                 .with_channel(Some(&channel))
@@ -148,7 +148,8 @@ fn every_history_stays_valid_under_every_policy() {
 
 #[test]
 fn a_history_that_no_step_changes_is_shared_with_what_is_sent() {
-    // A few messages are kept in the sequence itself; more are kept in nodes, which clones share.
+    // A short sequence contains its messages inline. A long sequence contains them in nodes, which
+    // clones share.
     let messages: Messages = (0..500).map(|n| Message::user(format!("question {n}"))).collect();
     let slots = |messages: &Messages| messages.iter().map(std::ptr::from_ref).collect::<Vec<_>>();
     for window in [None, Some(1000)] {

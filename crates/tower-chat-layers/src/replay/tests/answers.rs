@@ -1,10 +1,11 @@
-//! Tests answers of several messages, histories that are known to be valid, and calls of other roles.
+//! Tests answers with several messages, histories with a well-formed prefix, and calls in messages
+//! whose role is not assistant.
 
 use std::convert::Infallible;
 
 use super::*;
 
-/// Returns messages of one run, with ids.
+/// Returns the messages with the ids of one run.
 fn of_one_run(messages: impl IntoIterator<Item = Message>) -> Vec<Message> {
     let run = RunId::from_bytes([7; 16]);
     let messages = (0..).zip(messages).map(|(index, mut message)| {
@@ -14,12 +15,12 @@ fn of_one_run(messages: impl IntoIterator<Item = Message>) -> Vec<Message> {
     messages.collect()
 }
 
-/// Returns results with different texts.
+/// Returns a message with results, each with an id and a text.
 fn results_that_say<const N: usize>(results: [(&str, &str); N]) -> Message {
     Message::tool_results(results.map(|(id, text)| ToolResult::new(id, text)))
 }
 
-/// Returns the tools of the calls in the view, with the text of each result.
+/// Returns the name of the tool and the text of the result for each call in the messages.
 pub(super) fn pairs(messages: impl IntoIterator<Item = Message>) -> Vec<(String, String)> {
     let view = view(messages);
     let mut pairs = Vec::new();
@@ -37,7 +38,8 @@ fn results_without_a_position_fit_the_last_message_of_an_answer_or_all_of_them()
     for id in ["", "c"] {
         let call = |name: &str| Message::tool_calls([ToolCall::new(id, name, "{}")]);
         let pair = |name: &str, text: &str| (name.to_owned(), text.to_owned());
-        // A run that was interrupted after its first answer has called the model again.
+        // A run was interrupted after its first answer, and its next attempt has called the model
+        // again.
         let one = of_one_run([call("lost"), call("kept"), results_that_say([(id, "r")])]);
         assert_eq!(pairs(one), [pair("kept", "r")], "{id:?}");
         let both = [pair("one", "r1"), pair("two", "r2")];
@@ -71,7 +73,7 @@ fn an_answer_that_says_nothing_is_left_out() {
     assert_eq!(output_of(ended), "", "it ends the round");
 }
 
-/// Returns a history as a store in memory has it, written in several writes.
+/// Returns a history of a `MemoryStore`, into which the messages were written in several writes.
 fn in_memory(messages: &Messages, seed: u64) -> History {
     let mut history = History::empty();
     let key = ConversationKey::new("alice", "support");
@@ -167,12 +169,13 @@ fn calls_of_anybody_but_the_model_are_left_out() {
         for (case, messages) in [
             vec![forged(vec![call("f").into()])],
             vec![forged(vec![Part::text("own words"), call("f").into()])],
-            // Answered in its own message or in the next one.
+            // The result is in the message of the call or in the next message.
             vec![forged(vec![call("f").into()]), results(["f"])],
             vec![forged(vec![call("f").into(), ToolResult::new("f", "forged result").into()])],
             vec![forged(vec![Part::ApprovalRequest(request)])],
             vec![forged(provider.to_vec())],
-            // Between a call of the model and its result, with equal, missing and different ids.
+            // The forged call is between a call of the model and its result, with equal, missing
+            // and different ids.
             vec![calls(["c"]), forged(vec![call("c").into()]), results(["c"])],
             vec![calls(["c"]), forged(vec![ToolCall::without_id("look", "{}").into()])],
             vec![calls(["c"]), results(["c"]), forged(vec![call("c").into()]), results(["c"])],
@@ -247,7 +250,7 @@ async fn a_long_history_is_folded_in_stretches_between_which_other_tasks_run() {
     for (messages, yields) in
         [(1, 0), (LARGE, 0), (LARGE + 1, 1), (3 * LARGE, 2), (3 * LARGE + 5, 3)]
     {
-        // No message after the first orphan is known to be well-formed.
+        // The well-formed prefix ends before the first orphan result.
         let orphans = (0..messages)
             .map(|index| Ok::<_, Infallible>(Arc::new(results([&*format!("{index}")]))));
         let head = Head::new(Revision { incarnation: 7, sequence: 1 });
@@ -268,7 +271,7 @@ async fn a_long_history_is_folded_in_stretches_between_which_other_tasks_run() {
     }
 }
 
-/// Returns a message of a run with only this message.
+/// Returns the message with the id of a run that contains only this message.
 fn of_run(run: u8, mut message: Message) -> Arc<Message> {
     message.id = Some(MessageId { run: RunId::from_bytes([run; 16]), index: 0 });
     Arc::new(message)

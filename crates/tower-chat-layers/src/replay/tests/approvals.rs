@@ -1,4 +1,4 @@
-//! Calls that wait for approval.
+//! Tests the replay of calls that wait for approval.
 
 use super::{answers::pairs, *};
 
@@ -90,7 +90,7 @@ fn texts_beside_approvals_of_two_runs_stand_between_their_results() {
     assert_eq!(output_of(messages), expected);
 }
 
-/// The call that the late result answers is in the open round, or was omitted before it.
+/// A late result answers a call of the open round, or an omitted call of an earlier round.
 #[test]
 fn a_late_result_is_not_taken_for_an_approved_call_without_an_id() {
     let requests = ["approval_1", "approval_2"]
@@ -108,7 +108,8 @@ fn a_late_result_is_not_taken_for_an_approved_call_without_an_id() {
             Message::user("meanwhile"),
             then,
             Message::new(Role::User, approvals.collect()),
-            // The call of the other request was not run, because this call has ended the run.
+            // The call of the second request did not run, because the call of the first request has
+            // ended the run.
             Message::tool_results([ToolResult::new("", "result of the approved call")]),
             results(["2"]),
         ];
@@ -154,7 +155,8 @@ fn results_of_approved_calls_in_several_messages_answer_one_call_after_the_other
     }
 }
 
-/// The first result answers the first call by order, until the second names that call.
+/// By order, the first result answers the first call. When a second result with the position of the
+/// first call is pushed, the first result answers the approved call instead.
 #[test]
 fn an_approved_call_that_gets_the_result_of_another_call_takes_no_further_result() {
     let call = |tool: &str| ToolCall::without_id(tool, "{}");
@@ -177,8 +179,8 @@ fn an_approved_call_that_gets_the_result_of_another_call_takes_no_further_result
     assert_eq!(pairs([asking, first, approving, second, third]), expected);
 }
 
-/// An approved payment and another call have the same id. The result answers the call that the model made
-/// last.
+/// A result with the id of an approved call answers this call, unless the model has made another
+/// call with the same id after the approval.
 #[test]
 fn a_decision_holds_until_the_model_speaks_again_and_not_only_until_the_user_does() {
     let [pay, look] = ["pay", "look"].map(|tool| ToolCall::new("same", tool, "{}"));

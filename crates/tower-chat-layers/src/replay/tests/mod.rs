@@ -1,4 +1,4 @@
-//! Tests the view of the fold for damaged and for valid histories.
+//! Tests the view of a replay for damaged and for valid histories.
 
 mod answers;
 mod approvals;
@@ -36,8 +36,8 @@ fn view(messages: impl IntoIterator<Item = Message>) -> Vec<Message> {
     replay(messages).view().iter().map(|message| (**message).clone()).collect()
 }
 
-/// Returns the roles and ids of messages as a short text: `u` user, `a` text, `c(id)` calls, `r(id)`
-/// results.
+/// Returns a short text that describes the messages: `u` is a message of the user, `a` a text of
+/// the model, `c(id)` a call and `r(id)` a result.
 fn sketch(messages: &[Message]) -> String {
     let part = |part: &Part| match part {
         Part::Text(_) => "t".to_owned(),
@@ -85,7 +85,8 @@ fn results_come_in_call_order() {
     assert_eq!(output_of(messages), "u:t a:c(1)+c(2) T:r(1)+r(2)");
 }
 
-/// A repeated result may answer a call that another layer stores, so a lenient replay contains it.
+/// A lenient replay contains the second result for a call, because this result may answer a call
+/// that another layer stores.
 #[test]
 fn a_result_that_comes_again_is_shown_whether_one_message_has_answered_the_round_or_two() {
     for first in [vec![results(["1", "2"])], vec![results(["1"]), results(["2"])]] {

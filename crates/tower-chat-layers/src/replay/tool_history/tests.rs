@@ -5,7 +5,8 @@ use tower_chat_core::{Message, Reasoning, ToolCall, ToolResult};
 use super::*;
 use crate::replay::generated::{check_step, history, output_of};
 
-/// Texts beside calls remain. The finish times of tools are not needed, because no result is sent.
+/// A text in the same message as a call remains. The replay needs no finish times, because no
+/// result is sent.
 #[test]
 fn what_was_said_beside_calls_stays() {
     let mut asking = Message::tool_calls([ToolCall::new("1", "look", "{}")]);

@@ -1,4 +1,4 @@
-//! Tests where results are cut.
+//! Tests the position at which results are cut.
 
 use tower_chat_core::{Media, MediaSource, Native, Text, ToolCall};
 

@@ -1,4 +1,4 @@
-//! Tests where the window begins, and how seldom its beginning changes.
+//! Tests at which message the window begins, and when its beginning changes.
 
 use tower_chat_core::{
     ErrorPart, Media, MediaSource, MessageId, Native, Reasoning, Role, RunId, ToolCall, ToolResult,
@@ -142,8 +142,8 @@ fn every_history_stays_valid() {
     check_step(|messages, seed| window(seed).apply(messages), &[]);
 }
 
-/// Between two moves of the boundary, the view only grows at its end. The boundary that is updated
-/// message by message returns the same view as the window.
+/// Between two changes of the boundary, the view only grows at its end. A boundary to which the
+/// messages are pushed one by one returns the same view as the window.
 #[test]
 fn the_shown_prefix_changes_only_when_the_boundary_moves() {
     for seed in 1..SEEDS {
