@@ -17,20 +17,21 @@ const PAGE: usize = 1000;
 /// A problem of the directory entry of a conversation.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum DirectoryProblem {
-    /// The entry cannot be read, for example because its description is damaged.
+    /// The store cannot read the entry, for example because the stored description is damaged.
     Unreadable(String),
     /// The counts of the entry contradict the messages.
     Differs {
         what: String,
-        /// The runs whose count of tool calls is wrong, each with the number of calls in its messages.
+        /// Each run for which the directory has a wrong number of tool calls, with the number of
+        /// calls in the messages of that run.
         tool_calls: Vec<(RunId, u64)>,
     },
 }
 
-/// The counts of runs, calls and answers in the messages of a conversation.
+/// The numbers of runs, tool calls and answers, counted in the messages of a conversation.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// The number of runs. An open run without messages is included.
+    /// The number of runs, including an open run that has no messages yet.
     pub(crate) runs: u64,
     /// For each run with messages, the number of tool calls and the number of answers of the model.
     pub(crate) of_runs: HashMap<RunId, (u64, u64)>,
@@ -48,8 +49,9 @@ impl DirectoryProblem {
     }
 }
 
-/// Returns the problem of the directory entry of a conversation, or `None` if it has none, if the store
-/// has no directory, or if the conversation was changed after `rows` were read.
+/// Returns the problem of the directory entry of a conversation. Returns `None` if the entry is
+/// correct, if the store has no directory, or if another process changed the conversation after
+/// `rows` were read.
 pub(crate) async fn directory_problem(
     target: &Target,
     key: &ConversationKey,
@@ -80,14 +82,15 @@ pub(crate) async fn directory_problem(
             break;
         }
     }
-    // If another process has written to the conversation since, its entry may not match the rows.
+    // If another process wrote to the conversation after `rows` were read, the entry describes the
+    // new messages, and a comparison with `rows` would report a problem that does not exist.
     let is_same =
         target.history().head(key).await.is_ok_and(|head| head.revision == rows.head.revision);
     Ok(differing(&summary, rows, &listed).filter(|_| is_same))
 }
 
-/// Counts the runs, calls and answers in the messages that were not pruned. Returns `None` if one of these
-/// messages is missing or cannot be read.
+/// Counts the runs, tool calls and answers in the messages that were not pruned. Returns `None` if
+/// any of these messages is missing or unreadable.
 pub(crate) fn counts(rows: &ConversationRows) -> Option<Counts> {
     let messages = whole(rows)?;
     let runs: Vec<RunId> = messages.iter().filter_map(|message| Some(message.id?.run)).collect();
@@ -107,10 +110,10 @@ pub(crate) fn counts(rows: &ConversationRows) -> Option<Counts> {
 
 /// Returns the first count of the directory that contradicts the messages.
 ///
-/// A store counts a run when it stores a write whose run differs from the run of the previous write. The
-/// count is therefore at least the number of runs that the messages have. The count is higher only if the
-/// store counted runs without messages, or if messages were pruned. If the store counted all answers of a
-/// run, it also counted all calls of these answers.
+/// A store increments its number of runs when the run of a write differs from the run of the
+/// previous write. The number in the directory is therefore at least the number of runs in the
+/// messages. It is greater only if a run has no messages, or if messages were pruned. The number of
+/// tool calls of a run is wrong if it is too low although the store counted all answers of the run.
 fn differing(
     summary: &ConversationSummary,
     rows: &ConversationRows,
@@ -148,10 +151,12 @@ fn counted_calls(run: &RunSummary) -> u64 {
     run.usage.iter().map(|usage| usage.sum.tool_calls).sum()
 }
 
-/// Returns whether the count of tool calls of a run contradicts the number of calls in its messages.
+/// Returns whether the number of tool calls in the directory contradicts the messages of a run,
+/// which contain `calls` calls in `answers` answers of the model.
 fn has_other_calls(run: &RunSummary, calls: u64, answers: u64) -> bool {
     match run.usage.iter().map(|usage| usage.sum.service_calls).sum::<u64>() {
-        // Without a service call, the store counted the calls in the messages of each write.
+        // The store has recorded no service call for this run. In this case a store counts the
+        // calls in the messages that it writes, so that the two numbers must be equal.
         0 => counted_calls(run) != calls,
         asked => asked >= answers && counted_calls(run) < calls,
     }

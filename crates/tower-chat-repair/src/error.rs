@@ -9,10 +9,10 @@ use tower_chat_core::{ConversationKey, is_verdict, store::StoreError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RepairError {
-    /// The scopes cannot be listed.
+    /// The store failed to list its scopes.
     #[error("the scopes of the store cannot be listed")]
     Scopes(#[source] StoreError),
-    /// The conversations of a scope, or its open runs, cannot be listed.
+    /// The store failed to list the conversations or the open runs of a scope.
     #[error("the conversations of scope {scope:?} cannot be listed")]
     List {
         /// The scope.
@@ -20,10 +20,10 @@ pub enum RepairError {
         /// The error of the store.
         source: StoreError,
     },
-    /// The file of the store cannot be checked or repaired.
+    /// The check or the repair of the store's file failed.
     #[error("the database cannot be checked")]
     File(#[source] StoreError),
-    /// A conversation cannot be read.
+    /// The store failed to read a conversation.
     #[error("conversation {key} cannot be checked")]
     Conversation {
         /// The conversation.
@@ -31,7 +31,7 @@ pub enum RepairError {
         /// The error of the store.
         source: StoreError,
     },
-    /// The directory entry of a conversation cannot be read.
+    /// The store failed to read the directory entry of a conversation.
     #[error("the directory entry of conversation {key} cannot be read")]
     Directory {
         /// The conversation.
@@ -39,7 +39,7 @@ pub enum RepairError {
         /// The error of the store.
         source: StoreError,
     },
-    /// The open run of a conversation cannot be read.
+    /// The store failed to read the open run of a conversation.
     #[error("the open run of conversation {key} cannot be read or ended")]
     OpenRun {
         /// The conversation.
@@ -47,13 +47,14 @@ pub enum RepairError {
         /// The error of the store.
         source: StoreError,
     },
-    /// A conversation is encrypted, and the target has no keys.
+    /// A conversation is encrypted, and the [`Target`](crate::Target) was created without
+    /// encryption keys.
     #[error("conversation {key} of the store is encrypted: give the keys with Target::encrypted")]
     Sealed {
         /// The first encrypted conversation.
         key: ConversationKey,
     },
-    /// A conversation is encrypted with a key that the target does not have.
+    /// A conversation is encrypted with a key that the [`Target`](crate::Target) does not have.
     #[error(
         "conversation {key} is encrypted with a key that is not among those of the target: add the key"
     )]
@@ -63,7 +64,7 @@ pub enum RepairError {
         /// The error of the store.
         source: StoreError,
     },
-    /// A conversation cannot be repaired.
+    /// The store failed to write the repair of a conversation. Earlier conversations were repaired.
     #[error("conversation {key} cannot be repaired; earlier conversations were repaired")]
     Repair {
         /// The conversation.
@@ -73,13 +74,14 @@ pub enum RepairError {
     },
 }
 
-/// Formats an error and its causes in one line.
+/// Formats an error and its chain of sources in one line.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
         let cause_text = cause.to_string();
-        // A transparent error has the same text as its source.
+        // The text of a transparent error ends with the text of its source, which must not be
+        // repeated.
         if !is_verdict(cause) && !text.ends_with(&cause_text) {
             text = format!("{text}: {cause_text}");
         }

@@ -10,9 +10,12 @@ use tower_chat_core::{
 };
 use tower_chat_layers::replay::Turns;
 
-/// Returns the record of the tool calls in consecutive messages of a conversation. `first` is the number of
-/// the first message in the conversation, from 1. `round_index` is the index of the first round in its
-/// turn, from 0.
+/// Returns the record of tool calls that a store would have for consecutive messages of a
+/// conversation: one row for each call.
+///
+/// `first` is the number of the first of these messages, counted from 1 in the whole conversation.
+/// `round_index` is the index of the first round in these messages, counted from 0 in the turn of
+/// the round.
 ///
 /// ```
 /// use tower_chat::{
@@ -34,42 +37,46 @@ pub fn extract(messages: &Messages, first: u64, round_index: u32) -> Vec<ToolRec
     extraction.into_records()
 }
 
-/// Collects the tool calls of the messages that are pushed, oldest first. For each call the record contains
-/// the positions of the call and of its result, and whether the call succeeded, failed, was rejected, waits
-/// for approval or has no result.
+/// Derives the record of tool calls from messages that are added in their order, the oldest first.
+/// For each call, the record contains the position of the call, the position of its result, and
+/// whether the call succeeded, failed, was rejected, waits for approval or has no result.
 ///
-/// Rounds are numbered within their turn, and only messages with calls begin a round. Results are matched
-/// with calls as in a replay: by the position that the result names, else by the id within the round, else
-/// by the order within the round if an id is missing. A result without a call in its round is matched by
-/// its id with an earlier call that has no result. All other results are ignored. The record does not
-/// contain results of tools that the provider ran.
+/// The index of a round counts the rounds of one turn. Only a message with calls begins a round.
+///
+/// A result is matched with a call by the rules of a replay. A result that names the position of a
+/// call answers that call. Any other result answers the call of its round that has the same id. If
+/// the call or the result has no id, the order within the round decides. If its round contains no
+/// matching call, a result answers an earlier call that has the same id and no result. Results that
+/// match no call are ignored, as are the results of tools that the provider ran.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Extraction {
     turns: Turns,
-    /// Whether a turn has begun since the extraction was created.
+    /// Whether a message that begins a turn has been added.
     is_continued: bool,
-    /// The index of the next round in its turn.
+    /// The index, within the current turn, of the next round.
     next_round: u32,
     log: CallLog,
-    /// For each call of the log, the index of its round in its turn.
+    /// For each call in `log`, the index of the call's round within its turn.
     rounds: Vec<u32>,
 }
 
 impl Extraction {
-    /// Creates an extraction whose first message is the first one of a conversation or of a run.
+    /// Creates an extraction for messages that begin with the first message of a conversation or of
+    /// a run.
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// Creates an extraction whose first message may be in the middle of a turn. The first round has the
-    /// index `round_index`.
+    /// Creates an extraction for messages that may begin in the middle of a turn. The first round
+    /// of these messages receives the index `round_index`.
     pub(crate) fn from_round(round_index: u32) -> Self {
         Self { next_round: round_index, ..Self::default() }
     }
 
-    /// Adds the next message. `sequence` is its number in the conversation, from 1.
+    /// Adds the next message. `sequence` is the number of the message in the conversation, from 1.
     pub(crate) fn push(&mut self, sequence: u64, message: &Message) {
-        // The first turn keeps the index that the extraction was created with.
+        // Each turn begins with round 0. The first turn is the exception, because its first round
+        // has the index that was passed to `from_round`.
         let begins_turn = self.turns.begins_with(message);
         if begins_turn && std::mem::replace(&mut self.is_continued, true) {
             self.next_round = 0;
@@ -84,7 +91,7 @@ impl Extraction {
         }
     }
 
-    /// Returns the rows of all calls, in the order of the calls.
+    /// Returns one row of the record for each call, in the order of the calls.
     pub(crate) fn into_records(self) -> Vec<ToolRecord> {
         (0..self.rounds.len()).filter_map(|index| self.record(index)).collect()
     }

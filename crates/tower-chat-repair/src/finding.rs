@@ -6,20 +6,22 @@ use tower_chat_core::ConversationKey;
 
 use crate::Problem;
 
-/// A problem of a store, of a conversation or of a message, or a repair of it, in words.
+/// A description, for people, of a problem in a store and of the repair of this problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// The conversation; `None` for the store as a whole.
+    /// The conversation that has the problem. `None` if the problem concerns the whole store.
     pub conversation: Option<ConversationKey>,
-    /// The message's number in its conversation, from 1; `None` for the conversation as a whole.
+    /// The number of the message that has the problem, from 1 in its conversation. `None` if the
+    /// problem does not concern a single message.
     pub message: Option<u64>,
-    /// The problem, followed by its repair if there is one.
+    /// The description of the problem, followed by that of the repair if the problem was or would
+    /// be repaired.
     pub what: String,
 }
 
 impl Finding {
-    /// Returns a finding that concerns the whole store.
+    /// Creates a finding that concerns the whole store.
     pub(crate) fn of_store(what: impl Into<String>) -> Self {
         Self { conversation: None, message: None, what: what.into() }
     }
@@ -33,7 +35,7 @@ impl Finding {
         Self { conversation: Some(key.clone()), message: Some(problem.message), what }
     }
 
-    /// Appends the repair to the text of the problem.
+    /// Appends the description of the repair, `done`, to that of the problem.
     #[must_use]
     pub(crate) fn and(mut self, done: &str) -> Self {
         self.what = format!("{}: {done}", self.what);

@@ -1,8 +1,8 @@
 //! Checks the contents of a store, and repairs them.
 //!
-//! Replay repairs the messages that a model receives at each load of a conversation, and does not change
-//! the store. This crate reports the problems of the stored rows themselves, and repairs these rows. The
-//! number, the order and the ids of messages do not change.
+//! When a run loads a conversation, replay repairs the messages that the model receives, and leaves
+//! the stored messages unchanged. This crate checks and repairs the stored rows themselves. A
+//! repair does not change the number, the order or the ids of the messages of a conversation.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

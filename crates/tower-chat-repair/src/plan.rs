@@ -16,15 +16,16 @@ use crate::{
     repaired, repaired_records,
 };
 
-/// The rewrite of a conversation, and the repairs that the rewrite makes.
+/// The rewrite that repairs a conversation, and a description of each repair.
 pub(super) struct Plan {
     pub(super) rewrite: Rewrite,
     pub(super) repairs: Vec<Problem>,
 }
 
 impl Plan {
-    /// Plans the repairs of a conversation. The plan is empty if a message is missing or cannot be read,
-    /// because this message may contain the missing calls or results.
+    /// Plans the repairs of a conversation. The plan is empty if a message is missing or
+    /// unreadable, because calls and results that have no match may match the content of this
+    /// message.
     pub(super) fn new(key: &ConversationKey, rows: &ConversationRows) -> Self {
         let mut rewrite = Rewrite::new(key.clone(), rows.head.revision);
         let Some(stored) = whole(rows) else { return Self { rewrite, repairs: Vec::new() } };
@@ -72,7 +73,7 @@ impl Plan {
     }
 }
 
-/// Applies a rewrite to rows that were read earlier.
+/// Applies a rewrite to the rows in memory, without reading the store again.
 pub(super) fn apply(rewrite: &Rewrite, rows: &mut ConversationRows) {
     for (sequence, message) in &rewrite.messages {
         if let Some(row) = rows.messages.iter_mut().find(|(it, _)| it == sequence) {
@@ -87,8 +88,8 @@ pub(super) fn apply(rewrite: &Rewrite, rows: &mut ConversationRows) {
     }
 }
 
-/// Returns the results that answer no call by their id or order, by the call that a row of the record of
-/// tool calls assigns to them.
+/// Returns the results that the record of tool calls assigns to a call although neither their id
+/// nor their order matches the call. The key is the position of the call.
 fn recorded_results(
     rows: &ConversationRows,
     found: &[Mismatch],
@@ -125,7 +126,7 @@ fn repair_of(mismatch: &Mismatch, recorded: &HashMap<SequencePosition, ToolResul
     Problem::new(mismatch.sequence(), format!("{mismatch}: {done}"))
 }
 
-/// Returns the messages that a repair has changed, with their numbers.
+/// Returns the messages that a repair has changed, each with its number.
 fn changed(first: u64, stored: &Messages, after: &Messages) -> Vec<(u64, Message)> {
     let pairs = (first..).zip(stored.iter().zip(after.iter()));
     pairs

@@ -16,13 +16,13 @@ use tower_chat_layers::{
 
 use crate::{Mismatch, error::chain, mismatches_of_readable};
 
-/// A problem of one message, or of the rows of the record for its calls.
+/// A problem of one message, or of a row for one of its calls in the record of tool calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
-    /// The message's number in its conversation, from 1.
+    /// The number of the message in its conversation, from 1.
     pub message: u64,
-    /// The problem, in words.
+    /// The description of the problem, for people.
     pub what: String,
 }
 
@@ -32,8 +32,8 @@ impl Problem {
     }
 }
 
-/// Returns all problems of the rows of a conversation, in the order of its messages. If a message cannot be
-/// read, the problems of other messages are still found.
+/// Returns all problems in the rows of a conversation, in the order of the messages. If a message
+/// is unreadable, the function also reports the problems of the other messages.
 pub fn problems(rows: &ConversationRows) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut messages: Vec<(u64, Option<&Arc<Message>>)> = Vec::new();
@@ -77,12 +77,14 @@ fn missing(first: u64, last: u64) -> Problem {
     }
 }
 
-/// Returns the number of the final message that is visible to readers, which excludes staged messages.
+/// Returns the number of the last message that readers can see. Staged messages of an open run
+/// follow it.
 fn last_seen(rows: &ConversationRows) -> u64 {
     rows.head.open_run.as_ref().map_or(rows.head.revision.sequence, |open| open.visible)
 }
 
-/// Returns the messages that were not pruned, if none of them is missing or unreadable.
+/// Returns all messages that were not pruned. Returns `None` if one of them is missing or
+/// unreadable.
 pub(crate) fn whole(rows: &ConversationRows) -> Option<Messages> {
     let count = rows.messages.len() as u64;
     if rows.head.pruned.saturating_add(count) != last_seen(rows) {
@@ -103,8 +105,8 @@ pub(crate) fn readable(rows: &ConversationRows, sequence: u64) -> Option<Arc<Mes
     rows.messages.get(found)?.1.as_ref().ok().cloned()
 }
 
-/// Returns whether only the record contains the result of a call. A run stores a result there until a
-/// service call has sent it.
+/// Returns whether the result of a call is stored in the record of tool calls instead of a message.
+/// A run stores a result in the record until a service call has sent the result to the model.
 pub(crate) fn is_in_record(rows: &ConversationRows, call: SequencePosition) -> bool {
     let records = rows.tools.iter().filter_map(|(_, record)| record.as_ref().ok());
     let mut of_call = records.filter(|record| record.call == call);
@@ -146,7 +148,8 @@ fn problems_of_records(rows: &ConversationRows) -> Vec<Problem> {
         .collect()
 }
 
-/// Returns the problems of the replayed messages that every provider would reject.
+/// Replays the messages, and returns the problems because of which every provider would reject the
+/// replayed messages.
 fn problems_of_replay(first: u64, messages: &Messages) -> Vec<Problem> {
     let mut replay = Replay::new(DanglingCalls::Drop);
     replay.push_from(messages, 0);

@@ -14,41 +14,44 @@ use crate::{
     target::StoreFile,
 };
 
-/// The maximum number of attempts to repair a conversation while other processes write to it.
+/// The number of times that a repair or the removal of a description is tried for one conversation.
+/// An attempt fails if another process changes the conversation at the same time.
 const ATTEMPTS: usize = 5;
 
-/// The outcome of a repair of one problem.
+/// The outcome of one repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Repair {
-    /// The problem is repaired. [`plan_repair`] reports the repairs that [`repair`] would make.
+    /// The problem was repaired. From [`plan_repair`]: [`repair`] would repair the problem.
     Done(Finding),
-    /// The problem cannot be repaired. The data is unchanged.
+    /// The problem was not repaired.
     Left(Finding),
 }
 
-/// The numbers of repaired and remaining problems.
+/// The numbers of repairs and of remaining problems.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Repaired {
-    /// The number of repairs that were made or planned.
+    /// The number of repairs that were made, or, from [`plan_repair`], that [`repair`] would make.
     pub repaired: usize,
     /// The number of problems that remain.
     pub left: usize,
 }
 
-/// Repairs the problems of a store, and reports each repair when it is durable.
+/// Repairs the problems of a store. Calls `report` after each repair is durable, and for each
+/// problem that cannot be repaired.
 ///
-/// The repair adds missing results of calls and moves results without calls to the metadata of their
-/// messages. The repair also corrects or removes rows of the record, removes unreadable descriptions, and
-/// recomputes wrong counts in the directory. If a conversation has an open run or an unreadable message,
-/// its messages, rows and counts are not changed. A damaged file is not changed at all, because writing
-/// to the file may damage more data.
+/// The repair adds missing results of calls, and moves results without calls to the metadata of
+/// their messages. It corrects or removes wrong rows in the record of tool calls, removes
+/// unreadable descriptions, and corrects wrong counts in the directory. In a conversation with an
+/// open run or an unreadable message, the repair changes no messages, rows or counts. A damaged
+/// file is not changed at all, because writing to the file may damage more data.
 ///
 /// # Errors
 ///
-/// Fails for the same reasons as [`verify`](crate::verify()), if the store cannot be written, and if other
-/// processes keep writing to a conversation that is being repaired.
+/// Fails for the same reasons as [`verify`](crate::verify()). Also fails if the store rejects a
+/// write, or if other processes changed a conversation during each of several attempts to repair
+/// it.
 pub async fn repair(
     target: &Target,
     report: &mut (dyn FnMut(Repair) + Send),
@@ -56,7 +59,8 @@ pub async fn repair(
     Repairs { is_planned: false, report, count: Repaired::default() }.of(target).await
 }
 
-/// Reports the repairs that [`repair`] would make, and does not change the store.
+/// Calls `report` for each repair that [`repair`] would make and for each problem that cannot be
+/// repaired. Does not change the store.
 ///
 /// # Errors
 ///
@@ -68,7 +72,8 @@ pub async fn plan_repair(
     Repairs { is_planned: true, report, count: Repaired::default() }.of(target).await
 }
 
-/// Reports and counts the repairs of a store.
+/// Makes the repairs of a store, or only plans them if `is_planned` is set. Reports and counts the
+/// outcomes.
 struct Repairs<'r> {
     is_planned: bool,
     report: &'r mut (dyn FnMut(Repair) + Send),
@@ -134,7 +139,8 @@ async fn repair_conversation(
         };
         let Plan { rewrite, repairs: planned } = Plan::new(key, &rows);
         if let Some(open) = rows.head.open_run.as_ref().filter(|_| !rewrite.is_empty()) {
-            // A process that continues the run may have loaded the messages in their present form.
+            // Another process may be executing the run with these messages in memory. The repair
+            // therefore does not change them.
             let what = format!("not repaired while run {} is open", open.run);
             repairs.problems_left(key, &problems(&rows));
             repairs.left(Finding::of_conversation(key, what));
@@ -161,9 +167,9 @@ async fn repair_conversation(
     }
 }
 
-/// Recomputes the directory entry of a conversation. Removes a description that cannot be read, because it
-/// is stored nowhere else and cannot be restored. Sets the counts to those of the messages, unless a run is
-/// open or a message cannot be read.
+/// Repairs the directory entry of a conversation. An unreadable description is removed, because it
+/// cannot be computed from the messages. The counts are set to those of the messages, unless the
+/// conversation has an open run or an unreadable message.
 async fn repair_directory(
     target: &Target,
     key: &ConversationKey,
@@ -184,7 +190,8 @@ async fn repair_directory(
     if matches!(found, DirectoryProblem::Unreadable(_)) {
         remove_description(target, key).await?;
     }
-    // If the first rewrite makes unreadable counts readable, they may still differ from the messages.
+    // If the counts were unreadable, the first rewrite only makes them readable. The second attempt
+    // then corrects a count of tool calls that differs from the messages.
     for _attempt in 0..2 {
         let left = directory_problem(target, key, &rows).await?;
         let (Some(left), Some(counts)) = (left, &counts) else { break };
@@ -196,7 +203,7 @@ async fn repair_directory(
         rewrite.counts = Some(counted);
         match target.history().rewrite(rewrite).await {
             Ok(revision) => rows.head.revision = revision,
-            // Another process has written to the conversation, so the problem is reported.
+            // Another process has written to the conversation, so that `rows` are outdated.
             Err(StoreError::Conflict(_)) => break,
             Err(source) => return Err(RepairError::Repair { key: key.clone(), source }),
         }
@@ -221,18 +228,18 @@ async fn remove_description(target: &Target, key: &ConversationKey) -> Result<()
     Ok(())
 }
 
-/// The outcome of accepting the missing beginning of a conversation.
+/// The outcome of `accept_missing_beginning`.
 enum Accepted {
-    /// The beginning is not missing, or the store cannot accept its absence.
+    /// The beginning of the conversation is not missing, or the store cannot mark it as pruned.
     Nothing,
-    /// A repair would accept that the beginning is missing.
+    /// The beginning is missing, and a repair would mark it as pruned.
     Planned,
-    /// The store accepted that the beginning is missing, and the conversation can be read again.
+    /// The missing beginning is marked as pruned, and the conversation is readable again.
     Done,
 }
 
-/// Marks the beginning of an encrypted conversation as pruned, if the conversation cannot be read because
-/// its first messages were removed without its keys.
+/// Marks the missing first messages of an encrypted conversation as pruned. Such a conversation is
+/// unreadable if a process without the encryption keys has removed its first messages.
 async fn accept_missing_beginning(
     target: &Target,
     key: &ConversationKey,
@@ -263,8 +270,9 @@ async fn accept_missing_beginning(
     }
 }
 
-/// Removes rows of the record that belong to no conversation. Messages without a conversation are not
-/// removed, because they may be the only copy.
+/// Removes the rows in the record of tool calls that belong to no conversation. Messages that
+/// belong to no conversation are reported but not removed, because they may be the only copy of
+/// their content.
 async fn repair_stray_rows(
     file: &dyn StoreFile,
     repairs: &mut Repairs<'_>,

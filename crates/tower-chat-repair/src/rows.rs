@@ -1,5 +1,5 @@
-//! Reads the rows of a store for a check. Damage is returned as a finding. All other failures of the store
-//! are errors.
+//! Reads the rows of a store for a check. The functions return damage as a [`Finding`], and any
+//! other failure of the store as an error.
 
 use tower_chat_core::{
     ConversationKey,
@@ -19,7 +19,7 @@ use crate::{
 /// The number of scopes or conversations per page of a listing.
 const PAGE: usize = 1000;
 
-/// Returns the problems of the file of the store.
+/// Returns a finding for each problem of the store's file.
 pub(crate) async fn damage_of_file(file: &dyn StoreFile) -> Result<Vec<Finding>, RepairError> {
     let found = match file.damage().await {
         Ok(found) => found,
@@ -29,14 +29,15 @@ pub(crate) async fn damage_of_file(file: &dyn StoreFile) -> Result<Vec<Finding>,
     Ok(found.iter().map(|line| Finding::of_store(line.replace('\n', " "))).collect())
 }
 
-/// The conversations that are checked.
+/// The conversations to check.
 pub(crate) struct Keys {
     pub(crate) keys: Vec<ConversationKey>,
-    /// The damage that makes the list incomplete, if there is any.
+    /// The damage because of which the conversations cannot be listed, if any.
     pub(crate) damage: Option<Finding>,
 }
 
-/// Lists all conversations, ordered by id and then by scope; none if the list is damaged.
+/// Lists all conversations, ordered by id and then by scope. If the list is damaged, returns the
+/// damage and no conversations.
 pub(crate) async fn keys_of(target: &Target) -> Result<Keys, RepairError> {
     match listed(target, Listed::All).await {
         Ok(mut keys) => {
@@ -51,7 +52,7 @@ pub(crate) async fn keys_of(target: &Target) -> Result<Keys, RepairError> {
     }
 }
 
-/// Selects the conversations that are listed.
+/// The conversations to list.
 #[derive(Debug, Clone, Copy)]
 enum Listed {
     All,
@@ -90,8 +91,8 @@ async fn scopes(target: &Target) -> Result<Vec<String>, RepairError> {
     }
 }
 
-/// Returns the rows of a conversation, `None` if there is no conversation, or a finding if the rows are
-/// damaged. If the target has no key for encrypted rows, this is an error and not damage.
+/// Returns the rows of a conversation, `None` if the conversation does not exist, or a finding if
+/// the rows are damaged. A missing encryption key is an error and not damage.
 pub(crate) async fn rows_of(
     target: &Target,
     key: &ConversationKey,
@@ -109,13 +110,14 @@ pub(crate) async fn rows_of(
     }
 }
 
-/// Returns a finding for each open run with unreadable content. The finding contains the command that ends
-/// the run.
+/// Returns a finding for each open run whose staged messages are unreadable. The finding contains
+/// the command that ends the run.
 pub(crate) async fn damaged_open_runs(target: &Target) -> Result<Vec<Finding>, RepairError> {
     let mut found = Vec::new();
     let runs = match listed(target, Listed::WithOpenRun).await {
         Ok(runs) => runs,
-        // `keys_of` does not list open runs, so this damage is reported here.
+        // `keys_of` lists conversations but not open runs, and therefore does not report this
+        // damage.
         Err(RepairError::List { scope, source }) if source.is_damage() => {
             let what =
                 format!("the open runs of scope {scope} cannot be listed: {}", chain(&source));
@@ -127,7 +129,7 @@ pub(crate) async fn damaged_open_runs(target: &Target) -> Result<Vec<Finding>, R
     for key in runs {
         let open = match target.history().head(&key).await {
             Ok(head) => head.open_run,
-            // The check of the conversation reports this damage.
+            // The check of this conversation has reported the damage.
             Err(error) if error.is_damage() => continue,
             Err(source) => return Err(RepairError::OpenRun { key, source }),
         };
@@ -149,14 +151,15 @@ pub(crate) async fn damaged_open_runs(target: &Target) -> Result<Vec<Finding>, R
     Ok(found)
 }
 
-/// Returns the problem of the first damaged row of the record for the calls in a run's staged messages.
+/// Returns the problem of the first damaged row in the record of tool calls of an open run. Only
+/// calls in staged messages are checked.
 fn damage_of_run(content: &OpenRunContent) -> Option<String> {
     let staged = |sequence: u64| {
         let position = sequence.checked_sub(content.open.visible)?.checked_sub(1)?;
         content.messages.get(usize::try_from(position).ok()?).cloned()
     };
-    // A row is not checked if its call or its result is in a visible message, because visible messages were
-    // not read here.
+    // A row is not checked if its call or its result is in a visible message, because `content`
+    // contains only the staged messages.
     let is_staged = |sequence: u64| sequence > content.open.visible;
     content.tools.iter().find_map(|row| {
         let concerns = match &row.result {
@@ -172,11 +175,12 @@ fn damage_of_run(content: &OpenRunContent) -> Option<String> {
     })
 }
 
-/// Returns a finding with the numbers of rows that belong to no conversation, if there are any.
+/// Returns a finding with the numbers of rows that belong to no conversation, or `None` if there
+/// are no such rows.
 pub(crate) async fn stray_rows(file: &dyn StoreFile) -> Result<Option<Finding>, RepairError> {
     let stray = match file.stray_rows().await {
         Ok(stray) => stray,
-        // The check of the file has reported this damage already.
+        // `damage_of_file` has reported this damage.
         Err(StoreError::Corrupt { .. }) => return Ok(None),
         Err(error) => return Err(RepairError::File(error)),
     };

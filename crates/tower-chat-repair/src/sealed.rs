@@ -1,8 +1,10 @@
-//! Detects encrypted conversations, and marks a missing beginning of one as pruned.
+//! Detects conversations that are still encrypted, and marks the missing beginning of an encrypted
+//! conversation as pruned.
 
 use tower_chat_core::store::{ConversationRows, StoreError};
 
-/// Returns whether a key for the rows is missing. Without the key, damage cannot be detected.
+/// Returns whether reading failed because an encryption key is missing. Without the key, it is
+/// unknown whether the rows are damaged.
 #[cfg(feature = "encrypted")]
 pub(crate) fn is_key_missing(error: &StoreError) -> bool {
     use tower_chat_encrypted::EncryptionError;
@@ -15,7 +17,8 @@ pub(crate) fn is_key_missing(_: &StoreError) -> bool {
     false
 }
 
-/// Returns whether an error means that the rows are damaged, unless a key is missing.
+/// Returns whether reading failed because the rows are damaged. The result is only meaningful if
+/// [`is_key_missing`] returns `false`.
 #[cfg(feature = "encrypted")]
 pub(crate) fn is_damage(error: &StoreError) -> bool {
     tower_chat_encrypted::EncryptionError::in_store_error(error).is_some()
@@ -26,7 +29,8 @@ pub(crate) fn is_damage(error: &StoreError) -> bool {
     error.is_damage()
 }
 
-/// Returns whether the messages of the rows are still encrypted.
+/// Returns whether the rows contain an encrypted message, which means that the store was read
+/// without encryption keys.
 #[cfg(feature = "encrypted")]
 pub(crate) fn is_sealed(rows: &ConversationRows) -> bool {
     let mut messages = rows.messages.iter().filter_map(|(_, message)| message.as_ref().ok());

@@ -8,7 +8,8 @@ use tower_chat_core::{
     store::{HistoryStore, StoreError},
 };
 
-/// A store to check or repair, optionally with its file and its encryption.
+/// A store to check or repair. The target may include the store's SQLite file, and the keys of its
+/// encrypted conversations.
 ///
 /// ```
 /// use tower_chat::{MemoryStore, repair::Target};
@@ -23,13 +24,14 @@ pub struct Target {
 }
 
 impl Target {
-    /// Creates a target for a store. If its conversations are encrypted, use [`encrypted`](Self::encrypted)
-    /// instead.
+    /// Creates a target for a store without encrypted conversations. For a store with encrypted
+    /// conversations, use [`encrypted`](Self::encrypted).
     pub fn new(store: impl HistoryStore) -> Self {
         Self { history: Arc::new(store), file: None, sealed: None }
     }
 
-    /// Creates a target for a store that contains encrypted conversations.
+    /// Creates a target for a store that contains encrypted conversations, with the keys of these
+    /// conversations.
     #[cfg(feature = "encrypted")]
     pub fn encrypted<S>(store: tower_chat_encrypted::EncryptedStore<S>) -> Self
     where
@@ -39,7 +41,8 @@ impl Target {
         Self { sealed: Some(Arc::new(sealed)), ..Self::new(store) }
     }
 
-    /// Adds the SQLite file of the store to the target, including its rows that belong to no conversation.
+    /// Adds the SQLite file of the store to the target. The pages of the file are then checked, and
+    /// the rows in the file that belong to no conversation are reported or removed.
     #[cfg(feature = "sqlite")]
     #[must_use]
     pub fn with_file(mut self, file: tower_chat_sqlite::SqliteStore) -> Self {
@@ -63,7 +66,7 @@ impl fmt::Debug for Target {
     }
 }
 
-/// Rows of a file that belong to no conversation.
+/// The numbers of rows in a file that belong to no conversation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StrayRows {
     pub(crate) messages: u64,
@@ -81,11 +84,12 @@ pub(crate) trait StoreFile: Send + Sync {
     async fn remove_stray_tools(&self) -> Result<(), StoreError>;
 }
 
-/// An encrypting store that can mark the beginning of a conversation as pruned. A process without the keys
-/// may have removed it.
+/// An encrypting store that can mark missing first messages of a conversation as pruned. The
+/// messages are missing if a process without the encryption keys has removed them.
 #[async_trait]
 pub(crate) trait SealedBeginning: Send + Sync {
-    /// Returns the number of missing messages if they are the reason why the conversation cannot be read.
+    /// Returns the number of missing first messages. Returns `None` if the conversation is
+    /// readable, or is unreadable for another reason.
     async fn missing(&self, key: &ConversationKey) -> Option<u64>;
 
     /// Marks the missing messages as pruned. Returns `false` if no messages are missing.

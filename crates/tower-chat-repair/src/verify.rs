@@ -7,7 +7,7 @@ use crate::{
     rows::{Keys, damage_of_file, damaged_open_runs, keys_of, rows_of, stray_rows},
 };
 
-/// The numbers of checked items and of problems.
+/// The numbers of items that were checked and of problems that were found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verified {
@@ -17,24 +17,24 @@ pub struct Verified {
     pub conversations: usize,
     /// The number of messages of these conversations.
     pub messages: usize,
-    /// The number of rows in the record of tool calls of these conversations.
+    /// The number of rows in the records of tool calls of these conversations.
     pub tool_calls: usize,
 }
 
-/// Checks the contents of a store, and reports each problem when it is found. Nothing is changed.
+/// Checks the contents of a store, and calls `report` for each problem. Does not change the store.
 ///
 /// The check reports:
 ///
-/// - rows that cannot be read or contradict each other,
-/// - messages that every provider would reject after a replay,
+/// - rows that are unreadable or contradict each other,
+/// - messages that every provider would reject even after a replay,
 /// - counts of the directory that contradict the messages,
-/// - open runs that cannot be read,
-/// - damage of the file.
+/// - open runs whose staged messages are unreadable,
+/// - damage of the SQLite file, if the target includes it.
 ///
 /// # Errors
 ///
-/// Fails if the store cannot be read for a reason other than damage, or if a conversation is encrypted and
-/// its key is missing.
+/// Fails if reading the store fails for a reason other than damage, or if the target has no key for
+/// an encrypted conversation.
 pub async fn verify(
     target: &Target,
     report: &mut (dyn FnMut(Finding) + Send),

@@ -1,4 +1,4 @@
-//! Tests which calls are found, and which results are matched with them.
+//! Tests which calls [`extract`] finds in messages, and which result it assigns to each call.
 
 use tower_chat_core::{
     ApprovalRequest, Media, MediaSource, MessageId, Part, Role, RunId, ToolCall, ToolInvocation,
@@ -12,14 +12,14 @@ use super::*;
 /// The number of generated histories.
 const SEEDS: u64 = 400;
 
-/// Returns the messages that a model receives.
+/// Returns the messages that a model receives when this history is replayed.
 fn output_of(messages: &Messages) -> Messages {
     let mut replay = Replay::new(DanglingCalls::Drop);
     replay.push_from(messages, 0);
     replay.view()
 }
 
-/// Returns the messages with ids, as a run stores them.
+/// Returns the messages with the ids that a run assigns when it stores them.
 fn of_run(messages: impl IntoIterator<Item = Message>) -> Messages {
     let run = RunId::from_bytes([1; 16]);
     let with_id = |(index, mut message): (u32, Message)| {
@@ -29,13 +29,13 @@ fn of_run(messages: impl IntoIterator<Item = Message>) -> Messages {
     (0..).zip(messages).map(with_id).collect()
 }
 
-/// Returns the tool calls in the record of messages that are numbered from 1.
+/// Returns the tool calls that [`extract`] finds in messages, which are numbered from 1.
 fn records_of(messages: &Messages) -> Vec<ToolInvocation> {
     let message = |sequence: u64| messages.get(usize::try_from(sequence).unwrap() - 1).cloned();
     extract(messages, 1, 0).iter().map(|record| record.resolve(message).unwrap()).collect()
 }
 
-/// Formats each call as `round.position id=result`.
+/// Formats each call as `round.index id=result`, with `-` for a call without a result.
 fn sketch(messages: impl IntoIterator<Item = Message>) -> Vec<String> {
     let of_call = |call: ToolInvocation| {
         let result = call.result.map_or("-".to_owned(), |result| result.text());
@@ -292,7 +292,8 @@ fn a_refused_call_stays_refused_whatever_the_model_receives() {
     assert_eq!(records_of.result.as_ref().unwrap().text(), "was refused");
 }
 
-/// Checks that for every history, the record contains the results of the replay, and a row for each call.
+/// For every generated history, the record has a row for each call, and contains the same results
+/// as the replayed history.
 #[test]
 fn the_record_of_every_history_agrees_with_its_replay() {
     for seed in 1..=SEEDS {

@@ -1,4 +1,4 @@
-//! Removes results from the parts of a message, and inserts others.
+//! Removes results from the parts of a message, and inserts other results.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use super::REMOVED_RESULTS;
 /// The changes to the results of one message.
 #[derive(Debug, Default)]
 pub(super) struct Edit {
-    /// The indices of the removed results among the results of the message.
+    /// The indices of the results to remove, counted over the results of the message only.
     removed: BTreeSet<u32>,
-    /// The inserted results, by the index of the stored part before which they are inserted. Results at the
-    /// end have the number of parts as their index.
+    /// The results to insert. The key is the index of the part before which the results are
+    /// inserted, or the number of parts if the results are appended to the message.
     inserted: BTreeMap<usize, Vec<ToolResult>>,
 }
 
@@ -49,17 +49,19 @@ impl Edit {
         let mut edited = message.with_parts(parts);
         keep(&mut edited, &removed);
         if edited.parts.is_empty() && edited.role != Role::Assistant {
-            // The message contained only results, and all of them were removed. Replay omits an empty
-            // message of a tool; with another role, a provider would receive a message without content.
+            // All parts of the message were results, and all of them were removed. Replay omits an
+            // empty message only if its role is `Tool`. With another role, the provider would
+            // receive a message without content.
             edited.role = Role::Tool;
         }
         edited
     }
 }
 
-/// Moves the removed results to the metadata of the message, which is not sent to a model.
+/// Adds the removed results to the metadata of the message. Metadata is not sent to a model.
 fn keep(message: &mut Message, removed: &[&ToolResult]) {
-    // The results are stored as texts, because texts preserve each byte of a provider's native item.
+    // Each result is stored as its JSON text instead of a JSON object, because the text preserves
+    // every byte of an item in the provider's own format.
     #[allow(clippy::expect_used, reason = "all map keys in a result are strings")]
     let texts = removed.iter().map(|result| {
         Value::from(serde_json::to_string(result).expect("a result has a JSON form"))
@@ -71,7 +73,8 @@ fn keep(message: &mut Message, removed: &[&ToolResult]) {
     match message.metadata.get_mut(REMOVED_RESULTS) {
         Some(Value::Array(earlier)) => earlier.append(&mut texts),
         Some(_) | None => {
-            // A value that another program has stored under this key becomes the first entry of the list.
+            // If another program has stored a value under this key, that value becomes the first
+            // entry of the list.
             texts.splice(0..0, message.metadata.remove(REMOVED_RESULTS));
             message.metadata.insert(REMOVED_RESULTS.to_owned(), texts.into());
         }

@@ -10,18 +10,19 @@ use tower_chat_core::{
 
 use crate::extract::Extraction;
 
-/// A stored call without its result, or a stored result without its call.
+/// A stored call without a result, or a stored result without a call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Mismatch {
-    /// A call has no result, and was not stored as a request for approval.
+    /// A call has no result, and is not stored as an [`ApprovalRequest`](Part::ApprovalRequest).
     #[error("the call of tool {tool:?} (id {call_id:?}) has no result")]
     DanglingCall {
         /// The position of the call.
         call: SequencePosition,
         /// The name of the tool.
         tool: String,
-        /// The id of the call in a replay.
+        /// The id of the call in the replayed messages. Replay generates an id for a call that was
+        /// stored without one.
         call_id: String,
     },
     /// A result answers a call that already has a result.
@@ -37,7 +38,7 @@ pub enum Mismatch {
     OrphanResult {
         /// The position of the result.
         result: SequencePosition,
-        /// The id of the call that the result names, if it names one.
+        /// The call id that is stored in the result, if the result has one.
         call_id: Option<String>,
     },
 }
@@ -54,9 +55,12 @@ impl Mismatch {
     }
 }
 
-/// Returns the calls and results of a conversation that do not match, in the order of the messages. The
-/// calls of a message precede its results. Calls and results are paired as in a replay. `first` is the
-/// number of the first message, which is greater than 1 if earlier messages were pruned.
+/// Returns the calls without a result and the results without a call in the messages of a
+/// conversation. Results are matched with calls by the rules of a replay.
+///
+/// The mismatches are in the order of their messages. Within a message, calls precede results.
+/// `first` is the number of the first message, which is greater than 1 if earlier messages were
+/// pruned.
 ///
 /// ```
 /// use tower_chat::{Message, ToolResult, message::Messages, repair::{Mismatch, mismatches}};
@@ -71,9 +75,10 @@ pub fn mismatches(messages: &Messages, first: u64) -> Vec<Mismatch> {
     mismatches_of_readable((first..).zip(messages.iter().map(Some)))
 }
 
-/// Returns the mismatches of a conversation in which some messages cannot be read. Each message has its
-/// number; one that cannot be read is `None`. Calls and results of other messages are not reported if the
-/// unreadable message may contain what they match.
+/// Returns the mismatches of a conversation of which some messages are unreadable. The items of
+/// `messages` are the number of a message and the message itself, or `None` if the message is
+/// unreadable. A call is not reported if an unreadable message may contain its result, and a result
+/// is not reported if an unreadable message may contain its call.
 pub fn mismatches_of_readable<'a>(
     messages: impl IntoIterator<Item = (u64, Option<&'a Arc<Message>>)>,
 ) -> Vec<Mismatch> {
@@ -134,16 +139,18 @@ pub fn mismatches_of_readable<'a>(
     found
 }
 
-/// Collects the messages with calls or results that may match those of a message that cannot be read.
+/// Collects the numbers of readable messages whose calls or results may match results or calls in
+/// an unreadable message.
 #[derive(Debug, Default)]
 struct Uncertain {
-    /// The numbers of messages with calls that an unreadable message may answer.
+    /// The numbers of messages with calls whose results may be in an unreadable message.
     calls: HashSet<u64>,
-    /// The numbers of messages with results that may answer calls of an unreadable message.
+    /// The numbers of messages with results whose calls may be in an unreadable message.
     results: HashSet<u64>,
-    /// The message that began the current round, if the round can still receive results.
+    /// The number of the message whose calls began the current round. `None` if no later result can
+    /// belong to that round.
     open: Option<u64>,
-    /// Whether only messages of tools follow the most recent unreadable message.
+    /// Whether all messages after the most recent unreadable message have the role `Tool`.
     after_unreadable: bool,
 }
 
@@ -161,7 +168,7 @@ impl Uncertain {
             return;
         }
         if std::mem::take(&mut self.after_unreadable) && message.role == Role::User {
-            // A message of the user may contain results before its text.
+            // A message with the role `User` may contain results before its text.
             self.results.insert(sequence);
         }
         let asks = message.parts.iter().any(|part| asked_call(part).is_some());

@@ -1,12 +1,13 @@
 //! Repairs messages.
 //!
-//! - A dangling call gets the result that the record of tool calls assigns to it, if a message contains
-//!   this result. Otherwise it gets the result [`INTERRUPTED`]. The call is not repaired if only the record
-//!   contains its result, because a run adds this result to the messages later. A call that waits for
-//!   approval is not dangling, even if it was approved, because it can still get a result.
-//! - A result that answers no call, or answers a call that has a result, is moved from the parts of its
-//!   message to the metadata. The key is [`REMOVED_RESULTS`], and the value is a list with the stored JSON
-//!   text of each result.
+//! - A dangling call receives a result. The repair uses the result that the record of tool calls
+//!   assigns to the call, if this result is in a message, and the text [`INTERRUPTED`] otherwise.
+//!   If the result is only in the record, the call is not repaired, because a run will add the
+//!   result to the messages. A call that was stored as a request for approval is not dangling, even
+//!   after its approval, because a run may still execute it.
+//! - A result that answers no call, or that answers a call which already has a result, is moved
+//!   from the parts of its message to the metadata of the message, under the key
+//!   [`REMOVED_RESULTS`].
 
 mod edit;
 mod find;
@@ -30,8 +31,8 @@ use self::edit::Edit;
 pub use self::find::{Mismatch, mismatches, mismatches_of_readable};
 use crate::extract;
 
-/// The key of the metadata of a message for the results that a repair removed from the message. The value
-/// is a list of texts, each the JSON of a [`ToolResult`].
+/// The key, in the metadata of a message, of the results that a repair removed from the message.
+/// The value is a list of strings, each of which is a [`ToolResult`] in JSON.
 pub const REMOVED_RESULTS: &str = "tower-chat.removed_results";
 
 /// The repair of a dangling call.
@@ -41,17 +42,18 @@ pub enum Filling {
     Result(Box<ToolResult>),
     /// Adds a result with the text [`INTERRUPTED`].
     Interrupted,
-    /// Adds no result, because the record of tool calls contains the result and no message may contain it
-    /// yet.
+    /// Adds no result. This is the choice for a call whose result is in the record of tool calls: a
+    /// run adds such a result to the messages when a service call has sent it.
     Leave,
 }
 
-/// Returns the messages without the mismatches that [`mismatches`] finds in them. Dangling calls remain if
-/// `filling` returns [`Filling::Leave`], or if their message is not one of the assistant. Messages that are
-/// not changed are shared with the input.
+/// Repairs the mismatches that [`mismatches`] finds in messages, and returns the resulting
+/// messages. A dangling call is not repaired if `filling` returns [`Filling::Leave`], or if the
+/// role of its message is not `Assistant`. Messages that need no repair are shared with the input
+/// instead of copied.
 ///
-/// `first` is the number of the first message. `filling` returns the repair of the dangling call at a
-/// position.
+/// `first` is the number of the first message. `filling` decides how the dangling call at a
+/// position is repaired.
 ///
 /// ```
 /// use tower_chat::{Message, ToolCall, message::Messages, repair::{Filling, mismatches, repaired}};
@@ -101,13 +103,13 @@ pub fn repaired(
         .collect()
 }
 
-/// Returns the rows of the record of tool calls that must be written after a repair of messages, and the
-/// calls whose rows must be removed.
+/// Returns the rows of the record of tool calls that must be written after messages were repaired,
+/// and the positions of the calls whose rows must be removed.
 ///
-/// A row is written if a repair added the result of its call to a message, or if the position of the result
-/// differs from that in the repaired messages. Its status becomes `Interrupted` if it was `Pending` and the
-/// added result is [`INTERRUPTED`]. A row is removed if its call is not in the messages. Rows that are
-/// correct are in neither list. `first` is the number of the first message.
+/// A row is written if the repair added a result for its call, or if the row refers to a result at
+/// another position than the repaired messages. The status of a row changes from `Pending` to
+/// `Interrupted` if the added result is [`INTERRUPTED`]. A row is removed if the messages do not
+/// contain its call. `first` is the number of the first message.
 pub fn repaired_records(
     records: &[ToolRecord],
     first: u64,
@@ -152,10 +154,11 @@ fn result_at(messages: &Messages, first: u64, position: SequencePosition) -> Opt
     messages.get(index)?.results().nth(position.index as usize).cloned()
 }
 
-/// Returns the position for the inserted result of a call: the number of a message, and the index of the
-/// part before which the result is inserted. The position follows all other results of the round, because a
-/// result that precedes them could change which calls they answer. Returns `None` if the call is not in a
-/// message of the assistant.
+/// Returns the position at which a result for a call is inserted: the number of a message, and the
+/// index of the part before which the result is inserted. The position is after all existing
+/// results of the round. If the new result preceded existing results, a result without an id could
+/// be matched with another call. Returns `None` if the role of the call's message is not
+/// `Assistant`.
 fn position_for_result(
     messages: &Messages,
     first: u64,
@@ -174,7 +177,8 @@ fn position_for_result(
         calls_before <= call.index as usize
     });
     pieces.next()?;
-    // The message itself contains the results of this round, followed by pieces of a later round.
+    // The results of this round are in the same message as its calls, because the message also
+    // contains a later round.
     if let (Some(Piece { parts, .. }), Some(_)) = (pieces.next(), pieces.next()) {
         return Some((call.sequence, parts.end));
     }

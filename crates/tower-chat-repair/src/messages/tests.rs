@@ -1,4 +1,4 @@
-//! Tests repairs of single mismatches, and of random damaged histories.
+//! Tests repairs of single mismatches, and of histories that a generator has damaged.
 
 use tower_chat_core::{ApprovalRequest, Message, MessageId, Part, RunId, ToolCall, format};
 use tower_chat_layers::replay::{DanglingCalls, Replay};
@@ -9,7 +9,7 @@ use super::*;
 /// The number of generated histories.
 const SEEDS: u64 = 400;
 
-/// Returns the messages with ids, as a store has them.
+/// Returns the messages with the ids that messages have in a store.
 fn stored(messages: impl IntoIterator<Item = Message>) -> Messages {
     let run = RunId::new();
     let numbered = (0..).zip(messages).map(|(index, mut message)| {
@@ -29,7 +29,7 @@ fn output_of(messages: &Messages) -> Messages {
     replay.view()
 }
 
-/// Returns the texts of all results that a model receives.
+/// Returns the texts of all results that a model receives when these messages are replayed.
 fn results(messages: &Messages) -> Vec<String> {
     let output = output_of(messages);
     output.iter().flat_map(|message| message.results()).map(|result| result.text()).collect()
@@ -119,7 +119,7 @@ fn records_follow_their_results() {
         Message::tool_calls(calls),
         Message::tool_results([ToolResult::new("gone", "x"), ToolResult::new("c2", "two")]),
     ]);
-    // After earlier messages were pruned, the number of the first message is greater than 1.
+    // 41 is the number of the first message after 40 earlier messages were pruned.
     for first in [1, 41] {
         let position = |sequence, index| SequencePosition { sequence, index };
         let mut records = extract(&messages, first, 0);
@@ -155,7 +155,7 @@ fn a_record_is_interrupted_only_if_nothing_was_known_of_its_call() {
     let mut records = extract(&messages, 1, 0);
     assert_eq!(records.len(), 4);
     records[2].status = ToolStatus::Error;
-    // The call waits for approval, although its status differs.
+    // The status `Pending` contradicts the call, which is a request for approval.
     records[3].status = ToolStatus::Pending;
     let (written, removed) = repaired_records(&records, 1, &messages, &after);
     assert_eq!(removed, []);
@@ -237,7 +237,7 @@ fn every_odd_history_is_repaired_for_good_and_nothing_of_it_is_lost() {
             messages.iter().map(removed).sum::<usize>()
         };
         assert_eq!(all_results(&after) - interrupted(&after), all_results(&before), "seed {seed}");
-        // A repair adds results, and does not remove a result that a model received before.
+        // A repair does not remove a result that a model would have received before the repair.
         let (was, is) = (results(&before), results(&after));
         let is: Vec<String> = is.into_iter().filter(|it| it != INTERRUPTED).collect();
         assert_eq!(was, is, "seed {seed} {before:?}");

@@ -1,4 +1,5 @@
-//! Tests the verification and repair of stores.
+//! Tests [`verify`], [`plan_repair`] and [`repair`] with stores that contain a call without a
+//! result.
 
 #![allow(clippy::unwrap_used, reason = "a panic is a failing test")]
 
@@ -19,7 +20,7 @@ fn key() -> ConversationKey {
     ConversationKey::new("alice", "c")
 }
 
-/// Stores a question, and a call without a result.
+/// Stores a conversation of two messages: a question of the user, and a call without a result.
 async fn fill(store: &impl HistoryStore) {
     let id = MessageId { run: RunId::new(), index: 0 };
     let messages = [Message::user("hi"), Message::tool_calls([ToolCall::new("c1", "look", "{}")])];
