@@ -1,5 +1,5 @@
-//! A test of the metrics of a store. The test needs its own process, because the writer thread
-//! records for the process.
+//! A test of the metrics of a store. This test has its own process, because the writer thread
+//! records metrics with the recorder of the process.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,7 +19,8 @@ use tower_chat_testkit::RecordedMetrics;
 
 const SYSTEM: &str = "{db.system.name=sqlite}";
 
-/// Returns consecutive writes, and the bytes of their messages in stored form.
+/// Returns one write for each text, and the number of bytes of all messages in stored form. The
+/// writes belong to one conversation and follow each other.
 fn writes(id: &str, texts: &[&str]) -> (Vec<Write>, f64) {
     let mut revision = Revision::ABSENT;
     let mut bytes = 0;
@@ -44,7 +45,8 @@ async fn a_store_records_its_queue_its_commits_its_reads_and_its_conflicts() {
     let path = folder.path().join("chat.db");
     let store = SqliteStore::open(&path).await.unwrap();
 
-    // Another process has the lock, so that submissions wait in the queue.
+    // A second connection locks the file, as another process could, so that submissions wait in the
+    // queue.
     let other = Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let (three, bytes) = writes("three", &["red", "yellow ochre", "prussian blue"]);
@@ -63,7 +65,7 @@ async fn a_store_records_its_queue_its_commits_its_reads_and_its_conflicts() {
     assert_eq!(metrics.values(metric::COMMIT_WRITES.name()), [3.0]);
     assert_eq!(metrics.values(metric::COMMIT_BYTES.name()), [bytes]);
 
-    // The first write of another conversation has the revision that the second one expects.
+    // The write expects that the conversation does not exist, so that it causes a conflict.
     let conflicting = Write::new(
         three[0].key().clone(),
         MessageId { run: RunId::new(), index: 0 },
@@ -81,7 +83,8 @@ async fn a_store_records_its_queue_its_commits_its_reads_and_its_conflicts() {
             format!("tower_chat.store.commit.size{SYSTEM} 1 values"),
             format!("tower_chat.store.commit.writes{SYSTEM} 1 values"),
             format!("tower_chat.store.conflicts{SYSTEM} 1"),
-            // The values are those of the writes, the refused write and the deletion.
+            // The three values belong to the submission of the three writes, the refused write and
+            // the deletion.
             format!("tower_chat.store.queue.duration{SYSTEM} 3 values"),
             format!("tower_chat.store.queue.length{SYSTEM} = 0"),
             format!("tower_chat.store.queue.size{SYSTEM} = 0"),

@@ -1,8 +1,9 @@
-//! Tests of files and folders without permission to write or read. The tests run as a user other
-//! than root, because permissions do not restrict root.
+//! Tests of files and folders that the process has no permission to write or read. The tests run as
+//! a user other than root, because permissions do not restrict root.
 //!
-//! These tests have a process of their own: a child that another test spawns while the program is
-//! copied would inherit the open copy, and Linux executes no file that is open for writing.
+//! These tests are a separate test program. Each test executes a copy of the program. If another
+//! test started a child process while the copy is written, the child would inherit the open file,
+//! and Linux does not execute a file that is open for writing.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "in helpers of tests too")]
 
@@ -28,7 +29,7 @@ use tower_chat_sqlite::{BackupError, OpenError, SqliteStore};
 const HELD: &str = "TOWER_CHAT_SQLITE_HELD_TO_PERMISSIONS";
 const NOBODY: u32 = 65534;
 
-/// Returns whether permissions apply to this user.
+/// Returns whether permissions restrict the current user.
 fn is_held_to_permissions() -> bool {
     let file = tempfile::NamedTempFile::new().unwrap();
     allow(file.path(), 0o444);
@@ -37,11 +38,13 @@ fn is_held_to_permissions() -> bool {
 
 /// Runs a test of this binary as the current user, or as `nobody` if the current user is root.
 fn run_held(test: &str) {
-    /// Serializes the copies. A child that another test spawns meanwhile would have the copy open
-    /// for writing, and Linux executes no such file.
+    /// Allows one test at a time to copy the program and start the copy. A child that another test
+    /// starts during the copy would have the copy open for writing, and Linux does not execute such
+    /// a file.
     static COPIES: Mutex<()> = Mutex::new(());
     let alone = COPIES.lock().unwrap_or_else(PoisonError::into_inner);
-    // The user may have no permission to access the folder of this program.
+    // The child executes a copy of this program, because the user `nobody` may have no access to
+    // the folder of the program.
     let folder = tempfile::tempdir().unwrap();
     allow(folder.path(), 0o777);
     let program = folder.path().join("program");
@@ -64,7 +67,8 @@ fn allow(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Creates a folder for the child; `None` if the test is run without a parent.
+/// In the child process, creates a folder and the path of a store in it. Returns `None` if no other
+/// test has started this process.
 fn child() -> Option<(TempDir, PathBuf)> {
     let folder = tempfile::tempdir_in(std::env::var_os(HELD)?).unwrap();
     assert!(is_held_to_permissions());
@@ -103,7 +107,8 @@ async fn child_may_not_write() {
     allow(folder.path(), 0o555);
     let made = SqliteStore::open(folder.path().join("new.db")).await;
     let opened = SqliteStore::open(&path).await;
-    // The log was removed, so that the file contains all messages.
+    // Closing the store has copied the log into the file and removed the log, so that the file
+    // contains all messages.
     let store = SqliteStore::options().with_read_only(true).open(&path).await.unwrap();
     assert_eq!(texts(&store, &key("c")).await, ["one"]);
     drop(store);
@@ -127,18 +132,19 @@ async fn child_loses_permissions() {
     let (store, at) = make(&path).await;
     allow(&path, 0o000);
     allow(folder.path(), 0o555);
-    // No reader was needed before, and none can be opened now.
+    // The store has not opened a connection for reading yet, and cannot open one now.
     let error = store.load(&key("c")).await.unwrap_err();
     assert!(matches!(error, StoreError::Backend { retryable: true, .. }), "{error:?}");
     let error = store.backup(folder.path().join("copy.db")).await.unwrap_err();
     assert!(matches!(error, BackupError::ReadOnly { .. }), "{error:?}");
-    // An open file can still be written, and acknowledged writes are stored.
+    // The writer can still write to the file that it has open, and acknowledged writes are stored.
     let at = append(&store, vec![write(&key("c"), RunId::new(), at, &["two"])]).await.unwrap();
     let second = SqliteStore::open(&path).await.unwrap_err();
     assert!(matches!(second, OpenError::ReadOnly { .. } | OpenError::Io { .. }), "{second:?}");
     allow(&path, 0o600);
     assert_eq!(texts(&store, &key("c")).await, ["one", "two"]);
-    // The log cannot be removed from the folder. The next process that opens the file reads it.
+    // Closing the store cannot remove the log from the folder. The next process that opens the file
+    // reads this log.
     append(&store, vec![write(&key("c"), RunId::new(), at, &["three"])]).await.unwrap();
     store.close().await.unwrap();
     allow(folder.path(), 0o755);
@@ -166,7 +172,7 @@ async fn a_new_file_is_its_owner_s_alone_and_one_that_is_there_keeps_its_permiss
     append(&store, vec![one]).await.unwrap();
     assert_eq!(others("chat.db").map(|path| mode(&path)), [0o640; 3]);
     store.close().await.unwrap();
-    // The permissions of an empty file are those that its creator chose.
+    // The store does not change the permissions of an existing empty file.
     let empty = folder.path().join("empty.db");
     fs::File::create(&empty).unwrap();
     allow(&empty, 0o604);

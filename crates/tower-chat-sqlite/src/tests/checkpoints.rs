@@ -1,5 +1,5 @@
-//! Tests that the write-ahead log stays small while readers come and go, and becomes small again
-//! after a long read.
+//! Tests that the write-ahead log does not grow without limit while readers begin and end, and that
+//! it is truncated after a long read.
 
 use std::{
     fs,
@@ -27,7 +27,7 @@ use crate::{
 const PAGE: u64 = 4096 + 24;
 
 impl Fixture {
-    /// Creates a fixture with fast commits.
+    /// Creates a store with `Durability::Normal`, whose commits are fast.
     async fn fast() -> Self {
         Self::with(SqliteStore::options().with_durability(Durability::Normal)).await
     }
@@ -36,8 +36,8 @@ impl Fixture {
         fs::metadata(self.folder.path().join("chat.db-wal")).unwrap().len()
     }
 
-    /// Appends to the end of a conversation this many times, and returns the largest size of the
-    /// log.
+    /// Appends `times` messages to a conversation, and returns the largest size of the log in
+    /// bytes.
     async fn append_often(&self, at: &mut Revision, times: usize) -> u64 {
         let text = "x".repeat(2000);
         let mut largest = 0;
@@ -50,7 +50,8 @@ impl Fixture {
     }
 }
 
-/// Begins a read transaction, which sees this snapshot until it ends.
+/// Begins a read transaction. SQLite must not overwrite the pages of its snapshot until the
+/// transaction ends.
 fn begin_to_read(connection: &Connection) {
     connection.execute_batch("BEGIN").unwrap();
     connection.query_row("SELECT count(*) FROM conversations", [], |_| Ok(())).unwrap();
@@ -85,8 +86,8 @@ async fn a_reader_that_stays_lets_the_log_grow_and_afterwards_it_is_small_again(
         "what the reader sees is still there"
     );
     reader.execute_batch("COMMIT").unwrap();
-    // The checkpoint thread is woken after 400 more pages. The writer copies only the pages that
-    // are added while the thread works.
+    // After 400 new pages the writer wakes the checkpoint thread, which copies the accumulated
+    // pages. The writer copies only pages that are added later.
     fixture.append_often(&mut at, 450).await;
     fixture.store.checkpoints().settle();
     fixture.append_often(&mut at, 450).await;
@@ -106,11 +107,12 @@ async fn writers_do_not_wait_for_a_large_checkpoint() {
     let megabyte = "x".repeat(1 << 20);
     let large = write("large", run(2), Revision::ABSENT, &[megabyte.as_str(); 10]);
     fixture.submit(vec![large]).await.await.unwrap();
-    // The checkpoint thread has tried and failed.
+    // The checkpoint thread has tried to copy the log, and the reader has prevented it.
     fixture.store.checkpoints().settle();
     reader.execute_batch("COMMIT").unwrap();
     let held = fixture.store.checkpoints().hold();
-    // If the writer ran a checkpoint, it would block here.
+    // `held` blocks every checkpoint. If the writer ran a checkpoint itself, the appends would
+    // never finish.
     let (done, is_done) = mpsc::channel();
     thread::scope(|scope| {
         let appending = scope.spawn(|| {
@@ -129,7 +131,8 @@ async fn writers_do_not_wait_for_a_large_checkpoint() {
     assert!(fixture.is_intact());
 }
 
-/// The checkpoint thread has no connection here, as in a process that may open no more files.
+/// The checkpoint thread cannot open a connection in this test, as in a process that has reached
+/// its limit of open files.
 #[tokio::test]
 async fn the_writer_finishes_a_checkpoint_that_the_thread_cannot() {
     let (fixture, lost) = (Fixture::fast().await, Fixture::fast().await);
@@ -140,7 +143,7 @@ async fn the_writer_finishes_a_checkpoint_that_the_thread_cannot() {
     let mut writer = Writer::new(file, connection, checkpoints.clone()).unwrap();
     let served = checkpoints.clone();
     let thread = thread::spawn(move || served.serve());
-    // The writer copies this many pages only if the thread has failed.
+    // The writer copies such a large number of pages only if the checkpoint thread has failed.
     let text = "x".repeat(10 << 20);
     let mut at = Revision::ABSENT;
     for _ in 0..6 {
@@ -165,7 +168,8 @@ async fn readers_that_come_and_go_do_not_keep_the_log_growing() {
     let fixture = Fixture::fast().await;
     let mut at = fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();
     let stop = Arc::new(AtomicBool::new(false));
-    // One of the readers reads at every moment: each ends only after the other has begun.
+    // At every moment one of the two readers has an open transaction: each reader ends its
+    // transaction only after the other one has begun.
     let (there, back) = (mpsc::channel(), mpsc::channel());
     there.0.send(()).unwrap();
     let reader = |pass: mpsc::Sender<()>, turn: mpsc::Receiver<()>| {
@@ -178,7 +182,7 @@ async fn readers_that_come_and_go_do_not_keep_the_log_growing() {
                 }
                 begin_to_read(&connection);
                 turns += 1;
-                // The other reader may have ended.
+                // Sending fails if the other thread has ended, and this error is ignored.
                 let _ = pass.send(());
             }
             turns
@@ -208,7 +212,7 @@ async fn the_log_is_emptied_on_demand_while_others_write() {
     assert_eq!(fixture.log_size(), 0);
 }
 
-/// Returns whether the write lock is free at this moment.
+/// Returns whether another connection could begin a write transaction now.
 fn may_be_written(connection: &Connection) -> bool {
     connection.execute_batch("BEGIN IMMEDIATE; COMMIT").is_ok()
 }
@@ -226,7 +230,7 @@ async fn appends_do_not_meet_the_lock_of_the_stores_own_checkpoint() {
     };
     let statements = TraceEventCodes::SQLITE_TRACE_STMT;
     fixture.store.queue().writer().observed().trace_v2(statements, Some(count)).unwrap();
-    // The checkpoint waits for this reader and has the write lock meanwhile.
+    // While the checkpoint waits for this reader, the checkpoint has the write lock.
     let (reader, other) = (fixture.other(), fixture.other());
     begin_to_read(&reader);
     other.busy_timeout(Duration::ZERO).unwrap();
@@ -242,7 +246,7 @@ async fn appends_do_not_meet_the_lock_of_the_stores_own_checkpoint() {
     let commits = fixture.store.statistics().commits - before;
     assert_eq!(begun.load(Ordering::Relaxed), commits, "none had to try again");
     reader.execute_batch("COMMIT").unwrap();
-    // If the machine was suspended meanwhile, the checkpoint has timed out.
+    // The checkpoint may only fail by its timeout, for example because the machine was suspended.
     if let Err(error) = checkpoint.await.unwrap() {
         assert!(error.is_retryable(), "{error:?}");
         fixture.store.checkpoint().await.unwrap();

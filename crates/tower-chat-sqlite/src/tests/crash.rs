@@ -1,4 +1,5 @@
-//! Tests that a process which ends before or after any statement leaves a write complete or absent.
+//! Tests that a write is stored completely or not at all if the process is aborted before or after
+//! any of its statements.
 
 use std::{
     path::{Path, PathBuf},
@@ -27,8 +28,8 @@ use crate::{
 const PATH: &str = "TOWER_CHAT_SQLITE_CRASH_PATH";
 const AT: &str = "TOWER_CHAT_SQLITE_CRASH_AT";
 
-/// Makes a connection abort the process at the moment `at`: the moments before and after each
-/// statement are counted from 0.
+/// Makes a connection abort the process at the moment `at`. The number of a moment counts the
+/// beginnings and ends of statements, from 0.
 fn abort_at(connection: &mut Connection, at: usize) {
     let seen = AtomicUsize::new(0);
     let events = TraceEventCodes::SQLITE_TRACE_STMT | TraceEventCodes::SQLITE_TRACE_PROFILE;
@@ -40,8 +41,8 @@ fn abort_at(connection: &mut Connection, at: usize) {
     connection.trace_v2(events, Some(hook)).unwrap();
 }
 
-/// Runs a test of this binary as the child process that aborts. Returns whether the child ran to
-/// its end.
+/// Runs a test of this binary as the child process that aborts. Returns whether the child ended
+/// without an abort.
 fn child_survives(test: &str, path: &Path, at: usize) -> bool {
     let status = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--ignored", "--test-threads=1"])
@@ -51,12 +52,13 @@ fn child_survives(test: &str, path: &Path, at: usize) -> bool {
         .stderr(Stdio::null())
         .status()
         .unwrap();
-    // A failed test ends with an exit code, an abort with a signal.
+    // A failed assertion in the child ends it with an exit code. An abort ends it with a signal.
     assert_ne!(status.code(), Some(101), "the child failed by itself");
     status.success()
 }
 
-/// Returns the path and the moment, in the child; `None` if the test is run without a parent.
+/// In the child process, returns the path of the store and the moment of the abort. Returns `None`
+/// if no other test has started this process.
 fn child() -> Option<(PathBuf, usize)> {
     Some((std::env::var_os(PATH)?.into(), std::env::var(AT).ok()?.parse().unwrap()))
 }
@@ -101,11 +103,12 @@ async fn crash_in_append(test: &str) {
         }
         at += 1;
     }
-    // BEGIN, three lookups, six inserts and an update, COMMIT: each has a before and an after.
+    // The submission executes BEGIN, three queries, six inserts, an update and COMMIT, and each of
+    // these statements has two moments.
     assert!(at >= 24, "only {at} moments were tried");
     assert!(left_nothing >= 23, "{left_nothing}");
-    // Two children store everything: the one that is aborted after COMMIT, and the one that runs to
-    // its end.
+    // Two children store the whole submission: the child that is aborted after COMMIT, and the
+    // child that is not aborted.
     assert_eq!(left_everything, 2);
 }
 
@@ -124,7 +127,8 @@ async fn append_until_abort(slot: Slot) {
     let store = SqliteStore::open(path).await.unwrap();
     abort_at(store.queue().writer().connection_mut(), at);
     store.append(slot, submission()).await.unwrap();
-    // Closing the connection would run statements that do not belong to the append.
+    // The process exits without closing the store, because closing executes statements that do not
+    // belong to the append.
     std::process::exit(0);
 }
 
@@ -192,8 +196,8 @@ async fn an_older_file_whose_migration_was_aborted_at_any_statement_is_as_it_was
             }
             at += 1;
         }
-        // BEGIN, the statements that create the tables, the version, COMMIT: each has a before and
-        // an after.
+        // Opening executes BEGIN, the statements that create the tables, the update of the version
+        // and COMMIT, and each of these statements has two moments.
         assert!(as_it_was >= 12 && new >= 2, "{as_it_was} as it was, {new} new");
     }
 }

@@ -1,5 +1,6 @@
-//! Tests of rows with numbers that no store writes: each causes a typed error or is harmless,
-//! nothing is deleted because of it, and other conversations of the store are not affected.
+//! Tests of rows with numbers that no store writes. Every operation on such a row succeeds or
+//! returns a typed error, and deletes nothing because of the damage. Other conversations of the
+//! store are not affected.
 
 use tower_chat_core::{
     RunId, ToolStatus,
@@ -13,8 +14,8 @@ use tower_chat_core::{
 use super::{Fixture, first, key, run, write};
 use crate::SqliteStore;
 
-/// Each kind of damage: its name, and the SQL that causes it. `{c}` is the number of the damaged
-/// conversation, `{d}` that of another one.
+/// The kinds of damage, each with its name and the SQL that causes it. `{c}` is the number of the
+/// damaged conversation, and `{d}` the number of the other conversation.
 const DAMAGES: &[(&str, &str)] = &[
     (
         "a message has number 0",
@@ -104,8 +105,9 @@ const DAMAGES: &[(&str, &str)] = &[
     ("a call began at no time", "UPDATE tool_invocations SET started = 9223372036854775807"),
 ];
 
-/// Creates a store with a conversation `c` of six messages in three runs, with one recorded call,
-/// and an unaffected conversation `d`. If `is_open`, `c` ends with an open run.
+/// Creates a store with two conversations. Conversation `c`, which the tests damage, has six
+/// messages of three runs and one recorded call. If `is_open` is true, `c` also has an open run.
+/// Conversation `d` must not be affected by the damage.
 async fn fixture(is_open: bool) -> (Fixture, Revision) {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
@@ -137,7 +139,7 @@ fn is_damage(error: &StoreError) -> bool {
     matches!(error, StoreError::Corrupt { .. } | StoreError::Undecodable { .. })
 }
 
-/// Panics if an error neither reports damage nor refuses the operation for a known other reason.
+/// Panics if the operation failed with an error that neither reports the damage nor is listed here.
 fn check<T: std::fmt::Debug>(what: &str, action: &str, outcome: Result<T, StoreError>) {
     if let Err(error) = outcome {
         let is_refusal = match &error {
@@ -179,7 +181,8 @@ async fn exercise(what: &str, sql: &str, is_open: bool) {
     check(what, "totals", store.tool_totals(&InvocationQuery::in_scope("tests")).await);
     for keep in [Keep::Messages(0), Keep::Messages(2), Keep::Since(std::time::SystemTime::now())] {
         if let Ok(pruned) = store.prune(&key, keep).await {
-            // Pruning does not read the index of a message in its run.
+            // A prune must find the damage that a load finds, except a damaged run index, which a
+            // prune does not read.
             let is_found = what.contains("run index") || store.load(&key).await.is_ok();
             assert!(is_found || pruned.messages == 0, "{what}: {pruned:?}");
             assert!(pruned.messages <= 6, "{what}: {pruned:?}");
@@ -214,7 +217,7 @@ async fn exercise(what: &str, sql: &str, is_open: bool) {
             }
         }
     }
-    // Other conversations of the store can be written.
+    // Writes to the other conversation must still succeed.
     let next = write("d", run(9), first("d", &["untouched"]).result(), &["goes on"]);
     store.append(Slot::unbounded(), vec![next]).await.unwrap();
     assert_eq!(fixture.texts(&super::key("d")).await, ["untouched", "goes on"], "{what}");
@@ -243,7 +246,7 @@ async fn a_damaged_row_stops_prune_before_anything_is_deleted() {
         let before = count(&fixture, "messages");
         let pruned = fixture.store.prune(&key("c"), Keep::Messages(1)).await;
         if what.contains("run index") || sql.contains("SET body") {
-            continue; // Neither affects where a conversation is cut.
+            continue; // A prune reads neither run indexes nor bodies.
         }
         if what.contains("the last message is missing") {
             assert_eq!(pruned.unwrap().messages, 4, "{what}: the rest is whole");
@@ -276,7 +279,8 @@ async fn a_fork_of_a_conversation_that_lacks_messages_makes_nothing() {
 #[tokio::test]
 async fn a_discard_deletes_no_message_of_another_run() {
     let (fixture, at) = fixture(true).await;
-    // The number is in range, but the run did not begin there.
+    // The number of visible messages is in range, but smaller than when the run began, so that a
+    // discard would delete messages of another run.
     fixture.other().execute_batch("UPDATE open_runs SET visible = 2").unwrap();
     let id = tower_chat_core::MessageId { run: run(4), index: 9 };
     let close = Some(Close::Discard { visible: 2 });

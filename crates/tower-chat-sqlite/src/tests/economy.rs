@@ -1,4 +1,5 @@
-//! Tests of the cost of an append: rows, statements and settings of the connections.
+//! Tests of the cost of appends and reads: the changed rows, the prepared statements, and the
+//! settings of the connections.
 
 use std::{
     sync::{
@@ -39,7 +40,7 @@ async fn an_append_writes_its_messages_and_nothing_else() {
     let three = set(write("c", run(3), two.result(), &["four"]));
     let four = set(write("c", run(3), three.result(), &["five"]));
     assert_eq!(rows_written(&fixture, vec![one]).await, 2, "the conversation and its message");
-    // SQLite does not count rows of a table without row numbers, such as that of the usage.
+    // SQLite does not count changes of tables without row ids, such as the table of the usage.
     assert_eq!(rows_written(&fixture, vec![two]).await, 3, "two messages, and another run");
     let three = rows_written(&fixture, vec![three]).await;
     assert_eq!(three, 3, "a message, another run, and another service id");
@@ -74,7 +75,7 @@ async fn statements_are_prepared_once() {
     let fixture = Fixture::new().await;
     let prepared = Arc::new(AtomicUsize::new(0));
     let counted = prepared.clone();
-    // SQLite calls the authorizer when a statement is prepared, not when it is executed.
+    // SQLite calls the authorizer whenever a statement is prepared, but not when it is executed.
     let hook = move |_: AuthContext<'_>| {
         counted.fetch_add(1, Ordering::Relaxed);
         Authorization::Allow
@@ -92,7 +93,8 @@ async fn statements_are_prepared_once() {
             .unwrap();
         fixture.store.delete(&key("1")).await.unwrap();
     };
-    // The second append finds the conversation that the first has created.
+    // The statements of an append to an existing conversation differ from the statements of the
+    // first append.
     append("c").await;
     append("c").await;
     let after_the_first = prepared.load(Ordering::Relaxed);
@@ -134,7 +136,8 @@ async fn one_reader_serves_many_loads_also_when_some_are_given_up() {
     fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();
     let key_c = key("c");
     for _ in 0..10 {
-        // The future is polled once: it then waits for the reader, or is reading already.
+        // The future is polled once and then dropped, while it waits for the reader or while the
+        // reader executes its query.
         drop(fixture.store.load(&key_c).now_or_never());
     }
     let loads = join_all((0..10).map(|_| fixture.store.load(&key_c))).await;

@@ -1,5 +1,5 @@
-//! Tests that errors of SQLite become typed errors, no write is stored in part, and the store stays
-//! usable.
+//! Tests that the store converts errors of SQLite to typed errors, stores no write in part, and
+//! remains usable after an error.
 
 use std::{
     mem,
@@ -69,7 +69,7 @@ async fn a_full_disk_has_the_log_carried_over_so_that_it_can_be_used_again() {
     let one = first("c", &["one"]);
     fixture.submit(vec![one.clone()]).await.await.unwrap();
     let address = format!("file:{}?immutable=1", fixture.folder.path().join("chat.db").display());
-    // Reads the file itself, without its log.
+    // Reads the database file without its log.
     let in_file = || {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
         let file = Connection::open_with_flags(&address, flags).unwrap();
@@ -114,7 +114,7 @@ async fn a_file_that_was_replaced_is_not_what_a_lost_connection_is_opened_on_aga
     let one = first("c", &["one"]);
     store.append(Slot::unbounded(), vec![one.clone()]).await.unwrap();
     other.store.close().await.unwrap();
-    // The connection is released, so that the next write opens the path.
+    // Closing the writer's connection makes the next write open the path again.
     store.queue().writer().release();
     let file = |fixture: &Fixture| fixture.folder.path().join("chat.db");
     std::fs::rename(file(&other), file(&fixture)).unwrap();
@@ -135,7 +135,8 @@ async fn a_failed_commit_acknowledges_nothing_of_its_group() {
     let one = first("a", &["one"]);
     let rival = write("a", run(9), Revision::ABSENT, &["rival"]);
     let held = hold_the_lead(store).await;
-    // Within the group the second submission conflicts with a write that is not stored.
+    // In the group, the second submission conflicts with a write of the first submission. When the
+    // group fails and its writes are executed one by one, that write is not stored.
     let tickets = [vec![one.clone(), first("b", &["b"])], vec![rival]]
         .map(|writes| store.append(unbounded(), writes));
     drop(held);
@@ -291,7 +292,7 @@ async fn a_row_that_cannot_be_decoded_is_named() {
     fixture.other().execute("DELETE FROM messages WHERE place & 4294967295 = 2", []).unwrap();
     let error = fixture.store.load(&key("c")).await.unwrap_err();
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
-    // Other conversations can be written and read.
+    // Writes and reads of other conversations still succeed.
     fixture.submit(vec![first("d", &["d"])]).await.await.unwrap();
     assert_eq!(fixture.texts(&key("d")).await, ["d"]);
 }
@@ -321,7 +322,8 @@ async fn writes_tried_one_by_one_do_not_each_wait_for_a_locked_file() {
     let other = fixture.other();
     let begun = Arc::new(AtomicUsize::new(0));
     let counted = begun.clone();
-    // When the group is rolled back, another process takes the lock.
+    // When the group is rolled back, another connection, as of another process, acquires the write
+    // lock.
     let hook = move |event: TraceEvent<'_>| match event {
         TraceEvent::Stmt(_, "BEGIN IMMEDIATE") => {
             counted.fetch_add(1, Ordering::Relaxed);
@@ -354,7 +356,8 @@ async fn a_caller_leaves_it_to_the_thread_to_try_its_writes_one_by_one() {
                   BEGIN SELECT RAISE(ABORT, 'refused by a trigger'); END";
     fixture.other().execute_batch(refuse).unwrap();
     let other = Arc::new(Mutex::new(fixture.other()));
-    // When the caller's write is rolled back, another process takes the lock.
+    // When the caller's write is rolled back, another connection, as of another process, acquires
+    // the write lock.
     let (taking, mut is_taken) = (other.clone(), false);
     let hook = move |event: TraceEvent<'_>| {
         if let TraceEvent::Profile(statement, _) = event

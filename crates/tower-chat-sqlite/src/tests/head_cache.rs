@@ -1,5 +1,5 @@
-//! Tests of the writer connection's cache of heads, and that it is cleared when another connection
-//! may have changed them.
+//! Tests of the writer's cache of heads, and that the writer clears the cache when another
+//! connection may have changed a head.
 
 use std::sync::{
     Arc,
@@ -13,7 +13,7 @@ use tower_chat_core::store::Rewrite;
 
 use crate::SqliteStore;
 
-/// Returns the number of steps that SQLite executes for an append.
+/// Returns the number of virtual machine instructions that SQLite executes for an append.
 async fn steps(fixture: &Fixture, write: Write) -> usize {
     let steps = Arc::new(AtomicUsize::new(0));
     let counted = steps.clone();
@@ -101,7 +101,7 @@ async fn a_rollback_clears_the_head_cache() {
     let fixture = Fixture::new().await;
     let one = first("c", &["one"]);
     fixture.submit(vec![one.clone()]).await.await.unwrap();
-    // The commit fails, so that SQLite's data version does not change.
+    // The commit hook makes the commit fail, so that SQLite's data version does not change.
     let fails = Arc::new(AtomicUsize::new(1));
     let hook = move || fails.fetch_sub(1, Ordering::Relaxed) == 1;
     fixture.store.queue().writer().observed().commit_hook(Some(hook)).unwrap();

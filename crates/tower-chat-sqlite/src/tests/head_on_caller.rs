@@ -1,4 +1,4 @@
-//! Tests of the thread that reads a head: the caller's, or one of the blocking pool.
+//! Tests of which thread reads a head: the calling thread, or a thread of the blocking pool.
 
 use std::{pin::pin, sync::mpsc, thread};
 

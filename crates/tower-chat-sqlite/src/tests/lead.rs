@@ -1,4 +1,4 @@
-//! Tests of the thread that executes a write: the caller's, or the writer thread.
+//! Tests of which thread executes a write: the calling thread, or the writer thread.
 
 use std::{
     sync::{Arc, Mutex},
@@ -78,8 +78,8 @@ fn inside_a_local_set_the_thread_writes() {
         let fixture = Fixture::new().await;
         tokio::task::spawn_local(async move {
             assert!(!is_done_by_caller(&fixture.store, Slot::unbounded()).await);
-            // The store does not call `block_in_place` again, because the function would panic each
-            // time.
+            // After the first panic of `block_in_place` on this thread, the store does not call it
+            // again.
             assert!(!is_done_by_caller(&fixture.store, Slot::unbounded()).await);
         })
         .await
@@ -87,8 +87,8 @@ fn inside_a_local_set_the_thread_writes() {
     });
 }
 
-/// Without `block_in_place`, a task that is queued after the caller would wait for the whole write,
-/// in this test for ever.
+/// The write of the caller waits for a lock that a task on the same worker thread releases. Without
+/// `block_in_place`, that task would never run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_tasks_continue_while_a_caller_does_its_write() {
     let fixture = Fixture::new().await;
@@ -204,7 +204,8 @@ async fn a_write_given_back_to_the_thread_stays_before_those_that_wait() {
         tokio::task::yield_now().await;
     }
     let later = fixture.store.append(unbounded(), vec![two]);
-    // The leader finds the file locked, and then the writer thread waits for it.
+    // The leader finds the file locked and returns its write to the queue. The writer thread then
+    // executes the write, and waits for the file lock.
     drop(held);
     while threads.lock().unwrap().len() < 2 {
         tokio::task::yield_now().await;

@@ -1,4 +1,5 @@
-//! Tests that use internals: hooks on the writing connection, and the lead of the queue.
+//! Tests that use internals of the crate: hooks on the writer's connection, and the leader of the
+//! queue.
 
 mod checkpoints;
 mod crash;
@@ -51,12 +52,12 @@ impl Fixture {
         Self { folder, store }
     }
 
-    /// Opens another connection to the file, like another process.
+    /// Opens another connection to the file, as another process would do.
     fn other(&self) -> Connection {
         Connection::open(self.folder.path().join("chat.db")).unwrap()
     }
 
-    /// Submits to the writer thread.
+    /// Submits writes that the writer thread executes, never the caller.
     async fn submit(&self, writes: Vec<Write>) -> Ticket {
         let slot = self.store.reserve().await.unwrap();
         self.store.append(slot.without_blocking(), writes)
@@ -86,7 +87,8 @@ fn run(number: u8) -> RunId {
     RunId::from_bytes([number; 16])
 }
 
-/// Returns a write of a run whose message indices continue those of the conversation.
+/// Returns a write of a run. The index of its first message in the run is the number of messages in
+/// the conversation.
 fn write(id: &str, run: RunId, expected: Revision, texts: &[&str]) -> Write {
     let index = u32::try_from(expected.sequence).unwrap();
     let messages: Vec<Arc<Message>> =
@@ -99,8 +101,8 @@ fn first(id: &str, texts: &[&str]) -> Write {
     write(id, run(1), Revision::ABSENT, texts)
 }
 
-/// Locks the writer and submits a write to the writer thread. The thread then leads, and later
-/// submissions wait and form one group.
+/// Locks the writer and submits a write, so that the writer thread becomes the leader and waits for
+/// the lock. Later submissions wait in the queue, and form one group.
 async fn hold_the_lead(store: &SqliteStore) -> Held {
     let held = Held::new(store);
     drop(store.append(unbounded(), vec![first("z", &["first group"])]));
@@ -110,7 +112,7 @@ async fn hold_the_lead(store: &SqliteStore) -> Held {
     held
 }
 
-/// Returns whether the ticket has no outcome yet.
+/// Returns whether the submission of a ticket has no outcome yet.
 fn is_open(ticket: &mut Ticket) -> bool {
     ticket.now_or_never().is_none()
 }
@@ -119,7 +121,7 @@ fn unbounded() -> Slot {
     Slot::unbounded().without_blocking()
 }
 
-/// Locks the writer until it is dropped.
+/// A guard that has the lock on the writer until the guard is dropped.
 struct Held {
     release: Option<mpsc::Sender<()>>,
     holder: Option<thread::JoinHandle<()>>,

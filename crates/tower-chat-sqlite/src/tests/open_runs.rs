@@ -1,5 +1,5 @@
-//! Tests of open runs in the file: their rows, their visibility for other connections, and their
-//! cost.
+//! Tests of open runs in the file: the rows of a run, what other connections read of it, and the
+//! number of changed rows.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -28,7 +28,7 @@ fn row(sequence: u64) -> ToolRecord {
     ToolRecord::pending(SequencePosition { sequence, index: 0 }, 0, "c1", "look")
 }
 
-/// Returns the numbers of rows in the tables: messages, calls, open runs.
+/// Returns the numbers of rows in the tables of messages, tool calls and open runs.
 fn counts(fixture: &Fixture) -> [i64; 3] {
     let connection = fixture.other();
     ["messages", "tool_invocations", "open_runs"].map(|table| {
@@ -85,7 +85,7 @@ async fn a_staged_write_touches_the_row_of_its_run_only_when_that_changes() {
     let end = write("c", run(1), three.result(), &[]).staged(closing(Close::Commit));
     assert_eq!(rows_written(&fixture, one).await, 3, "conversation, message and run");
     assert_eq!(rows_written(&fixture, two).await, 1, "a message");
-    // The removal of a replaced row is not counted.
+    // SQLite does not count the deletion of the row that `REPLACE` replaces.
     assert_eq!(rows_written(&fixture, three).await, 2, "a message, and another lease");
     assert_eq!(rows_written(&fixture, end.clone()).await, 1, "the run goes");
     let mut at_once = closing(Close::Commit);
@@ -95,7 +95,8 @@ async fn a_staged_write_touches_the_row_of_its_run_only_when_that_changes() {
     assert_eq!(rows, 3, "a message, another run, and the service id");
 }
 
-/// An older release that had the file open before the migration deletes a conversation.
+/// The deletion in this test is the one of an older release, which had the file open before the
+/// migration.
 #[tokio::test]
 async fn open_runs_go_with_their_conversation_whichever_process_deletes_it() {
     let fixture = Fixture::new().await;

@@ -1,5 +1,5 @@
-//! Tests of a slow disk: callers wait, and both the queue and the size of a transaction are
-//! bounded.
+//! Tests that the queue is bounded when the disk is slow, so that callers wait for slots, and that
+//! the size of a transaction is bounded.
 
 use futures_util::FutureExt;
 use tower_chat_core::store::{
@@ -25,7 +25,7 @@ async fn while_the_disk_is_slow_the_queue_is_full_and_then_everything_goes_throu
         write
     };
     for number in 0..CAPACITY {
-        // All slots but the last are reserved without waiting.
+        // All slots of the queue except one are reserved without waiting.
         let slot = store.try_reserve().expect("a place");
         tickets.push(store.append(slot, vec![next(number)]));
     }
@@ -53,7 +53,8 @@ async fn the_queue_is_bounded_in_bytes() {
     let mut third = store.reserve();
     assert!((&mut third).now_or_never().is_none(), "12,000 bytes wait");
     assert!(store.try_reserve().is_none());
-    // A submission cannot wait: a reserved slot is accepted above the limit.
+    // The store accepts a submission with a reserved slot even above the limit, because a
+    // submission does not wait.
     let reserved = store.append(early, vec![first("c", &[&large])]);
     drop(held);
     let third = store.append(third.await.unwrap().without_blocking(), vec![first("d", &["small"])]);
@@ -97,8 +98,8 @@ async fn callers_that_wait_for_the_byte_budget_fail_when_the_store_closes() {
     one.await.unwrap();
 }
 
-/// Returns the number of transactions that store these submissions, one conversation each, when
-/// they wait together.
+/// Submits each text as the first message of a different conversation. All submissions wait in the
+/// queue together. Returns the number of transactions that store them.
 async fn transactions(texts: &[&str]) -> u64 {
     let fixture = Fixture::new().await;
     let held = hold_the_lead(&fixture.store).await;
@@ -113,7 +114,8 @@ async fn transactions(texts: &[&str]) -> u64 {
     for (number, text) in texts.iter().enumerate() {
         assert_eq!(fixture.texts(&key(&number.to_string())).await, [*text]);
     }
-    // The first transaction stored the write that `hold_the_lead` submitted.
+    // One transaction is subtracted, because it stored the write that `hold_the_lead` has
+    // submitted.
     fixture.store.statistics().commits - 1
 }
 

@@ -45,7 +45,8 @@ fn answered(sequence: u64, index: u32, result: RecordedResult) -> ToolRecord {
     row
 }
 
-/// Returns rounds of calls, each answered by the next message, with their rows.
+/// Returns a write with rounds of tool calls. Each call is answered by the next message, and the
+/// write contains the rows of the calls.
 fn rounds(id: &str, count: u64) -> Write {
     let results = |_| ToolResult::new("", "sunny");
     let results = || Message::tool_results((0..CALLS).map(results));
@@ -150,7 +151,7 @@ async fn a_damaged_message_hides_only_the_calls_that_refer_to_it() {
     }
 }
 
-/// Returns the number of executed statements.
+/// Returns the number of statements that `body` executes on the connection.
 fn statements(connection: &mut Connection, body: impl FnOnce(&Connection)) -> usize {
     let run = Arc::new(AtomicUsize::new(0));
     let counted = run.clone();
@@ -211,7 +212,7 @@ async fn a_question_looks_at_no_row_of_another_scope_or_message() {
         assert!(plan[0].starts_with("SEARCH c USING COVERING INDEX"), "{plan:?}");
         let rows = format!("SEARCH t USING PRIMARY KEY {condition}");
         assert!(plan.contains(&rows), "{plan:?}");
-        // The number of visible messages is looked up by the conversation's number.
+        // SQLite finds the number of visible messages by the conversation's number.
         let open = ["CORRELATED SCALAR SUBQUERY", "SEARCH open_runs USING INTEGER PRIMARY KEY"];
         let known = |line: &String| {
             *line == rows || open.iter().any(|known| line.starts_with(known)) || is_list(line)
@@ -220,7 +221,7 @@ async fn a_question_looks_at_no_row_of_another_scope_or_message() {
     }
 }
 
-/// Returns whether a line of the plan scans the query's own list of messages.
+/// Returns whether a line of the query plan scans the list of messages that the query contains.
 fn is_list(line: &str) -> bool {
     line.starts_with("SCAN message VIRTUAL TABLE")
 }
@@ -231,7 +232,7 @@ fn a_question_for_nothing_neither_waits_nor_reads() {
     let fixture = runtime.block_on(Fixture::new());
     let _held = Held::new(&fixture.store);
     drop(fixture.store.append(unbounded(), vec![first("c", &["waits"])]));
-    // Outside of the runtime, reading would be an error.
+    // The test calls the store outside of the runtime, so that a read would return an error.
     let query = InvocationQuery::of(&key("c"));
     let nothing = query.clone().in_messages([]);
     for query in [nothing.clone(), query.clone().with_limit(0)] {
@@ -242,7 +243,8 @@ fn a_question_for_nothing_neither_waits_nor_reads() {
     assert!(fixture.store.invocations(&query).now_or_never().is_none(), "another waits");
 }
 
-/// An older release that had the file open before the migration deletes a conversation.
+/// The deletion in this test is the one of an older release, which had the file open before the
+/// migration.
 #[tokio::test]
 async fn rows_go_with_their_conversation_whichever_process_deletes_it() {
     let fixture = Fixture::new().await;
@@ -261,8 +263,8 @@ async fn bytes_per_append(rows: impl Fn(u64) -> Vec<ToolRecord>) -> f64 {
     const APPENDS: u64 = 200;
     let fixture = Fixture::new().await;
     let size = || fs::metadata(fixture.folder.path().join("chat.db-wal")).unwrap().len();
-    // An open read transaction prevents the reuse of the log, which could otherwise happen on a
-    // busy machine.
+    // An open read transaction prevents SQLite from overwriting the log, which would otherwise
+    // happen if the appends take long on a busy machine.
     let reader = fixture.other();
     let (mut expected, mut before) = (Revision::ABSENT, 0);
     for number in 0..APPENDS {
@@ -278,7 +280,7 @@ async fn bytes_per_append(rows: impl Fn(u64) -> Vec<ToolRecord>) -> f64 {
     (size() - before) as f64 / (APPENDS - 1) as f64
 }
 
-/// A second tree, such as an index, would cost one more page.
+/// With a second B-tree, such as an index, an append would write at least one more page.
 #[tokio::test]
 async fn a_call_and_the_outcome_of_the_last_one_add_less_than_two_pages_to_an_append() {
     let without = bytes_per_append(|_| Vec::new()).await;

@@ -14,7 +14,7 @@ use crate::{SqliteStore, removal};
 
 const MESSAGES: usize = 40;
 
-/// Writes a conversation of 4 MB, with a row of the record.
+/// Writes a conversation of 4 MB with one recorded tool call.
 async fn large(fixture: &Fixture, id: &str) -> Revision {
     let mut at = Revision::ABSENT;
     for number in 0..MESSAGES {
@@ -75,7 +75,7 @@ async fn rows_of_an_interrupted_deletion_are_hidden_and_removed_on_open() {
     let fixture = Fixture::new().await;
     fixture.submit(vec![first("other", &["kept"])]).await.await.unwrap();
     large(&fixture, "c").await;
-    // This is the state that a process leaves when it is killed.
+    // These calls create the state of the file after a process was killed during a deletion.
     let other = fixture.other();
     let number: i64 = other
         .query_row("SELECT id FROM conversations WHERE conversation = 'c'", [], |row| row.get(0))
@@ -84,7 +84,8 @@ async fn rows_of_an_interrupted_deletion_are_hidden_and_removed_on_open() {
     assert!(!removal::step(&other, number, removal::STEP).unwrap());
     drop(other);
     assert_unseen(&fixture.store, "c").await;
-    // The key can be used again, but the number cannot.
+    // A new conversation may have the same key, but must not get the number of the deleted
+    // conversation.
     fixture.submit(vec![first("c", &["anew"])]).await.await.unwrap();
     assert_eq!(fixture.texts(&key("c")).await, ["anew"]);
     let left = count(&fixture.other(), "messages");
@@ -93,7 +94,8 @@ async fn rows_of_an_interrupted_deletion_are_hidden_and_removed_on_open() {
     store.close().await.unwrap();
     let path = folder.path().join("chat.db");
     let store = SqliteStore::open(&path).await.unwrap();
-    // The writer thread finishes the deletion before anything else.
+    // The writer thread finishes the deletion before any other work, so that closing the store
+    // waits for it.
     store.close().await.unwrap();
     let file = Connection::open(&path).unwrap();
     assert_eq!((count(&file, "messages"), count(&file, "conversations")), (2, 2));

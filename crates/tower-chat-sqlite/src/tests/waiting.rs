@@ -1,4 +1,5 @@
-//! Tests of waiting: loads for writes, callers for slots, and dropped handles for the writer.
+//! Tests that loads wait for earlier writes, callers for free slots, and the drop of the last
+//! handle for the writer.
 
 use std::{
     sync::Arc,
@@ -35,7 +36,7 @@ async fn reading_a_conversation_waits_for_its_own_writes_alone() {
     assert!((&mut load).now_or_never().is_none());
     assert!((&mut list).now_or_never().is_none());
     assert!((&mut flush).now_or_never().is_none());
-    // Another conversation can be read while the writer is locked.
+    // A load of another conversation does not wait for the writer, which is locked here.
     assert_eq!(fixture.texts(&key("other")).await, ["other"]);
     drop(held);
     assert_eq!(load.await.unwrap().messages.len(), 2);
@@ -105,14 +106,15 @@ async fn closing_finishes_what_was_submitted_and_refuses_the_rest() {
     assert!(matches!(store.reserve().await, Err(StoreError::Closed)));
     assert!(matches!(store.delete(&key("c")).await, Err(StoreError::Closed)));
     assert!(!fixture.folder.path().join("chat.db-wal").exists(), "the log is folded into the file");
-    // Reads still work, and closing again has no effect.
+    // After `close`, reads still succeed, and a second `close` has no effect.
     assert_eq!(fixture.texts(&key("c")).await, ["one"]);
     assert_eq!(store.head(&key("d")).await.unwrap().revision, Revision::ABSENT);
     store.flush().await.unwrap();
     store.close().await.unwrap();
 }
 
-/// Another connection prevents the checkpoint at close, and the log cannot be opened.
+/// Another connection prevents the checkpoint at close, and a folder at the path of the log
+/// prevents the store from opening and syncing the log.
 #[cfg(unix)]
 #[tokio::test]
 async fn closing_says_if_what_was_not_synced_cannot_be() {
@@ -220,7 +222,7 @@ async fn a_writer_thread_that_panicked_leaves_no_caller_waiting() {
     drop(held);
     let error = same_group.await.unwrap_err();
     assert!(matches!(error.source, StoreError::Closed), "its outcome is unknown");
-    // The thread may not have ended yet.
+    // The test waits until the thread has ended, because the error is sent earlier.
     while store.queue().barrier(None).is_some() || !store.queue().is_closed() {
         tokio::task::yield_now().await;
     }

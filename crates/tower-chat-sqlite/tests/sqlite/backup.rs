@@ -1,4 +1,4 @@
-//! Tests of backups of a store in use: the copy is complete, or there is none.
+//! Tests that a backup of a store in use creates a complete copy or no copy.
 
 use std::{
     error::Error,
@@ -49,7 +49,7 @@ impl Fixture {
         names
     }
 
-    /// Returns the files of the folder that do not belong to the store.
+    /// Returns the names of the files in the folder that do not belong to the store.
     fn others(&self) -> Vec<String> {
         let mut names = self.files();
         names.retain(|name| !name.starts_with("chat.db"));
@@ -155,7 +155,7 @@ async fn a_copy_never_comes_to_lie_beside_the_log_of_another_database() {
         let error = backup.write(fixture.path(name)).await.unwrap_err();
         assert!(matches!(error, BackupError::InUse { .. }), "{error:?}");
     }
-    // A log without its file is refused as well.
+    // The backup also refuses the path if a log exists there without its database.
     fs::write(fixture.path("gone.db-wal"), "").unwrap();
     let error = fixture.store.backup(fixture.path("gone.db")).await.unwrap_err();
     assert!(matches!(error, BackupError::InUse { .. }), "{error:?}");
@@ -181,7 +181,7 @@ async fn a_copy_that_was_read_since_is_replaced_and_one_that_is_being_read_is_no
         assert_eq!(fixture.others(), ["copy.db"], "{round}");
         backup.clone().write(&path).await.unwrap();
     }
-    // A process that is killed while it reads leaves these files.
+    // These files remain after a process was killed while it was reading a database.
     fs::write(fixture.path("copy.db-wal"), "").unwrap();
     fs::write(fixture.path("copy.db-shm"), vec![0; 32 << 10]).unwrap();
     fixture.append("d", &["after it was read"]).await;
@@ -210,7 +210,7 @@ async fn a_log_that_holds_something_is_refused_and_stays() {
         let backup = Backup::of(&fixture.store).replacing(true);
         let refused = backup.write(&path).await.unwrap_err();
         assert!(matches!(refused, BackupError::InUse { .. }), "{refused:?}");
-        // A read-only store leaves the log unchanged, too.
+        // A read-only store does not change the log either.
         let reader = SqliteStore::options().with_read_only(true).open(&path).await.unwrap();
         assert_eq!(texts(&reader, &key("e")).await, ["only in its log"]);
         reader.close().await.unwrap();
@@ -240,7 +240,7 @@ async fn a_copy_without_a_waiting_caller_is_made_whole_or_not_at_all() {
     let path = fixture.path("copy.db");
     for _ in 0..20 {
         drop(fixture.store.backup(&path).now_or_never());
-        // The copying thread notices that the future was dropped.
+        // The copying thread detects that the future was dropped, and removes the temporary file.
         while fixture.others().iter().any(|name| name.ends_with(".part")) {
             tokio::task::yield_now().await;
         }

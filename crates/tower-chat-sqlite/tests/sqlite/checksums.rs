@@ -24,7 +24,8 @@ async fn made() -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Changes rows as a bit flip on the disk does: without the trigger.
+/// Changes rows without executing the trigger that deletes checksums, as a bit flip on the disk
+/// does.
 fn change(path: &Path, sql: &str) {
     let connection = Connection::open(path).unwrap();
     let trigger: String = connection
@@ -48,7 +49,7 @@ async fn a_message_that_was_changed_in_the_file_is_reported_by_conversation_and_
         "checksum = 'none'",
     ] {
         let (_folder, path) = made().await;
-        // A column of a strict table refuses a text.
+        // A `STRICT` table refuses this change, because the column has the type `INTEGER`.
         if changed == "checksum = 'none'" {
             let refused = Connection::open(&path).unwrap();
             refused.execute(&format!("UPDATE messages SET {changed}"), []).unwrap_err();

@@ -1,4 +1,5 @@
-//! Tests of the rules of stores that need a file, and a comparison with the store in memory.
+//! Tests of rules of the store contract that need a file, and a comparison with the store in
+//! memory.
 
 use std::sync::Arc;
 
@@ -158,7 +159,8 @@ fn set(id: &str) -> ServiceIdChange {
     ServiceIdChange::Set(id.into())
 }
 
-/// Compares every kind of write in every state of a conversation with the store in memory.
+/// Executes a list of writes, with every kind of write in every state of a conversation, and
+/// compares each outcome with that of the store in memory.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_write_has_the_outcome_it_has_in_memory() {
     let (_folder, store) = open().await;
@@ -173,14 +175,14 @@ async fn every_write_has_the_outcome_it_has_in_memory() {
         // Writes to a conversation that does not exist.
         write(&key("c"), run, at(0), &["early"]),
         change(at(0), run, set("early")),
-        // The conversation is created by a change of the service id, repeated, and changed by
-        // another run.
+        // A change of the service id creates the conversation. Then the same write is repeated, and
+        // another run changes the service id.
         made.clone(),
         made.clone(),
         change(Revision::ABSENT, other, set("other")),
         change(at(0), other, ServiceIdChange::Clear),
         change(at(0), other, set("first")),
-        // Messages, and their repetition.
+        // Writes of messages, and repetitions of these writes.
         one.clone(),
         one.clone(),
         write(&key("c"), run, made.result(), &["one"]),
@@ -188,7 +190,8 @@ async fn every_write_has_the_outcome_it_has_in_memory() {
         two.clone(),
         one.clone(),
         two.clone(),
-        // The same position with another index, and the same id at another position.
+        // A write at the position of a stored message with another index in the run, and a write
+        // with a stored message id at another position.
         Write::new(
             key("c"),
             MessageId { run, index: 9 },
@@ -196,8 +199,8 @@ async fn every_write_has_the_outcome_it_has_in_memory() {
             [Message::user("three").into()],
         ),
         write(&key("c"), run, at(1), &["two"]),
-        // Repeated with the revision of an absent conversation: by the run that created it, and by
-        // another.
+        // Writes that expect that the conversation does not exist: of the run that has created it,
+        // and of another run.
         write(&key("c"), run, Revision::ABSENT, &["one", "two"]),
         write(&key("c"), other, Revision::ABSENT, &["one", "two"]),
         write(&key("c"), run, Revision { incarnation: incarnation ^ 1, sequence: 0 }, &["one"]),

@@ -1,4 +1,4 @@
-//! Tests that deleted data are gone from the disk.
+//! Tests that the files contain no deleted data.
 
 use std::{fs, path::Path};
 
@@ -85,6 +85,7 @@ async fn in_steady_state_the_log_is_reused_and_does_not_grow() {
         assert!(size >= largest, "the log was cut");
         largest = size;
     }
-    // The bound is 1,000 pages, plus the pages of the last append before the checkpoint.
+    // The writer runs a checkpoint after the append with which the log reaches 1,000 pages, so that
+    // the log has 1,000 pages plus at most those of one append.
     assert!(largest < 1100 * 4200, "{largest}");
 }

@@ -8,7 +8,7 @@ use tower_chat_sqlite::{Backup, OpenError, SqliteStore};
 
 use crate::common::*;
 
-/// A query that never ends.
+/// A query with endless recursion.
 const ENDLESS: &str = "WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n)";
 
 async fn made() -> (tempfile::TempDir, std::path::PathBuf) {
@@ -18,7 +18,7 @@ async fn made() -> (tempfile::TempDir, std::path::PathBuf) {
     (folder, path)
 }
 
-/// Returns the errors of all ways to open the file. The file must be unchanged afterwards.
+/// Opens the file in every way and returns the errors. Panics if the file was changed.
 async fn refused(path: &Path) -> Vec<OpenError> {
     let before = fs::read(path).unwrap();
     let mut errors = Vec::new();

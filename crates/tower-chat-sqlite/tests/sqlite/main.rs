@@ -1,5 +1,5 @@
-//! Tests of the store in a file: the rules of stores, its files, several processes, and older
-//! versions.
+//! Tests of the SQLite store: the store contract, the handling of its files, several processes with
+//! one file, and files of older versions.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 

@@ -1,4 +1,4 @@
-//! Tests that an older file is migrated completely, or is unchanged.
+//! Tests that opening an older file migrates it completely or does not change it.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ const NAME: &str = "TOWER_CHAT_SQLITE_MIGRATION_NAME";
 const VERSIONS: [i64; 6] = [1, 2, 3, 4, 5, 6];
 const NEWEST: i64 = 7;
 
-/// The values of a row by the names of their columns.
+/// The names of the columns of a row, with their values.
 type Row = Vec<(String, Value)>;
 
 /// Returns a copy of the fixture of a version.
@@ -57,7 +57,8 @@ fn rows(path: &Path) -> Vec<(String, Vec<Row>)> {
     tables.map(|(_, table, _)| (table.clone(), rows_of(&table))).collect()
 }
 
-/// Returns whether a row contains all values of another, and possibly newer columns.
+/// Returns whether a row contains all columns and values of another row. The row may have
+/// additional columns.
 fn is_of(row: &Row, before: &Row) -> bool {
     before.iter().all(|value| row.contains(value))
 }
@@ -96,7 +97,7 @@ async fn every_version_becomes_the_newest_with_all_its_rows() {
 
 #[tokio::test]
 async fn a_migration_that_fails_in_the_middle_leaves_the_old_version() {
-    // The first migration from version 1 succeeds, the second does not.
+    // The first migration of a file of version 1 succeeds, and the second one fails.
     let (_folder, path) = copy(1);
     let in_the_way = "CREATE TABLE open_runs (somebody_elses)";
     Connection::open(&path).unwrap().execute_batch(in_the_way).unwrap();

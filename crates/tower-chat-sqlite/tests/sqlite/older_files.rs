@@ -1,4 +1,4 @@
-//! Tests that files of every released version open, with all of their content.
+//! Tests that the store opens files of every schema version with all of their content.
 
 use std::{
     fs,
@@ -39,7 +39,7 @@ fn run() -> RunId {
     RunId::from_bytes([9; 16])
 }
 
-/// Checks the messages that every fixture contains.
+/// Checks that a store contains the messages that every fixture contains.
 async fn assert_has_the_messages(store: &SqliteStore) {
     assert_eq!(store.scopes(None, 100).await.unwrap(), ["", "alice"]);
     let history = store.load(&support()).await.unwrap();
@@ -57,7 +57,7 @@ async fn assert_has_the_messages(store: &SqliteStore) {
     assert_eq!(texts(store, &ConversationKey::new("", "")).await[0], "hi");
 }
 
-/// Returns a row of the call that every fixture contains.
+/// Returns the row of the record for the tool call that every fixture contains.
 fn outcome() -> ToolRecord {
     let call = SequencePosition { sequence: 2, index: 0 };
     let mut record = ToolRecord::pending(call, 0, "call_1", "orders");
@@ -204,7 +204,8 @@ async fn assert_has_the_directory(store: &SqliteStore) {
     assert_eq!(runs.iter().map(|run| &run.usage[..]).collect::<Vec<_>>(), [[usage()]]);
 }
 
-/// Returns the key of a conversation with a description, which fixtures contain since version 5.
+/// Returns the key of the conversation with a description that the fixtures contain from version 5
+/// on.
 fn described() -> ConversationKey {
     ConversationKey::new("alice", "described")
 }
@@ -223,7 +224,7 @@ fn usage() -> ModelUsage {
     ModelUsage::new(Some("a model".into()), sum)
 }
 
-/// For data of older releases, the directory has the times at which the runs were made.
+/// A migration takes the times in the directory from the ids of the runs.
 #[tokio::test]
 async fn the_directory_of_an_older_file_has_the_times_of_its_runs() {
     let (_folder, path) = copy("v4.db");
@@ -234,7 +235,7 @@ async fn the_directory_of_an_older_file_has_the_times_of_its_runs() {
     connection.execute(insert, rusqlite::params![77, "long"]).unwrap();
     connection.execute(insert, rusqlite::params![78, "never recorded"]).unwrap();
     let message = tower_chat_core::format::encode(&Message::user("from long ago"));
-    // The third run is open, and the first run continues after the second.
+    // The first run continues after the second one, and the third run is open.
     for (sequence, run) in (1_i64..).zip([0, 0, 1, 0, 2, 2]) {
         let row = rusqlite::params![
             (77_i64 << 32) + sequence,
@@ -291,7 +292,7 @@ fn pruned() -> ConversationKey {
     ConversationKey::new("alice", "years old")
 }
 
-/// Prunes one of two messages of the conversation that is pruned in fixtures since version 4.
+/// Prunes one of two messages of the conversation that is pruned in the fixtures from version 4 on.
 async fn prune_one_message(store: &SqliteStore) {
     let mut at = Revision::ABSENT;
     for (byte, text) in [(5, "old"), (6, "new")] {
@@ -308,7 +309,7 @@ async fn assert_has_a_pruned_conversation(store: &SqliteStore) {
     assert_eq!(texts(store, &pruned()).await, ["new"]);
 }
 
-/// Returns a write of the run that is open in the fixtures since version 3.
+/// Returns a write of the run that is open in the fixtures from version 3 on.
 fn staged(at: Revision) -> Write {
     let id = MessageId { run: RunId::from_bytes([7; 16]), index: 0 };
     let renewed_at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_760_000_000_456);
@@ -349,7 +350,8 @@ fn approval_request() -> ApprovalRequest {
     ApprovalRequest::new("approval_1", ToolCall::new("call_3", "refund", "{}"), true)
 }
 
-/// Creates `fixtures/v7.db`. A later schema gets a new fixture, and this one is not changed.
+/// Creates `fixtures/v7.db`. A later schema version gets a new fixture. Existing fixtures must not
+/// change.
 #[tokio::test]
 #[ignore = "makes a fixture"]
 async fn make_the_fixture() {

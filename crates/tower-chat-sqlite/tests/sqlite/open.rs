@@ -1,5 +1,5 @@
-//! Tests of opening: the refused files, their errors, and that files of other programs are
-//! unchanged.
+//! Tests that opening refuses files which are not stores, with typed errors and without changing
+//! them.
 
 use std::{
     collections::BTreeMap,
@@ -37,7 +37,8 @@ fn files(folder: &TempDir) -> BTreeMap<PathBuf, Vec<u8>> {
     paths.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
-/// Fails to open a file, and checks that every file is unchanged and the error contains the path.
+/// Tries to open a file and returns the error. Panics if opening succeeds, if a file of the folder
+/// was changed, or if the error does not contain the path.
 async fn refused(folder: &TempDir, path: &Path) -> OpenError {
     let before = files(folder);
     let error = SqliteStore::open(path).await.unwrap_err();
@@ -160,7 +161,7 @@ async fn a_database_of_another_program_is_left_alone() {
 async fn a_database_that_another_process_is_creating_is_left_alone() {
     let (_folder, path) = folder();
     let theirs = Connection::open(&path).unwrap();
-    // The file itself is still empty: only the write-ahead log contains the table.
+    // The database file is still empty, because only the write-ahead log contains the table.
     theirs.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE theirs (a)").unwrap();
     let before = fs::read(&path).unwrap();
     let error = SqliteStore::open(&path).await.unwrap_err();

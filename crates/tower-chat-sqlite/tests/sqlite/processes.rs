@@ -1,4 +1,4 @@
-//! Tests of two processes with one file.
+//! Tests of two processes that use one file.
 
 use std::{
     process::{Command, Stdio},
@@ -20,7 +20,8 @@ const PATH: &str = "TOWER_CHAT_SQLITE_PROCESS_PATH";
 const NAME: &str = "TOWER_CHAT_SQLITE_PROCESS_NAME";
 const APPENDS: usize = 40;
 
-/// Runs two processes that append to one file, which neither has created yet.
+/// Runs a test of this binary in two processes that open the same file. The file does not exist
+/// before.
 fn run_two(test: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("chat.db");
@@ -39,8 +40,8 @@ fn run_two(test: &str) -> tempfile::TempDir {
     folder
 }
 
-/// Returns the store, a conversation of this process, and its name; `None` if the test is run
-/// without a parent.
+/// In a child process, returns the store, the key of a conversation that only this process writes,
+/// and the name of the process. Returns `None` if no other test has started this process.
 async fn child() -> Option<(SqliteStore, ConversationKey, String)> {
     let (path, name) = (std::env::var_os(PATH)?, std::env::var(NAME).ok()?);
     let store = loop {
@@ -52,7 +53,8 @@ async fn child() -> Option<(SqliteStore, ConversationKey, String)> {
     Some((store, key(&name), name))
 }
 
-/// Appends, with retries: a process that continuously gets the lock may starve another.
+/// Appends, with retries, because the other process may get the lock every time for longer than the
+/// lock timeout.
 async fn append_patiently(store: &SqliteStore, write: Write) -> Result<Revision, StoreError> {
     loop {
         match append(store, vec![write.clone()]).await {
@@ -89,7 +91,8 @@ async fn of_two_processes_that_conflict_exactly_one_wins() {
     let folder = run_two("child_appends_to_the_shared");
     let store = SqliteStore::open(folder.path().join("chat.db")).await.unwrap();
     let shared = texts(&store, &key("shared")).await;
-    // Each process appended until it had succeeded this often. Every other attempt was a conflict.
+    // Each process has appended until `APPENDS` of its appends succeeded. All its other appends
+    // were conflicts.
     assert_eq!(shared.len(), 2 * APPENDS);
     for name in ["left", "right"] {
         let own: Vec<_> = shared.iter().filter_map(|text| text.strip_prefix(name)).collect();
@@ -142,8 +145,8 @@ async fn of_two_conflicting_writes_from_two_stores_one_wins() {
     }
 }
 
-/// Opening and closing a file without SQLite releases all locks of the process on it
-/// (https://sqlite.org/howtocorrupt.html, 2.2).
+/// If the store opened and closed the file without SQLite, this would release all locks of the
+/// process on the file (https://sqlite.org/howtocorrupt.html, 2.2).
 #[tokio::test]
 async fn opening_a_file_leaves_the_locks_of_this_process_on_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -171,7 +174,8 @@ fn child_finds_the_file_locked() {
     assert_eq!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy));
 }
 
-/// The system refuses to let the log grow, a real failure in the middle of a write.
+/// A limit on the file size makes the system refuse a write to the log, in the middle of a
+/// transaction.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_file_that_may_not_grow_keeps_what_was_acknowledged() {
@@ -179,8 +183,8 @@ async fn a_file_that_may_not_grow_keeps_what_was_acknowledged() {
     let path = folder.path().join("chat.db");
     drop(SqliteStore::open(&path).await.unwrap());
     let output = Command::new("sh")
-        // The limit is in blocks of 512 bytes. The signal is ignored, so that writing fails
-        // instead.
+        // The unit of the limit is a block of 512 bytes. The shell ignores the signal `SIGXFSZ`, so
+        // that writing returns an error instead.
         .args(["-c", "trap '' XFSZ; ulimit -f 400; exec \"$0\" \"$@\""])
         .arg(std::env::current_exe().unwrap())
         .args([
@@ -226,7 +230,7 @@ async fn child_appends_until_the_file_may_not_grow() {
     };
     assert!(error.source.is_retryable(), "{error:?}");
     assert!(revision.sequence > 0);
-    // The store stays usable: it reads, and stores writes that fit.
+    // The store remains usable: it executes reads, and stores writes that are small enough.
     assert_eq!(store.load(&key).await.unwrap().head.revision, revision);
     let small = write(&key, run, revision, &["small"]);
     if let Ok(after) = append(&store, vec![small]).await {

@@ -1,4 +1,5 @@
-//! Tests that a file with sealed data accepts only changes of the wrapper that seals the data.
+//! Tests that a file with sealed data refuses changes that do not come from the store wrapper that
+//! seals the data.
 
 use std::{path::Path, sync::Arc};
 
@@ -34,14 +35,14 @@ async fn a_sealed_write_that_is_not_stored_is_tried_again_after_a_rollback() {
     let first = write(&key("c"), Revision::ABSENT, vec![Message::user("one")]).sealed();
     let at = first.result();
     append(&store, vec![first]).await.unwrap();
-    // The write is refused, and the file still accepts sealed writes.
+    // The store has refused the write, and still accepts sealed writes.
     let stale = write(&key("c"), Revision::ABSENT, vec![Message::user("stale")]).sealed();
     let error = append(&store, vec![stale]).await.unwrap_err().source;
     assert!(matches!(error, StoreError::Conflict(_)), "{error:?}");
     append(&store, vec![write(&key("c"), at, vec![Message::user("two")]).sealed()]).await.unwrap();
 }
 
-/// Removes the mark, as in a file of version 6.
+/// Removes the mark of sealed data, so that the file is one of version 6.
 fn make_older(path: &Path) {
     let connection = Connection::open(path).unwrap();
     connection.execute_batch("DROP TABLE store_marks; PRAGMA user_version = 6").unwrap();

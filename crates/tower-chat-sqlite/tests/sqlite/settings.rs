@@ -24,7 +24,7 @@ async fn the_settings_of_files_of_every_version_are_reported_and_nothing_is_chan
 async fn damage_and_a_missing_file_are_reported_by_the_settings() {
     let (folder, path) = copy("v5.db");
     let mut bytes = fs::read(&path).unwrap();
-    // This overwrites the header of the last page.
+    // The test overwrites the header of the last page.
     let page = bytes.len() - 4096;
     bytes[page..page + 8].fill(0x5a);
     fs::write(&path, bytes).unwrap();

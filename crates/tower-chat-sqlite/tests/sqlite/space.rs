@@ -1,5 +1,5 @@
-//! Tests of a full disk: acknowledged writes stay stored, nothing is damaged, and the store is
-//! usable when there is free space again.
+//! Tests of a full disk: it loses no acknowledged write and damages no data, and the store works
+//! again when the disk has free space again.
 
 use std::{
     fs,
@@ -23,12 +23,14 @@ const DISK: &str = "TOWER_CHAT_SQLITE_SPACE_DISK";
 const BALLAST: u64 = 512 << 10;
 const LIMIT: u64 = 5 << 20;
 
-/// The limit that keeps files from growing.
+/// The limit that prevents files from growing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Disk {
-    /// A file system of 3 MiB in memory, with a file in it that can be deleted.
+    /// A file system of 3 MiB in memory. It contains another file, which the test deletes to free
+    /// space.
     Small,
-    /// A limit of this process on the size of any file, which the process can lift.
+    /// A limit on the size of every file that this process writes. The process can remove the
+    /// limit.
     Limited,
 }
 
@@ -54,7 +56,8 @@ fn run_child(test: &str, disk: Disk, folder: &Path, shell: &str) -> Output {
         Disk::Limited => Command::new("sh"),
     };
     if disk == Disk::Small {
-        // Only the child sees the mounted file system, and it vanishes with the child.
+        // The child has its own mount namespace. The file system that it mounts exists only as long
+        // as the child.
         command.args(["--mount", "sh"]);
     }
     command
@@ -67,7 +70,8 @@ fn run_child(test: &str, disk: Disk, folder: &Path, shell: &str) -> Output {
         .unwrap()
 }
 
-/// Runs a child with a limit in blocks of 512 bytes. The signal is ignored, so that writing fails.
+/// Runs a child with a limit on the file size, in blocks of 512 bytes. The shell ignores the signal
+/// `SIGXFSZ`, so that writing returns an error instead.
 fn run_limited(test: &str, folder: &Path, blocks: u64) {
     let shell = format!("trap '' XFSZ; ulimit -S -f {blocks}; exec \"$0\" \"$@\"");
     assert_well(&run_child(test, Disk::Limited, folder, &shell));
@@ -79,7 +83,8 @@ fn assert_well(output: &Output) {
     assert!(output.status.success() && printed.contains("1 passed"), "{printed}\n{complained}");
 }
 
-/// Returns the folder of the child; `None` if the test is run without a parent.
+/// In the child process, returns the folder of its store and the kind of limit. Returns `None` if
+/// no other test has started this process.
 fn child() -> Option<(PathBuf, Disk)> {
     let disk = match std::env::var(DISK).ok()?.as_str() {
         "Small" => Disk::Small,
@@ -88,7 +93,7 @@ fn child() -> Option<(PathBuf, Disk)> {
     Some((std::env::var_os(FOLDER)?.into(), disk))
 }
 
-/// Appends until an append fails, and returns the write that failed.
+/// Appends until an append fails, and returns that write and its error.
 async fn fill(
     store: &SqliteStore,
     at: &mut Revision,
@@ -105,7 +110,7 @@ async fn fill(
 }
 
 /// Limits the size of the file and of its log. The file reaches the limit first, because
-/// checkpoints let the log be reused.
+/// checkpoints prevent the log from growing.
 #[test]
 fn files_that_may_not_grow() {
     let folder = tempfile::tempdir().unwrap();
@@ -118,7 +123,7 @@ fn a_file_system_that_is_full() {
     let mount = "mount -t tmpfs -o size=3m tmpfs \"$TOWER_CHAT_SQLITE_SPACE_FOLDER\" || exit 77;
         exec \"$0\" \"$@\"";
     let output = run_child("child_fills_the_disk", Disk::Small, folder.path(), mount);
-    // If mounting is not permitted, the test with the limit above has to suffice.
+    // If the user must not mount a file system, this test uses the limit on the file size instead.
     let may_mount = !matches!(output.status.code(), Some(1 | 77) if output.stdout.is_empty());
     if may_mount {
         assert_well(&output);
@@ -147,7 +152,7 @@ async fn child_fills_the_disk() {
         }
     }
 
-    // The error repeats, and the store reads, and stores writes that fit.
+    // The next large write fails with the same error, but reads and small writes succeed.
     let (_, again) = fill(&store, &mut at, run, &text).await;
     assert_full(&again.source, disk);
     assert_eq!(store.load(&key("c")).await.unwrap().head.revision, at);
@@ -190,7 +195,8 @@ async fn child_fills_the_disk() {
     assert_eq!(texts(&store, &key("c")).await, stored);
 }
 
-/// A full disk has its own error. For a limit on file sizes SQLite only reports a failed write.
+/// Checks the error of a write: SQLite reports a full disk with a specific error, and a limit on
+/// the file size as a failed write.
 fn assert_full(error: &StoreError, disk: Disk) {
     match disk {
         Disk::Small => assert!(matches!(error, StoreError::StorageFull { .. }), "{error:?}"),
@@ -227,15 +233,15 @@ async fn child_opens_the_file() {
     assert_eq!(texts(&store, &key("c")).await, ["one"]);
 }
 
-/// Deleted data are overwritten through the log, and the disk has less space than the log of a
-/// large conversation would need.
+/// The deletion overwrites data through the log. The disk has less free space than the log would
+/// need if one transaction deleted the whole conversation.
 #[test]
 fn a_large_conversation_is_deleted_on_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
     let mount = "mount -t tmpfs -o size=3m tmpfs \"$TOWER_CHAT_SQLITE_SPACE_FOLDER\" || exit 77;
         exec \"$0\" \"$@\"";
     let output = run_child("child_deletes_on_a_full_disk", Disk::Small, folder.path(), mount);
-    // If mounting is not permitted, the test with the limit above has to suffice.
+    // If the user must not mount a file system, this test is skipped.
     let may_mount = !matches!(output.status.code(), Some(1 | 77) if output.stdout.is_empty());
     if may_mount {
         assert_well(&output);
@@ -261,7 +267,7 @@ async fn child_deletes_on_a_full_disk() {
         }
     }
     store.checkpoint().await.unwrap();
-    // Another program fills the disk, except for a tenth of the size of the conversation.
+    // Another file fills the disk, except for a tenth of the size of the conversation.
     let room = 160 << 10;
     let mut ballast = fs::File::create(folder.join("ballast")).unwrap();
     while ballast.write_all(&[0; 4096]).is_ok() {}

@@ -1,4 +1,4 @@
-//! The contract of stores.
+//! Tests the store against the store contract.
 
 use tower_chat_sqlite::SqliteStore;
 

@@ -1,4 +1,5 @@
-//! Tests that a vacuumed file contains no deleted data, and all other data unchanged.
+//! Tests that a file contains no deleted data after a vacuum, and that the vacuum changes no other
+//! data.
 
 use std::{fs, path::PathBuf, time::SystemTime};
 
@@ -21,10 +22,10 @@ struct Fixture {
     store: SqliteStore,
 }
 
-/// A conversation that the test writes, and its revision.
+/// A conversation that the test writes, with its current revision.
 struct Writing {
     name: &'static str,
-    /// Whether the texts are results of tool calls that only the record contains, or messages.
+    /// Whether the texts are stored as results of tool calls in the record, instead of as messages.
     in_record: bool,
     run: RunId,
     at: Revision,
@@ -41,7 +42,7 @@ impl Fixture {
         self.folder.path().join("chat.db")
     }
 
-    /// Returns the number of occurrences of a word in all files.
+    /// Returns how often a word occurs in the files of the folder.
     fn count(&self, word: &str) -> usize {
         let files = fs::read_dir(&self.folder).unwrap();
         let read = |file: std::io::Result<fs::DirEntry>| fs::read(file.unwrap().path()).unwrap();
@@ -51,7 +52,7 @@ impl Fixture {
         files.map(|file| count(read(file))).sum()
     }
 
-    /// Returns all rows of all tables.
+    /// Returns all rows of all tables, as their values.
     fn rows(&self) -> Vec<Vec<Value>> {
         let connection = Connection::open(self.path()).unwrap();
         let rows_of = |table: &str| {
@@ -70,12 +71,14 @@ impl Fixture {
         writing.at = append(&self.store, vec![write]).await.unwrap();
     }
 
-    /// Deletes a conversation whose rows were moved to other pages before.
+    /// Writes a conversation so that SQLite moves its rows to other pages, and then deletes the
+    /// conversation.
     async fn move_and_delete(&self, in_record: bool) {
         let [mut deleted, mut beside, mut last] =
             ["deleted", "beside", "last"].map(|name| Writing::new(name, in_record));
-        // One page contains both conversations. Then a row in its middle becomes too large, so that
-        // SQLite moves the rows after it to another page and defragments the others.
+        // One page contains the rows of two conversations. The next row of the first conversation
+        // does not fit between them. Therefore SQLite moves the later rows to another page, and may
+        // leave copies of rows in unused space.
         let (times, length, larger, filler) =
             if in_record { (4, 500, 800, 300) } else { (3, 660, 800, 3_500) };
         for number in 0..times {
@@ -97,7 +100,8 @@ impl Writing {
         Self { name, in_record, run: RunId::new(), at: Revision::ABSENT }
     }
 
-    /// Returns the next write, with a text of this many bytes that repeats a word.
+    /// Returns the next write of the conversation. Its text consists of repetitions of `word`, and
+    /// has `length` bytes.
     fn next(&self, word: &str, length: usize) -> Write {
         let line = |number: usize| format!("{word:<8}#{number:06} ");
         let text: String = (0..length / 16).map(line).collect();
@@ -147,7 +151,7 @@ async fn conversations_and_open_runs_continue_after_it() {
     let staged = |close| Staged { lease, close, service_id: None, partial_text: None };
     let two = open.next("two", 100).staged(staged(None));
     open.at = append(store, vec![two]).await.unwrap();
-    // A deleted row leaves a number that is not used.
+    // After the deletion, the number of this conversation is unused.
     let deleted = Writing::new("deleted", false).next(GONE, 100);
     append(store, vec![deleted]).await.unwrap();
     fixture.write(&mut Writing::new("later", false), "later", 100).await;
@@ -171,7 +175,7 @@ async fn writes_go_through_beside_it_and_readers_see_what_they_saw() {
     let fixture = Fixture::new().await;
     let mut writing = Writing::new("c", false);
     fixture.write(&mut writing, "one", 100).await;
-    // The reader sees this snapshot until it ends.
+    // The reader has a snapshot until its transaction ends.
     let reader = Connection::open(fixture.path()).unwrap();
     reader.execute_batch("BEGIN").unwrap();
     let count = "SELECT count(*) FROM messages";
@@ -184,7 +188,7 @@ async fn writes_go_through_beside_it_and_readers_see_what_they_saw() {
     }
     assert_eq!(seen(), 1);
     reader.execute_batch("COMMIT").unwrap();
-    // The log cannot be truncated while a reader uses it.
+    // The vacuum may only fail because the reader prevented the truncation of the log.
     if let Err(error) = vacuuming.await.unwrap() {
         assert!(error.is_retryable(), "{error:?}");
     }

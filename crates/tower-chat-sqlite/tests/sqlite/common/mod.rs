@@ -15,7 +15,8 @@ pub(crate) fn key(id: &str) -> ConversationKey {
     ConversationKey::new("tests", id)
 }
 
-/// Returns a write whose message indices continue those of the conversation.
+/// Returns a write of a run. The index of its first message in the run is the number of messages in
+/// the conversation.
 pub(crate) fn write(
     key: &ConversationKey,
     run: RunId,
