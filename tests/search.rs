@@ -12,10 +12,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The cases that a test tries. The environment variables set the seed (`TOWER_CHAT_SEED`), the
-/// number of cases (`TOWER_CHAT_CASES`) or the time for which new cases begin
-/// (`TOWER_CHAT_SECONDS`), and the number of threads (`TOWER_CHAT_THREADS`). `TOWER_CHAT_CASE`
-/// selects a single case.
+/// The cases that a test tries. Environment variables set the seed (`TOWER_CHAT_SEED`), the number
+/// of cases (`TOWER_CHAT_CASES`) or the duration of the search (`TOWER_CHAT_SECONDS`), and the
+/// number of threads (`TOWER_CHAT_THREADS`). `TOWER_CHAT_CASE` selects a single case.
 pub(crate) struct Search {
     pub(crate) seed: u64,
     pub(crate) cases: Range<u64>,
@@ -36,7 +35,7 @@ impl Search {
         }
     }
 
-    /// Returns the number of the first case that fails, and the number of tried cases.
+    /// Returns the number of the first case that fails, if any, and the number of tried cases.
     pub(crate) fn first(&self, fails: impl Fn(u64) -> bool + Sync) -> (Option<u64>, u64) {
         let end = self.cases.end;
         let next = AtomicU64::new(self.cases.start);

@@ -65,8 +65,8 @@ pub(crate) struct Turn {
 }
 
 impl Recorded {
-    /// Returns the conversations of a provider in a cassette. Each has at least two answers, all
-    /// complete or all streamed.
+    /// Returns the conversations of a provider in a cassette. Each conversation has at least two
+    /// answers, and either all of them are complete or all of them are streamed.
     pub(crate) fn of(
         cassette: &Cassette,
         provider: &'static Provider,
@@ -84,7 +84,7 @@ impl Recorded {
         for is_streamed in [false, true] {
             let those: Vec<&&Exchange> =
                 exchanges.iter().filter(|it| it.is_streamed() == is_streamed).collect();
-            // Requests that do not continue each other are not a conversation.
+            // The exchanges are a conversation only if a request contains an earlier answer.
             if those.len() < 2 || !those.iter().any(|it| has_earlier_answer(&it.request)) {
                 continue;
             }
@@ -213,8 +213,9 @@ fn has_earlier_answer(request: &Value) -> bool {
         || items.into_iter().flatten().flatten().any(is_answer)
 }
 
-/// Returns a run id that depends on a number, in the order of the numbers. Ids for calls that a
-/// provider sent without ids are derived from the run id.
+/// Returns a run id that depends only on the number, so that it is the same in every process. The
+/// order of the ids is the order of the numbers. If a provider sent calls without ids, their ids
+/// are derived from the run id.
 fn run_id(number: u64) -> RunId {
     let mut bytes = [0; 16];
     bytes[..6].copy_from_slice(&(1_760_000_000_000 + number).to_be_bytes()[2..]);
@@ -223,7 +224,7 @@ fn run_id(number: u64) -> RunId {
     RunId::from_bytes(bytes)
 }
 
-/// Collects the names of tools, in the format of any wire.
+/// Collects the names of all tools in a JSON value, which may have the format of any wire.
 fn names(tools: &Value, found: &mut Vec<String>) {
     match tools {
         Value::Array(items) => items.iter().for_each(|item| names(item, found)),

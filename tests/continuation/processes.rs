@@ -102,7 +102,7 @@ async fn a_conversation_continues_in_another_process_as_it_would_have_in_the_fir
     report(&recorded, &expected);
 }
 
-/// Asserts that the second turn sends the questions of both turns.
+/// Asserts that the request of the second turn contains the questions of both turns.
 fn assert_continued(source: &str, second: &Turn) {
     let body = &second.sent[0].body;
     assert!(body.contains("question 0") && body.contains("question 1"), "{source}: {body}");
@@ -117,8 +117,8 @@ fn assert_same(source: &str, turn: &Turn, expected: &Turn) {
     assert_eq!(turn.outcome, expected.outcome, "{source}");
 }
 
-/// Prints the number of compared conversations, and asserts that there are conversations of every
-/// provider, in every mode, both complete and streamed.
+/// Prints the number of compared conversations. Asserts that every provider has conversations in
+/// every mode, both complete and streamed.
 fn report(recorded: &[Recorded], expected: &BTreeMap<String, (Turn, Turn)>) {
     for provider in &PROVIDERS {
         let those: Vec<_> =

@@ -1,4 +1,4 @@
-//! The tested model clients, one row for each.
+//! The table of the tested model clients, with one row for each client.
 
 use tower::{ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{BoxError, ChatRequest, ChatResponse};

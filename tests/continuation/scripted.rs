@@ -1,5 +1,5 @@
-//! Two answers of a provider, in the format of each wire, complete and streamed: first reasoning
-//! and a tool call, then a text.
+//! Two scripted answers in the format of each wire, complete and streamed. The first answer
+//! contains reasoning and a tool call, and the second answer contains a text.
 
 use aws_smithy_eventstream::frame::write_message_to;
 use aws_smithy_types::event_stream::{Header, HeaderValue, Message};
@@ -220,7 +220,8 @@ fn ollama() -> [Value; 2] {
     [called, reply].map(|message| json!({"message": message, "done": true, "done_reason": "stop"}))
 }
 
-/// Splits an answer into two lines: the message, and its end.
+/// Splits an answer into two lines: the first line contains the message, and the second line ends
+/// it.
 fn ollama_stream(mut answer: Value) -> Vec<u8> {
     let begun = json!({"message": answer["message"].take(), "done": false});
     answer["message"] = json!({"role": "assistant", "content": ""});

@@ -10,8 +10,8 @@ use crate::continuation::{
     providers::{PROVIDERS, Provider},
 };
 
-/// Returns whether a provider has the wire of the first row. There are fewer recordings of such a
-/// provider.
+/// Returns whether a provider has the same wire as the provider in the first row of [`PROVIDERS`],
+/// but is another provider.
 fn is_compatible(provider: &Provider) -> bool {
     provider.wire == PROVIDERS[0].wire && provider.name != PROVIDERS[0].name
 }
@@ -91,7 +91,8 @@ async fn switches_there_and_back(
     assert_eq!(after_second[..after_first.len()], after_first, "{source}: the record has changed");
     assert_eq!(after_third[..after_second.len()], after_second, "{source}: the record has changed");
 
-    // The provider receives its own answers unchanged, as if the conversation had never left.
+    // The provider receives its own answers unchanged, as in a conversation that never switched to
+    // the other provider.
     let alone = MemoryStore::new();
     home.server.play(&one.answers, 0);
     let stack = one.stack(home, alone);

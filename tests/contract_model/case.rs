@@ -32,7 +32,7 @@ pub(crate) struct Step {
     pub(crate) tools: ToolMask,
     /// The answers of the model, in order. After the last one, the model answers with a text.
     pub(crate) answers: Vec<AnswerPlan>,
-    /// The attempts. Each sends the same request once.
+    /// The attempts. Each attempt sends the same request once.
     pub(crate) attempts: Vec<Attempt>,
     /// Whether the run id is used again with another input after each attempt.
     pub(crate) reuses_id: bool,
@@ -41,7 +41,8 @@ pub(crate) struct Step {
     pub(crate) forks: bool,
 }
 
-/// The input of a run. If no call is pending for the kind of input, the caller sends a text.
+/// The input of a run. If no call is pending that this kind of input can answer, the caller sends a
+/// text instead.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Input {
     Text,
@@ -55,15 +56,15 @@ pub(crate) enum Input {
 pub(crate) struct ApprovalInput {
     /// The number of pending batches to answer, oldest first.
     pub(crate) batches: usize,
-    /// The number of pending batches to skip before those.
+    /// The number of older pending batches that are skipped.
     pub(crate) skipped: usize,
-    /// Whether the answers are in the opposite order of their requests.
+    /// Whether the order of the answers is the reverse of the order of the requests.
     pub(crate) reversed: bool,
-    /// The rejected requests: bit n rejects the nth request.
+    /// A bit mask of the rejected requests: bit n is set if the request with index n is rejected.
     pub(crate) rejected: u64,
     /// Whether the message also has a text.
     pub(crate) has_text: bool,
-    /// The selection of requests to answer.
+    /// Which requests the input answers.
     pub(crate) extent: Extent,
 }
 
@@ -80,7 +81,7 @@ pub(crate) enum Extent {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ResultInput {
-    /// The number of calls, oldest first.
+    /// The number of calls to answer, oldest first.
     pub(crate) calls: usize,
     pub(crate) skipped: usize,
     pub(crate) has_text: bool,
@@ -93,7 +94,7 @@ pub(crate) struct ResultInput {
 pub(crate) struct AnswerPlan {
     pub(crate) messages: Vec<MessagePlan>,
     pub(crate) ids: Ids,
-    /// The replacement of the set of tools, if any.
+    /// The change of the registered tools, if any.
     pub(crate) tools_then: Option<ToolChange>,
 }
 
@@ -106,7 +107,7 @@ pub(crate) struct MessagePlan {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ToolChange {
     pub(crate) tools: ToolMask,
-    /// Whether the change happens while the first tool of the answer runs. Otherwise it happens
+    /// Whether the tools change while the first tool of the answer runs. Otherwise, they change
     /// while the model answers.
     pub(crate) while_tool_runs: bool,
 }
@@ -114,7 +115,7 @@ pub(crate) struct ToolChange {
 /// The ids of the calls of the model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Ids {
-    /// Each call of the conversation has another id.
+    /// Each call of the conversation has a different id.
     Distinct,
     Missing,
     Empty,
@@ -167,7 +168,7 @@ impl Case {
         let count = 2 + rng.below(4);
         let mut steps: Vec<Step> =
             (0..count).map(|_| Step::random(&mut rng, features, has_run_layer)).collect();
-        // A final run sends the complete stored history to the model.
+        // The final run checks the replay of the complete stored history.
         steps.push(Step::probe(has_run_layer));
         Self {
             has_run_layer,
@@ -417,8 +418,8 @@ impl MessagePlan {
     fn random(rng: &mut Rng, features: &Features) -> Self {
         let kinds = features.tools();
         let count = [0, 1, 1, 1, 2, 2, 3][rng.below(7)];
-        // Half of the calls are of the same kind. Otherwise most batches would mix approvals and
-        // returned calls.
+        // Half of the calls in a batch are of the same kind. If all kinds were chosen
+        // independently, most batches would mix approvals and returned calls.
         let favourite = kinds[rng.below(kinds.len())];
         let calls: Vec<Tool> = (0..count)
             .map(|_| if rng.one_in(2) { favourite } else { kinds[rng.below(kinds.len())] })

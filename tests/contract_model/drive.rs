@@ -213,8 +213,8 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// Creates a late result. The result refers to its call by the id of the call, if the id is
-    /// unique, and otherwise by its position.
+    /// Creates a late result. If the id of the call is unique, the result refers to the call by
+    /// this id, and otherwise by the position of the call.
     fn late_result(&self, token: &str) -> Option<ToolResult> {
         let (id, position) = self.calls.get(token)?;
         let result = ToolResult::new(&**id, format!("late {token}"));
@@ -255,7 +255,7 @@ impl<'a> Driver<'a> {
         self.compare_store().await
     }
 
-    /// Sends a request with the id of a run and another input.
+    /// Sends a request with the id of an earlier run, but with another input.
     async fn reuse_id(&mut self, run: usize, attempt: &Attempt) -> Result<(), String> {
         self.world.begin(None);
         let mut request = ChatRequest::user(format!("not {}", script::input_text(run)))
@@ -352,7 +352,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Records the calls and approval requests of messages, for later inputs of callers.
+    /// Records the calls and approval requests of messages, so that later inputs can answer them.
     fn note<'m>(&mut self, messages: impl Iterator<Item = &'m Arc<Message>>) {
         for message in messages {
             let ids = effective_call_ids(message);
@@ -361,8 +361,9 @@ impl<'a> Driver<'a> {
                 let token = token_in(&call.arguments).unwrap_or_default();
                 let position = message.id.map(|message| CallPosition { message, index });
                 if let Some(position) = position {
-                    // The last insertion is the stored position. A hook may have removed earlier
-                    // calls of the message.
+                    // A call is inserted first with its position in the answer, and then with its
+                    // position in the store. The two differ if a hook has removed an earlier call
+                    // of the message. The stored position replaces the first one.
                     self.calls.insert(token.to_owned(), (id, position));
                 }
             }
@@ -378,7 +379,8 @@ impl<'a> Driver<'a> {
 
     async fn compare_store(&mut self) -> Result<(), String> {
         let history = self.store.load(&key()).await.map_err(|it| it.to_string())?;
-        // The answer of a run that was resumed first is visible only in the store.
+        // If the request first resumed another run, the caller does not receive the answer of that
+        // run. Its calls are read from the store.
         self.note(history.messages.iter());
         let messages = history.messages.iter().map(|message| &**message);
         same("the store", &observe::texts(messages, &self.tokens), &self.model.stored())?;
@@ -431,8 +433,8 @@ fn same(what: &str, found: &[String], expected: &[String]) -> Result<(), String>
     Err(text)
 }
 
-/// Polls a future until it is ready. Returns `None` if the future is pending and no task can wake
-/// it. The caller then drops the future.
+/// Polls a future until it is ready. Returns `None`, and drops the future, if the future is pending
+/// and no task wakes it.
 async fn until_idle<F: Future>(future: F) -> Option<F::Output> {
     struct Woken(AtomicBool);
     impl Wake for Woken {
@@ -445,7 +447,7 @@ async fn until_idle<F: Future>(future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     loop {
         if !woken.0.swap(false, Ordering::AcqRel) {
-            // Spawned tasks may still wake the future.
+            // Spawned tasks run now, and may wake the future.
             for _ in 0..3 {
                 yield_now().await;
             }

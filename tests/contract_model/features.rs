@@ -12,7 +12,8 @@ pub(crate) struct Features {
     pub(crate) partial_approvals: bool,
     pub(crate) approved_twice: bool,
     pub(crate) hooked_approvals: bool,
-    /// Whether a batch may have calls that need approval and calls that the caller executes.
+    /// Whether a batch may contain both calls that need approval and calls that the caller
+    /// executes.
     pub(crate) mixed_batches: bool,
     pub(crate) late_results: bool,
     pub(crate) pending_results: bool,
@@ -40,8 +41,8 @@ pub(crate) struct Features {
 }
 
 impl Features {
-    /// Returns the enabled features: the default ones, or those whose names are in
-    /// `TOWER_CHAT_FEATURES`.
+    /// Returns the features whose names are in `TOWER_CHAT_FEATURES`, or the default features if
+    /// the variable is not set.
     pub(crate) fn enabled() -> Self {
         let chosen = env::var("TOWER_CHAT_FEATURES").ok();
         let has = |name: &str, is_enabled: bool| match &chosen {
@@ -75,8 +76,8 @@ impl Features {
         }
     }
 
-    /// Returns the features for a stack without `PerRunPersistence`. Only that layer finds the
-    /// calls of approvals.
+    /// Returns the features for a stack without `PerRunPersistence`. Such a stack has no approvals,
+    /// because only this layer finds the stored call that an approval answers.
     pub(crate) fn without_approvals(&self) -> Self {
         Self { approvals: false, hooked_approvals: false, ..self.clone() }
     }

@@ -3,15 +3,16 @@
 //! A [case](case) is a conversation over the public API. Cases have approvals, hooks, changing sets
 //! of tools, late results, returned calls, several messages in an answer, failing service calls,
 //! requests that are sent again in another mode, messages that tools queue, runs that tools stop,
-//! run ids that are used again, and copies with pending approvals. Each call has a token in its
-//! arguments, its result and its error, so that the test detects every exchanged value. After every
-//! attempt, four things are compared with the [model](model): the messages that the model client
-//! received, the answer for the caller, the stored messages, and the record of tool calls.
+//! run ids that are used again, and copies with pending approvals. Each call has a unique token in
+//! its arguments, its result and its error, so that the test detects if values of two calls are
+//! exchanged. After every attempt, four things are compared with the [model](model): the messages
+//! that the model client received, the answer for the caller, the stored messages, and the record
+//! of tool calls.
 //!
-//! The environment variables set the seed (`TOWER_CHAT_SEED`), the number of cases
-//! (`TOWER_CHAT_CASES`) or the time for which new cases begin (`TOWER_CHAT_SECONDS`), the number of
-//! threads (`TOWER_CHAT_THREADS`), and the features of cases (`TOWER_CHAT_FEATURES`).
-//! `TOWER_CHAT_CASE` selects a single case. This command tries a million cases:
+//! Environment variables set the seed (`TOWER_CHAT_SEED`), the number of cases (`TOWER_CHAT_CASES`)
+//! or the duration of the test (`TOWER_CHAT_SECONDS`), the number of threads
+//! (`TOWER_CHAT_THREADS`), and the features of cases (`TOWER_CHAT_FEATURES`). `TOWER_CHAT_CASE`
+//! selects a single case. This command tries a million cases:
 //!
 //! ```text
 //! TOWER_CHAT_CASES=1000000 cargo test --release -p tower-chat-tests --test tests contract_model::conversations
@@ -90,7 +91,8 @@ fn a_planted_copied_approval_is_found() {
     is_found(Fault::CopiedApproval);
 }
 
-/// Asserts that a case without differences has one after the fault is planted.
+/// Asserts that one of the cases differs from the model when the fault is planted, although it does
+/// not differ without the fault.
 fn is_found(fault: Fault) {
     let features = Features::enabled();
     let shows = |case: &Case| difference(case, Some(fault)).is_some();

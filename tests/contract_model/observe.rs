@@ -1,4 +1,4 @@
-//! The observed conversation, in the notation of the model.
+//! Converts observed messages and rows to the notation of the model.
 
 use std::collections::{HashMap, HashSet};
 

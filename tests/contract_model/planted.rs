@@ -15,7 +15,7 @@ use tower_chat::{
     tool::ToolStatus,
 };
 
-/// A fault that the code had once during its development.
+/// A fault that an earlier version of the code had during its development.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Fault {
     /// Two results of a batch are exchanged before they are stored.
@@ -32,11 +32,11 @@ pub(crate) enum Fault {
     MissedStop,
     /// The digest of the input of a run is not stored.
     LostInput,
-    /// In a copy of a conversation, the approvals of the original are pending.
+    /// In a copy of a conversation, the calls that wait in the original can be approved.
     CopiedApproval,
 }
 
-/// Returns the stored messages of a run after the first one, as its answer.
+/// Returns an answer with the stored messages of a run, except its first message.
 pub(crate) async fn stored_part(
     store: &MemoryStore,
     key: &ConversationKey,

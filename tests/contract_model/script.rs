@@ -12,7 +12,7 @@ pub(crate) struct Scripted {
 }
 
 pub(crate) struct ScriptedCall {
-    /// The token in the arguments, the result and the error of this call.
+    /// The token that the arguments, the result and the error of this call contain.
     pub(crate) token: String,
     pub(crate) tool: Tool,
     /// The id of the call in the answer of the model.

@@ -36,7 +36,7 @@ pub(crate) enum Tool {
     Wire,
     /// Needs approval, its hook changes the arguments, and the tool accepts the stored arguments.
     Token,
-    /// Executed by the caller.
+    /// The caller executes the tool.
     Ask,
     /// The hook of the tool changes the arguments and the result.
     Hide,
@@ -46,7 +46,7 @@ pub(crate) enum Tool {
     Spill,
     /// The hook of the tool drops the call.
     Forget,
-    /// Does not exist.
+    /// No tool with this name is registered.
     Unknown,
 }
 
@@ -68,13 +68,13 @@ impl Hook {
         if self == Self::Drop { Self::DropResult } else { self }
     }
 
-    /// Returns whether the call is stored unchanged.
+    /// Returns whether this effect leaves the stored call unchanged.
     pub(crate) fn keeps_call(self) -> bool {
         matches!(self, Self::None | Self::Result)
     }
 }
 
-/// The kinds with a definition, in the order of registration.
+/// All kinds of tools that exist, in the order of their registration.
 pub(crate) const REGISTERED: [Tool; 15] = [
     Tool::Look,
     Tool::Fail,
@@ -112,7 +112,7 @@ impl ToolMask {
     }
 
     pub(crate) fn random(rng: &mut Rng) -> Self {
-        // Each kind is registered with a probability of three quarters.
+        // Each bit is set with a probability of three quarters.
         Self((rng.next() as u32) | (rng.next() as u32))
     }
 
@@ -122,7 +122,7 @@ impl ToolMask {
 }
 
 impl Tool {
-    /// Returns the name in calls of the model. For a tool that does not exist, the name is
+    /// Returns the name that the model uses in a call. If the tool does not exist, the name is
     /// different for each call.
     pub(crate) fn name(self, token: &str) -> String {
         match self {
@@ -204,7 +204,8 @@ pub(crate) fn stored_error(token: &str) -> String {
     format!("hidden error of {token}")
 }
 
-/// Finds the token in a text: the first word of digits and underscores after a `t`.
+/// Finds the token in a text: the first word that consists of a `t` followed by digits and
+/// underscores.
 pub(crate) fn token_in(text: &str) -> Option<&str> {
     let is_token = |text: &&str| {
         text.strip_prefix('t').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))

@@ -37,7 +37,7 @@ struct State {
     answered: BTreeMap<usize, usize>,
     /// The service call at which the attempt in progress is cut off.
     cut: Option<Cut>,
-    /// The set of tools that the next tool call registers.
+    /// The set of tools that becomes registered while the next tool runs.
     tools_then: Option<ToolMask>,
     seen: Seen,
     /// The model of the newest stack.
@@ -127,8 +127,8 @@ impl World {
         }));
     }
 
-    /// Drops the model and the tools, which have references back to this world. Otherwise the
-    /// cycles of a million cases would fill the memory.
+    /// Drops the model and the tools. They refer to this world, and without this call the reference
+    /// cycles would leak the memory of every case.
     pub(crate) fn end(&self) {
         self.state().model = None;
         self.0.tools.set(Tools::new());

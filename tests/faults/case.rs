@@ -19,12 +19,12 @@ pub(crate) struct Case {
     pub(crate) on_disk: bool,
     /// Whether a failed write fails the call, in the modes with this option.
     pub(crate) fail_call: bool,
-    /// Whether calls that may have run already are run again.
+    /// Whether a resumed run executes a call again if its tool may already have run.
     pub(crate) run_again: bool,
     pub(crate) runs: Vec<RunScript>,
     /// The index of the run with faults.
     pub(crate) faulty_run: usize,
-    /// The faults of its first attempts.
+    /// The first attempts of the run with faults, with the faults of each attempt.
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) then: Then,
 }
@@ -46,7 +46,7 @@ pub(crate) enum Caller {
     Patient,
     /// Drops the future or the stream after this number of polls.
     Drops(u32),
-    /// The task of the caller is aborted after the other tasks have been polled this number of times.
+    /// The task of the caller is aborted after another task has yielded this number of times.
     Aborts(u32),
 }
 
@@ -77,7 +77,7 @@ impl Case {
             _ => PersistenceMode::Journaled,
         };
         let mut runs: Vec<_> = (0..1 + rng.below(3)).map(|_| RunScript::random(&mut rng)).collect();
-        // Makes a run with calls that need approval more frequent.
+        // Increases the frequency of runs with calls that need approval.
         if rng.one_in(4) && runs.len() > 1 {
             let asking = rng.below(runs.len() - 1);
             runs[asking].rounds = vec![vec![["pay", "look"][rng.below(2)], "pay"]];

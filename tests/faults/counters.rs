@@ -1,5 +1,5 @@
-//! Counters of the events in the cases. With them, a test detects a generator that no longer
-//! creates faults.
+//! Counts the events in the cases, so that a test fails if the generator no longer creates some
+//! kind of fault.
 
 use std::sync::{
     Mutex,
@@ -15,7 +15,8 @@ pub(crate) struct Counters {
     had: Mutex<Vec<(&'static str, u64)>>,
 }
 
-/// The kinds of events, each with the minimum number of 1,000 cases in which it must occur.
+/// The kinds of events. For each kind: the minimum number of cases, out of 1,000 cases, in which an
+/// event of this kind must occur.
 const EXPECTED: [(&str, u64); 11] = [
     ("an answer", 990),
     ("an error", 100),

@@ -70,7 +70,7 @@ impl ChildTask {
             seed: SEED,
             mode: self.mode,
             streamed: self.streamed,
-            // Covers both values without additional processes.
+            // Depends on `streamed`, so that both values are covered without additional processes.
             concurrent: self.streamed,
             on_disk: true,
             fail_call: false,
@@ -86,7 +86,7 @@ impl ChildTask {
     }
 }
 
-/// Reads the trace that the child processes have written.
+/// Creates a world with the trace that the child processes have written.
 pub(crate) fn world(folder: &Path, run: usize, first_serial: u32) -> World {
     World::of_file(SEED, 2, &folder.join(format!("trace{run}")), first_serial)
 }
@@ -131,7 +131,8 @@ fn killed_at_every_step(mode: PersistenceMode, streamed: bool) {
             append_kill(folder, &status);
             check(&task, folder, false, &context);
             if step % 3 == 0 {
-                // The child process is killed again while it continues the run.
+                // This child process is killed as well, while it continues the run of the first
+                // one.
                 let again = ChildTask { kill_at: Some(step / 2 + 1), ..task.clone() };
                 let status = again.begin(folder).wait().unwrap();
                 if !status.success() {

@@ -1,7 +1,7 @@
-//! A model of the contract of persistence: the histories that a trace allows.
+//! A model of the contract of persistence. The model computes the history that a trace requires.
 //!
-//! The model does not use writes, revisions or leases. The model reads the events of the trace, and
-//! computes the messages of each turn that a reader must see.
+//! The model does not use writes, revisions or leases. It reads the events of the trace, and
+//! computes the messages of each turn that must be visible.
 
 use tower_chat::PersistenceMode;
 
@@ -23,9 +23,10 @@ pub(crate) struct Turn {
 enum Entry {
     Input,
     Answer(u32),
-    /// The results of the calls of these service calls, in one message.
+    /// A message with the results of the calls that these service calls returned.
     Results(Vec<u32>),
-    /// The results of the calls that had finished when the run was cut off, in one message.
+    /// A message with the results of those calls of these service calls that had finished when the
+    /// run was cut off.
     Finished(Vec<u32>),
 }
 
@@ -57,8 +58,8 @@ pub(crate) fn open_run(run: usize, index: &TraceIndex<'_>) -> Result<Vec<String>
     say(run, &staged(run, index), index)
 }
 
-/// Returns the entries of a buffered run, which are appended together at the end of an attempt: all
-/// of them, or none.
+/// Returns the entries of a run in per-run mode. At the end of an attempt, one append stores either
+/// all entries or none.
 fn per_run(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     let mut without_answer = Vec::new();
     for attempt in index.attempts().iter().filter(|attempt| attempt.run == run) {
@@ -72,7 +73,7 @@ fn per_run(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
                 waiting = (!calls.is_empty() && !waits).then_some(Entry::Results(vec![*serial]));
             }
         }
-        // The last answer and everything before it are stored together, or not at all.
+        // One append stores all entries of an attempt, so if one answer is stored, all entries are.
         let is_stored = |entry: &Entry| match entry {
             Entry::Answer(serial) => index.is_stored(&index.answer_label(*serial)),
             Entry::Results(_) | Entry::Finished(_) | Entry::Input => false,
@@ -84,7 +85,8 @@ fn per_run(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
             without_answer = entries;
         }
     }
-    // An approved tool may have ended the run before any service call.
+    // A tool that the input approved may have ended the run before any service call, so that no
+    // answer exists.
     let is_stored = |entry: &Entry| match entry {
         Entry::Results(serials) => !index.result_labels(run, serials).is_empty(),
         Entry::Finished(_) | Entry::Input | Entry::Answer(_) => false,
@@ -92,8 +94,9 @@ fn per_run(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     if without_answer.iter().any(is_stored) { without_answer } else { Vec::new() }
 }
 
-/// Returns the entries of a run that stores each answer together with the new messages of its service
-/// call. If a service call got no answer, those of its new messages that are stored are included.
+/// Returns the entries of a run in per-service-call mode. Each answer is stored together with the
+/// new messages of its service call. If a service call got no answer, its new messages are included
+/// if they are stored.
 fn per_service_call(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     let mut log: Vec<Entry> = Vec::new();
     for attempt in index.attempts().iter().filter(|attempt| attempt.run == run) {
@@ -130,8 +133,8 @@ fn per_service_call(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     log
 }
 
-/// Appends those new messages of a service call without an answer that are stored. A batch without a
-/// finished call adds no entry.
+/// Appends the new messages of a service call that got no answer, if these messages are stored. A
+/// batch without a finished call adds no entry.
 fn append_stored(log: &mut Vec<Entry>, new: &mut Vec<Entry>, run: usize, index: &TraceIndex<'_>) {
     let is_stored = |entry: &Entry| match entry {
         Entry::Input => index.is_stored(&input_label(run, index)),
@@ -153,7 +156,7 @@ fn is_of(entry: &Entry, of: &[u32]) -> bool {
     matches!(entry, Entry::Results(serials) | Entry::Finished(serials) if serials == of)
 }
 
-/// Returns all staged entries of a run, of every attempt.
+/// Returns the entries that all attempts of a journaled run have staged.
 fn staged(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     let mut entries = Vec::new();
     if index.is_stored(&input_label(run, index)) {
@@ -172,7 +175,8 @@ fn staged(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
             }
         }
     }
-    // A run that is ended without being resumed has a result for every call.
+    // A run that was committed without being resumed also has the results of its last round, with
+    // an error result for each call that did not finish.
     if index.is_closed_as_it_was(run) || !matches!(entries.last(), Some(Entry::Answer(_))) {
         let is_there = |entry: &Entry| match entry {
             Entry::Results(serials) => !index.result_labels(run, serials).is_empty(),
@@ -183,8 +187,8 @@ fn staged(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     entries
 }
 
-/// Returns an entry for the results of the calls that the input of a run approves or rejects, if
-/// any.
+/// Returns an entry for the results of the calls that the input of a run approves or rejects. The
+/// list is empty if the input has no such calls.
 fn approved(run: usize, from: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     let began = index.trace.iter().skip(from).find_map(|event| match event {
         Event::Began { run: of, answers } if *of == run => Some(answers),

@@ -29,7 +29,7 @@ pub(crate) type Client = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError
 /// A timeout that is longer than any operation that does not hang.
 const LONG_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A process, until it dies.
+/// A simulated process. A planned fault can end the process, which then makes no further changes.
 pub(crate) struct Process<S> {
     pub(crate) store: FaultyStore<S>,
     pub(crate) client: Client,
@@ -94,7 +94,8 @@ impl<S: HistoryStore + Clone> Process<S> {
         Self { store, client, world: world.clone() }
     }
 
-    /// Sends the request of a run as a caller of this kind. Returns the outcome for the caller.
+    /// Sends the request of a run, with a caller that behaves in this way. Returns the outcome for
+    /// the caller.
     pub(crate) async fn send(
         &self,
         run: usize,
@@ -171,7 +172,7 @@ async fn answer(mut client: Client, request: ChatRequest) -> Result<Outcome, Box
             }
             _ => {}
         }
-        // Lets a caller disconnect between two updates.
+        // Yields, so that the caller can disconnect between two updates.
         yield_now().await;
     }
     Err("the answer was cut off".into())
@@ -182,8 +183,8 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// Creates the request of a run. Returns with it the numbers of the service calls whose calls it
-/// approves or rejects.
+/// Creates the request of a run. Also returns the numbers of the service calls whose calls the
+/// request approves or rejects.
 pub(crate) fn request(
     world: &World,
     run: usize,
@@ -214,7 +215,7 @@ pub(crate) fn serial_of(call: &str) -> u32 {
     serial.and_then(|(serial, _)| serial.parse().ok()).expect("an id of the script's")
 }
 
-/// Returns whether a reader may see a part of a run.
+/// Returns whether a part of a run may be visible in this mode.
 pub(crate) fn shows_parts(mode: PersistenceMode) -> bool {
     mode == PersistenceMode::PerServiceCall
 }

@@ -57,8 +57,8 @@ fn tools_run_as_often_as_declared(case: &Case, index: &TraceIndex<'_>) -> Result
         let known_key = keys.entry(call).or_insert(key);
         require(*known_key == key, || format!("{token} got {key:?}, and {known_key:?} before"))?;
     }
-    // In the other modes, a lost run starts from the beginning, and its calls get the same
-    // positions again.
+    // In the other modes, a run whose messages are lost starts from the beginning. Its new calls
+    // then have the same positions, and therefore the same keys, as the lost calls.
     if case.mode != PersistenceMode::Journaled {
         return Ok(());
     }
@@ -79,7 +79,8 @@ fn is_approved(serial: u32, before: usize, case: &Case, index: &TraceIndex<'_>) 
     })
 }
 
-/// Returns whether the input of a run answers the approval requests of this answer.
+/// Returns whether the input of a run decides about the approval requests of the answer with this
+/// number.
 fn decides_about(serial: u32, of: usize, index: &TraceIndex<'_>) -> bool {
     index.trace.iter().any(|event| match event {
         Event::Began { run, answers } => *run == of && answers.contains(&serial),
@@ -105,7 +106,8 @@ fn results_are_what_happened(case: &Case, index: &TraceIndex<'_>) -> Result<(), 
             .filter(|event| matches!(event, Event::Started { call: of, .. } if *of == call.id))
             .count();
         let has_record = waits || case.mode == PersistenceMode::Journaled;
-        // The run that decides about a waiting call stores its result.
+        // The result of a call that waits for approval is stored by the run that decides about the
+        // call.
         let decides = |event: &Event| match event {
             Event::Stored { run, .. } => {
                 index.is_closed_as_it_was(*run) && decides_about(serial, *run, index)
@@ -131,8 +133,8 @@ fn results_are_what_happened(case: &Case, index: &TraceIndex<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Checks that in a mode that resumes runs, each service call after a durable answer of the run sends this
-/// answer. The model therefore never generates an answer again that was paid for.
+/// Checks that in journaled mode, once an answer of a run is durable, every later service call of
+/// the run sends this answer. A resumed run therefore never requests a paid answer again.
 pub(crate) fn answers_are_paid_once(case: &Case, index: &TraceIndex<'_>) -> Result<(), String> {
     if case.mode != PersistenceMode::Journaled {
         return Ok(());
@@ -208,7 +210,8 @@ fn callers_receive_the_true_outcome(
 /// The text of the error for an approval whose call already has a result.
 pub(crate) const ANSWERED_ALREADY: &str = "has a result already";
 
-/// Returns whether an attempt failed with this error, and the call has a result.
+/// Returns whether the attempt failed because one of the calls that it decides about already has a
+/// result.
 fn answers_again(error: &str, attempt: &AttemptAt<'_>, index: &TraceIndex<'_>) -> bool {
     let answered = attempt.events.iter().find_map(|event| match event {
         Event::Began { answers, .. } => Some(answers),
@@ -218,8 +221,9 @@ fn answers_again(error: &str, attempt: &AttemptAt<'_>, index: &TraceIndex<'_>) -
     error.contains(ANSWERED_ALREADY) && calls.any(|call| has_result(&call.id, attempt, index))
 }
 
-/// Returns whether the result of a call was stored before an attempt ended, or was in an answer
-/// whose messages are still in the outbox.
+/// Returns whether the result of a call was stored before the attempt ended, or whether a caller
+/// received the result before the attempt began. In the second case, the message may still be in
+/// the outbox.
 fn has_result(call: &str, attempt: &AttemptAt<'_>, index: &TraceIndex<'_>) -> bool {
     let is_stored = index.results_of(call).first().is_some_and(|(stored, _)| *stored < attempt.to);
     let prefix = format!("{call}=");
@@ -235,8 +239,8 @@ fn had_trouble_before(attempt: &AttemptAt<'_>, index: &TraceIndex<'_>) -> bool {
     index.attempts().iter().any(|other| other.from < attempt.from && !other.had_a_working_store())
 }
 
-/// Checks that the layers have submitted everything to the store when a run ends or is cut off.
-/// Only a killed process may lose messages.
+/// Checks that the layers have submitted all messages and outcomes to the store when a run ends or
+/// is cut off. Only a killed process may lose them.
 fn nothing_is_lost_at_the_end_of(
     case: &Case,
     attempt: &AttemptAt<'_>,
@@ -278,8 +282,8 @@ fn nothing_is_lost_at_the_end_of(
         let Event::Finished { token } = event else { continue };
         let call = token.split('#').next().unwrap_or_default();
         if case.mode == PersistenceMode::PerServiceCall && has_ended_the_run(call, attempt, index) {
-            // The model never receives the result, therefore it is not stored in a message. The result is
-            // in the record only if the caller waits until the end.
+            // The model never receives this result, so no message contains it. The record contains
+            // the result only if the caller waits until the end of the run.
             continue;
         }
         let is_results = submitted.contains(format!("result {call}={token}").as_str());

@@ -53,7 +53,7 @@ pub(crate) fn failure_and_counters(case: &Case, counters: &Counters) -> Option<S
 
 fn play(case: &Case) -> (Vec<Event>, Result<(), String>) {
     let mut case = case.clone();
-    // A final message completes everything that is still open or unsaved.
+    // The case ends with a run without faults, which resumes open runs and stores unsaved messages.
     case.runs.push(RunScript { input: Input::Text, rounds: Vec::new() });
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -139,8 +139,8 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
     /// Makes an attempt without faults.
     ///
     /// Readers may still see an approval request as pending although an open run, or a run with
-    /// unsaved messages in the outbox, has answered it. A second answer is refused, and the caller
-    /// then sends the remaining answers.
+    /// unsaved messages in the outbox, has answered it. If the caller answers the request again, it
+    /// receives an error, and then sends a new request with the approvals that are still pending.
     async fn attempt_without_faults(
         &self,
         run: usize,
@@ -162,8 +162,8 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
         self.check(false).await
     }
 
-    /// Creates a request for a run that answers the visible pending approvals. Returns with it the
-    /// numbers of the service calls whose calls it approves or rejects.
+    /// Creates a request for a run that answers the visible pending approvals. Also returns the
+    /// numbers of the service calls whose calls the request approves or rejects.
     async fn request(&self, run: usize, input: Input) -> (tower_chat::ChatRequest, Vec<u32>) {
         let head = self.readers.store.head(&key()).await.expect("no fault is injected");
         let pending: Vec<_> = head.pending_approvals.into_iter().flatten().collect();
@@ -204,7 +204,7 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
         Ok(false)
     }
 
-    /// Completes all delayed operations.
+    /// Lets all delayed operations complete, and flushes the store.
     async fn complete_delayed(&self) -> Result<(), String> {
         if self.world.is_dead() {
             return Ok(());

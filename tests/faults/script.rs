@@ -22,8 +22,8 @@ pub(crate) enum Input {
     Refuse,
 }
 
-/// The tools: one that succeeds, one that may be run again, one that fails, one that needs
-/// approval, and one that ends the run.
+/// The tools: `look` succeeds, `again` may be executed again, `fail` fails, `pay` needs approval,
+/// and `stop` ends the run.
 pub(crate) const TOOLS: [&str; 5] = ["look", "again", "fail", "pay", "stop"];
 
 impl RunScript {
@@ -86,8 +86,8 @@ pub(crate) fn input_text(run: usize) -> String {
     format!("run {run}")
 }
 
-/// Returns the run of a request and its next round, as far as the messages show them. The arguments
-/// of a call contain its run and round.
+/// Returns the run of a request and the next round of this run, derived from the messages: the text
+/// of the input contains the run, and the arguments of a call contain its run and round.
 pub(crate) fn run_and_round(request: &ChatRequest) -> Option<(usize, usize)> {
     let messages: Vec<&Message> = request.messages().iter().map(|message| &**message).collect();
     let run = |message: &&Message| -> Option<usize> {

@@ -146,7 +146,8 @@ impl Model {
 }
 
 impl Readers {
-    /// Checks that a run in progress is not visible, if the mode requires this.
+    /// Loads the conversation during a run. If the mode requires it, checks that the run is not
+    /// visible.
     async fn look(&self, world: &World, conversation: &tower_chat::run::Conversation) {
         if !self.all_or_nothing {
             return;
@@ -221,7 +222,7 @@ async fn run_tool(
         return std::future::pending().await;
     }
     match (name, wrong) {
-        // Has the effect of a panic, without the output of the panic hook.
+        // Unwinds like a panic, but without the output of the panic hook.
         (_, Some(1)) => std::panic::resume_unwind(Box::new(format!("<{token}>"))),
         (_, Some(_)) | ("fail", _) => Err(format!("broken <{token}>").into()),
         ("stop", None) => Ok(ToolOutput::from(format!("stopped <{token}>")).terminate()),

@@ -10,8 +10,8 @@ use tower_chat::{
 /// An event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Event {
-    /// A caller sends the request of a run. `answers` are the service calls whose calls the request
-    /// approves or rejects.
+    /// A caller sends the request of a run. `answers` has the numbers of the service calls whose
+    /// calls the request approves or rejects.
     Began { run: usize, answers: Vec<u32> },
     /// The model was called with these messages.
     Asked { run: usize, serial: u32, shown: Vec<String> },
@@ -31,9 +31,9 @@ pub(crate) enum Event {
     Fault { what: String },
     /// The process ended or was killed, and another process begins.
     Restarted,
-    /// The open run is about to be ended without being resumed.
+    /// The open run is about to be committed without being resumed.
     Closing { run: usize },
-    /// The caller has an outcome, or has disconnected.
+    /// The caller received an outcome, or has disconnected.
     Ended { run: usize, outcome: Outcome },
 }
 
@@ -90,8 +90,8 @@ pub(crate) fn label(message: &Message) -> String {
     label
 }
 
-/// Formats a result: the execution that returned it, `?` if it is unknown whether there was an
-/// execution, and `never` or `refused` if there was none.
+/// Formats a result: the execution that returned the result, `?` if the tool may or may not have
+/// run, and `never` or `refused` if the tool did not run.
 pub(crate) fn result_label(result: &ToolResult) -> String {
     let text = result.text();
     let token = text.split_once('<').and_then(|(_, rest)| rest.split_once('>'));

@@ -1,4 +1,4 @@
-//! An index of a trace.
+//! An index that answers queries about a trace.
 
 use std::collections::HashMap;
 
@@ -64,7 +64,7 @@ impl<'a> TraceIndex<'a> {
         format!("assistant:a{serial}{}", calls.collect::<String>())
     }
 
-    /// Returns the labels of the messages that a run has stored with results of the calls of these
+    /// Returns the labels of stored messages of a run that contain results of the calls of these
     /// service calls.
     pub(crate) fn result_labels(&self, run: usize, serials: &[u32]) -> Vec<&'a str> {
         let prefixes: Vec<String> = serials.iter().map(|serial| format!("s{serial}.")).collect();
@@ -119,8 +119,8 @@ impl<'a> TraceIndex<'a> {
         closes.collect()
     }
 
-    /// Returns whether the run was ended without being resumed: by an explicit operation, or by the
-    /// request of another run after its caller had disconnected.
+    /// Returns whether the run was committed without being resumed. An explicit operation can do
+    /// this, and so can the request of another run, if the caller of this run had disconnected.
     pub(crate) fn is_closed_as_it_was(&self, of: usize) -> bool {
         let is_told = |event: &Event| matches!(event, Event::Closing { run } if *run == of);
         self.trace.iter().any(is_told) || self.is_committed_by_another(of)
@@ -171,7 +171,7 @@ pub(crate) struct AttemptAt<'a> {
 }
 
 impl AttemptAt<'_> {
-    /// Returns whether no fault concerned the store.
+    /// Returns whether none of the faults in this attempt was a fault of the store.
     pub(crate) fn had_a_working_store(&self) -> bool {
         const OTHERS: [&str; 3] = ["the model", "a tool", "an update"];
         !self

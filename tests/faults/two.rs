@@ -25,8 +25,8 @@ use crate::search::{Search, variable};
 
 const SCHEDULES: u64 = 1_000;
 
-/// The allowed errors of a run that another process disturbs, before a service call or at the next
-/// write.
+/// The allowed errors of a run whose conversation another process changes. The run detects the
+/// change before a service call or at its next write.
 const STATED: [&str; 6] = [
     "is in progress in this process",
     "has the lease of run",
@@ -83,8 +83,8 @@ fn random(seed: u64, number: u64) -> Case {
     }
 }
 
-/// Executes two runs at the same time, and repeats those that failed. Returns whether one run
-/// disturbed the other.
+/// Executes two runs at the same time, and repeats the runs that failed. Returns whether a run
+/// failed because of the other run.
 async fn play(
     case: &Case,
     world: &World,
@@ -93,8 +93,8 @@ async fn play(
     let mut readers = readers_of(store.clone(), case);
     let mut rng = Rng::of(case.seed, 1);
     let is_ahead = rng.one_in(2);
-    // A process with a fast clock resumes, and possibly ends, a run that the other process is still
-    // executing.
+    // To a process with a fast clock, the lease of the other process has expired. The process
+    // therefore resumes, and possibly ends, a run that the other process is still executing.
     readers.all_or_nothing &= !is_ahead;
     let left = Process::new(store.clone(), readers.clone(), world, case);
     let right = match is_ahead {
@@ -127,7 +127,8 @@ async fn play(
     for process in 0..2 {
         if failed[process] {
             let run = if is_same_run { 0 } else { process };
-            // A lease of the process with the fast clock must have expired too.
+            // Each restart advances the clock by one hour. After two restarts, leases of the
+            // process with the fast clock have expired as well.
             world.restart();
             world.restart();
             let (request, answers) = request(world, run, Input::Text, &[], case.streamed);
@@ -242,7 +243,8 @@ fn two_real_processes_on_one_file_come_to_stated_outcomes_alone() {
             assert!(child.wait().unwrap().success());
         }
         let case = task.case();
-        // Neither trace contains the effects of the other process, therefore any order is correct.
+        // Each child process has written its own trace, without the events of the other process.
+        // The traces can therefore be concatenated in any order.
         let (world, right) = (killed::world(folder, 0, 0), killed::world(folder, 1, 1_000));
         right.trace().into_iter().for_each(|event| world.note(event));
         let outcomes: Vec<Outcome> = world

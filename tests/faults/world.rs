@@ -37,11 +37,11 @@ struct State {
 /// The faults during one attempt at a run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FaultPlan {
-    /// The steps with faults, and for each a number that determines the fault.
+    /// The steps with faults. For each step: a number that determines the fault.
     pub(crate) faults: Vec<(u64, u64)>,
     /// The step at which the process dies.
     pub(crate) kill_at: Option<u64>,
-    /// Whether the process really aborts.
+    /// Whether the operating system process aborts at `kill_at`. Otherwise, its death is simulated.
     pub(crate) aborts: bool,
     /// The seed of the delays. 0 means no delays.
     pub(crate) delays: u64,
@@ -50,7 +50,7 @@ pub(crate) struct FaultPlan {
 /// The behaviour of a tool or the model at a step.
 pub(crate) enum Step {
     Fine,
-    /// A fault, which the random numbers determine.
+    /// A fault occurs, which the random numbers determine.
     Wrong(Rng),
     /// The process is dead.
     Dead,
@@ -81,7 +81,8 @@ impl World {
     }
 
     /// Reads the events that earlier processes have written to a file, and appends new events to
-    /// it. Concurrent processes begin the numbers of their service calls at different values.
+    /// it. `first_serial` is the number of the first service call. Concurrent processes use
+    /// different values, so that their numbers are unique.
     pub(crate) fn of_file(seed: u64, runs: usize, path: &Path, first_serial: u32) -> Self {
         let world = Self::new(seed, runs);
         let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -167,7 +168,7 @@ impl World {
         state.is_dead = false;
     }
 
-    /// Begins another process, one hour later.
+    /// Begins another process, and advances the clock by one hour.
     pub(crate) fn restart(&self) {
         self.state().milliseconds += 3_600_000;
     }

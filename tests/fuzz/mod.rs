@@ -1,4 +1,4 @@
-//! Tests that no input from outside makes a parser panic.
+//! Tests that no external input makes a parser panic.
 //!
 //! Each target receives recorded bytes with seeded damage: requests, answers and streams of every
 //! wire, stored messages, rows of a store in plaintext and encrypted, imported rows, histories of
@@ -29,8 +29,9 @@ use crate::search::variable;
 const SEED: u64 = 20_261_123;
 const FEW: u64 = 400;
 const MANY: u64 = 1_000_000;
-/// The microseconds that a release build may spend on each byte of an input, and on an input of any
-/// length. Work that is quadratic in the length takes a thousand times as long.
+/// The limit on the time of a release build, in microseconds for each byte of an input.
+/// `US_PER_INPUT` is added for each input. Work that is quadratic in the length of the input takes
+/// a thousand times as long.
 const US_PER_BYTE: f64 = 5.0;
 const US_PER_INPUT: f64 = 20_000.0;
 
@@ -58,7 +59,8 @@ fn a_million_damaged_inputs_make_no_parser_panic_and_take_time_in_proportion_to_
         run.check(&target);
         if !cfg!(debug_assertions) {
             let max = US_PER_INPUT + US_PER_BYTE * u32::try_from(*length).map_or(0.0, f64::from);
-            // On a busy machine a single execution of any input may be slow.
+            // A single execution may be slow because the machine is busy, so the input is executed
+            // again.
             let again = (0..5).map(|_| time_of(&target, *case));
             let us = again.fold(*slowest_us, f64::min);
             assert!(us < max, "{}: case {case} took {us} us", target.name);

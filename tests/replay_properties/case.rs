@@ -1,4 +1,4 @@
-//! A test case: a damaged part of a transcript, and policies.
+//! A test case: a part of a transcript with random damage, and a combination of policies.
 
 use std::{
     fmt,
@@ -22,7 +22,7 @@ const MAX_MESSAGES: usize = 48;
 pub(crate) struct Case {
     pub(crate) messages: Vec<Message>,
     pub(crate) plan: Plan,
-    /// The index at which the fold is interrupted.
+    /// The index of the message before which the fold is interrupted and read.
     pub(crate) pause: usize,
 }
 
@@ -45,7 +45,7 @@ impl Case {
         Self { messages, plan, pause }
     }
 
-    /// Returns why a replay is invalid, or `None` if all are valid.
+    /// Returns the property that the case violates, or `None` if it violates none.
     pub(crate) fn failure(&self) -> Option<String> {
         let checked = catch_unwind(AssertUnwindSafe(|| properties::check(self)));
         match checked {

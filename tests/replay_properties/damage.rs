@@ -1,4 +1,4 @@
-//! Kinds of damage of a stored history.
+//! The kinds of damage to a stored history.
 #![allow(clippy::ptr_arg, reason = "all kinds of damage have one type")]
 
 use tower_chat::replay::Truncation;
@@ -248,7 +248,7 @@ fn truncate_results(rng: &mut Rng, messages: &mut Vec<Message>) {
     }
 }
 
-/// Marks a round, and sometimes messages after it, as one aggregate row.
+/// Marks a round, and sometimes the messages after the round, as parts of one aggregate row.
 fn aggregate_rows(rng: &mut Rng, messages: &mut Vec<Message>) {
     let Some(position) = any_asking(rng, messages) else { return };
     let following = messages.iter().skip(position + 1);
@@ -267,7 +267,8 @@ fn aggregate_rows(rng: &mut Rng, messages: &mut Vec<Message>) {
     }
 }
 
-/// Makes a call wait for approval, with or without a later answer.
+/// Converts the calls of a message to approval requests. Then removes the results of the calls, or
+/// adds approvals before the results.
 fn ask_approval(rng: &mut Rng, messages: &mut Vec<Message>) {
     let Some(position) = any_asking(rng, messages) else { return };
     let Some(message) = messages.get_mut(position) else { return };
@@ -341,7 +342,7 @@ fn queue_words(rng: &mut Rng, messages: &mut Vec<Message>) {
     }
 }
 
-/// Adds a call that the provider has executed, and the reasoning before it.
+/// Adds a call that the provider has executed, and reasoning before this call.
 fn run_by_provider(rng: &mut Rng, messages: &mut Vec<Message>) {
     let Some(position) = any(rng, messages, |message| message.role == Role::Assistant) else {
         return;

@@ -94,7 +94,7 @@ impl Plan {
         times
     }
 
-    /// Returns variants with one enabled policy less.
+    /// Returns variants of this plan in which one of the enabled policies is disabled.
     pub(crate) fn simpler(&self) -> Vec<Self> {
         let with = |change: &dyn Fn(&mut Self)| {
             let mut simpler = self.clone();

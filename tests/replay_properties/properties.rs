@@ -59,7 +59,8 @@ fn is_valid(shown: &Messages) -> Result<(), String> {
     validate(Wire::OpenAiChat, &body).map_err(|invalid| format!("{invalid} in {body}"))
 }
 
-/// Checks that a fold in several parts, with reads between them, has the same result as one fold.
+/// Checks that a fold has the same result if it is interrupted and read in the middle, and if its
+/// open part is split off and joined again.
 fn folds_alike_in_pieces(stored: &Messages, case: &Case) -> Result<(), String> {
     let mut at_once = Replay::new(case.plan.policy.dangling_calls);
     at_once.push_from(stored, 0);
@@ -120,7 +121,7 @@ fn interrupted() -> String {
     view.iter().flat_map(|message| message.results()).map(|result| result.text()).collect()
 }
 
-/// Checks that without a window every text is in the replay.
+/// Checks that the replay contains every text, unless the policy has a window.
 fn keeps_all_texts(
     stored: &Messages,
     shown: &Messages,

@@ -1,4 +1,4 @@
-//! The four wires behind the same functions.
+//! Functions that parse and encode the messages of a request body, for the four wires with a codec.
 
 use serde_json::{Value, json};
 use tower_chat::Message;

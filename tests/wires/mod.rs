@@ -1,4 +1,5 @@
-//! Tests of conversations that providers accepted: through the stores, and to the other wires.
+//! Tests with recorded conversations that providers have accepted. The conversations are stored,
+//! loaded, replayed, and sent to other providers.
 
 mod codec;
 mod data;

@@ -10,13 +10,13 @@ pub(crate) enum Difference {
     None,
     /// An assistant message with empty text, which other providers reject, is omitted.
     EmptyAnswerLeft,
-    /// Calls and results that were recorded without ids have matching ids.
+    /// Calls and results were recorded without ids, and replay has added matching ids.
     IdsGiven,
-    /// In addition to [`IdsGiven`](Self::IdsGiven), content beside results is in a separate message
-    /// after the results.
+    /// In addition to [`IdsGiven`](Self::IdsGiven), content that was in the same message as results
+    /// is in a separate message after the results.
     ResultsApart,
-    /// Two messages with calls, whose results were in one message, are each followed by their own
-    /// results.
+    /// The results of two messages with calls were recorded in one message. In the replay, each of
+    /// the two messages is followed by its own results.
     RoundsApart,
 }
 
@@ -60,7 +60,7 @@ fn without_empty_answers(wire: Wire, body: &Value) -> Value {
     body
 }
 
-/// Returns each part with the role of its content, in order.
+/// Returns all parts of a body in order, each with the role of the content that contains the part.
 fn parts(body: &Value) -> Vec<Value> {
     let contents = body["contents"].as_array().unwrap();
     let of = |content: &Value| -> Vec<Value> {

@@ -29,7 +29,8 @@ fn sent(wire: Wire, shown: &Messages) -> String {
     render(wire, shown.iter().map(|message| &**message)).to_string()
 }
 
-/// Asserts that a provider accepts a history of another provider.
+/// Asserts that a history of another provider, encoded for this wire, satisfies the rules of the
+/// provider.
 fn assert_accepted(source: &str, history: &Messages, to: Wire) -> Value {
     let before = text(history);
     let bytes = sent(to, &replay(history));
@@ -54,7 +55,7 @@ fn assert_nothing_asked_is_lost(source: &str, history: &Messages, to: Wire, body
     let inner = |name: &str| -> Vec<&Value> {
         items.iter().flat_map(|item| item[name].as_array().into_iter().flatten()).collect()
     };
-    // An output of a tool that the service executes has no call id.
+    // The output of a tool that the service has executed has no call id.
     let is_output = |item: &&Value| {
         let kind = item["type"].as_str().unwrap_or_default();
         kind.ends_with("_output") && !item["call_id"].is_null()
@@ -159,7 +160,7 @@ fn a_history_of_each_wire_continues_with_each_other() {
     assert_eq!(counts.values().sum::<usize>(), (WIRES.len() - 1) * bodies.len());
 }
 
-/// Switches to one provider after another.
+/// Continues a history that already contains two wires with each provider.
 #[test]
 fn a_history_of_two_wires_continues_with_each() {
     let bodies = data::accepted();

@@ -1,4 +1,5 @@
-//! Tests that recorded messages are read from a store unchanged, also in another process.
+//! Tests that a store returns recorded messages unchanged, in the same process and in another
+//! process.
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command, sync::Arc};
 
@@ -43,8 +44,8 @@ fn written(wire: Wire, messages: &Messages) -> Value {
     render(wire, messages.iter().map(|message| &**message))
 }
 
-/// Asserts that every body read from the store equals the recorded one. Returns the number of
-/// bodies of each wire.
+/// Asserts that every body that is encoded from the stored messages equals the recorded body.
+/// Returns the number of bodies of each wire.
 async fn assert_exact(store: &impl HistoryStore, bodies: &[Accepted]) -> BTreeMap<Wire, usize> {
     let mut counts = BTreeMap::new();
     for accepted in bodies {

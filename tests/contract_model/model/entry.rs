@@ -39,7 +39,8 @@ pub(crate) struct Call {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Form {
     Call,
-    /// An approval request. `true` if the tool of this call itself needs approval.
+    /// An approval request. The flag is set if the tool of this call needs approval, and not set if
+    /// the call waits only because another call of its batch needs approval.
     Request(bool),
 }
 
@@ -54,7 +55,7 @@ pub(crate) struct Outcome {
     /// Whether the tool of the call was executed, so that its start and end times are known.
     pub(super) ran: bool,
     pub(super) hook: Hook,
-    /// The message that its tool has queued.
+    /// The message that the tool of the call has queued.
     pub(super) queued: Option<String>,
 }
 
@@ -63,8 +64,8 @@ impl Entry {
         matches!(self, Self::Answer(_) | Self::Results(_) | Self::Queued(_))
     }
 
-    /// Returns whether hooks have dropped all calls of an answer. The rest of the answer is omitted
-    /// from the requests of a resumed run.
+    /// Returns whether the entry is an answer whose calls were all dropped by hooks. The requests
+    /// of a resumed run omit such an answer completely.
     pub(super) fn is_without_calls(&self) -> bool {
         let mut calls = self.calls().peekable();
         calls.peek().is_some() && calls.all(|call| call.hook == Hook::Drop)
@@ -160,7 +161,8 @@ impl Outcome {
         Self { is_error: true, hook: call.hook, ..stopped }
     }
 
-    /// Returns the outcome of the tool for a call that is already stored.
+    /// Returns the outcome of the tool of an approved call. The call is already stored, so a hook
+    /// can no longer drop it.
     pub(super) fn of_approved(call: &Call) -> Self {
         let outcome = Self::of_tool(call);
         Self { hook: outcome.hook.of_result(), ..outcome }

@@ -1,7 +1,8 @@
-//! The contract as a plain model: the content of a conversation, and the effect of sending a
-//! request.
+//! The contract as a plain model. The model computes the content of a conversation and the effect
+//! of each request.
 //!
-//! The model identifies calls only by their tokens. The model has no ids, revisions, writes or leases.
+//! The model identifies calls only by their tokens. It does not know ids, revisions, writes or
+//! leases.
 
 mod entry;
 mod replay;
@@ -25,19 +26,21 @@ pub(crate) struct Model<'a> {
     history: Vec<(usize, Entry)>,
     /// The outcomes that are in the record but in no message, by the tokens of their calls.
     in_record_alone: BTreeMap<String, Outcome>,
-    /// The outcomes of approved calls whose run then failed.
+    /// The recorded outcomes of approved calls whose run has failed afterwards. No message contains
+    /// these outcomes yet.
     known: BTreeMap<String, Outcome>,
     open: Option<OpenRun>,
     ended: BTreeSet<usize>,
-    /// The calls of rounds that a tool has ended without a mark in the stored messages.
+    /// The calls of rounds in which a tool ended the run, if the stored messages do not show that
+    /// the run has ended.
     ended_by_tool: BTreeSet<String>,
-    /// The ended runs that a tool has stopped.
+    /// The runs that a tool has stopped.
     stopped: BTreeSet<usize>,
     inputs: BTreeMap<usize, RunInput>,
     /// The number of answers of the model in each run.
     answered: BTreeMap<usize, usize>,
     tools: ToolMask,
-    /// The set of tools that the next tool call registers.
+    /// The set of tools that becomes registered while the next tool runs.
     tools_then: Option<ToolMask>,
 }
 
@@ -60,7 +63,7 @@ pub(crate) enum RunInput {
         answers: Vec<(String, bool)>,
         has_text: bool,
     },
-    /// The tokens of the calls.
+    /// The tokens of the calls whose results the caller sends.
     Results {
         tokens: Vec<String>,
         has_text: bool,
@@ -93,15 +96,16 @@ pub(crate) enum End {
     /// The caller dropped the response.
     Dropped,
     ApprovalMissing,
-    /// An earlier run has answered a request.
+    /// A typed error: an earlier run has already answered one of the approval requests.
     ApprovalAnswered,
-    /// The caller has not provided the results of its calls in a batch.
+    /// A typed error: the caller has not provided the results of the calls of a batch that it must
+    /// execute.
     ResultsMissing,
-    /// An approved call cannot run with the stored arguments.
+    /// A typed error: an approved call cannot run, because a hook has changed its stored arguments.
     ArgumentsNotKept,
-    /// A call that would wait for approval cannot be stored.
+    /// A typed error: a call needs approval, but a hook prevents that the call is stored.
     PendingCallNotKept,
-    /// The run is stored with another input.
+    /// A typed error: the run id is stored with another input.
     RunIdReused,
 }
 
@@ -123,7 +127,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Returns the messages that readers see.
+    /// Returns the visible messages.
     pub(crate) fn stored(&self) -> Vec<String> {
         self.history.iter().flat_map(|(_, entry)| entry.texts(true)).collect()
     }
@@ -190,7 +194,7 @@ impl<'a> Model<'a> {
             let known = self.known.get(&call.token);
             match outcomes.get(&*call.token) {
                 Some(outcome) => outcome.row(call),
-                // No message contains its result, and the call is still pending.
+                // No message contains the result of the call, and the call is still pending.
                 None if known.is_some() => format!("{} pending_approval ...", call.text(true)),
                 None => {
                     let status = match call.form {
@@ -205,7 +209,8 @@ impl<'a> Model<'a> {
         .collect()
     }
 
-    /// Returns the calls in the last answers of ended runs, except of runs that a tool has ended.
+    /// Returns the calls in the last answer of each ended run. Runs that a tool has ended are
+    /// omitted.
     fn returned_by_last_answers(&self) -> BTreeSet<&str> {
         let last_of_run = |(at, (run, _)): &(usize, &(usize, Entry))| {
             self.ended.contains(run) && self.history[at + 1..].iter().all(|(of, _)| of != run)
@@ -217,15 +222,15 @@ impl<'a> Model<'a> {
         answers.flat_map(Entry::calls).map(|call| &*call.token).collect()
     }
 
-    /// Returns whether the record may have an outcome of the call that no visible message contains
-    /// yet.
+    /// Returns whether the record may already contain an outcome of the call, although no visible
+    /// message contains the outcome.
     pub(crate) fn is_known(&self, token: &str) -> bool {
         let staged = self.open.iter().flat_map(|open| &open.entries);
         self.known.contains_key(token) || outcomes(staged).any(|of| of == token)
     }
 
-    /// Returns whether a request with the run id, this mode and another input is refused because of
-    /// the stored input of the run.
+    /// Returns whether a request in this mode is refused if it has the id of this run but another
+    /// input.
     pub(crate) fn has_input_of(&self, run: usize, mode: PersistenceMode) -> bool {
         let is_found = match &self.open {
             None => true,

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::entry::{AnswerMessage, Entry, Outcome};
 use crate::contract_model::tools::Hook;
 
-/// Returns the messages that the model receives for entries, each in its stored or original form:
-/// every text, and every call with a result. A call that is answered after other messages is moved
-/// to the position of its result. The calls of `interrupted` are interrupted until they are answered.
+/// Returns the messages that the model receives: every text, and every call with a result. The flag
+/// of each entry selects its stored form instead of its original form. A call whose result follows
+/// after other messages is moved to the position of the result. The calls in `interrupted` count as
+/// interrupted at the end of their round, even if a later message contains their result.
 pub(super) fn replay<'e>(
     entries: impl Iterator<Item = (&'e Entry, bool)>,
     interrupted: &BTreeSet<&str>,
@@ -17,8 +18,8 @@ pub(super) fn replay<'e>(
         match entry {
             Entry::Text(text) | Entry::Queued(text) => replay.user(text),
             Entry::Approvals { text, .. } => text.iter().for_each(|text| replay.approver(text)),
-            // If hooks have dropped all parts of an answer, the answer is not in the store and
-            // begins no round.
+            // If hooks have dropped all parts of an answer, the store does not contain the answer,
+            // and it begins no round.
             Entry::Answer(_) if is_stored && entry.texts(true).is_empty() => {}
             Entry::Answer(answers) => replay.answer(answers, is_stored),
             Entry::Results(outcomes) => replay.results(outcomes, is_stored),
@@ -30,15 +31,15 @@ pub(super) fn replay<'e>(
 #[derive(Default)]
 struct Replay<'c> {
     items: Vec<Item>,
-    /// The formatted calls so far, by their tokens.
+    /// The formatted calls of all previous answers, by their tokens.
     calls: BTreeMap<String, String>,
     /// The index of the first item of the last round.
     round: usize,
     /// The indices of the first items of the messages of the last round, and the index after its
     /// last item.
     messages: Vec<usize>,
-    /// The texts beside approvals of a round that still waits. These texts follow the results of the
-    /// round.
+    /// Texts that the caller has sent together with approvals, while calls of the round have no
+    /// result yet. They are inserted after the results of the round.
     beside_approvals: Vec<Item>,
     interrupted: BTreeSet<&'c str>,
 }
@@ -89,8 +90,8 @@ impl Replay<'_> {
         }
     }
 
-    /// Moves texts of the model that follow its last answered call before the message with that
-    /// call, since no provider accepts a request that ends with them. A text beside an interrupted
+    /// Moves the messages of the model that follow its last answered call before the message with
+    /// this call, since the results must follow the calls directly. A message with an interrupted
     /// call is not moved.
     fn close_round(&mut self) {
         let messages = std::mem::take(&mut self.messages);

@@ -1,4 +1,4 @@
-//! The effect of sending a request.
+//! Computes the effect of a request on the conversation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,8 @@ use crate::contract_model::{
     tools::{Hook, Tool, ToolMask},
 };
 
-/// The number of attempts after which an unclassified failure counts as permanent.
+/// The number of attempts after which a failure counts as permanent if the error does not say
+/// whether it is permanent.
 const ATTEMPTS: u32 = 3;
 
 /// A run in progress.
@@ -26,14 +27,14 @@ struct ActiveRun {
     /// The index in the history at which the run begins.
     begins: usize,
     entries: Vec<Entry>,
-    /// The number of entries that were stored before this attempt. The attempt loads them in their
-    /// stored form.
+    /// The number of entries that were stored before this attempt. The attempt has loaded these
+    /// entries, so it sends them in their stored form.
     resumed: usize,
     /// The attempt number of the open run, including this attempt.
     attempt: u32,
     rounds: usize,
-    /// All tools that were registered during this attempt. A call uses the hook of its tool also
-    /// after the tool was unregistered.
+    /// All tools that were registered at any time during this attempt. The hook of a tool is also
+    /// called for calls that the model makes after the tool was unregistered.
     had: ToolMask,
     /// Whether a tool has stopped the run.
     is_stopped: bool,
@@ -42,7 +43,7 @@ struct ActiveRun {
 /// The outcome of a round.
 struct Executed {
     outcomes: Vec<Outcome>,
-    /// The reason for which the round has ended the run, if it has.
+    /// Why the round has ended the run. `None` if the run continues.
     end: Option<EndOfRound>,
 }
 
@@ -54,7 +55,8 @@ enum EndOfRound {
     Stop,
 }
 
-/// Returns the results of approved calls, if the run has no later entries.
+/// Returns the results of the approved calls of a run, unless an answer or another input follows
+/// them.
 fn of_approved(entries: &mut [Entry]) -> Option<&mut Entry> {
     let [Entry::Approvals { .. }, results, rest @ ..] = entries else { return None };
     let has_results = matches!(results, Entry::Results(_));
@@ -63,7 +65,8 @@ fn of_approved(entries: &mut [Entry]) -> Option<&mut Entry> {
 }
 
 impl ActiveRun {
-    /// Returns whether the last answer requests approval of a call that cannot be stored.
+    /// Returns whether the last answer requests approval of a call whose hook prevents that the
+    /// call is stored.
     fn is_not_kept(&self) -> bool {
         let is_dropped =
             |call: &Call| matches!(call.form, Form::Request(_)) && call.hook == Hook::Drop;
@@ -84,8 +87,8 @@ impl Model<'_> {
         if let Some(open) = &self.open
             && (open.run != run || attempt.mode != PersistenceMode::Journaled)
         {
-            // An open run is resumed first. If its caller has disconnected, it is committed without
-            // being resumed.
+            // Before another run begins, the open run is resumed. If the caller of the open run has
+            // disconnected, the open run is committed instead.
             let (other, is_abandoned) = (open.run, open.is_abandoned && open.run != run);
             if is_abandoned {
                 let open = self.open.take();
@@ -100,11 +103,11 @@ impl Model<'_> {
         self.run(run, attempt.mode, attempt.cut, trace)
     }
 
-    /// Resumes an open run and runs it to its end. If the failure of the run is permanent, the run
-    /// is ended, and its answers are committed.
+    /// Resumes an open run and runs it to its end. If the run fails permanently, its staged entries
+    /// are committed.
     fn recover(&mut self, run: usize, cut: Option<Cut>, trace: &mut Expected) -> Result<(), End> {
         let end = match self.run(run, PersistenceMode::Journaled, cut, trace) {
-            // The approved calls cannot run, so the input is removed again.
+            // In the error cases, the approved calls cannot run, and the staged input is discarded.
             Ok(_) | Err(End::ArgumentsNotKept | End::ResultsMissing) => return Ok(()),
             Err(end) => end,
         };
@@ -132,8 +135,9 @@ impl Model<'_> {
         self.keep(run, self.history.len(), entries);
     }
 
-    /// Separates the outcomes of batches with a call that was not started, which remain pending,
-    /// from the other outcomes.
+    /// Separates the outcomes into two lists. The first list has the outcomes of batches in which a
+    /// call was not started because its tool is not registered. These batches remain pending. The
+    /// second list has the other outcomes.
     fn waiting_and_reported(&self, outcomes: Vec<Outcome>) -> (Vec<Outcome>, Vec<Outcome>) {
         let has_not_begun = |token: &str| {
             outcomes.iter().any(|it| it.token == token && it.status == "unknown_tool")
@@ -198,15 +202,16 @@ impl Model<'_> {
             entries.extend(open.entries);
             attempt += open.attempt;
             if of_approved(&mut entries).is_some() {
-                // The tools that are registered now decide about the approved calls that have not
-                // run yet.
+                // The approved calls are executed again with the tools that are registered now.
+                // Calls that have already run are not repeated, because their outcomes are in
+                // `known`.
                 self.know(&entries);
                 entries.truncate(1);
             }
         }
         let resumed = entries.len();
         let is_round = |entry: &&Entry| entry.calls().next().is_some() && !entry.is_without_calls();
-        // A tool loop directly over the persister counts the rounds of each attempt separately.
+        // Without the layer for runs, the tool loop begins to count rounds again in each attempt.
         let rounds =
             if self.case.has_run_layer { entries.iter().filter(is_round).count() } else { 0 };
         ActiveRun {
@@ -222,8 +227,8 @@ impl Model<'_> {
         }
     }
 
-    /// Adds the input of the run, and runs the approved calls. Returns whether a service call
-    /// follows.
+    /// Adds the input of the run, and executes the calls that the input approves. Returns whether a
+    /// service call follows.
     fn take_input(
         &mut self,
         active_run: &mut ActiveRun,
@@ -255,7 +260,8 @@ impl Model<'_> {
                     return Err(End::ApprovalAnswered);
                 }
                 let decision = |call: &Call| decisions.get(&*call.token).copied().unwrap_or(true);
-                // The caller also executes calls of a tool that was declared only after the call.
+                // The caller also executes a call if its tool was declared only after the model
+                // made the call.
                 let is_callers = |call: &Call| call.tool == Tool::Ask && self.tools.has(Tool::Ask);
                 if chosen.iter().flatten().any(|call| {
                     self.waits_for_results(call) || (decision(call) && is_callers(call))
@@ -273,7 +279,7 @@ impl Model<'_> {
                 let text = has_text.then_some(text);
                 active_run.entries.push(Entry::Approvals { answers, text });
                 let executed = self.execute(calls, self.tools, trace);
-                // Calls that already have results add no results.
+                // If all calls already have results, no entry with results is added.
                 let continues = executed.end.is_none();
                 if !executed.outcomes.is_empty() {
                     self.add_results(active_run, executed);
@@ -284,7 +290,7 @@ impl Model<'_> {
         Ok(true)
     }
 
-    /// Returns the calls in the same answer that the caller executes.
+    /// Returns the calls in the answer of this call that the caller executes.
     fn returned_beside(&self, call: &Call) -> impl Iterator<Item = &Call> {
         let is_it = |it: &Call| it.token == call.token;
         let answer = self.history.iter().find(|(_, entry)| entry.calls().any(is_it));
@@ -292,18 +298,20 @@ impl Model<'_> {
         calls.filter(|call| call.form == Form::Call && call.hook != Hook::Drop)
     }
 
-    /// Returns whether the caller executes a part of the batch of a call.
+    /// Returns whether the batch of this call also contains calls that the caller executes.
     fn is_mixed(&self, call: &Call) -> bool {
         self.returned_beside(call).next().is_some()
     }
 
-    /// Returns whether the caller has not provided all results of its part of the batch of a call.
+    /// Returns whether the batch of this call contains a call that the caller executes and whose
+    /// result is missing.
     fn waits_for_results(&self, call: &Call) -> bool {
         let answered: BTreeSet<&str> = self.outcomes().collect();
         self.returned_beside(call).any(|call| !answered.contains(&*call.token))
     }
 
-    /// Records that approved calls cannot run, because their arguments were not stored.
+    /// Records an error outcome for each approved call that cannot run, because a hook has changed
+    /// its stored arguments.
     fn with_changed_arguments(&mut self, calls: &[(Call, bool)]) -> Option<End> {
         let is_changed = |(call, is_approved): &&(Call, bool)| {
             let is_changed = matches!(call.hook, Hook::Arguments | Hook::Both);
@@ -320,14 +328,15 @@ impl Model<'_> {
         end
     }
 
-    /// Returns a call of an earlier run with the hook that applies to its outcome now.
+    /// Returns a call of an earlier run with the hook that is called for its outcome now: its own
+    /// hook, or no hook if its tool is no longer registered.
     fn as_registered(&self, call: &Call) -> Call {
         let hook = if self.tools.has(call.tool) { call.hook } else { Hook::None };
         Call { hook, ..call.clone() }
     }
 
-    /// Returns whether a call has a result, and the model has answered since or the run was
-    /// stopped.
+    /// Returns whether a call has a result that can no longer change: the model has answered after
+    /// the result, or the run was stopped.
     fn is_settled(&self, token: &str) -> bool {
         let has_result = |entry: &Entry| match entry {
             Entry::Results(outcomes) => outcomes.iter().any(|outcome| outcome.token == token),
@@ -339,7 +348,7 @@ impl Model<'_> {
         })
     }
 
-    /// Returns the result of a call that the caller provides.
+    /// Returns the late result that the caller provides for a call.
     fn late(&self, token: &str, from_record: bool) -> Outcome {
         match self.in_record_alone.get(token).filter(|_| from_record) {
             Some(outcome) => Outcome { hook: Hook::None, ..outcome.stored() },
@@ -347,8 +356,9 @@ impl Model<'_> {
         }
     }
 
-    /// Runs or rejects calls, in order. After a tool that ends the run, later calls do not run,
-    /// unless all run at the same time. After a tool that stops the run, later calls never run.
+    /// Executes or rejects calls, in order. After a tool that ends the run, later calls are not
+    /// executed, unless the calls of a round run concurrently. After a tool that stops the run,
+    /// later calls are never executed.
     fn execute(
         &mut self,
         calls: Vec<(Call, bool)>,
@@ -360,7 +370,7 @@ impl Model<'_> {
         for (call, is_approved) in calls {
             let token = &*call.token;
             if let Some(known) = self.known.get(token) {
-                // The call has run already, therefore the decision has no effect.
+                // The tool of this call has already run, so the decision has no effect.
                 outcomes.push(known.clone());
             } else if !is_approved {
                 let text = format!("The call was rejected, and not run: no {token}");
@@ -372,12 +382,13 @@ impl Model<'_> {
             } else if stops {
                 let stopped = Outcome::stopped(&call);
                 outcomes.push(match call.form {
-                    // The call is stored regardless of the hook of its tool.
+                    // The call is already stored, so a hook can no longer drop it.
                     Form::Request(_) => Outcome { hook: call.tool.hook().of_result(), ..stopped },
                     Form::Call => stopped,
                 });
             } else if !ends || self.case.concurrent {
-                // For an approved call, the stored arguments are used.
+                // An approved call runs with its stored arguments, and any other call with its
+                // original arguments.
                 trace.ran.push(call.text(matches!(call.form, Form::Request(_))));
                 self.tools = self.tools_then.take().unwrap_or(self.tools);
                 outcomes.push(match call.form {
@@ -396,8 +407,8 @@ impl Model<'_> {
         Executed { outcomes, end }
     }
 
-    /// Adds the outcomes of a round, and the messages that its tools have queued. The queue is
-    /// emptied by a service call, or by a run that is stopped, but not if a tool ends the run.
+    /// Adds the outcomes of a round, and the messages that its tools have queued. Queued messages
+    /// are added if a service call follows or the run is stopped, but not if a tool ends the run.
     fn add_results(&mut self, active_run: &mut ActiveRun, executed: Executed) {
         let Executed { outcomes, end } = executed;
         let queued: Vec<Entry> = match end {
@@ -411,7 +422,7 @@ impl Model<'_> {
         active_run.is_stopped = end == Some(EndOfRound::Stop);
     }
 
-    /// Makes a service call.
+    /// Adds the messages of the next service call to the expected effect.
     fn show(&self, active_run: &ActiveRun, trace: &mut Expected) {
         let before = self.history[..active_run.begins].iter().map(|(_, entry)| (entry, true));
         let own = active_run.entries.iter().enumerate();
@@ -422,9 +433,10 @@ impl Model<'_> {
         trace.shown.push(replay(before.chain(own), &interrupted));
     }
 
-    /// Returns the calls of rounds that a tool has ended and whose calls all have stored results. The
-    /// record is not read for these rounds, so nothing shows that their runs have ended. A run that
-    /// stores its messages at its end marks the end in them.
+    /// Returns the calls of rounds in which a tool ended the run, if a later message contains
+    /// results for all of these calls. The replay reads the record only for calls without a result,
+    /// so for these rounds it does not notice that the run had ended. A run in per-run mode marks
+    /// its end in the stored messages.
     fn interrupted<'h>(&self, before: &'h [(usize, Entry)], own: &'h [Entry]) -> BTreeSet<&'h str> {
         let before = before.iter().map(|(_, entry)| entry);
         let answered: BTreeSet<&str> = outcomes(before.clone().chain(own)).collect();
@@ -437,7 +449,7 @@ impl Model<'_> {
         ended.flatten().collect()
     }
 
-    /// Adds an answer of the model, and runs its calls. Returns whether another service call
+    /// Adds an answer of the model, and executes its calls. Returns whether another service call
     /// follows.
     fn answer(&mut self, active_run: &mut ActiveRun, trace: &mut Expected) -> bool {
         let run = active_run.run;
@@ -496,7 +508,7 @@ impl Model<'_> {
                 let has_answers = entries.iter().any(|entry| matches!(entry, Entry::Answer(_)));
                 let is_refused = end == End::Failed && attempt >= ATTEMPTS && !has_answers;
                 entries.drain(..self.history.len() - begins);
-                // A run without staged entries is not open.
+                // If the run has staged no entries, it does not remain open.
                 if !entries.is_empty() {
                     let open = OpenRun { run, entries, attempt, is_abandoned: is_dropped };
                     match is_refused {
@@ -513,7 +525,7 @@ impl Model<'_> {
         end
     }
 
-    /// Records the outcomes of approved calls that remain pending.
+    /// Records the outcomes of approved calls whose results are not stored in a message.
     fn know(&mut self, entries: &[Entry]) {
         if let [Entry::Approvals { .. }, Entry::Results(outcomes), ..] = entries {
             let ran = outcomes.iter().filter(|outcome| outcome.ran);
@@ -527,8 +539,8 @@ impl Model<'_> {
         let own = entries.iter().enumerate().filter(|(_, entry)| entry.is_answer());
         let first = matches!(self.inputs[&run], RunInput::Results { .. });
         let own = own.filter(|(at, _)| !(first && *at == 0));
-        // Without the layer for runs, the persister returns the answer of each service call to a
-        // tool loop that has started again.
+        // Without the layer for runs, the answer contains only the entries of this attempt, because
+        // the tool loop starts again with each attempt.
         let own = own.filter(|(at, _)| self.case.has_run_layer || *at >= resumed);
         let answer = own.flat_map(|(at, entry)| entry.texts(at < resumed)).collect();
         let asks = |entry: &Entry| matches!(entry, Entry::Answer(_));
@@ -537,7 +549,7 @@ impl Model<'_> {
         } else if let Some(Entry::Results(outcomes)) = entries.last()
             && entries.iter().any(asks)
         {
-            // No service call has sent these results.
+            // No service call has sent these results, so only the record contains them.
             let trailing = outcomes.iter().map(|outcome| (outcome.token.clone(), outcome.clone()));
             if mode != PersistenceMode::PerRun {
                 self.ended_by_tool.extend(outcomes.iter().map(|outcome| outcome.token.clone()));

@@ -7,7 +7,7 @@ use tower_chat_testkit::{Rng, Step};
 
 use super::words;
 
-/// The messages of its list that the loop sends with each service call.
+/// Which messages of its list the loop sends with each service call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Sends {
     All,
@@ -29,7 +29,7 @@ pub(super) struct Case {
     /// The mode of the layer above the loop, if any.
     pub(super) above: Option<PersistenceMode>,
     pub(super) sends: Sends,
-    /// Whether each request has the run id of its turn. Otherwise it has its own run id.
+    /// Whether each request has the run id of its turn. Otherwise, each request has a new run id.
     pub(super) keeps_run: bool,
     /// Whether the types of the loop keep ids, reasoning and metadata.
     pub(super) keeps_all: bool,
@@ -43,23 +43,26 @@ pub(super) struct Case {
 
 #[derive(Debug, Clone)]
 pub(super) struct Turn {
-    /// The number of the text of the user and the model. There are few texts, so that they repeat.
+    /// The number that selects the texts of the user and of the model. Only two numbers exist, so
+    /// that texts repeat.
     pub(super) text: usize,
     /// The number of calls in each round.
     pub(super) rounds: Vec<usize>,
     /// The round in which a tool queues a message of the user.
     pub(super) queues: Option<usize>,
-    /// The number of tools of the last round that have finished when the loop stops the turn. The loop
-    /// then makes no further service call. If the number is 0, the calls wait for approval.
+    /// If set, the loop stops the turn in its last round, and makes no further service call. The
+    /// value is the number of tools of this round that have finished. If it is 0, the calls wait
+    /// for approval.
     pub(super) stops: Option<usize>,
-    /// The service call that fails once and is repeated.
+    /// The index of the service call that fails once and is repeated.
     fails: Option<usize>,
     /// Whether the last answer is lost and its request is sent again.
     pub(super) loses_answer: bool,
     /// Whether each service call is made in another process.
     pub(super) restarts: bool,
-    /// Whether the run id of the turn is used again with another text of the user. Without a layer above
-    /// the loop, another text is a continuation of the run.
+    /// Whether the run id of the turn is used again with another text of the user. Such a request
+    /// is refused only with a layer above the loop. Without this layer, the persister accepts the
+    /// text as a continuation of the run.
     pub(super) reuses_id: bool,
     /// Whether the conversation is copied after the turn, and the user continues in the copy.
     pub(super) forks: bool,
@@ -69,7 +72,8 @@ pub(super) struct Turn {
 #[derive(Debug, Clone)]
 pub(super) struct Spoken {
     pub(super) text: String,
-    /// Whether the text is stored. Requests also contain results for calls without stored results.
+    /// Whether the text is stored. Results that replay adds for calls without a stored result are
+    /// sent, but not stored.
     pub(super) is_stored: bool,
 }
 
@@ -87,7 +91,7 @@ pub(super) const IN_COPY: &str = "say it in the copy";
 const ANSWER_IN_COPY: &str = "ok in the copy";
 /// The text that a tool queues.
 pub(super) const QUEUED: &str = "note this";
-/// The result for a call without a stored result.
+/// The text that replay sends as the result of a call without a stored result.
 const INTERRUPTED: &str =
     "tool The call was interrupted. It may or may not have taken effect; its result is unknown.";
 
@@ -220,7 +224,8 @@ impl Case {
     /// Returns the texts of the conversation, and of each service call.
     pub(super) fn expected(&self) -> Expected {
         let mut expected = Expected::default();
-        // The results of a stopped turn, and the number of its calls without a result.
+        // The results of the last stopped turn that are not stored yet, and the number of its calls
+        // without a result.
         let mut waiting: (Vec<String>, usize) = Default::default();
         for (number, turn) in self.turns.iter().enumerate() {
             expected.resume(&mut waiting, self.sends);
@@ -249,8 +254,9 @@ impl Case {
     }
 }
 
-/// Returns whether the user repeats the text of a turn that was stopped. A request with this text alone
-/// may also be a retry of the stopped turn, and the persister treats it as one.
+/// Returns whether the user sends the same text again after a turn that was stopped. The persister
+/// cannot distinguish a request that contains only this text from a retry of the stopped turn, and
+/// treats it as a retry. Such cases are not generated.
 fn is_repeated(turns: &[Turn]) -> bool {
     turns[0].stops.is_some() && turns[0].text == turns[1].text
 }
@@ -262,7 +268,7 @@ impl Expected {
     }
 
     /// Adds the results of a stopped turn when the next turn begins. A loop that sends only the
-    /// messages of its run does not send them.
+    /// messages of the current run never sends these results.
     fn resume(&mut self, waiting: &mut (Vec<String>, usize), sends: Sends) {
         let (mut results, mut missing) = std::mem::take(waiting);
         if sends == Sends::Run {

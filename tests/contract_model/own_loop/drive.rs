@@ -27,11 +27,11 @@ use crate::contract_model::planted::Process;
 
 type Client = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
-/// The tool loop of an application, with its list of messages.
+/// A tool loop as an application might write it, with its own list of messages.
 struct OwnLoop {
     case: Case,
     state: Mutex<State>,
-    /// The persister of this process, and the one of another process.
+    /// The persister of this process, and the persister of another process.
     below: [Client; 2],
 }
 
@@ -93,7 +93,7 @@ impl OwnLoop {
         self.below[process].clone().oneshot(next).await?.collect().await
     }
 
-    /// Runs a turn, and returns its answer. A turn that is stopped has no answer.
+    /// Runs a turn, and returns its answer, or `None` if the turn is stopped.
     async fn turn(
         &self,
         number: usize,
@@ -227,7 +227,7 @@ fn with_text(request: &ChatRequest, text: &str) -> ChatRequest {
     request
 }
 
-/// Runs a turn, below the layer of the case if it has one.
+/// Runs a turn. If the case has a layer above the loop, the loop is called through this layer.
 async fn answer(
     own: &Arc<OwnLoop>,
     store: &Process,
@@ -258,7 +258,7 @@ async fn compare(case: &Case, store: &Process, model: &ScriptedModel) -> Result<
     let system = |is_there: bool| is_there.then(|| "system be brief".to_owned());
     let stored = store.load(&key()).await.map_err(|error| error.to_string())?;
     let found: Vec<String> = stored.messages.iter().flat_map(|message| words(message)).collect();
-    // The loop adds its own system message if no layer above it has begun the conversation.
+    // Without a layer above the loop, the persister also stores the system message of the loop.
     let first = system(case.has_system && case.above.is_none());
     let spoken = expected.spoken.iter().filter(|spoken| spoken.is_stored);
     let spoken = spoken.map(|spoken| spoken.text.clone());

@@ -1,13 +1,13 @@
-//! Tests of a tool loop that belongs to the application, in generated conversations: repeated
-//! messages in its requests are stored once, and every service call sends the complete
-//! conversation.
+//! Tests with a tool loop that belongs to the application instead of this project. In generated
+//! conversations, messages that the loop sends repeatedly must be stored once, and every service
+//! call must send the complete conversation.
 //!
-//! The loop sends all messages, its run, the new messages, or the last two turns. Its message types
-//! keep or lose ids, reasoning and metadata, and may join the results of a round. Its tools queue
-//! messages, and the loop stops turns between tools. Service calls fail and are repeated, answers are
-//! lost, and the loop continues in another process. Run ids are used again, and conversations are
-//! copied while calls wait for approval. Texts and ids repeat, so that only its position identifies a
-//! message.
+//! With each service call, the loop sends all messages, the messages of its run, the new messages,
+//! or the last two turns. Its message types keep or lose ids, reasoning and metadata, and may join
+//! the results of a round. Its tools queue messages, and the loop stops turns between tools.
+//! Service calls fail and are repeated, answers are lost, and the loop continues in another
+//! process. Run ids are used again, and conversations are copied while calls wait for approval.
+//! Texts and ids repeat, so that only the position of a message identifies it.
 
 mod case;
 mod drive;

@@ -15,11 +15,11 @@ use crate::contract_model::planted;
 pub(super) enum Fault {
     /// The last message of a request is lost.
     LastLost,
-    /// The messages of a loop that sends all of them are stored again.
+    /// If the loop sends all messages, they are stored again with each request.
     AllRepeated,
-    /// The model receives only the new messages of a loop that sends only new ones.
+    /// If the loop sends only new messages, the model receives only these messages.
     HistoryLost,
-    /// The messages of a loop that sends no ids are stored again.
+    /// If the loop sends messages without ids, they are stored again.
     UnnamedRepeated,
     /// The model does not receive reasoning that the types of the loop lose.
     ReasoningLost,
@@ -33,7 +33,8 @@ pub(super) enum Fault {
     StoppedLost,
     /// The digest of the input of a run is not stored.
     InputLost,
-    /// A copy of a conversation is the original.
+    /// A copy of a conversation has the same messages as the original, because both are one
+    /// conversation.
     CopyShared,
 }
 
@@ -53,7 +54,7 @@ pub(super) const FAULTS: [Fault; 11] = [
 ];
 
 impl Fault {
-    /// Returns the fault of the store, if the store has it.
+    /// Returns the fault that must be planted in the store, if this is a fault of the store.
     pub(super) fn of_store(self) -> Option<planted::Fault> {
         (self == Self::InputLost).then_some(planted::Fault::LostInput)
     }
@@ -115,8 +116,8 @@ impl Fault {
     }
 }
 
-/// Requests that the persister stores all messages of a request. With a layer above the loop, the run
-/// decides instead.
+/// Makes the persister store all messages of a request. Has no effect with a layer above the loop,
+/// because then the run decides which messages are stored.
 fn append(request: &mut ChatRequest) {
     if request.extensions.get::<Run>().is_none() {
         *request = request.clone().with_extension(RepeatedTranscript::Append);

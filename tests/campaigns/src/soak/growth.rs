@@ -1,6 +1,6 @@
 //! Bounds on the growth of a measured series.
 
-/// The maximum by which the median of the last third of a series may exceed that of the first
+/// The maximum by which the median of the last third of a series may exceed the median of the first
 /// third.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bound {
@@ -16,14 +16,14 @@ impl Bound {
         Self { what: "bytes of memory", percent: 25, and: 16 << 20 }
     }
 
-    /// Returns the bound for open files: a quarter plus 16, which is less than the files of two
-    /// stores.
+    /// Returns the bound for open files: a quarter plus 16 files. Two leaked stores have more open
+    /// files than this.
     pub(super) fn files() -> Self {
         Self { what: "open files", percent: 25, and: 16 }
     }
 
-    /// Returns the bound for the size of the log in bytes: a half plus 8 MiB, since the log is
-    /// checkpointed at 4 MB and grows during reads.
+    /// Returns the bound for the size of the log in bytes: a half plus 8 MiB. SQLite checkpoints
+    /// the log at 4 MB, but the log grows further while reads prevent that it restarts.
     pub(super) fn log() -> Self {
         Self { what: "bytes of the log", percent: 50, and: 8 << 20 }
     }

@@ -1,4 +1,4 @@
-//! The metrics that a process records of its store.
+//! Records the metrics of the store of a process.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -15,7 +15,8 @@ use tower_chat::telemetry::metric::{CONFLICTS, QUEUE_LENGTH, STORE_OPERATION_DUR
 /// The number of buckets for each doubling of a duration.
 const STEPS: f64 = 16.0;
 
-/// A histogram of durations with buckets of 4 %.
+/// A histogram of durations. The upper bound of each bucket is about 4 % greater than its lower
+/// bound.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Durations(Vec<(u16, u64)>);
 
@@ -30,7 +31,7 @@ pub(super) struct Measures {
     pub(super) outbox: u64,
 }
 
-/// Records the metrics that the campaign needs.
+/// A metrics recorder that records only the metrics of the campaign.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Recorded(Arc<Values>);
 
@@ -44,7 +45,8 @@ struct Values {
 
 impl Durations {
     pub(super) fn add(&mut self, seconds: f64) {
-        // The first bucket is one microsecond; no duration reaches bucket 65,535.
+        // The first bucket begins at one microsecond, and no duration is so long that its bucket
+        // exceeds 65,535.
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -71,7 +73,7 @@ impl Durations {
         self.0.iter().map(|(_, count)| count).sum()
     }
 
-    /// Returns the duration in milliseconds that this share of the durations does not exceed.
+    /// Returns the percentile in milliseconds: this share of the durations is at most as long.
     pub(super) fn percentile(&self, part: f64) -> f64 {
         let mut buckets = self.0.clone();
         buckets.sort_unstable();

@@ -11,9 +11,9 @@ use crate::conversations::{Job, Outcome, Turn, TurnEvent};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Command {
     Run(Job),
-    /// Reports the run as complete, and stores nothing.
+    /// Reports the run as complete without executing it, for a planted fault.
     PretendToRun(Job),
-    /// Stores the run with a call without a result.
+    /// Stores the run with a call that has no result, for a planted fault.
     RunWithoutResult(Job),
     Prune {
         conversation: u32,
@@ -22,11 +22,11 @@ pub(super) enum Command {
     Backup {
         to: PathBuf,
     },
-    /// Opens the store again and closes the old one, or leaks it.
+    /// Opens the store again, and then closes the old store or leaks it.
     Restart {
         leaks: bool,
     },
-    /// Requests the measurements since the last request.
+    /// Requests the measurements since the previous request.
     Measure {
         number: u64,
     },

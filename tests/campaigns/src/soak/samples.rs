@@ -87,12 +87,12 @@ impl Samples {
         }
     }
 
-    /// Returns a description of the growth. Only the first process is checked, because the other
-    /// one is killed repeatedly.
+    /// Returns a description of a growth that exceeds its bound. Only the first process is checked,
+    /// because the second process is killed repeatedly.
     pub(super) fn growth(&self) -> Option<String> {
         let series = |value: &dyn Fn(&Sample) -> u64| -> Vec<u64> {
-            // The first part is omitted, because files are opened for the first time and allocators
-            // grow in it.
+            // The first part of the time is omitted. During this part, files are opened for the
+            // first time and allocators grow.
             self.samples.iter().filter(|sample| sample.part > 0).map(value).collect()
         };
         [

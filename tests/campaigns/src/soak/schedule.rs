@@ -27,7 +27,7 @@ impl Chore {
         Self { every, next: Instant::now() + every }
     }
 
-    /// Returns whether the chore is due now. If it is, schedules the chore again.
+    /// Returns whether the chore is due now. If the chore is due, schedules its next execution.
     pub(super) fn is_due(&mut self) -> bool {
         let now = Instant::now();
         let is_due = now >= self.next;

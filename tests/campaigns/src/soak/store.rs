@@ -15,7 +15,7 @@ use crate::shared_store::SharedStore;
 #[derive(Debug, Clone)]
 pub(super) struct OpenStore {
     store: SharedStore,
-    /// The same store, if it is a SQLite file.
+    /// The same store as a `SqliteStore`, if it is one.
     pub(super) file: Option<SqliteStore>,
 }
 

@@ -1,4 +1,5 @@
-//! One of the two processes: executes commands, and reports every event before it reaches the store.
+//! One of the two processes: executes commands, and reports every event of a run before the event
+//! has an effect on the store.
 
 use std::{io::Write as _, path::Path, sync::Arc};
 
@@ -91,7 +92,8 @@ pub(super) async fn work(arguments: WorkerArguments) -> Result<Figures, Failure>
     Ok(Figures::default())
 }
 
-/// Makes a panic in any task abort this process, which the supervisor detects.
+/// Installs a panic hook that aborts this process, so that the supervisor detects a panic in any
+/// task.
 fn abort_on_panic() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -100,8 +102,8 @@ fn abort_on_panic() {
     }));
 }
 
-/// Writes a report as one line. After the return, the line is in the pipe, even if the process is
-/// killed.
+/// Writes a report as one line. When this function returns, the line is in the pipe, so that the
+/// supervisor receives it even if this process is killed.
 fn send(report: &Report) {
     let Ok(mut line) = serde_json::to_vec(report) else { return };
     line.push(b'\n');
@@ -162,7 +164,8 @@ impl Worker {
         let former = std::mem::replace(&mut *self.store.write().await, opened);
         if leaks {
             std::mem::forget(former);
-            // Leaks open files too, so that a few restarts on a busy machine exceed the bound.
+            // Also leaks open files, so that the bound on open files is exceeded even if a busy
+            // machine performs only a few restarts.
             for _ in 0..64 {
                 std::mem::forget(std::fs::File::open("/dev/null").map_err(|error| chain(&error))?);
             }

@@ -1,4 +1,4 @@
-//! The expected content after transfers, which is that after transfers without a kill.
+//! The expected content after transfers: the content after the same transfers without a kill.
 
 use std::{
     collections::BTreeSet,
@@ -34,7 +34,7 @@ pub(super) struct Expected {
     all: Vec<u8>,
     /// An export without the deleted scope.
     kept: Vec<u8>,
-    /// The number of all conversations, and of those in the deleted scope.
+    /// The number of all conversations, and the number of conversations in the deleted scope.
     conversations: (u64, u64),
     /// Files of older versions, each with its export after the migration.
     older: Vec<(PathBuf, Vec<u8>)>,
@@ -110,9 +110,10 @@ impl Expected {
             Operation::Migrate => (read(&target(folder))?, &self.older(case)?.1, None),
         };
         let (found, expected) = match operation {
-            // The file must equal the file that a single process writes.
+            // An export that was killed and resumed must write the same file as a single process.
             Operation::Export => (lines(&found), lines(expected)),
-            // A migration adds its own time to a conversation without a time.
+            // A migration adds the current time to conversations without a time, so the times
+            // differ.
             Operation::Migrate => (without(&found, &TIMES), without(expected, &TIMES)),
             _ => (without(&found, &ATTEMPTS), without(expected, &ATTEMPTS)),
         };
@@ -172,8 +173,8 @@ fn lines(export: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(export).lines().map(str::to_owned).collect()
 }
 
-/// The fields that differ if a process has resumed an open run: its attempt number, and the
-/// digests.
+/// The fields that may differ after a transfer: resuming an open run changes its attempt number,
+/// and therefore the digests of the export.
 const ATTEMPTS: [&str; 2] = ["\"sha256\":", "\"attempt\":"];
 
 /// The fields that differ between two migrations.
@@ -211,7 +212,7 @@ fn difference(found: &[String], expected: &[String]) -> Option<String> {
     }
 }
 
-/// Returns the defect of a receipt, whose transfer has this many conversations.
+/// Returns the defect of a receipt, if any. The transfer has this many conversations.
 fn wrong_receipt(text: &str, conversations: u64) -> Option<String> {
     let lines: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
     let Ok(lines) = lines else { return Some("a line of the receipt cannot be read".to_owned()) };

@@ -1,4 +1,4 @@
-//! The work of a process that is killed.
+//! The work of a process that the campaign kills.
 
 use std::{io::SeekFrom, path::Path};
 
@@ -82,7 +82,8 @@ async fn export_to_file(arguments: &WorkerArguments, folder: &Path) -> Result<()
     let mut contents = None;
     if written.metadata().await?.len() > 0 {
         let read = ExportContents::read(BufReader::new(&mut written)).await;
-        // An incomplete first line is not an export.
+        // If the first line is incomplete, the file is not yet an export, so the export begins
+        // again.
         let Ok(read) = read else {
             written.set_len(0).await?;
             written.seek(SeekFrom::Start(0)).await?;
@@ -145,7 +146,7 @@ fn rest(log: &ReceiptLog, arguments: &WorkerArguments) -> Selection {
     after.map_or(Selection::everything(), |key| Selection::everything().after(key.clone()))
 }
 
-/// Counts the events, and kills the process at one of them.
+/// Counts the events of a transfer, and aborts the process at the selected event.
 struct Events {
     count: u64,
     dies_at: Option<u64>,

@@ -1,4 +1,4 @@
-//! Tests of the histories of concurrent clients.
+//! Runs a small version of `histories`, and its planted faults.
 
 use std::path::PathBuf;
 
@@ -59,7 +59,7 @@ fn histories_of_redis_are_linearizable() {
     assert_linearizable(StoreKind::Redis, "redis");
 }
 
-/// Checks that the fault is found, and found again in the saved history.
+/// Checks that the campaign finds the fault, and that a check of the saved history finds it again.
 fn assert_found(plant: Plant) {
     let folder = tempdir().expect("a folder");
     let planted = Arguments {

@@ -20,8 +20,9 @@ fn run(seconds: u64, plant: Option<Plant>) -> Result<Figures, Failure> {
     })
 }
 
-/// Returns the finding. A short campaign does little on a busy machine, so a campaign without a
-/// finding is repeated with more time.
+/// Returns the description of the fault that the campaign finds. On a busy machine, a short
+/// campaign may not reach the fault. A campaign without a finding is therefore repeated with more
+/// time.
 fn found(plant: Plant) -> String {
     let mut missed = Vec::new();
     for seconds in [SECONDS, 4 * SECONDS, 16 * SECONDS] {

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-/// Returns the expected export of a conversation in the project's own transcripts. The line
-/// contains the export only if it differs from the recorded messages.
+/// Returns the expected export of a conversation in the transcripts of this repository. A line of a
+/// transcript contains the expected export only if the export differs from the recorded messages.
 pub(crate) fn own_export(line: &Value) -> Option<Value> {
     if line.get("exported") == Some(&json!(false)) {
         return None;
@@ -11,10 +11,11 @@ pub(crate) fn own_export(line: &Value) -> Option<Value> {
     Some(line.get("export").unwrap_or(&line["messages"]).clone())
 }
 
-/// Returns the recorded messages without those that the contract removes: input after the last
-/// answer, results at the end, and calls without a result in their round.
+/// Returns the recorded messages without the messages that the contract removes: input after the
+/// last answer, results at the end, and calls without a result in their round.
 ///
-/// The recorded data must have a property: results follow their message, in the order of its calls.
+/// This function expects recorded data in which the results directly follow the message with their
+/// calls, in the order of the calls.
 pub(crate) fn expected_export(messages: &Value) -> Option<Value> {
     let messages = messages.as_array().expect("a list");
     let is = |message: &Value, role: &str| message["role"] == role;

@@ -1,4 +1,5 @@
-//! Tests that recorded conversations are played, and are exported as they were recorded.
+//! Tests that recorded conversations are played into a store, and that their exports equal the
+//! recordings.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails says where")]
 

@@ -1,4 +1,4 @@
-//! Tests of `tower-chat play`.
+//! Tests of the command `play`.
 
 use crate::{expected::*, support::*};
 use serde_json::{Value, json};

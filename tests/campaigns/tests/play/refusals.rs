@@ -1,4 +1,4 @@
-//! Tests that input which cannot be played is reported, and that nothing of it is stored.
+//! Tests that the command reports input that cannot be played, and stores nothing of this input.
 
 use std::{fs, process::Stdio};
 

@@ -13,7 +13,8 @@ fn wait_for_messages(child: &mut Child, store: &Store, messages: usize) {
     }
 }
 
-/// Kills a play repeatedly until one ends by itself. Returns the number of kills.
+/// Starts a play and kills it repeatedly, until a play completes without being killed. Returns the
+/// number of kills.
 fn play_killed(store: &Store, arguments: &[&str], rng: &mut Rng, step: usize) -> usize {
     for kills in 0.. {
         let mut child =
@@ -105,14 +106,15 @@ fn a_finished_play_has_nothing_left_to_resume() {
             |summary: &Value, names: [&str; 2]| names.map(|name| summary[name].as_u64().unwrap());
         assert_eq!(counts(&summary, ["conversations", "runs"]), [37, 0]);
         let paid = ["service_calls", "tool_executions"];
-        // For journaled plays, the counts include all attempts.
+        // For journaled plays, the counts include the first play, because they are stored in a
+        // file.
         let expected = if mode == "journaled" { counts(&first, paid) } else { [0, 0] };
         assert_eq!(counts(&summary, paid), expected);
         assert_eq!(store.contents(), before);
     }
 }
 
-/// Plays the beginnings of all conversations, each one message longer than the one before.
+/// Plays the beginnings of all conversations. Each play continues the conversations by one message.
 #[test]
 fn every_beginning_of_a_recording_is_continued() {
     let lines = recorded(&shapes());

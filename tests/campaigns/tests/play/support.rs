@@ -171,7 +171,8 @@ pub(crate) fn replace_stored(path: &Path, text: &str, by: &str) -> usize {
     connection.execute(sql, [text, by]).unwrap()
 }
 
-/// Returns the recorded lines, each with its id as the command interprets it.
+/// Returns the recorded lines, each with the conversation id that the command derives from the
+/// line.
 pub(crate) fn recorded(file: &str) -> Vec<(String, Value)> {
     let text = fs::read_to_string(file).expect("the file is there");
     let id = |line: &Value| line["id"].as_str().map_or_else(|| line["id"].to_string(), Into::into);
@@ -185,7 +186,7 @@ pub(crate) fn shapes() -> String {
     format!("{}/tests/transcripts/shapes.jsonl", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Returns several copies of the project's own conversations, each with its own id.
+/// Returns several copies of the conversations of this repository. Each copy has its own id.
 pub(crate) fn many_shapes(copies: usize) -> String {
     let lines = recorded(&shapes());
     let copies = (0..copies).flat_map(|copy| {
@@ -204,7 +205,7 @@ pub(crate) fn data_files() -> Vec<String> {
     files.iter().map(|path| path.display().to_string()).collect()
 }
 
-/// Asserts that the exported conversations are those that are expected of the recorded ones.
+/// Asserts that the exported conversations are the expected exports of the recorded conversations.
 pub(crate) fn assert_exported(
     file: &str,
     exported: &BTreeMap<String, Value>,

@@ -35,11 +35,12 @@ use crate::{
 /// The number of conversations that a process works on concurrently.
 const MAX_CONCURRENT: usize = 8;
 
-/// A conversation is pruned after `PRUNE_AFTER` answers, and sometimes earlier, to at most `KEEP` messages.
+/// The number of answers after which a conversation is pruned. Some conversations are pruned
+/// earlier. A prune must retain at least `KEEP` messages, minus a small random number.
 const PRUNE_AFTER: u32 = 14;
 const KEEP: u64 = 24;
 
-/// If no report arrives for this time, the processes hang.
+/// If no report arrives for this time, the processes count as hung.
 const TIME_LIMIT: Duration = Duration::from_secs(300);
 
 /// The interval at which the supervisor checks for due chores.
@@ -66,7 +67,7 @@ struct Supervisor {
     counts: BTreeMap<&'static str, u64>,
 }
 
-/// The server, which stops when this is dropped.
+/// The server of the store. It stops when this value is dropped.
 enum Server {
     None,
     Postgres(#[expect(dead_code, reason = "it ends when it is dropped")] PostgresServer),
@@ -225,7 +226,8 @@ impl Supervisor {
         }
     }
 
-    /// Waits for the work in progress, ends the open runs, and compares everything.
+    /// Waits for the work in progress, ends the open runs, and compares every conversation with its
+    /// model.
     async fn finish(
         mut self,
         received: &mut mpsc::UnboundedReceiver<ChildReport>,
@@ -239,7 +241,8 @@ impl Supervisor {
         }
         for child in &mut self.children {
             child.send(&Command::Quit).await;
-            // A process that was killed last has not been replaced.
+            // If the process was killed at the end, it was not replaced by a new process, and its
+            // exit status is no error.
             if !child.wait().await && !child.was_killed {
                 return Err(self.found("a process ended with an error"));
             }

@@ -90,7 +90,7 @@ impl Supervisor {
         let time = self.time();
         self.samples.add_run(time);
         let restarts = self.children.get(child).map(|child| child.restarts);
-        // The count is odd during a restart.
+        // The count of begun and ended restarts is odd while a restart is in progress.
         let is_between = restarts.is_some_and(|restarts| restarts % 2 == 1);
         let was_closed = is_between || work != restarts.map(|restarts| Work::Run { restarts });
         let what = match &outcome {
@@ -106,7 +106,8 @@ impl Supervisor {
             }
         };
         self.count(what);
-        // The comparison must find a planted fault before the next request does.
+        // If a fault is planted, every run is compared. Otherwise, the next request would notice
+        // the fault first and fail with another error.
         let is_checked = self.arguments.plant.is_some()
             || !matches!(outcome, Outcome::Answered { .. })
             || self.rng.one_in(3);
@@ -116,7 +117,7 @@ impl Supervisor {
         if is_checked { self.check(conversation).await } else { Ok(()) }
     }
 
-    /// Replaces a process that has ended. Its work is interrupted.
+    /// Replaces a process that has ended, and marks its runs in progress as interrupted.
     pub(super) async fn replace_child(&mut self, index: usize) -> Result<(), Failure> {
         let prefix = format!("g{}", self.generations);
         self.generations += 1;
@@ -129,7 +130,8 @@ impl Supervisor {
         let measurements = self.measurements;
         let Some(at) = self.children.get_mut(index) else { return Ok(()) };
         let mut former = std::mem::replace(at, child);
-        // The former process reports nothing more, so none of its measurements is outstanding.
+        // The former process answers no further requests, so no request for measurements is
+        // outstanding.
         at.measured = measurements;
         if !former.was_killed {
             return Err(self.found("a process ended without being killed"));
