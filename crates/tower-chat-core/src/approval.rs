@@ -27,11 +27,12 @@ pub struct ApprovalRequest {
     /// Whether the tool of this call needs approval.
     ///
     /// The calls of one answer run together. If the tool of one call needs approval, all calls of
-    /// the answer wait. `true` marks a call that a person has to decide on; `false` marks a call
-    /// that only waits for the others. A program may approve a call with `false` without asking a
-    /// person, because the calls run only when every request of the answer has a response. There is
-    /// one exception: if the caller executes some of the calls itself, requests with `false` need
-    /// no response, and their calls run with the others unless they are rejected.
+    /// the answer wait. `true` means that a person has to decide on the call; `false` means that
+    /// the call only waits for the decisions on the others. A program may approve a call with
+    /// `false` without asking a person: the calls run only when every request of the answer has a
+    /// response, including the requests with `true`. There is one exception: if the caller executes
+    /// some of the calls itself, requests with `false` need no response, and their calls run with
+    /// the approved ones unless the caller rejects them.
     pub required: bool,
 }
 
@@ -41,7 +42,7 @@ impl ApprovalRequest {
         Self { id: id.into(), call, required }
     }
 
-    /// Returns the response that lets the call run.
+    /// Returns the response that approves the call.
     pub fn approve(&self) -> ApprovalResponse {
         ApprovalResponse {
             request_id: self.id.clone(),
@@ -51,10 +52,12 @@ impl ApprovalRequest {
         }
     }
 
-    /// Returns the response that lets the call run with other arguments, a JSON text. The stored call keeps
-    /// the arguments of the model. The result of the tool reports the other arguments to the model.
+    /// Returns the response that approves the call, but with other arguments, which are a JSON
+    /// text. The stored call is unchanged and contains the arguments of the model. The result of
+    /// the tool reports the other arguments to the model.
     ///
-    /// The arguments are stored with the decision. The tool's hook for stored calls does not change them.
+    /// The arguments are stored with the decision. The tool's `persist` hook does not change these
+    /// arguments.
     pub fn approve_with(&self, arguments: impl Into<String>) -> ApprovalResponse {
         ApprovalResponse { arguments: Some(arguments.into()), ..self.approve() }
     }
@@ -72,8 +75,9 @@ impl ApprovalRequest {
 
 /// The decision on an [`ApprovalRequest`].
 ///
-/// The response contains the id of the request and no call. The stored call of the request runs. If the
-/// response has arguments, they replace those of the stored call.
+/// The response does not contain the call, but the id of the request. An approved call runs with
+/// the arguments of the response, or, if the response has none, with the arguments of the stored
+/// call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ApprovalResponse {
@@ -81,7 +85,8 @@ pub struct ApprovalResponse {
     pub request_id: String,
     /// Whether the call may run.
     pub approved: bool,
-    /// The arguments with which an approved call runs, as a JSON text; `None` for those of the model.
+    /// The arguments with which an approved call runs, as a JSON text; `None` if the call runs with
+    /// the arguments of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<String>,
     /// The reason for a rejection, in words for the model.

@@ -40,10 +40,10 @@ impl fmt::Debug for CacheKey {
 }
 
 impl ChatRequest {
-    /// Returns the key of a response cache. Two requests have the same key if a model receives the same
-    /// content from both.
+    /// Returns the key of a response cache. Two requests have the same key if a model receives the
+    /// same content from both requests.
     ///
-    /// | in the key | not in it |
+    /// | part of the key | not part of the key |
     /// |---|---|
     /// | of a message: role, author, all content of its parts that a provider receives, with the ids of tool calls and the providers' items | [`id`](Message::id), [`added_at`](Message::added_at), [`finish_reason`](Message::finish_reason), [`metadata`](Message::metadata); of a result the stored call that it answers, and whether it ended its run |
     /// | of the options: model, instructions, tool choice, temperature, `top_p`, the limit of tokens, `extra`, exact numbers, background and continuation | [`stream`](ChatOptions::stream): the answer is the same, streamed or not |
@@ -51,14 +51,14 @@ impl ChatRequest {
     /// | the id under which the service keeps the history | [how many messages are history](Self::history_len), and the [`extensions`](Self::extensions): the conversation, the run, and what layers add |
     ///
     /// The order of messages, parts and tools is part of the key. The order of the fields of a JSON
-    /// object and the white space between them are not, regardless of the features of `serde_json`. The
-    /// text of a call's arguments is part of the key byte for byte. Settings of the model client, such as
-    /// a default model or an account, are unknown here: a cache for several clients puts the name of the
-    /// client before the key.
+    /// object and the white space between them are not, regardless of the features of `serde_json`.
+    /// The text of a call's arguments is part of the key byte for byte. The key does not depend on
+    /// the settings of the model client, such as a default model or an account. A cache for several
+    /// clients must therefore store answers under the name of the client and the key.
     ///
-    /// Put the cache directly above the model client and below the persister, so that a cached
-    /// answer is stored like any other. Computing the key takes time in proportion to the size of
-    /// the request, including its history.
+    /// Put the cache directly above the model client and below the persister, so that the persister
+    /// stores a cached answer like any other answer. Computing the key takes time in proportion to
+    /// the size of the request, including its history.
     ///
     /// ```
     /// # futures_util::FutureExt::now_or_never(async {
@@ -105,11 +105,11 @@ impl ChatRequest {
     }
 }
 
-/// Hashes values without collisions between different values: the length of each text and list, and
-/// the number of each variant, are hashed before its content.
+/// Hashes values so that different values yield different inputs of the hash: the length of a text
+/// or list, and the number of an enum variant, are hashed before the content.
 struct Canonical(Sha256);
 
-/// Values that are nested deeper than this are hashed as text.
+/// JSON values that are nested more deeply than this are hashed as text.
 const MAX_DEPTH: usize = 128;
 
 impl Canonical {
@@ -127,7 +127,8 @@ impl Canonical {
     }
 
     fn float(&mut self, number: f64) {
-        // `0.0` and `-0.0` are equal, and their bits differ.
+        // `0.0` and `-0.0` are equal, but have different bits. Adding `0.0` converts `-0.0` to
+        // `0.0`.
         self.number((number + 0.0).to_bits());
     }
 
@@ -255,7 +256,8 @@ impl Canonical {
                 reason,
             }) => {
                 match arguments {
-                    // The first keys of this version contain no arguments.
+                    // When this version of the key was defined, a decision had no arguments. The
+                    // tag 5 preserves the keys of decisions without arguments.
                     None => self.tag(5),
                     Some(arguments) => {
                         self.tag(9);
@@ -325,7 +327,8 @@ impl Canonical {
     fn native(&mut self, native: Option<&Native>) {
         self.optional(native, |hash, Native { wire, issuer, item }| {
             hash.text(wire);
-            // The tag of the JSON that would follow here is smaller than 4.
+            // An item without an issuer continues with the tag of its JSON, which is less than 4.
+            // The tag 4 therefore cannot be mistaken for that tag.
             if let Some(issuer) = issuer {
                 hash.tag(4);
                 hash.text(issuer);

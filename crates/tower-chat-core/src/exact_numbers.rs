@@ -1,4 +1,4 @@
-//! Integers that `serde_json::Value` rounds.
+//! Integers that a `serde_json::Value` rounds, with all of their digits.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,10 @@ use crate::RawJson;
 
 /// The integers of a JSON document that need more than 64 bits, each with its path in the document.
 ///
-/// A [`Value`] rounds such an integer to a float. A reader that parses the fields of a document into
-/// values collects the integers here. A writer restores the digits at each place where its document has
-/// the rounded number at the same path. A number that was changed or moved in between is not restored.
+/// A [`Value`] rounds such an integer to a float. A reader that parses a document into values also
+/// collects these integers from the text. When the values are written again, the writer replaces
+/// each rounded number with the digits of the integer that had the same path. A number that was
+/// changed or moved in between is not replaced.
 ///
 /// ```
 /// use tower_chat_core::ExactNumbers;
@@ -48,8 +49,8 @@ impl ExactNumbers {
         Self::of_fields(json, |_| true)
     }
 
-    /// Collects the integers of the fields for which `is_read` returns true. A reader that stores
-    /// the text of the other fields unchanged does not round their numbers.
+    /// Collects the integers of the fields for which `is_read` returns true. The reader stores the
+    /// text of the other fields unchanged, and therefore does not round their numbers.
     pub fn of_fields(json: &str, is_read: impl Fn(&str) -> bool) -> Self {
         if !has_long_integer(json) {
             return Self::default();
@@ -104,7 +105,8 @@ impl Exact {
         (!within.is_empty()).then_some(Self::Within(within))
     }
 
-    /// Restores the digits in a value and returns whether the value contained a rounded number.
+    /// Restores the digits in a value. Returns false if the value does not contain the rounded
+    /// number.
     fn restore(&self, json: &mut RawJson) -> bool {
         let restored = match self {
             Self::Digits(digits) => {
@@ -156,9 +158,9 @@ fn parse<'a, T: Deserialize<'a>>(json: &'a str) -> Option<T> {
 
 /// Returns whether the text has enough digits in a row to contain such an integer.
 ///
-/// The scan saves splitting most documents into their fields. For a request body of 450 kB the scan
-/// took 0.25 ms, splitting off the fields 0.4 ms more, and parsing a `Value` 1.2 ms (release
-/// build).
+/// With this scan, most documents need not be split into their fields. For a request body of 450 kB
+/// the scan took 0.25 ms, splitting off the fields took another 0.4 ms, and parsing a `Value` 1.2
+/// ms (release build).
 fn has_long_integer(json: &str) -> bool {
     json.as_bytes().split(|byte| !byte.is_ascii_digit()).any(|digits| digits.len() >= DIGITS)
 }

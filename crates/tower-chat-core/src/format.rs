@@ -98,7 +98,7 @@ struct Version {
 ///
 /// # Panics
 ///
-/// Never: every message has a JSON form, because all map keys in it are strings.
+/// Never: every message has a JSON form, because all map keys in a message are strings.
 pub fn encode(message: &Message) -> String {
     let stored = Stored {
         v: VERSION,

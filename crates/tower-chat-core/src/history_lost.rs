@@ -3,7 +3,7 @@
 use std::error::Error;
 
 /// The service no longer has the response or the conversation that the request names by its service
-/// id: it was deleted or has expired.
+/// id. The response or conversation was deleted, or it has expired.
 ///
 /// Layers receive the errors of a service as [`BoxError`](crate::BoxError)s of unknown types. A
 /// model client therefore adds this error to the [`source`](Error::source) chain of its own error.

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 pub enum HistoryOwner {
     /// The sentinel: a layer below adds the history, and a tool loop sends only new messages.
     ///
-    /// The sentinel never reaches a model or the caller, and is never stored.
-    /// [`ChatRequest::service_id`](crate::ChatRequest::service_id) returns an error for it at a
-    /// model client.
+    /// The sentinel is never sent to a model or to the caller, and is never stored. If no layer
+    /// adds the history, so that a model client receives the sentinel,
+    /// [`ChatRequest::service_id`](crate::ChatRequest::service_id) returns an error.
     #[serde(rename = "local_history")]
     Local,
     /// The service stores the history under this id (OpenAI Responses and Conversations).

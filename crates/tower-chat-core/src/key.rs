@@ -51,8 +51,8 @@ impl fmt::Display for ConversationKey {
 
 /// The name of one run: everything done for one input, up to the final answer.
 ///
-/// A UUID version 7 (RFC 9562). A cloned request has the same run id. A retry above the persistence
-/// layers is therefore another attempt of the same run.
+/// The id is a UUID version 7 (RFC 9562). A cloned request has the same run id. A retry above the
+/// persistence layers is therefore another attempt of the same run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct RunId(Uuid);
@@ -64,9 +64,9 @@ impl RunId {
         Self(Uuid::now_v7())
     }
 
-    /// Creates a new, unique run id with this creation time, for runs that took place before they
-    /// are stored, such as the turns of an import. [`Keep::Since`](crate::store::Keep::Since)
-    /// compares this time.
+    /// Creates a new, unique run id with this creation time. Use it for runs that took place long
+    /// before they are stored, such as the turns of an import.
+    /// [`Keep::Since`](crate::store::Keep::Since) compares this time.
     ///
     /// A time before 1970 becomes 1970. A time that exceeds the 48 bits of a UUID, after the year
     /// 10889, becomes the last possible one.
@@ -82,7 +82,7 @@ impl RunId {
         const LAST: u128 = (1 << 48) - 1;
         let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let milliseconds = since.as_millis().min(LAST);
-        // The version, the variant and the random bits of a new id, which follow the time.
+        // The part of a new id that follows the time: the version, the variant and the random bits.
         let rest = Uuid::now_v7().as_u128() & ((1 << 80) - 1);
         Self(Uuid::from_u128(milliseconds << 80 | rest))
     }
@@ -224,11 +224,13 @@ impl TryFrom<String> for MessageId {
     }
 }
 
-/// The name of one tool call of a conversation: its message and its index in that message.
+/// The name of one tool call of a conversation: the message, and the index of the call in that
+/// message.
 ///
 /// The index counts the calls that the provider did not execute itself, including those that wait
 /// for approval, in the order of [`Message::asked_calls`](crate::Message::asked_calls). The call id
-/// of a provider is no name: it may be missing, empty, or used again in a later run.
+/// of a provider cannot serve as a name, because it may be missing, empty, or used again in a later
+/// run.
 ///
 /// ```
 /// use tower_chat_core::{CallPosition, MessageId, RunId};
@@ -252,7 +254,7 @@ impl fmt::Display for CallPosition {
 
 /// The request extension that names the conversation and the run of a request.
 ///
-/// [`ChatRequest::in_conversation`](crate::ChatRequest::in_conversation) adds it.
+/// [`ChatRequest::in_conversation`](crate::ChatRequest::in_conversation) adds this extension.
 ///
 /// ```
 /// use tower_chat_core::{ChatRequest, Conversation, ConversationKey, RunId};
@@ -270,6 +272,6 @@ impl fmt::Display for CallPosition {
 pub struct Conversation {
     /// The conversation that the run reads and extends.
     pub key: ConversationKey,
-    /// The id of the run. Every clone of the request has the same one.
+    /// The id of the run. Every clone of the request has the same id.
     pub run: RunId,
 }

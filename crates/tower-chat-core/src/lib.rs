@@ -1,5 +1,5 @@
-//! For authors of stores and model clients: the messages, requests and responses of `tower-chat`, and
-//! the trait [`HistoryStore`].
+//! The messages, requests and responses of `tower-chat`, and the trait [`HistoryStore`]. This crate
+//! is for authors of stores and model clients.
 //!
 //! An application depends on `tower-chat`, which re-exports this crate.
 //!
@@ -36,8 +36,9 @@
 //! - To write a model client, use [`ChatRequest`], [`ChatResponse`] and [`ChatUpdate`].
 //!   `tower-chat-wire` has the formats of the providers.
 //! - To write a store, use [`HistoryStore`] and the module [`store::author`]. `tower-chat-testkit`
-//!   has the contract that tests it.
-//! - To write a layer, use the crate `tower-chat-layers`, which has the run and the tools too.
+//!   has the tests of the contract that every store fulfils.
+//! - To write a layer, use the crate `tower-chat-layers`, which also has the types of runs and
+//!   tools.
 //!
 //! [`HistoryStore`]: store::HistoryStore
 

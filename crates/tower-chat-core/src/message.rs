@@ -17,8 +17,8 @@ use crate::{
 pub enum Role {
     /// The operator who set up the conversation.
     System,
-    /// The name of [`Role::System`] on newer wires, as a separate role, so that the name survives a round
-    /// trip.
+    /// The role that newer wires use instead of [`Role::System`]. It is a separate variant so that
+    /// a message that was received with this role is sent with it again.
     Developer,
     /// The person, or the program that acts for the person.
     User,
@@ -44,7 +44,7 @@ pub enum Role {
 pub struct Message {
     /// The role of the message's author.
     pub role: Role,
-    /// The content, in order. A message whose content is absent has no parts.
+    /// The content, in order. A message without content has no parts.
     #[serde(deserialize_with = "part::deserialize_list")]
     pub parts: Vec<Part>,
     /// The author's name, if several authors have the same role.
@@ -54,14 +54,14 @@ pub struct Message {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<MessageId>,
     /// The time at which the message was added to its conversation, to the millisecond. The run
-    /// that adds the message sets the time, unless it is set already, for example by an import. Messages
-    /// that older releases have stored have no such time; see [`time`](Self::time).
+    /// that adds the message sets the time, unless it is set already, for example by an import.
+    /// Messages from older releases have no such time; see [`time`](Self::time).
     #[serde(default, skip_serializing_if = "Option::is_none", with = "milliseconds::optional")]
     pub added_at: Option<SystemTime>,
-    /// The reason why the model's answer ended. Only the final message of the answer has a finish reason.
-    /// The next step of the run depends on this reason, also when another process continues the run.
-    /// [`ChatResponse`](crate::ChatResponse) sets this field from
-    /// [`Finish::reason`](crate::Finish::reason). Messages that older releases have stored have no finish
+    /// The reason why the model's answer ended. Only the final message of the answer has a finish
+    /// reason. The next step of the run depends on this reason, also when another process continues
+    /// the run. [`ChatResponse`](crate::ChatResponse) sets this field from
+    /// [`Finish::reason`](crate::Finish::reason). Messages from older releases have no finish
     /// reason. Models do not receive this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<FinishReason>,
@@ -131,7 +131,7 @@ impl Message {
         Self::new(Role::User, responses.into_iter().map(Part::ApprovalResponse).collect())
     }
 
-    /// Returns the same message with other parts, without copying its own parts.
+    /// Returns a copy of the message with other parts. The parts of this message are not cloned.
     #[must_use]
     pub fn with_parts(&self, parts: Vec<Part>) -> Self {
         let Self { role, parts: _, author, id, added_at, finish_reason, metadata } = self;
@@ -140,8 +140,9 @@ impl Message {
         Self { role: *role, parts, author, id, added_at, finish_reason, metadata }
     }
 
-    /// Returns the time at which the message was added to its conversation: [`added_at`](Self::added_at),
-    /// or else the creation time of the id of its run. Returns `None` if the message has neither.
+    /// Returns the time at which the message was added to its conversation:
+    /// [`added_at`](Self::added_at), or, if that is `None`, the creation time of its run's id.
+    /// Returns `None` if the message has neither.
     ///
     /// ```
     /// use std::time::SystemTime;
@@ -163,7 +164,8 @@ impl Message {
         self.parts.iter().filter_map(Part::as_text).collect()
     }
 
-    /// Returns the tool calls that need a result: all but those that the provider executed itself.
+    /// Returns the tool calls that need a result: all calls except those that the provider executed
+    /// itself.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.parts.iter().filter_map(Part::as_tool_call).filter(|call| !call.provider_executed)
     }

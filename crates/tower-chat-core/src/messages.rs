@@ -63,14 +63,15 @@ impl Messages {
         }
     }
 
-    /// Adds a range of another sequence at the end, without the part of the range that exceeds the
-    /// sequence. The time is O(log n) of both lengths.
+    /// Adds a range of another sequence at the end, and ignores the part of the range after the end
+    /// of that sequence. The time is O(log n) of both lengths.
     pub fn append_range(&mut self, other: &Messages, range: Range<usize>) {
         let count = range.end.min(other.len()).saturating_sub(range.start);
         self.append(&other.skip(range.start).take(count));
     }
 
-    /// Returns the messages without the first `count` ones; empty if there are fewer.
+    /// Returns the messages after the first `count` ones; an empty sequence if there are fewer
+    /// messages.
     #[must_use]
     pub fn skip(&self, count: usize) -> Self {
         Self(self.0.skip(count.min(self.len())))
@@ -122,9 +123,10 @@ impl Messages {
     }
 }
 
-/// The largest number of messages that are pushed one by one. Joining two trees copies nodes of
-/// both: appending one message to 10,000 took 16 us by a join and 0.2 us by a push. The difference
-/// is a fifth of a service call stored without syncs (case `single` of the benches).
+/// Up to this number of messages are pushed one by one, instead of joining two trees. A join copies
+/// nodes of both trees: appending one message to 10,000 took 16 us by a join, and 0.2 us by a push.
+/// The difference is a fifth of the time of a service call that is stored without syncs (case
+/// `single` of the benches).
 const FEW: usize = 64;
 
 impl std::fmt::Debug for Messages {
@@ -252,7 +254,8 @@ mod tests {
     #[test]
     fn iteration_goes_from_both_ends_and_knows_what_is_left() {
         for count in [0, 1, 63, 64, 65, 1000] {
-            // A joined sequence consists of chunks of all lengths in memory.
+            // A sequence that was joined several times has chunks of many different lengths in
+            // memory.
             let mut messages = numbered(count);
             messages.append(&numbered(300).skip(count % 7));
             let expected: Vec<_> = (0..messages.len()).filter_map(|at| messages.get(at)).collect();

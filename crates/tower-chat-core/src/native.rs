@@ -5,8 +5,9 @@ use std::{ops::Range, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// A provider's own item. The item is sent unchanged, only on the wire from which it was received, and
-/// only to the service that made it, if that is known.
+/// An item in a provider's own format. The item is sent unchanged, and only on the wire from which
+/// it was received. If the service that made the item is known, the item is sent only to that
+/// service.
 ///
 /// Reasoning ids, encrypted reasoning, thought signatures and redacted thinking are native items.
 ///
@@ -18,8 +19,8 @@ use serde_json::value::RawValue;
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 ///
-/// Two items are equal if their wires and their JSON are equal. The issuer is not compared: it
-/// decides which service receives an item, and is no part of the item's content.
+/// Two items are equal if their wires and their JSON are equal. The issuer is not compared, because
+/// it decides which service receives an item, but is not part of the item's content.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Native {
@@ -63,11 +64,12 @@ impl PartialEq for Native {
 
 impl Eq for Native {}
 
-/// One JSON value, stored as its original text: number forms, key order and white space included.
+/// One JSON value, stored as its original text, including the form of numbers, the order of keys
+/// and the white space.
 ///
-/// Two things are replaced, because a service refuses the whole request when it receives them: half
-/// of a surrogate pair, such as `\ud800` alone, which is not a character, becomes `\ufffd`; a
-/// number beyond the range of a double, such as `1e999`, becomes the largest double of its sign.
+/// Two kinds of text are replaced, because a service refuses a request that contains them. Half of
+/// a surrogate pair, such as a single `\ud800`, becomes `\ufffd`. A number outside of the range of
+/// a double, such as `1e999`, becomes the double with the same sign and the largest magnitude.
 ///
 /// Two values are equal if their texts are equal byte for byte.
 #[derive(Clone)]
@@ -80,7 +82,8 @@ impl RawJson {
             return Self(raw.into());
         }
         let mut text = raw.get().to_owned();
-        // Replaces from the end, so that the earlier ranges stay valid.
+        // The last range is replaced first, so that the positions of the earlier ranges do not
+        // change.
         for (range, readable) in unreadable.into_iter().rev() {
             text.replace_range(range, readable);
         }
@@ -167,7 +170,7 @@ fn unreadable(json: &str) -> Vec<(Range<usize>, &'static str)> {
                         found.push((at..at + ESCAPE, "\\ufffd"));
                         ESCAPE
                     }
-                    // Any other character after a backslash is escaped by it.
+                    // A backslash escapes any other character after it.
                     _ => 2,
                 };
                 at += length;
@@ -189,8 +192,8 @@ fn unreadable(json: &str) -> Vec<(Range<usize>, &'static str)> {
     found
 }
 
-/// Returns whether a character occurs in numbers. The `e` of `true` and `false` is one of them; it
-/// does not parse as a number.
+/// Returns whether a character may occur in a number. The `e` of `true` and `false` is such a
+/// character too, but does not parse as a number.
 fn is_of_number(character: char) -> bool {
     matches!(character, '0'..='9' | '+' | '-' | '.' | 'e' | 'E')
 }

@@ -7,7 +7,7 @@ use crate::{ExactNumbers, Native};
 
 /// The settings of a request besides its messages.
 ///
-/// The options are sent with each service call and never stored. For a field that is `None` the
+/// The options are sent with each service call and never stored. If a field is `None`, the
 /// provider's default applies.
 ///
 /// ```
@@ -33,11 +33,11 @@ pub struct ChatOptions {
     pub top_p: Option<f64>,
     /// The maximum number of tokens of the answer.
     pub max_output_tokens: Option<u64>,
-    /// Whether the answer is requested as a stream. A model client that cannot stream returns a whole
-    /// answer.
+    /// Whether the answer is requested as a stream. A model client that does not support streams
+    /// returns a whole answer.
     pub stream: bool,
-    /// Whether the service may work in the background. The answer is then fetched later by a continuation
-    /// token.
+    /// Whether the service may generate the answer in the background. A later request then fetches
+    /// the answer with a continuation token.
     pub background: bool,
     /// The continuation token of an earlier [`Finish`](crate::Finish), to fetch a background
     /// answer.
@@ -109,15 +109,15 @@ impl ChatOptions {
         self
     }
 
-    /// Sets whether the service may work in the background, so that the answer is fetched later by
-    /// a continuation token.
+    /// Sets whether the service may generate the answer in the background, so that a later request
+    /// fetches the answer with a continuation token.
     #[must_use]
     pub fn with_background(mut self, background: bool) -> Self {
         self.background = background;
         self
     }
 
-    /// Fetches a background answer by its continuation token.
+    /// Sets the continuation token, so that the request fetches a background answer.
     #[must_use]
     pub fn with_continuation(mut self, continuation: impl Into<String>) -> Self {
         self.continuation = Some(continuation.into());
@@ -131,14 +131,14 @@ impl ChatOptions {
         self
     }
 
-    /// Returns the integers that are rounded in the JSON values of these options, with all their
-    /// digits in the body from which the options were parsed. A writer of the same wire restores the
-    /// digits.
+    /// Returns the integers that the JSON values of these options have rounded, with all of the
+    /// digits that were in the body from which the options were parsed. A writer of the same wire
+    /// restores these digits.
     pub fn exact_numbers(&self) -> &ExactNumbers {
         &self.exact_numbers
     }
 
-    /// Sets the integers that the values round.
+    /// Sets the integers that the JSON values of these options have rounded.
     #[must_use]
     pub fn with_exact_numbers(mut self, exact_numbers: ExactNumbers) -> Self {
         self.exact_numbers = exact_numbers;
@@ -146,7 +146,7 @@ impl ChatOptions {
     }
 
     /// Returns whether the service works on this answer in the background. A background answer is
-    /// persisted at the end of the run in every mode, and no history is put before its request.
+    /// persisted at the end of the run in every mode, and the layers add no history to its request.
     pub fn is_background(&self) -> bool {
         self.background || self.continuation.is_some()
     }
@@ -174,8 +174,8 @@ pub struct ToolDefinition {
     pub name: String,
     /// A description of the tool, in words for the model.
     pub description: String,
-    /// The JSON Schema of the arguments; `null` for a tool that only its native item describes,
-    /// such as one that a provider executes itself.
+    /// The JSON Schema of the arguments; `null` if only the native item describes the tool, as for
+    /// a tool that a provider executes itself.
     pub parameters: Value,
     /// Whether calls of the tool wait for approval.
     #[serde(default)]
@@ -184,13 +184,14 @@ pub struct ToolDefinition {
     /// such as a grammar or a cache mark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Native>,
-    /// Whether a call that may or may not have run can be run again: the tool only reads, or recognises a
-    /// repeated call by its idempotency key.
+    /// Whether a call may run again if it is unknown whether it has run. A tool should set this if
+    /// it only reads, or if it recognises a repeated call by its idempotency key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub safe_to_retry: bool,
-    /// Whether the tool can be run with the arguments that its `persist` hook has stored instead of the
-    /// model's. The stored arguments, such as a token, must mean the same to the tool. Without this
-    /// setting, a call whose arguments the hook changed is never run from the store.
+    /// Whether the tool can run with the arguments that its `persist` hook has stored instead of
+    /// the arguments of the model. The stored arguments, such as a token, must mean the same to the
+    /// tool. Without this setting, a run that is resumed from the store never runs a call whose
+    /// arguments the hook has changed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub accepts_stored_arguments: bool,
     /// Whether the provider enforces the schema on the model, if it supports this. Strict modes accept a
@@ -228,7 +229,7 @@ impl ToolDefinition {
         self
     }
 
-    /// Declares that a call which may or may not have run can be run again.
+    /// Declares that a call may run again if it is unknown whether it has run.
     #[must_use]
     pub fn safe_to_retry(mut self) -> Self {
         self.safe_to_retry = true;
@@ -242,7 +243,7 @@ impl ToolDefinition {
         self
     }
 
-    /// Declares that the tool can be run with the arguments that its `persist` hook stores.
+    /// Declares that the tool can run with the arguments that its `persist` hook stores.
     #[must_use]
     pub fn accepts_stored_arguments(mut self) -> Self {
         self.accepts_stored_arguments = true;

@@ -141,14 +141,14 @@ pub struct ToolCall {
     pub id: Option<String>,
     /// The tool's name.
     pub name: String,
-    /// The text of the arguments, byte for byte, even if it is malformed or cut-off JSON.
+    /// The text of the arguments, byte for byte, even if the text is not valid JSON or is cut off.
     pub arguments: String,
     /// Whether the provider executed this call itself. Such a call needs no result.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub provider_executed: bool,
-    /// Whether a token limit or a filter ended the answer inside this call. Its arguments may then be
-    /// incomplete even if they are valid JSON. Such a call is never run. This flag is never sent to a
-    /// provider.
+    /// Whether a token limit or a filter ended the answer inside this call. If so, the arguments
+    /// may be incomplete even if they are valid JSON, and the call is never run. This flag is never
+    /// sent to a provider.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_cut_off: bool,
     /// The provider's item for the call.
@@ -226,20 +226,22 @@ pub struct ToolResult {
     /// Whether the tool failed. The content then describes the failure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
-    /// The stored call that the result answers, if the order of the messages does not show it. This field
-    /// takes precedence over `call_id` and is never sent to a provider.
+    /// The stored call that the result answers. It is set if the order of the messages does not
+    /// show which call this is. This field takes precedence over `call_id` and is never sent to a
+    /// provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallPosition>,
     /// The provider's item for the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Native>,
-    /// Whether the run ended with this result, and no service call has received the result. The field shows
-    /// that the run is complete, regardless of the place where the result is stored.
+    /// Whether the run ended with this result, so that no service call has received it. This field
+    /// shows that the run is complete, whether the result is in a message or in the record of tool
+    /// calls.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ends_run: bool,
-    /// The messages that the tool has queued for the next service call. The record of tool calls
-    /// contains them until the result is part of a message. From then on they are separate messages
-    /// after that message.
+    /// The messages that the tool has queued for the next service call. While the result is only in
+    /// the record of tool calls, these messages are stored there too. Once the result is in a
+    /// message, they are stored as separate messages after it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queued: Vec<Message>,
 }
@@ -286,11 +288,12 @@ impl ToolResult {
         }
     }
 
-    /// Sets the stored call that the result answers. Call ids are then ignored.
+    /// Sets the stored call that the result answers. The result is then matched with this call,
+    /// regardless of call ids.
     ///
     /// A tool call that is returned to the caller is in a message with an id. A later run may
     /// return another call with the same provider id. A result with the position of its call cannot
-    /// be matched with the wrong one.
+    /// be matched with the wrong call.
     ///
     /// ```
     /// use tower_chat_core::{CallPosition, MessageId, RunId, ToolResult};
@@ -337,7 +340,7 @@ impl Media {
 pub enum MediaSource {
     /// The bytes can be fetched from this address.
     Url(String),
-    /// The bytes themselves, in base64 (RFC 4648), the form that every provider accepts.
+    /// The bytes themselves, in base64 (RFC 4648). Every provider accepts this form.
     Base64(String),
     /// The provider has the bytes under this file id.
     File(String),

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 /// | [`Journaled`](Self::Journaled) | the run stays open and can be resumed | the same |
 ///
 /// `docs/contract.md` of the project lists what each mode stores after each event, with the tests
-/// that show it.
+/// of each entry.
 ///
 /// ```
 /// use tower_chat_core::PersistenceMode;
@@ -27,17 +27,18 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PersistenceMode {
-    /// The messages of the run are buffered and appended at its end, all or none. By default, tool
+    /// The messages of the run are buffered and appended together at its end. By default, tool
     /// results at the end of the run that no service call has received are not stored.
     #[default]
     PerRun,
     /// Every successful service call is appended with its new inputs, before the caller receives
     /// the end of the response.
     PerServiceCall,
-    /// Every message and the start and outcome of every tool are made durable at once. All messages
-    /// together become part of the history at the end of the run, or none. Until then the run is open: a
-    /// later attempt can resume the run, and the run can be committed in its current state, or discarded
-    /// (module `recovery` of `tower-chat`). If a write fails, the call fails.
+    /// Every message and the start and outcome of every tool are made durable immediately. Until
+    /// the end of the run, the run is open: a later attempt can resume it, and an operator can
+    /// commit it in its current state or discard it (module `recovery` of `tower-chat`). A commit
+    /// makes all messages of the run part of the history, and a discard deletes all of them. If a
+    /// write fails, the run fails.
     Journaled,
 }
 

@@ -55,7 +55,7 @@ impl ContentKind {
         }
     }
 
-    /// Returns the kinds of content in a message, each once.
+    /// Returns the kinds of content in a message, without duplicates.
     pub fn all_in(message: &Message) -> Vec<Self> {
         let mut kinds = Vec::new();
         let parts = message.parts.iter().flat_map(|part| match part {
@@ -72,7 +72,7 @@ impl ContentKind {
         kinds
     }
 
-    /// Returns the name of the kind in a sentence.
+    /// Returns the name of the kind as it is used in a sentence.
     pub fn name(self) -> &'static str {
         match self {
             Self::Image => "image",
@@ -146,8 +146,8 @@ pub fn content_refused<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e Conte
     None
 }
 
-/// A mark for content of a stored message that a service refuses. Requests to that service contain
-/// a sentence instead of that content.
+/// A mark for content of a stored message that a service refuses. Later requests to that service
+/// contain a sentence instead of the content.
 ///
 /// The run that has encountered the refusal stores the mark in the metadata of one of its messages,
 /// which may be the marked message itself or a later one. Every store, copy, export and encryption

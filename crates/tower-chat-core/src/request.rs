@@ -35,7 +35,7 @@ pub struct ChatRequest {
 }
 
 impl ChatRequest {
-    /// Creates a request with these messages as its own.
+    /// Creates a request whose own messages are these messages, without a history.
     pub fn new(messages: impl Into<Messages>) -> Self {
         Self { messages: messages.into(), ..Self::default() }
     }
@@ -55,8 +55,8 @@ impl ChatRequest {
         self.in_run(Conversation { key, run: RunId::new() })
     }
 
-    /// Adds the request to a conversation, with a run id that the caller has chosen. Otherwise like
-    /// [`in_conversation`](Self::in_conversation).
+    /// Adds the request to a conversation, with a run id that the caller has chosen. In all other
+    /// respects, this method is like [`in_conversation`](Self::in_conversation).
     #[must_use]
     pub fn in_run(mut self, conversation: Conversation) -> Self {
         self.extensions.insert(conversation);
@@ -72,8 +72,8 @@ impl ChatRequest {
         self
     }
 
-    /// Replaces the options. A [streamed](Self::streamed) request stays streamed. If the new options have no
-    /// [instructions](Self::with_instructions), the request keeps its instructions.
+    /// Replaces the options. A [streamed](Self::streamed) request is still streamed. If the new
+    /// options have no [instructions](Self::with_instructions), the request keeps its instructions.
     #[must_use]
     pub fn with_options(mut self, options: impl Into<Arc<ChatOptions>>) -> Self {
         let before = std::mem::replace(&mut self.options, options.into());
@@ -139,7 +139,7 @@ impl ChatRequest {
         self.history_len
     }
 
-    /// Returns the history: the messages that layers have put before the request's own.
+    /// Returns the history: the messages that layers have put before the request's own messages.
     pub fn history(&self) -> Messages {
         self.messages.take(self.history_len)
     }
@@ -149,12 +149,12 @@ impl ChatRequest {
         self.messages.skip(self.history_len)
     }
 
-    /// Adds a message to the request's own.
+    /// Adds a message to the request's own messages.
     pub fn push(&mut self, message: impl Into<Arc<Message>>) {
         self.messages.push(message);
     }
 
-    /// Replaces the request's own messages, and keeps the history.
+    /// Replaces the request's own messages, and does not change the history.
     pub fn set_new_messages(&mut self, messages: impl Into<Messages>) {
         let own = messages.into();
         match self.history_len {

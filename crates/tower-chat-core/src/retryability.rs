@@ -84,8 +84,8 @@ impl Retryability {
     }
 }
 
-/// The cause of an error together with a [`Retryability`], for a cause that has no verdict or a
-/// different one.
+/// The cause of an error together with a [`Retryability`]. It is for a cause that has no verdict of
+/// its own, or a verdict that does not apply here.
 ///
 /// The text of this error is the text of its cause, and its source is the cause.
 ///
@@ -112,12 +112,12 @@ impl Classified {
         Self { retryability, cause: cause.into() }
     }
 
-    /// Adds to a cause that the same request may succeed later.
+    /// Adds the verdict to a cause that the same request may succeed later.
     pub fn retryable(cause: impl Into<BoxError>) -> Self {
         Self::new(Retryability::Retryable, cause)
     }
 
-    /// Adds to a cause that the same request would fail again.
+    /// Adds the verdict to a cause that the same request would fail again.
     pub fn permanent(cause: impl Into<BoxError>) -> Self {
         Self::new(Retryability::Permanent, cause)
     }
@@ -135,8 +135,8 @@ impl Error for Classified {
     }
 }
 
-/// Returns whether an error only contains a verdict: it is a [`Retryability`] or a [`Classified`]. Code
-/// that prints a chain of sources for a person skips it.
+/// Returns whether an error only contains a verdict: it is a [`Retryability`] or a [`Classified`].
+/// Code that prints a chain of sources for a person skips such an error.
 pub fn is_verdict(error: &(dyn Error + 'static)) -> bool {
     error.is::<Retryability>() || error.is::<Classified>()
 }
@@ -145,8 +145,8 @@ pub fn is_verdict(error: &(dyn Error + 'static)) -> bool {
 /// if no error in the source chain has a verdict.
 ///
 /// The function recognises [`Retryability`], [`Classified`] and the errors of this crate. The other
-/// crates of this workspace add one of the first two to their errors. The first verdict of the
-/// chain counts.
+/// crates of this workspace add a `Retryability` or a `Classified` to their errors. If the chain
+/// contains several verdicts, the first one applies.
 ///
 /// ```
 /// use tower_chat_core::{Retryability, is_retryable, store::StoreError};

@@ -11,8 +11,8 @@ use crate::Message;
 
 /// Queues messages for the next service call of a run in progress, and stops the run.
 ///
-/// A tool, or a task with a clone of the handle, may queue messages at any time. The tool loop
-/// consumes them before its next service call. If messages are queued when the model has returned
+/// A tool, or a task with a clone of the handle, may queue messages at any time. The tool loop adds
+/// the queued messages to its next service call. If messages are queued when the model has returned
 /// its final answer, the tool loop makes another service call. Messages that are queued after the
 /// end of the run stay in the handle.
 ///
@@ -27,7 +27,7 @@ use crate::Message;
 pub struct RunHandle {
     queue: Arc<Mutex<VecDeque<Queued>>>,
     is_stopped: Arc<watch::Sender<bool>>,
-    /// Identifies the tool call that queues messages with this handle and its clones. `None` unless
+    /// Identifies the tool call to which this handle and its clones belong. `None` unless
     /// [`for_call`](Self::for_call) created the handle.
     call: Option<Arc<()>>,
 }
@@ -45,9 +45,9 @@ impl RunHandle {
         Self::default()
     }
 
-    /// Creates a handle of the same run for one tool call. The tool loop passes it to the tool.
-    /// When the tool has finished, the tool loop removes the messages that the tool has queued,
-    /// with [`take_queued_of_call`](Self::take_queued_of_call).
+    /// Creates a handle of the same run for one tool call. The tool loop passes this handle to the
+    /// tool. When the tool has finished, the tool loop removes the messages that the tool has
+    /// queued, with [`take_queued_of_call`](Self::take_queued_of_call).
     #[must_use]
     pub fn for_call(&self) -> Self {
         Self { call: Some(Arc::new(())), ..self.clone() }
@@ -92,8 +92,9 @@ impl RunHandle {
         queue.drain(..).map(|queued| queued.message).collect()
     }
 
-    /// Returns messages to the front of the queue, in their order, because they were removed and
-    /// could not be sent. [`take_queued_of_call`](Self::take_queued_of_call) does not return them.
+    /// Adds messages, in their order, at the front of the queue. The caller has removed these
+    /// messages from the queue, but could not send them.
+    /// [`take_queued_of_call`](Self::take_queued_of_call) does not return them.
     pub fn put_back(&self, messages: Vec<Message>) {
         let mut queue = self.lock();
         let back = messages.into_iter().map(|message| Queued { message, call: None });
@@ -105,7 +106,7 @@ impl RunHandle {
         !self.lock().is_empty()
     }
 
-    /// Stops the run, from any task. Calling it again has no effect.
+    /// Stops the run, from any task. Calling this method again has no effect.
     ///
     /// The tool loop makes no further service call and starts no further tool. The loop drops the service
     /// call and the tools in progress. In every persistence mode, the answer so far is stored:
@@ -113,9 +114,9 @@ impl RunHandle {
     /// - the messages of the model, and the results of tools that have finished;
     /// - for every other call of their round, an error result that reports whether the call may have
     ///   run;
-    /// - the text that was streamed of an unfinished answer, as a message with `"interrupted":
-    ///   true` in its metadata. Calls of an unfinished answer are returned to the caller, or wait
-    ///   for approval.
+    /// - the text that was streamed of an unfinished answer, as a message with
+    ///   `"interrupted": true` in its metadata. The calls of an unfinished answer are returned to
+    ///   the caller, or wait for approval.
     ///
     /// The response ends without an error. Its [`Finish::ended_by`](crate::Finish::ended_by) is
     /// [`EndedBy::Stop`](crate::EndedBy::Stop), unless the run's final answer is already complete.
@@ -143,7 +144,8 @@ impl RunHandle {
 
     /// Waits until [`stop`](Self::stop) is called.
     pub async fn stopped(&self) {
-        // The wait does not fail: the handle owns the sender, and so the channel stays open.
+        // `wait_for` does not fail, because the handle owns the sender, so that the channel is not
+        // closed.
         drop(self.is_stopped.subscribe().wait_for(|is_stopped| *is_stopped).await);
     }
 

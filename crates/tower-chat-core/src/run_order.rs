@@ -7,7 +7,7 @@ use crate::{Message, Messages, RunId};
 /// Tracks whether the run ids of a history ascend, message by message.
 ///
 /// A run id begins with its creation time. Run ids therefore ascend, unless a clock went back or
-/// two processes wrote at the same time. While they ascend, a run is found by binary search.
+/// two processes wrote at the same time. If all ids ascend, a run is found by binary search.
 #[derive(Debug, Clone)]
 pub(crate) struct RunOrder {
     /// The run of the previous message.
@@ -22,7 +22,8 @@ impl Default for RunOrder {
 }
 
 impl RunOrder {
-    /// Creates the order of messages that were not examined, which counts as not ascending.
+    /// Creates the order of messages that were not checked. Their run ids are treated as not
+    /// ascending.
     pub(crate) fn unknown() -> Self {
         Self { last: None, is_ascending: false }
     }

@@ -6,8 +6,9 @@ use crate::BoxError;
 
 /// An error of any type that can be cloned, for use as the source of other errors.
 ///
-/// A shared error does not implement [`Error`], but dereferences to the inner error, and
-/// [`source`](Error::source) of the outer error returns the inner error with its own type.
+/// A shared error does not implement [`Error`], but dereferences to the inner error. If a shared
+/// error is the source of an outer error, [`source`](Error::source) of the outer error returns the
+/// inner error, which can be downcast to its own type.
 ///
 /// ```
 /// use std::error::Error;

@@ -1,8 +1,9 @@
-//! The locks of the types that are tested under many schedules.
+//! The locks of types whose tests run under many schedules of threads and tasks.
 //!
-//! By default, the locks are those of the standard library. For these tests, `.ci/schedules` builds with
-//! `--cfg shuttle`. The locks are then those of shuttle, which chooses at each use the thread or task to
-//! run next. shuttle does not control the locks inside tokio's channels.
+//! By default, the locks are those of the standard library. For these tests, `.ci/schedules` builds
+//! with `--cfg shuttle`. The locks are then those of the crate `shuttle`, which chooses the next
+//! thread or task to run at each use of a lock. `shuttle` does not control the locks inside tokio's
+//! channels.
 
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use std::sync::{Mutex, MutexGuard};

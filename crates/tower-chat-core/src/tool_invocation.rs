@@ -6,8 +6,8 @@ use crate::{MessageId, ToolResult};
 
 /// The record of one tool call.
 ///
-/// Unlike the replay, the record contains every call, including a call without a result, and a call whose
-/// result was never sent to the model or was removed because it is stale.
+/// The record contains every call. Replay does not: it may omit a call without a result, and a
+/// result that was never sent to the model, or that is stale.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ToolInvocation {
@@ -28,7 +28,7 @@ pub struct ToolInvocation {
     pub arguments: String,
     /// The status of the call.
     pub status: ToolStatus,
-    /// The stored result of the call; `None` if there is none.
+    /// The stored result of the call; `None` if the call has no result.
     pub result: Option<ToolResult>,
     /// A description of the failure for people, not for the model.
     pub error: Option<String>,
@@ -67,14 +67,14 @@ pub enum ToolStatus {
     SkippedBudget,
     /// The run was stopped before the call began.
     Stopped,
-    /// The call has no result, and nothing else is known of it.
+    /// The call has no result, and no other status without a result applies.
     Pending,
     /// The call waits for approval.
     PendingApproval,
     /// The call may or may not have run.
     Interrupted,
-    /// The run ended with the call: the call was returned to the caller, and the caller has not
-    /// answered it.
+    /// The run ended by returning the call to the caller, and the caller has not sent the result
+    /// yet.
     Returned,
 }
 

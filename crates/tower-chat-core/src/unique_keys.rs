@@ -9,9 +9,9 @@ use serde::de::{
 /// Checks that a text is JSON and that no object in it, at any level, has the same key twice.
 ///
 /// Parsers disagree on which of two equal keys they use. If one parser checks a text and another
-/// acts on it, an attacker can make the two read different values. Therefore, check text from
-/// outside, such as a request body or the arguments of a tool call, before you parse it. Keys are
-/// compared after their escapes are decoded: `"to"` and `"t\u006f"` are equal.
+/// acts on it, an attacker can make the two read different values. Call this function for every
+/// text from outside, such as a request body or the arguments of a tool call, before you parse the
+/// text. Keys are compared after their escapes are decoded: `"to"` and `"t\u006f"` are equal.
 ///
 /// The time is linear in the length of the text.
 ///
@@ -25,7 +25,7 @@ use serde::de::{
 /// # Errors
 ///
 /// If an object has a key twice, or [`serde_json::Value`] cannot be parsed from the text. The error
-/// contains the key or the fault, and its line and column.
+/// names the repeated key or the syntax error, with its line and column.
 pub fn check_unique_keys(json: &str) -> Result<(), serde_json::Error> {
     serde_json::from_str::<Checked>(json).map(|Checked| ())
 }

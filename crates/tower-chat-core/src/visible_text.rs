@@ -31,7 +31,8 @@ pub fn visible_text(text: &str, kept: &[char]) -> String {
 
 /// Escapes a text that arrives in pieces, such as a streamed answer, like [`visible_text`].
 ///
-/// A joiner at the end of a piece is returned with the next piece, which decides whether it is an escape.
+/// A joiner at the end of a piece is returned with the next piece, which decides whether the joiner
+/// is escaped.
 ///
 /// ```
 /// use tower_chat_core::VisiblePieces;
@@ -44,7 +45,7 @@ pub fn visible_text(text: &str, kept: &[char]) -> String {
 pub struct VisiblePieces<'k> {
     kept: &'k [char],
     before: Before,
-    /// The previous character, if the next one decides whether it is an escape.
+    /// The previous character, if the next character decides whether the previous one is escaped.
     undecided: Option<char>,
 }
 
@@ -54,7 +55,8 @@ impl<'k> VisiblePieces<'k> {
         Self { kept, before: Before::Other, undecided: None }
     }
 
-    /// Adds the next piece, and returns the text that is now decided, with its escapes.
+    /// Adds the next piece, and returns the text up to the last character that needs no further
+    /// piece, with its escapes.
     pub fn push(&mut self, piece: &str) -> String {
         let mut visible = String::with_capacity(piece.len());
         for character in piece.chars() {
@@ -69,7 +71,7 @@ impl<'k> VisiblePieces<'k> {
         visible
     }
 
-    /// Ends the text, and returns the character that was not decided yet, if there is one. The next
+    /// Ends the text, and returns the last character if it still waits for the next piece. The next
     /// piece begins another text.
     pub fn finish(&mut self) -> String {
         let mut visible = String::new();
@@ -78,7 +80,8 @@ impl<'k> VisiblePieces<'k> {
         visible
     }
 
-    /// Appends the undecided character, as a character or as an escape, now that the next one is known.
+    /// Appends the undecided character, either unchanged or as an escape, depending on the next
+    /// character.
     fn decide(&mut self, next: Option<char>, visible: &mut String) {
         if let Some(character) = self.undecided.take() {
             self.show(character, self.before.is_shaped_by(character, next), visible);
@@ -100,7 +103,8 @@ impl<'k> VisiblePieces<'k> {
 }
 
 /// Returns a JSON text of the same value in which every invisible character is a JSON escape, such
-/// as `\u200b`. The characters are those of [`visible_text`], without its exceptions.
+/// as `\u200b`. The escaped characters are those of [`visible_text`], without the exceptions for
+/// joiners and variation selectors.
 ///
 /// ```
 /// use tower_chat_core::visible_json;
@@ -122,7 +126,7 @@ pub fn visible_json(json: &str) -> String {
     visible
 }
 
-/// The character before a joiner or a variation selector.
+/// The class of the character before a joiner or a variation selector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Before {
     /// A letter of a script that needs joiners.
@@ -147,8 +151,8 @@ impl Before {
         }
     }
 
-    /// Returns whether an invisible character changes the shape of its neighbours, if the next
-    /// character fits.
+    /// Returns whether a joiner or variation selector after this character changes the shape of its
+    /// neighbours, if the character after it has the right class.
     fn may_be_shaped_by(self, character: char) -> bool {
         matches!(
             (character, self),
@@ -159,7 +163,8 @@ impl Before {
         )
     }
 
-    /// Returns whether an invisible character changes the shape of its neighbours.
+    /// Returns whether a joiner or variation selector between this character and the next one
+    /// changes the shape of its neighbours.
     fn is_shaped_by(self, character: char, next: Option<char>) -> bool {
         const ENCLOSING_KEYCAP: char = '\u{20e3}';
         match (character, self) {

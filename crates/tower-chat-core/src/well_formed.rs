@@ -1,4 +1,5 @@
-//! The well-formed prefix of a history: its beginning that every provider accepts.
+//! The well-formed prefix of a history, which consists of the messages at its beginning that every
+//! provider accepts.
 
 use std::sync::Arc;
 
@@ -8,8 +9,8 @@ use crate::{
 };
 
 /// Counts the messages at the beginning of a history that replay leaves unchanged: every call has a
-/// unique id and is answered once, in order, directly after its message. The counter follows the history
-/// message by message.
+/// unique id and is answered once, in order, directly after its message. The messages are added one
+/// by one.
 ///
 /// The count may be too small, but is never too large.
 #[derive(Debug, Clone, Default)]
@@ -23,7 +24,8 @@ pub(crate) struct WellFormedPrefix {
 }
 
 impl WellFormedPrefix {
-    /// Creates the prefix of messages that were not examined: it is empty and does not grow.
+    /// Creates the prefix of messages that were not checked. This prefix is empty and does not
+    /// grow.
     pub(crate) fn unknown() -> Self {
         Self { has_ended: true, ..Self::default() }
     }
@@ -94,7 +96,7 @@ impl WellFormedPrefix {
     }
 }
 
-/// Returns whether replay leaves a part unchanged at every position.
+/// Returns whether replay leaves a part unchanged regardless of the position of the part.
 fn is_plain(part: &Part) -> bool {
     match part {
         Part::Text(_) | Part::Reasoning(_) | Part::Media(_) | Part::Error(_) | Part::Native(_) => {

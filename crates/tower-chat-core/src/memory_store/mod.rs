@@ -29,9 +29,9 @@ const SYSTEM: &str = "memory";
 /// A store in the memory of the process, for tests and for conversations that need not survive the
 /// process.
 ///
-/// Clones share the same conversations. Its handle is
-/// [exclusive](crate::store::StoreHandle::exclusive): journaled runs in it take no lease. The cost
-/// of loading, appending and cloning a loaded history does not depend on its length.
+/// Clones share the same conversations. The handle of the store is
+/// [exclusive](crate::store::StoreHandle::exclusive), so that journaled runs take no lease. The
+/// cost of loading a history, cloning it and appending to it does not depend on its length.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -73,7 +73,7 @@ impl MemoryStore {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the state, if the store is open.
+    /// Locks the state. Returns an error if the store is closed.
     fn open_state(&self) -> Result<MutexGuard<'_, State>, StoreError> {
         let state = self.state();
         if state.is_closed { Err(StoreError::Closed) } else { Ok(state) }
@@ -339,12 +339,12 @@ impl ToolCallQueries for MemoryStore {
     }
 }
 
-/// Returns the first scope after another, in byte order.
+/// Returns the least scope, in byte order, that is greater than `after`.
 fn scope_after<'a>(
     conversations: &'a BTreeMap<ConversationKey, Stored>,
     after: Option<&str>,
 ) -> Option<&'a str> {
-    // No text is between `after` and `after` with a zero byte appended.
+    // The least text greater than `after` is `after` with a zero byte appended.
     let least = after.map_or_else(String::new, |after| format!("{after}\0"));
     let (key, _) = conversations.range(ConversationKey::new(least, "")..).next()?;
     Some(key.scope())

@@ -1,4 +1,4 @@
-//! One conversation in memory, and the search of its record.
+//! One conversation in memory, and the queries of its record.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,10 +24,11 @@ use crate::{
 /// The messages of a conversation, and the record of its tool calls.
 #[derive(Debug)]
 pub(super) struct Stored {
-    /// The visible messages. The revision of the head includes the staged messages.
+    /// The visible messages. The sequence number in the revision of the head includes the staged
+    /// messages.
     pub(super) history: History,
     tools: BTreeMap<SequencePosition, ToolRecord>,
-    /// The calls among `tools` that wait for approval.
+    /// The positions of the rows in `tools` whose calls wait for approval.
     pending_approvals: BTreeSet<SequencePosition>,
     /// The messages and rows of the open run that are not visible yet.
     staged: Rows,
@@ -95,7 +96,8 @@ impl Stored {
             return Ok(cut.pruned);
         }
         let gone = usize::try_from(cut.pruned.messages).unwrap_or(usize::MAX);
-        // The well-formed prefix counts deleted messages and is computed again.
+        // The well-formed prefix of the old history includes deleted messages, so it is computed
+        // again.
         let mut left = History::empty();
         left.extend(self.history.messages.iter_from(gone).cloned());
         left.head = self.history.head.clone().with_pruned(cut.last_sequence);
@@ -114,7 +116,7 @@ impl Stored {
         ConversationRows::new(self.history.head.clone(), messages.collect(), tools.collect())
     }
 
-    /// Changes rows in place, all of them or none.
+    /// Makes all changes of a rewrite, or none if it is refused.
     pub(super) fn rewrite(&mut self, rewrite: &Rewrite) -> Result<Revision, StoreError> {
         let revision = rewrite.check(&self.history.head)?;
         let mut messages: Vec<Arc<Message>> = self.history.messages.iter().cloned().collect();
@@ -127,7 +129,8 @@ impl Stored {
             other.id = message.id;
             *message = Arc::new(other);
         }
-        // The well-formed prefix counts changed messages and is computed again.
+        // The well-formed prefix of the old history includes changed messages, so it is computed
+        // again.
         let mut rewritten = History::empty();
         rewritten.extend(messages);
         rewritten.head = Head { revision, ..self.history.head.clone() };
@@ -149,7 +152,7 @@ impl Stored {
         self.history.head.pruned.saturating_add(self.history.messages.len() as u64)
     }
 
-    /// Stores a write, or acknowledges one that is stored already.
+    /// Stores a write, or acknowledges a write that is already stored.
     pub(super) fn store(&mut self, write: &Write) -> Result<Revision, StoreError> {
         let Ok(decision) = decide(&self.history.head, write, LAST_SEQUENCE, &mut &*self);
         match decision {

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use crate::{ApprovalRequest, Message, Role, RunId};
 
-/// The metadata key of the mark on stored messages with which a run has ended, although they
-/// contain calls without results or have no content.
+/// The metadata key of a mark on stored messages. The mark states that the run ended with the
+/// message, although the message contains calls without results or has no content.
 pub const RUN_ENDED: &str = "run_ended";
 
 /// Returns whether a message has the mark [`RUN_ENDED`].
@@ -34,8 +34,8 @@ impl AnswerKey {
         (message.role == Role::Assistant).then_some(Self { run, ends_run })
     }
 
-    /// Returns the key of a piece of a model message that contains results of its own. Only the
-    /// first piece has the id of the message.
+    /// Returns the key of a piece of a model message that also contains results. Only the first
+    /// piece has the id of the message.
     pub(super) fn of_stretch(message: &Message, is_first: bool) -> Self {
         Self { run: message.id.filter(|_| is_first).map(|id| id.run), ends_run: false }
     }
@@ -49,8 +49,8 @@ impl AnswerKey {
 }
 
 /// Groups the approval requests that wait in stored messages by answer, in order. An answer may
-/// consist of several messages. Stores compute
-/// [`Head::pending_approvals`](crate::store::Head::pending_approvals) with it.
+/// consist of several messages. Stores use this type to compute
+/// [`Head::pending_approvals`](crate::store::Head::pending_approvals).
 ///
 /// ```
 /// use tower_chat_core::{ApprovalRequest, Message, MessageId, Part, Role, RunId, ToolCall};
@@ -74,9 +74,9 @@ pub struct PendingBatches {
 }
 
 impl PendingBatches {
-    /// Adds the next request, in the order of messages and calls, with its message. A run ends when
-    /// approvals wait. Equal keys therefore belong to one answer, even if there are messages
-    /// without a request between them.
+    /// Adds the next request, in the order of messages and calls, with its message. Because a run
+    /// ends when approvals wait, all requests with the same key belong to one answer, even if there
+    /// are messages without a request between them.
     pub fn push(&mut self, message: &Message, request: ApprovalRequest) {
         let answer = AnswerKey::of(message);
         match self.batches.last_mut() {

@@ -1,12 +1,12 @@
-//! Ids for calls without an id, or with the id of another call of the same answer.
+//! Ids for calls that have no id, or that have the id of another call of the same answer.
 
 use std::{borrow::Cow, collections::HashSet};
 
 use super::{AnswerKey, asked_call, given_id};
 use crate::{CallPosition, Message, MessageId, RunId, ToolCall};
 
-/// Returns the ids by which results name the tool calls of a message that is an answer by itself.
-/// Ids of the calls are borrowed.
+/// Returns the ids by which results name the tool calls of a message that is the only message of
+/// its answer. An id of a call itself is borrowed from the message.
 pub fn ids_of_calls(message: &Message) -> Vec<Cow<'_, str>> {
     let calls = message.parts.iter().filter_map(asked_call);
     call_ids(calls, IdBase::of(message, 0), 0, &HashSet::new())
@@ -27,8 +27,8 @@ impl IdBase {
         message.id.map_or(Self::Position(position), Self::Id)
     }
 
-    /// Returns the position of a call of the message, by which results name it. A message without
-    /// an id gets a run id that no run has.
+    /// Returns the position by which results name a call of the message. If the message has no id,
+    /// the position contains a run id that no run has.
     pub fn call_position(self, index: usize) -> CallPosition {
         let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let message = match self {
@@ -41,8 +41,8 @@ impl IdBase {
     }
 }
 
-/// Assigns the ids by which results name the calls of one answer, message by message. All of them
-/// are different, even if calls in two messages of the answer have the same id.
+/// Assigns the ids by which results name the calls of one answer, message by message. All ids are
+/// different, even if calls in two messages of the answer have the same id.
 ///
 /// A call keeps its own id. A call gets a generated id if it has none, an empty one, or that of an
 /// earlier call in the answer, which providers refuse. The generated id is computed from the position of
@@ -58,8 +58,8 @@ impl IdBase {
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct AnswerIds {
-    /// The key of the current answer, after the first message; `None` if that was not a message of
-    /// the model.
+    /// The key of the previous message, which is that of the current answer; `None` before the
+    /// first message, and if the previous message is not a message of the model.
     answer: Option<AnswerKey>,
     /// The ids of the calls in the earlier messages of the current answer.
     taken: HashSet<String>,
@@ -72,7 +72,7 @@ impl AnswerIds {
     }
 
     /// Returns the ids of the calls in the next message of a conversation. A message that does not
-    /// belong to the current answer begins another.
+    /// belong to the current answer begins another answer.
     pub fn next<'m>(&mut self, message: &'m Message) -> Vec<Cow<'m, str>> {
         let calls = message.parts.iter().filter_map(asked_call);
         self.next_calls(AnswerKey::of(message), calls, IdBase::of(message, 0), 0)
@@ -97,8 +97,8 @@ impl AnswerIds {
     }
 }
 
-/// Returns the ids by which results name the calls of one message: all different, and none of
-/// `taken`. Earlier pieces of the message contain `first` calls.
+/// Returns the ids by which results name the calls of one message. All of these ids are different,
+/// and none of them is in `taken`. Earlier pieces of the message contain `first` calls.
 fn call_ids<'a>(
     calls: impl Iterator<Item = &'a ToolCall> + Clone,
     base: IdBase,

@@ -25,7 +25,7 @@ pub struct CallLog {
     calls: Vec<LoggedCall>,
     /// The calls of earlier rounds that have no result.
     unanswered: UnansweredCalls,
-    /// The calls by the id of their approval request.
+    /// The indices of the calls, by the id of their approval request.
     by_request: HashMap<String, Vec<usize>>,
     open: Option<OpenRound>,
     /// The approval requests that were answered since the last message of the model.
@@ -37,11 +37,11 @@ pub struct CallLog {
 pub struct LoggedCall {
     /// The position of the call, its tool, and the ids by which results name it.
     pub call: Candidate<String>,
-    /// The number of its message.
+    /// The number of the message that contains the call.
     pub message: u64,
     /// The index of the call among the [asked calls](Message::asked_calls) of its message.
     pub index: u32,
-    /// The index of the first call of the round among all calls.
+    /// The index, among all calls, of the first call of this call's round.
     pub round: usize,
     /// Whether the call waits, or waited, for approval.
     pub needs_approval: bool,
@@ -63,7 +63,7 @@ pub struct LoggedResult {
 /// The position of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ResultPosition {
-    /// The number of its message.
+    /// The number of the message that contains the result.
     pub message: u64,
     /// The index of the result among the results of its message.
     pub index: u32,
@@ -77,12 +77,13 @@ impl CallLog {
         log
     }
 
-    /// Adds the next message. Its number must be greater than those before.
+    /// Adds the next message. Its number must be greater than the number of every earlier message.
     pub fn push(&mut self, number: u64, message: &Message) {
         let pieces = pieces(message);
         let is_whole = pieces.len() == 1;
         if message.parts.is_empty() && message.role == Role::Assistant {
-            // The content was not to be stored, or the message only marks the end of its run.
+            // The message has no content, because the content was not to be stored, or because the
+            // message only marks the end of its run.
             return;
         }
         for Piece { role, parts } in pieces {
@@ -110,8 +111,8 @@ impl CallLog {
         &self.calls
     }
 
-    /// Adds a message of the model, or an input. Either ends the open round, unless it belongs to
-    /// the answer of the round.
+    /// Adds a message of the model, or an input. Such a message ends the open round, unless it
+    /// belongs to the answer of the round.
     fn push_asking(
         &mut self,
         (number, message): (u64, &Message),
@@ -201,7 +202,7 @@ impl CallLog {
         };
         let before = open.results.len();
         if !open.extend(&results) {
-            // With these results, earlier results match other calls than before.
+            // Because of these results, earlier results now match other calls.
             let calls = open.first..self.calls.len();
             let mut answered = vec![None; calls.len()];
             for (answers, result) in open.matched_from(0) {
@@ -236,9 +237,10 @@ impl CallLog {
         Some(Matcher::new(decided.collect(), Ids::MayBeMissing))
     }
 
-    /// Returns a target with the position of its call, if the rules of the open round would match a
-    /// different call: the result answers a call that was approved or rejected directly before it,
-    /// or an earlier call with its id.
+    /// Adds the position of a call to a target, if the result answers a call that the rules of the
+    /// open round do not find. This is a call that was approved or rejected directly before the
+    /// result, or a call of an earlier round with the id of the result. Otherwise returns the
+    /// target unchanged.
     fn named<'t>(
         &self,
         mut target: Target<'t>,
@@ -295,7 +297,7 @@ impl CallLog {
     }
 }
 
-/// Converts an index. No message has more parts than `u32::MAX`.
+/// Converts an index. No message has more than `u32::MAX` parts.
 fn small(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }

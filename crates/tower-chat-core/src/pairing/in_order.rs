@@ -27,8 +27,8 @@ impl InOrder {
         self.next_call(asking);
     }
 
-    /// Returns whether the order is broken: a result answered no call or another call than the
-    /// next, a result names its call by position, a call waits for approval, or
+    /// Returns whether the order is broken: a result answered no call, a result answered another
+    /// call than the next one, a result names its call by position, a call waits for approval, or
     /// [`set_broken`](Self::set_broken) was called.
     pub fn is_broken(&self) -> bool {
         self.is_broken
@@ -57,7 +57,7 @@ impl InOrder {
             && have_distinct_ids(asking.parts.iter().filter_map(asked_call))
     }
 
-    /// Returns the next call without a result. A request for approval is no call.
+    /// Returns the next call without a result. An approval request is not such a call.
     fn next_call<'m>(&mut self, asking: &'m Message) -> Option<&'m ToolCall> {
         while let Some(part) = asking.parts.get(self.part) {
             match part {

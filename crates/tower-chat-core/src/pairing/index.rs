@@ -9,18 +9,19 @@ use std::{
 use super::{Answers, Candidate, Ids, Target};
 use crate::CallPosition;
 
-/// The calls of a [`Matcher`](super::Matcher) by position, id and order, for the search of a
-/// result's call.
+/// The calls of a [`Matcher`](super::Matcher) by position, by id and in order. The index finds the
+/// call of a result.
 #[derive(Debug, Clone)]
 pub(super) struct Index<K> {
     /// The first call at each position.
     by_position: HashMap<CallPosition, usize>,
     by_id: HashMap<K, OfId>,
-    /// The calls by order. The index is built for the first result with an id that no call has.
+    /// The calls in order. This part of the index is built for the first result whose id no call
+    /// has.
     in_order: Option<InOrder<K>>,
 }
 
-/// The calls of one id.
+/// The calls that have the same id.
 #[derive(Debug, Clone, Default)]
 struct OfId {
     /// The number of calls, with or without a result.
@@ -28,7 +29,7 @@ struct OfId {
     unanswered: BTreeSet<usize>,
 }
 
-/// The calls without a result, for results with an id that no call has.
+/// The calls without a result. They may be answered by a result whose id no call has.
 #[derive(Debug, Clone)]
 struct InOrder<K> {
     all: ByTool<K>,
@@ -146,8 +147,8 @@ impl<K: Borrow<str> + Clone + Eq + Hash> InOrder<K> {
         }
     }
 
-    /// Returns the first call in order that the result may answer although no call has the id of the
-    /// result. The call or the result must have no id, and the names of their tools must not differ.
+    /// Returns the first call that a result may answer although no call has the id of the result.
+    /// The call or the result must have no id, and the names of their tools must not differ.
     fn first(&self, target: Target<'_>, ids: Ids) -> Option<usize> {
         let may_have_id = target.id.is_none() && ids == Ids::MayBeMissing;
         let calls = if may_have_id { &self.all } else { &self.without_id };

@@ -9,7 +9,7 @@ use crate::{CallPosition, ToolCall};
 /// matcher, otherwise owned.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate<K> {
-    /// The stored position of the call; `None` if no result can contain it.
+    /// The stored position of the call; `None` if results cannot name the call by position.
     pub position: Option<CallPosition>,
     /// The id by which results name the call; see [`AnswerIds`](super::AnswerIds).
     pub id: K,
@@ -24,7 +24,7 @@ pub struct Candidate<K> {
 }
 
 impl<'a> Candidate<&'a str> {
-    /// Creates a call without a result. Results name it by `id`.
+    /// Creates a call without a result. Results name the call by `id`.
     pub fn new(call: &'a ToolCall, position: Option<CallPosition>, id: &'a str) -> Self {
         let (given_id, tool) = (given_id(call), call.name.as_str());
         Self { position, id, given_id, tool, is_answered: false, is_hidden: false }
@@ -81,8 +81,9 @@ pub enum Ids {
 
 /// Matches results with calls, one result after the other.
 ///
-/// If the results are in the order of their calls, each costs one comparison. Otherwise an index is
-/// built, so that a result costs O(log n) in the number of calls, regardless of their ids.
+/// If the results are in the order of their calls, matching a result costs one comparison.
+/// Otherwise the matcher builds an index, with which matching a result costs O(log n) in the number
+/// of calls, regardless of their ids.
 ///
 /// ```
 /// use tower_chat_core::pairing::{Answers, Candidate, Ids, Matcher, Target};
@@ -95,10 +96,10 @@ pub enum Ids {
 pub struct Matcher<K> {
     calls: Vec<Candidate<K>>,
     ids: Ids,
-    /// The index of the first call that may be neither answered nor hidden.
+    /// An index before which every call is answered or hidden.
     first_open: usize,
-    /// The index of calls, which is built for the first result that does not answer the first open call
-    /// by its id.
+    /// The index of the calls. It is built for the first result that does not have the id of the
+    /// first open call.
     index: Option<Box<Index<K>>>,
 }
 

@@ -5,8 +5,8 @@
 //! these rules:
 //!
 //! 1. A **round** consists of the calls in consecutive messages of the model that may belong to one
-//!    answer ([`AnswerKey`]), and of the results after them. Calls in messages of other roles do not
-//!    count.
+//!    answer ([`AnswerKey`]), and of the results after these messages. Calls in messages of other
+//!    roles are ignored.
 //! 2. Within an answer, each call is assigned a unique id ([`AnswerIds`]). A call keeps its own id,
 //!    unless the id is missing, empty or used by an earlier call of the answer. Such a call is assigned
 //!    a generated id.
@@ -19,12 +19,13 @@
 //!    is then sent again, stores the next answer directly after the first. Therefore, results without a
 //!    position answer the calls of the last message if all of them match calls of that message
 //!    ([`RoundMatcher`]).
-//! 6. A result that answers no call of its round is matched with the calls of earlier rounds that have
-//!    no result. The latest round with a call that has the result's id or position is used, and the
-//!    result answers the first such call of this round ([`UnansweredCalls`]).
+//! 6. A result that answers no call of its round is matched with the calls of earlier rounds that
+//!    have no result. Among the rounds that contain a call with the result's id or position, the
+//!    latest one is used. The result answers the first such call of this round
+//!    ([`UnansweredCalls`]).
 //!
-//! [`CallLog`] applies the rules to a sequence of messages. The replay changes the messages that it
-//! reads, and therefore uses the other types of this module directly.
+//! [`CallLog`] applies the rules to a sequence of messages. Replay changes messages while it reads
+//! them, and therefore uses the other types of this module directly.
 
 mod answer;
 mod call_ids;
@@ -86,8 +87,8 @@ impl<'a> From<&'a ToolResult> for Target<'a> {
     }
 }
 
-/// Returns the call in a part if the call needs a result, which a call in an approval request needs after
-/// its approval. Returns `None` for a call that the provider executed itself.
+/// Returns the call in a part, if the call needs a result now or after its approval. Returns `None`
+/// for a call that the provider executed itself.
 pub fn asked_call(part: &Part) -> Option<&ToolCall> {
     match part {
         Part::ToolCall(call) if !call.provider_executed => Some(call),

@@ -1,20 +1,21 @@
-//! The open round of a call log: the last round, because more of its results may follow.
+//! The open round of a call log, which is the last round. More results of this round may follow.
 
 use super::{AnswerIds, Answers, LoggedCall, LoggedResult, RoundMatcher, Target};
 
-/// The last round of a [`CallLog`](super::CallLog). More of its results may follow.
+/// The last round of a [`CallLog`](super::CallLog). More results of this round may follow.
 #[derive(Debug, Clone)]
 pub(super) struct OpenRound {
-    /// The index of its first call in the log.
+    /// The index of the round's first call in the log.
     pub(super) first: usize,
     /// The index in the log of the first call of the answer's last message.
     pub(super) last: usize,
     pub(super) ids: AnswerIds,
     /// The results of the round so far.
     pub(super) results: Vec<LoggedResult>,
-    /// The matcher of the results; `None` before the first result, when more calls may follow.
+    /// The matcher of the results; `None` before the first result, because more calls may still
+    /// follow.
     matcher: Option<RoundMatcher<String>>,
-    /// Whether the answer is complete, so that the next message of the model begins another one.
+    /// Whether the answer is complete, so that the next message of the model begins another answer.
     pub(super) is_answered: bool,
 }
 
@@ -30,7 +31,8 @@ impl OpenRound {
         }
     }
 
-    /// Completes the calls of the round, which are the last ones of `calls`.
+    /// Marks the answer as complete, and creates the matcher if there is none. `calls` contains all
+    /// calls of the log, of which the last ones are those of this round.
     pub(super) fn begin_results(&mut self, calls: &[LoggedCall]) {
         self.is_answered = true;
         if self.matcher.is_none() {
@@ -47,7 +49,8 @@ impl OpenRound {
         self.matcher.as_mut().is_none_or(|matcher| matcher.extend(targets))
     }
 
-    /// Iterates over its results after the first `before`, each with its match.
+    /// Iterates over the results of the round, except for the first `before` ones, each with its
+    /// match.
     pub(super) fn matched_from(
         &self,
         before: usize,

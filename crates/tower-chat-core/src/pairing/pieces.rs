@@ -1,4 +1,5 @@
-//! Splits a message that contains both calls and results into the messages of a regular history.
+//! Splits a message that contains both calls and results into the messages of a regular history, in
+//! which results are in messages of their own.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -10,14 +11,14 @@ use crate::{Message, Part, Role};
 /// A range of a message's parts that is a separate message in a regular history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    /// The role of that message: the message's own role, or [`Role::Tool`].
+    /// The role of the separate message: the role of the split message, or [`Role::Tool`].
     pub role: Role,
-    /// The range of its parts in the message.
+    /// The range of the parts in the split message.
     pub parts: Range<usize>,
 }
 
-/// Returns the pieces of a message, in the order of a regular history. A message that is regular
-/// already is one piece.
+/// Returns the pieces of a message, in the order of a regular history. A message that need not be
+/// split is one piece.
 pub fn pieces(message: &Message) -> Vec<Piece> {
     let role = message.role;
     if !has_foreign_results(message) {
@@ -25,7 +26,8 @@ pub fn pieces(message: &Message) -> Vec<Piece> {
     }
     let mut pieces = pieces_by(role, message.parts.len(), &leaving_results(message));
     if role == Role::User {
-        // The results answer calls of earlier messages, so they come before the user's content.
+        // The results answer calls of earlier messages, so the pieces with results are sorted
+        // before the user's content.
         pieces.sort_by_key(|piece| piece.role != Role::Tool);
     }
     pieces
@@ -64,11 +66,11 @@ pub fn foreign_results(message: &Message) -> BTreeSet<usize> {
     foreign.map(|(index, _)| index).collect()
 }
 
-/// Returns the indices of the results that leave a message: the foreign ones, and those that
-/// foreign results separate from the provider's own call.
+/// Returns the indices of the results that are moved out of a message: the foreign ones, and those
+/// that foreign results separate from the call that the provider executed.
 ///
-/// A removed result may separate other results from their calls. Its removal splits a piece in two. Only
-/// the results in the shorter piece, and those whose call is there, are checked again.
+/// Moving a result out splits a piece in two, and may separate other results from their calls. Only
+/// the results in the shorter of the two pieces, and the results of its calls, are checked again.
 fn leaving_results(message: &Message) -> BTreeSet<usize> {
     let mut leaving = foreign_results(message);
     if message.role != Role::Assistant {
@@ -99,12 +101,13 @@ fn leaving_results(message: &Message) -> BTreeSet<usize> {
     leaving
 }
 
-/// The calls that the provider executed, by the results that answer them.
+/// The calls that the provider executed, and the results that answer them.
 #[derive(Default)]
 struct ProviderCalls {
-    /// For each result, the nearest calls with its id, before it and after it.
+    /// For each result, the nearest call with the same id before the result, and the nearest one
+    /// after it.
     of_result: BTreeMap<usize, [Option<usize>; 2]>,
-    /// The results by call.
+    /// The results of each call.
     results: HashMap<usize, Vec<usize>>,
 }
 
@@ -116,7 +119,7 @@ impl ProviderCalls {
         calls
     }
 
-    /// Finds the nearest call on one side of each result.
+    /// Finds, for each result, the nearest call on one side.
     fn take<'m>(&mut self, parts: impl Iterator<Item = (usize, &'m Part)>, side: usize) {
         let mut last: HashMap<Option<&str>, usize> = HashMap::new();
         for (position, part) in parts {
@@ -134,7 +137,7 @@ impl ProviderCalls {
         }
     }
 
-    /// Returns whether there is a leaving result between a result and each of its calls.
+    /// Returns whether a result that is moved out is between a result and each of its calls.
     fn is_parted(&self, result: usize, leaving: &BTreeSet<usize>) -> bool {
         let is_between = |call: usize| {
             let between = call.min(result)..call.max(result);

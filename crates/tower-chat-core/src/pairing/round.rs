@@ -1,17 +1,17 @@
-//! The matcher of a round: its calls, in any number of messages, and the results after them.
+//! The matcher of a round, which consists of calls in any number of messages, and of the results
+//! after them.
 
 use std::{borrow::Borrow, hash::Hash};
 
 use super::{Answers, Candidate, Ids, Matcher, Target};
 use crate::CallPosition;
 
-/// Matches the results of a round with its calls, which begin with those of the answer's first
-/// message.
+/// Matches the results of a round with the calls of the round.
 ///
-/// Results with the position of their call are matched first. If all others match the calls of the
-/// last message, they answer those calls: a run that was interrupted before its tools ran, and was
-/// then sent again, leaves the calls of the message before without a result. Otherwise they answer
-/// the calls of all messages in order.
+/// Results with the position of their call are matched first. The other results answer the calls of
+/// the last message, if all of these results match calls of that message. The reason is a run that
+/// was interrupted before its tools ran, and was then sent again: the calls of the earlier message
+/// have no results. If not all of them match, they answer the calls of all messages in order.
 #[derive(Debug, Clone)]
 pub struct RoundMatcher<K> {
     calls: Vec<Candidate<K>>,
@@ -19,13 +19,14 @@ pub struct RoundMatcher<K> {
     last: usize,
     targets: Vec<OwnedTarget>,
     answers: Vec<Answers>,
-    /// Whether some of the results have no position.
+    /// Whether any result so far has no position.
     has_others: bool,
     all: Matcher<K>,
-    /// The calls of the last message, as long as all results so far match them. While it is `Some`,
-    /// the calls that results without a position answer are marked only here, and not in `all`.
+    /// The calls of the last message, as long as all results so far match them. While this is
+    /// `Some`, calls that are answered by results without a position are marked as answered only
+    /// here, and not in `all`.
     of_last: Option<Matcher<K>>,
-    /// Whether each call is answered by a result with its position.
+    /// For each call, whether a result with its position has answered it.
     is_answered_by_position: Vec<bool>,
 }
 
@@ -55,7 +56,7 @@ impl<K: Borrow<str> + Clone + Eq + Hash> RoundMatcher<K> {
         round
     }
 
-    /// Adds the next results. Returns false if earlier results now match other calls.
+    /// Adds the next results. Returns false if the next results change the matches of earlier ones.
     pub fn extend<'t>(&mut self, results: impl IntoIterator<Item = Target<'t>>) -> bool {
         let mut is_appended = true;
         for target in results {
@@ -159,8 +160,8 @@ impl<K: Borrow<str> + Clone + Eq + Hash> RoundMatcher<K> {
     }
 }
 
-/// Returns the call of the last message that a result answers. A result with the id of an earlier
-/// call answers no call of the last message by order.
+/// Returns the call of the last message that a result answers. A result with the id of a call in an
+/// earlier message does not answer a call of the last message by order.
 fn fitting<K: Borrow<str> + Clone + Eq + Hash>(
     all: &mut Matcher<K>,
     of_last: &mut Matcher<K>,

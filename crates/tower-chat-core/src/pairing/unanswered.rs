@@ -7,12 +7,12 @@ use imbl::OrdSet;
 use super::{Candidate, Target};
 use crate::CallPosition;
 
-/// The number of a call's round, and the number of the call. Later calls have higher numbers, and
-/// the same round or a later one.
+/// The number of a call's round, and the number of the call. A later call has a higher number, and
+/// is in the same round or a later one.
 pub type CallNumber = (usize, usize);
 
-/// Calls without a result, by id and by position, for late results. A clone shares the data with
-/// its original.
+/// Calls without a result, by id and by position, which late results may answer. A clone shares its
+/// data with the original.
 #[derive(Debug, Clone, Default)]
 pub struct UnansweredCalls {
     by_id: OrdSet<(Arc<str>, CallNumber)>,
@@ -36,8 +36,8 @@ impl UnansweredCalls {
         }
     }
 
-    /// Returns the call that a result names: the first such call of the latest round that contains
-    /// one.
+    /// Returns the call that a late result answers. Among the rounds with a call that the result
+    /// names, this is the first such call of the latest round.
     pub fn find<'t>(&self, target: impl Into<Target<'t>>) -> Option<CallNumber> {
         let target = target.into();
         match target.position {

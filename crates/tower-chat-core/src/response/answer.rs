@@ -7,7 +7,7 @@ use crate::{
     pairing::{CallLog, LoggedCall},
 };
 
-/// A whole answer: all messages that it added, in order, and its end.
+/// A whole answer: its messages, in order, and its end.
 ///
 /// ```
 /// use tower_chat_core::{Answer, Finish, Message, ToolCall, ToolResult, Usage};
@@ -28,8 +28,8 @@ use crate::{
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Answer {
-    /// The added messages: those of the model, and from a tool loop the results and queued
-    /// messages.
+    /// The messages that the answer adds to the conversation: the messages of the model, and, if a
+    /// tool loop ran, the tool results and the queued messages.
     pub messages: Vec<Arc<Message>>,
     /// The end of the answer: its reason, its cost, and the number of stored messages.
     pub finish: Box<Finish>,
@@ -38,8 +38,8 @@ pub struct Answer {
 impl Answer {
     /// Creates an answer from its messages and its end.
     ///
-    /// The final message of the model gets the [reason](Finish::reason) of the end, unless it has
-    /// one.
+    /// The final message of the model gets the [reason](Finish::reason) of the end, unless the
+    /// message already has a reason.
     pub fn new(mut messages: Vec<Arc<Message>>, finish: impl Into<Box<Finish>>) -> Self {
         let finish = finish.into();
         note_end(&mut messages, &finish);
@@ -56,9 +56,9 @@ impl Answer {
             .unwrap_or_default()
     }
 
-    /// Iterates over the tool calls that the caller has to answer, in order: those of declared
-    /// tools, or all calls if no tool loop ran. Calls that the run has answered, and calls that
-    /// wait for [approval](Self::approval_requests), are not included.
+    /// Iterates over the tool calls that the caller has to answer, in order: if a tool loop ran,
+    /// the calls of tools that are only declared; otherwise, all calls. Calls that the run has
+    /// answered, and calls that wait for [approval](Self::approval_requests), are not included.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
         let log = CallLog::of(self.messages.iter().map(|message| &**message));
         let is_open = |call: &&LoggedCall| call.result.is_none() && !call.needs_approval;
@@ -79,9 +79,9 @@ impl Answer {
     }
 }
 
-/// Marks the last answer of the model among these messages with its finish reason, and marks the calls
-/// that were cut off. An answer that has a finish reason already is not changed, because `finish` may be
-/// the end of a whole run.
+/// Marks the last answer of the model among these messages with its finish reason, and marks the
+/// calls that were cut off. If the answer already has a finish reason, it is not changed, because
+/// `finish` may belong to a whole run instead of this answer.
 pub(super) fn note_end(messages: &mut [Arc<Message>], finish: &Finish) {
     let Some(reason) = &finish.reason else { return };
     let of_answer = messages.iter().rev().take_while(|it| it.role == Role::Assistant).count();
@@ -104,8 +104,8 @@ pub(super) fn note_end(messages: &mut [Arc<Message>], finish: &Finish) {
     }
 }
 
-/// Returns whether the arguments of a call are `null` or no valid JSON, for example because they
-/// are empty or cut off.
+/// Returns whether the arguments of a call are `null` or are not valid JSON, for example because
+/// they are empty or cut off.
 fn is_incomplete(call: &ToolCall) -> bool {
     let arguments = call.arguments.trim();
     arguments == "null" || arguments.parse::<RawJson>().is_err()
@@ -119,8 +119,7 @@ pub(super) struct Fold {
 }
 
 impl Fold {
-    /// Adds one update. Deltas are ignored, because the message after them contains the same
-    /// content.
+    /// Adds one update. Deltas are ignored, because the complete message follows them.
     pub(super) fn push(&mut self, update: ChatUpdate) {
         match update {
             ChatUpdate::TextDelta(_)

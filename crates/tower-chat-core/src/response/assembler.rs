@@ -25,7 +25,7 @@ pub struct TruncatedStream {
     pub text: String,
 }
 
-// The message that the deltas so far add up to.
+// Accumulates the deltas of the current message.
 #[derive(Debug, Default)]
 struct Accumulator {
     reasoning: String,
@@ -62,13 +62,13 @@ impl Accumulator {
     }
 }
 
-/// The stream of a model client in the documented shape.
+/// Converts the stream of a model client into the documented shape.
 pub(super) struct Assembled {
     updates: Option<BoxStream<'static, Result<ChatUpdate, BoxError>>>,
     accumulator: Accumulator,
     ready: VecDeque<Result<ChatUpdate, BoxError>>,
-    /// Messages of the model that may be the last of the answer. These messages are delayed until the
-    /// next update, because the last message contains the reason of a finish.
+    /// Messages of the model that may be the last of the answer. These messages are delayed until
+    /// the next update, because the last message of an answer gets the finish reason.
     held: Vec<Arc<Message>>,
 }
 

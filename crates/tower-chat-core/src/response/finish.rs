@@ -40,15 +40,16 @@ pub struct Finish {
     pub model: Option<String>,
     /// The number of messages that were stored; `None` if no layer stores them.
     pub saved: Option<Saved>,
-    /// The copy of the conversation in which the run continued, because another run was in
-    /// progress.
+    /// The copy of the conversation in which this run took place, because another run was in
+    /// progress on the original.
     pub branch: Option<ConversationKey>,
     /// The open run that was resumed and completed before the run of this answer began.
     pub recovered: Option<Box<RecoveredRun>>,
     /// The cause of the run's end, if it is not the model's final answer.
     pub ended_by: Option<EndedBy>,
-    /// The content of the request that differs from the stored form, because the service does not
-    /// accept that form. For a run, the changes of its final service call.
+    /// The differences between the stored form of the messages and the request, where the service
+    /// does not accept the stored form. For a run, these are the differences of its final service
+    /// call.
     pub changes: Vec<Change>,
     /// Further data of the provider about the answer as a whole.
     pub metadata: Map<String, Value>,
@@ -66,14 +67,14 @@ impl Finish {
         Self::new(FinishReason::Stop)
     }
 
-    /// Returns the integers that the JSON values of `metadata` have rounded. The integers are from the
-    /// body of a whole answer. A body that is written for the same wire contains all digits of these
-    /// integers.
+    /// Returns the integers that the JSON values of `metadata` have rounded. The digits are those
+    /// in the body of the answer, if it was not streamed. A writer of the same wire restores all of
+    /// these digits.
     pub fn exact_numbers(&self) -> &ExactNumbers {
         &self.exact_numbers
     }
 
-    /// Sets the integers that `metadata` rounds.
+    /// Sets the integers that `metadata` has rounded.
     #[must_use]
     pub fn with_exact_numbers(mut self, exact_numbers: ExactNumbers) -> Self {
         self.exact_numbers = exact_numbers;
@@ -130,7 +131,7 @@ pub enum FinishReason {
     ToolCalls,
     /// A content filter stopped the answer.
     ContentFilter,
-    /// Any other reason, with the provider's name of it.
+    /// Any other reason, with the provider's name for the reason.
     Other(String),
 }
 
@@ -141,7 +142,7 @@ pub enum EndedBy {
     /// The limit of rounds was reached: the last service call was made without tools. Its answer
     /// may be empty, or contain tool calls nevertheless. These calls are returned and not run.
     RoundLimit,
-    /// A tool ended the run. No service call has received its results.
+    /// A tool ended the run. No service call has received the results of the last round.
     Tool,
     /// [`RunHandle::stop`](crate::RunHandle::stop) was called.
     Stop,
@@ -196,8 +197,8 @@ impl std::ops::AddAssign for Usage {
 pub struct Saved {
     /// The number of messages of the run that are durable.
     pub messages: usize,
-    /// The number of messages in the store's outbox. A write has failed, and the policy is to
-    /// continue.
+    /// The number of messages in the store's outbox. There are such messages if a write has failed,
+    /// and the policy is to continue the run.
     pub unsaved: usize,
 }
 

@@ -28,11 +28,10 @@ use crate::{BoxError, Message};
 
 /// A model's answer: a stream of [`ChatUpdate`]s that ends with [`ChatUpdate::Finish`].
 ///
-/// Whole and streamed answers have the same type, as bodies have in HTTP. Every response has the
-/// same shape: for each message its deltas, then the complete [`Message`](ChatUpdate::Message);
-/// then `Finish`, once; then the end of the stream. If a model client's stream ends without
-/// `Finish`, the last item is [`TruncatedStream`]: a cut-off answer is an error, never a short
-/// answer.
+/// Whole and streamed answers have the same type, like HTTP bodies. Every response has the same
+/// shape: for each message its deltas, then the complete [`Message`](ChatUpdate::Message); then
+/// `Finish`, once; then the end of the stream. If a model client's stream ends without `Finish`,
+/// the last item is [`TruncatedStream`]: a cut-off answer is an error, never a short answer.
 ///
 /// Dropping a response cancels the remaining work.
 ///
@@ -53,10 +52,10 @@ enum Body {
 }
 
 impl ChatResponse {
-    /// Creates the response of a complete answer, at no cost besides that of the messages.
+    /// Creates the response of a complete answer, without the overhead of a stream.
     ///
-    /// The final message of the model gets the [reason](Finish::reason) of the end, unless it has
-    /// one.
+    /// The final message of the model gets the [reason](Finish::reason) of the end, unless the
+    /// message already has a reason.
     pub fn whole<M: Into<Arc<Message>>>(
         messages: impl IntoIterator<Item = M>,
         finish: impl Into<Box<Finish>>,
@@ -77,21 +76,22 @@ impl ChatResponse {
         Self(Body::Stream(Box::pin(Assembled::new(updates))))
     }
 
-    /// Creates a response from a stream that a layer has derived from another response and that has
-    /// the documented shape already.
+    /// Creates a response from a stream that a layer has derived from another response and that
+    /// already has the documented shape.
     ///
-    /// Unlike [`stream`](Self::stream) it adds no work per update. A stream with a different shape
-    /// breaks the layers above, but cannot lose an answer.
+    /// Unlike [`stream`](Self::stream), this method adds no work for each update, because it does
+    /// not check the shape. If the shape of the stream is different, the layers above do not work
+    /// correctly, but no answer is lost.
     pub fn forward(
         updates: impl Stream<Item = Result<ChatUpdate, BoxError>> + Send + 'static,
     ) -> Self {
         Self(Body::Stream(Box::pin(updates)))
     }
 
-    /// Returns the answer, or the unread rest of it, if the response is a whole answer. Otherwise
-    /// returns the response unchanged.
+    /// Returns the part of the answer that was not read yet, if the response is a whole answer.
+    /// Otherwise returns the response unchanged.
     ///
-    /// Layers use it to handle whole answers without the cost of a stream.
+    /// Layers use this method to process whole answers without the cost of a stream.
     ///
     /// # Errors
     ///

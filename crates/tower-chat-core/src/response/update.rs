@@ -34,7 +34,8 @@ pub enum ChatUpdate {
     ReasoningDelta(String),
     /// The next part of a tool call of the current message.
     ToolCallDelta(ToolCallDelta),
-    /// A complete message: of the model, or the results of tools that a loop ran.
+    /// A complete message: a message of the model, or the results of the tools that a tool loop has
+    /// run.
     Message(Arc<Message>),
     /// The end of the answer.
     Finish(Box<Finish>),
@@ -42,13 +43,13 @@ pub enum ChatUpdate {
 
 /// The next part of a tool call.
 ///
-/// Of several ids or names for one call, the first one that is not empty applies; providers repeat
-/// both.
+/// A service may send the id and the name of a call in several deltas of the call. The first id and
+/// the first name that are not empty apply.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolCallDelta {
-    /// The index of the call in the message. There may be gaps, because some services count other
-    /// items too.
+    /// The index of the call in the message. There may be gaps, because some services number other
+    /// items of the answer too.
     pub index: usize,
     /// The call's id.
     pub id: Option<String>,

@@ -49,7 +49,7 @@ pub struct Histogram(pub(super) Metric);
 
 /// An amount added to a [`Gauge`]. Dropping the guard subtracts the amount.
 ///
-/// The sum of such amounts is correct for several stores in one process. Amounts from before the
+/// The gauge is the sum of these amounts, for all stores of the process. Amounts from before the
 /// installation of the recorder are not included.
 pub struct GaugeGuard {
     gauge: metrics::Gauge,
@@ -63,9 +63,10 @@ static IS_DESCRIBED: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether a recorder is installed, in the process or for the thread.
 ///
-/// The `metrics` facade has no function for this. Its no-op recorder has no fields, and other
-/// recorders usually have some. A recorder without fields, which forwards to a static variable, is
-/// recognised after [`describe`] was called.
+/// The `metrics` facade has no such function. This function therefore checks the size of the
+/// recorder: the no-op recorder of the facade has no fields, and most other recorders have some. A
+/// recorder without fields, which forwards to a static variable, is recognised only after
+/// [`describe`] was called.
 pub fn is_recorded() -> bool {
     with_recorder(|recorder| mem::size_of_val(recorder) > 0) || IS_DESCRIBED.load(Ordering::Relaxed)
 }
@@ -128,7 +129,8 @@ impl Gauge {
         self.0.name
     }
 
-    /// Adds an amount until the guard is dropped. Returns `None` without a recorder.
+    /// Adds an amount to the gauge. Dropping the returned guard subtracts the amount. Returns
+    /// `None` without a recorder.
     pub fn hold(self, amount: u64, labels: Labels<'_>) -> Option<GaugeGuard> {
         if !is_recorded() {
             return None;
@@ -148,7 +150,7 @@ impl Histogram {
         self.0.name
     }
 
-    /// Records a value; a duration in seconds.
+    /// Records a value. The unit of durations is seconds.
     pub fn record(self, value: f64, labels: Labels<'_>) {
         if is_recorded() {
             let key = self.0.key(labels);

@@ -4,12 +4,13 @@
 //! conventions for generative AI, version 1.41.0
 //! (<https://github.com/open-telemetry/semantic-conventions/tree/v1.41.0/docs/gen-ai>).
 //! `gen_ai.invoke_agent.duration` and `gen_ai.execute_tool.duration` are from
-//! <https://github.com/open-telemetry/semantic-conventions-genai>, which continues these
-//! conventions and has no release yet (2026-11). The names `tower_chat.*` are our own.
+//! <https://github.com/open-telemetry/semantic-conventions-genai>, the successor of these
+//! conventions, which has no release yet (2026-11). The names `tower_chat.*` are defined by this
+//! project.
 //!
-//! Each label has few values: an operation, a store's system, a model, a tool or a type of error,
-//! never a conversation. If the conventions have an attribute for a label, the label has its name
-//! ([`label`]).
+//! Each label has a small number of values: an operation, a kind of store, a model, a tool or a
+//! type of error, but never a conversation. If the conventions have an attribute for a label, the
+//! label has the name of that attribute ([`label`]).
 
 use super::instrument::{Counter, Gauge, Histogram, Instrument, Metric, Unit};
 

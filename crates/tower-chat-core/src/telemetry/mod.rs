@@ -1,13 +1,13 @@
 //! Telemetry of stores and layers: metrics of the facade [`metrics`](https://docs.rs/metrics) and
 //! events of `tracing`.
 //!
-//! [`metric`] contains all metrics. The recorder that the program has installed records them. Without a
-//! recorder, nothing is measured. [`describe`] registers the units and descriptions of the metrics with the
-//! recorder.
+//! The module [`metric`] contains all metrics. The program installs a recorder for them. Without a
+//! recorder, nothing is measured. [`describe`] registers the units and descriptions of the metrics
+//! with the recorder.
 //!
 //! Events have the target `tower_chat::store` or `tower_chat::run` and the level `debug`. Events
 //! for operators have the level `warn` or `error` and the target of their module. The functions of
-//! [`StoreTelemetry`] record a metric and its event together. [`TracedStore`] makes a span of
+//! [`StoreTelemetry`] record a metric and its event together. [`TracedStore`] creates a span for
 //! each operation of a store.
 
 mod instrument;

@@ -32,13 +32,13 @@ pub struct StoreTelemetry {
 pub struct Commit {
     /// The number of writes.
     pub writes: usize,
-    /// The bytes of their messages and tool results in stored form.
+    /// The size of the messages and tool results of these writes in stored form, in bytes.
     pub bytes: usize,
     /// The time from the beginning of the transaction until it is durable.
     pub duration: Duration,
 }
 
-/// A submission in a store's queue. The gauges count it until it is dropped.
+/// A submission in a store's queue. The gauges include the submission until this value is dropped.
 #[derive(Debug, Default)]
 pub struct Queued(Option<Box<Entry>>);
 
@@ -54,7 +54,7 @@ struct Entry {
 
 impl StoreTelemetry {
     /// Creates the telemetry of this kind of store: `sqlite`, `postgresql`, `redis`, `memory` or
-    /// the name of another.
+    /// another name.
     pub const fn new(system: &'static str) -> Self {
         Self { system }
     }
@@ -64,8 +64,8 @@ impl StoreTelemetry {
         is_recorded() || tracing::enabled!(target: "tower_chat::store", Level::DEBUG)
     }
 
-    /// Records that a submission enters the queue, with the bytes of its writes if they are known
-    /// already.
+    /// Records that a submission enters the queue, with the size of its writes in bytes, if the
+    /// size is already known.
     pub fn queued(self, writes: usize, bytes: Option<usize>) -> Queued {
         if !self.is_listening() {
             return Queued(None);
@@ -127,8 +127,8 @@ impl StoreTelemetry {
 }
 
 impl Queued {
-    /// Records that the execution of the submission begins. If the execution begins several times, the last
-    /// time counts.
+    /// Records that the execution of the submission begins. If the execution begins several times,
+    /// the last beginning is recorded.
     pub fn begin(&mut self) {
         if let Some(entry) = &mut self.0 {
             entry.begun = Some(Instant::now());

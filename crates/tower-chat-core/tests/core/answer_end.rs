@@ -21,7 +21,7 @@ fn cut_off(answer: &Answer) -> Vec<bool> {
         .collect()
 }
 
-/// Returns the same answer, once from a whole response and once from a stream.
+/// Returns the same answer twice: from a whole response, and from a stream.
 fn both(messages: &[Message], reason: FinishReason) -> [Answer; 2] {
     let whole = ChatResponse::whole(messages.to_vec(), Finish::new(reason.clone()));
     let updates = messages.iter().cloned().map(|message| ChatUpdate::Message(Arc::new(message)));
@@ -37,7 +37,7 @@ fn the_last_message_of_an_answer_has_the_reason_whole_and_streamed() {
     for answer in both(&messages, FinishReason::Length) {
         assert_eq!(reasons(&answer), [None, Some(FinishReason::Length)]);
     }
-    // Deltas without a message are assembled into one.
+    // Deltas without a complete message are assembled into a message.
     let updates = [
         ChatUpdate::TextDelta("a".to_owned()),
         ChatUpdate::Finish(Finish::new(FinishReason::ContentFilter).into()),

@@ -1,4 +1,4 @@
-//! Tests of a store without capabilities, and of wrappers around it.
+//! Tests of a store without capabilities, and of wrappers of such a store.
 
 use async_trait::async_trait;
 use tower_chat_core::{

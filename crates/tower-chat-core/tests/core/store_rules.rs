@@ -58,8 +58,8 @@ fn a_new_incarnation_is_never_the_old_one_and_never_none() {
     let mut seen = Vec::new();
     for incarnation in [1, 2, 1 << 63, u64::MAX, 0x1234_5678] {
         let revision = Revision { incarnation, sequence: 4 };
-        // With the last two holders, a plain XOR would yield the incarnation 0 or the same
-        // incarnation.
+        // For the last two holders, a plain XOR would yield the incarnation 0, or the incarnation
+        // from before.
         let holders = [0, 5, incarnation.rotate_left(1), incarnation.rotate_left(1) ^ incarnation];
         let taken = holders.map(|holder| revision.taken_by(holder));
         for next in taken.into_iter().chain([revision.pruned(), revision.rewritten()]) {
@@ -92,8 +92,8 @@ fn the_commit_of_a_later_attempt_alone_makes_a_new_incarnation() {
     assert_eq!(result(1, Some(Close::Discard { visible: 1 })), after.back_to(1, run(3)));
 }
 
-/// Returns the pruning of a conversation of three runs with two messages each that keeps the last
-/// message.
+/// Returns a pruning that keeps the last message. The conversation has three runs of two messages
+/// each.
 fn pruning() -> Pruning {
     let key = ConversationKey::new("alice", "pruned");
     let head = Head::new(Revision { incarnation: 1, sequence: 6 });
@@ -128,7 +128,7 @@ fn what_waits_holds_its_run_and_those_after_it_back_and_is_named() {
         pruning.see_call(waiting, ToolStatus::PendingApproval, None);
         let cut = pruning.cut().expect("it is whole");
         assert_eq!((cut.last_sequence, cut.pruned.runs, cut.pruned.messages), (last, runs, last));
-        // A call in a run that is kept anyway is not reported.
+        // If the run of the call is kept anyway, the cut does not report the call.
         assert_eq!(cut.pruned.held_back_by, (sequence <= 4).then_some(waiting));
     }
 }

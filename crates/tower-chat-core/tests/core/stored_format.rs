@@ -10,7 +10,8 @@ use tower_chat_core::{
     format::{FormatError, decode, encode},
 };
 
-/// The messages that the first release has written. Lines are added, never changed.
+/// The messages that the first release has written. New lines may be added, but existing lines do
+/// not change.
 const VERSION_1: &str = include_str!("../fixtures/v1.jsonl");
 
 /// A provider's item with formatting that JSON libraries normalise.
@@ -64,7 +65,8 @@ fn every_kind() -> Vec<Message> {
     ]
 }
 
-/// Returns a result with the position of its call, a field that was added to version 1 later.
+/// Returns a result with the position of its call, which is a field that version 1 did not have at
+/// first.
 fn result_of_a_stored_call() -> Message {
     let message: MessageId = "0190163d-8694-739b-aea5-966c26f8ad91.3".parse().expect("an id");
     let result = ToolResult::new("call_1", "paid").answering(CallPosition { message, index: 2 });
@@ -175,8 +177,9 @@ fn native_items_keep_their_bytes() {
     }
 }
 
-/// Services refuse a request with half of a surrogate pair or a number beyond the range of a
-/// double, and every request contains the item.
+/// Services refuse a request that contains half of a surrogate pair, or a number outside of the
+/// range of a double. Without the replacement, they would refuse every later request of the
+/// conversation.
 #[test]
 fn what_no_reader_can_hold_is_replaced_in_a_native_item() {
     let many_digits = "9".repeat(400);

@@ -57,7 +57,7 @@ fn log_of(messages: &[Message]) -> CallLog {
     log
 }
 
-/// Returns the results by the message numbers and indices of their calls.
+/// Returns the results, by the message number and the index of the call that they answer.
 fn answered(log: &CallLog) -> HashMap<(u64, u32), LoggedResult> {
     let calls = log.calls().iter();
     calls.filter_map(|call| Some(((call.message, call.index), call.result?))).collect()

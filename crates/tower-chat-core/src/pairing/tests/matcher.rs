@@ -3,7 +3,7 @@
 use super::*;
 use crate::pairing::{Answers, Candidate, Ids, Matcher, RoundMatcher, Target};
 
-/// Applies the rule of a matcher, and checks every call for every result.
+/// Finds a call by the rules of a matcher, by a check of every call.
 fn plain_find(target: Target<'_>, calls: &[Candidate<&str>], ids: Ids) -> Answers {
     let calls = || calls.iter().enumerate();
     if let Some(named) = target.position {
@@ -42,7 +42,7 @@ fn plain_answer(target: Target<'_>, calls: &mut [Candidate<&str>]) -> Answers {
     found
 }
 
-/// Applies the rule of a round, and matches all results again.
+/// Matches all results of a round, by the rules of a round, from the beginning.
 fn plain_round(
     mut calls: Vec<Candidate<&str>>,
     last: usize,

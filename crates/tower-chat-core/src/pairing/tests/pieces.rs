@@ -1,4 +1,4 @@
-//! Tests of the results that leave a message with calls.
+//! Tests of the results that are moved out of a message with calls.
 
 use super::*;
 use crate::{ToolCall, ToolResult};
