@@ -1,7 +1,7 @@
-"""The code that .ci/checks and .ci/release share: steps by name, programs from PyPI, and a summary.
+"""The code that .ci/checks and .ci/release share: it runs steps, installs programs from PyPI, and prints a summary.
 
-A step is a function that raises `Failed` or `Skipped`. The programs in .ci/tools.txt are installed from PyPI
-into the target folder. With TOWER_CHAT_CI=1 a program that cannot be installed is a failure.
+A step is a function that raises `Failed` or `Skipped` if it does not succeed. The programs in .ci/tools.txt are
+installed from PyPI into the target folder. With TOWER_CHAT_CI=1, a step fails if its program cannot be installed.
 """
 
 import json
@@ -46,7 +46,7 @@ def output(*command, cwd=ROOT, errors=subprocess.PIPE, **environment):
 
 
 def tool(name):
-    """Returns the path of a program from .ci/tools.txt, in that version, or from `PATH` if it cannot be installed."""
+    """Returns the path of a program, in the version of .ci/tools.txt, or from `PATH` if it cannot be installed."""
     wanted = (ROOT / ".ci/tools.txt").read_text()
     mark = TOOLS / "installed.txt"
     if not mark.exists() or mark.read_text() != wanted:
@@ -72,7 +72,7 @@ def published():
 
 
 def package_flags():
-    """Selects the published packages in a command of cargo."""
+    """Returns the arguments of a cargo command that select the published packages."""
     return [flag for package in published() for flag in ("--package", package["name"])]
 
 
@@ -83,7 +83,7 @@ def processor_time():
 
 
 def outcome(step):
-    """Runs a step. Returns whether it succeeded, and its text in the summary."""
+    """Runs a step. Returns whether it succeeded or was skipped, and its text for the summary."""
     print(f"\n== {step.__name__}: {step.__doc__.splitlines()[0]}", flush=True)
     try:
         step()
@@ -95,7 +95,7 @@ def outcome(step):
 
 
 def run_steps(steps):
-    """Runs all steps, also after one has failed, prints a summary, and ends the process."""
+    """Runs all steps, even if a step fails, prints a summary, and ends the process."""
     summary, is_good = [], True
     for step in steps:
         begun, processor_before = time.monotonic(), processor_time()

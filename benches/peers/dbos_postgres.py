@@ -1,9 +1,10 @@
 """DBOS on PostgreSQL: a durable workflow with a step for each call of the model and of the tool.
 
 DBOS stores no conversations, so the application stores them in its own table. The argument of the workflow is the
-number of stored messages instead of the messages, which DBOS would store again. The process reads a history once and
-caches it. The messages of a run are inserted at its end, in one transaction of a datasource, which also commits the
-checkpoint of its step. This is the cheapest way with recovery: a recovered workflow reads the same history.
+number of stored messages, and not the messages, because DBOS would store the messages again. The process reads a
+history once and caches it. The messages of a run are inserted at its end, in one transaction of a datasource, which
+also commits the checkpoint of the last step. Of the possible ways, this is the cheapest one in which a recovered
+workflow reads the same history.
 """
 
 from __future__ import annotations
@@ -154,8 +155,8 @@ def _message(message: workload.Message) -> dict[str, Any]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path, help="on a real disk")
-    parser.add_argument("address", help="of the server's database")
+    parser.add_argument("folder", type=Path, help="the folder, on a real disk")
+    parser.add_argument("address", help="the address of the server's database")
     arguments = parser.parse_args()
     try:
         measure.main(DbosPostgres(arguments.address), arguments.folder)

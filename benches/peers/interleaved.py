@@ -1,7 +1,7 @@
 """Runs tower-chat ("ours") and another framework (the peer) alternately, so that other work of the machine affects
-both.
+the figures of both.
 
-For each pair, history and state, the first run of both sides is traced, which counts the syncs and warms up the
+For each pair, history and state, the first run of both sides is traced. This run counts the syncs and warms up the
 processes. The timed runs follow: ours, the peer, ours, the peer. The latency of the disk is measured before each run.
 """
 
@@ -23,8 +23,8 @@ SIDES = ("ours", "peer")
 # The maximum number of timed repetitions, by history. No repetition begins after this number of seconds.
 REPETITIONS = {0: 9, 1_000: 7, 10_000: 5}
 SECONDS = 8.0
-# A run that takes longer is not repeated: its traced run is also its timed run, because the tracer stops a process
-# only at its syncs, for some microseconds each.
+# A run that takes longer is not repeated: its traced run is also its timed run. This is accurate enough, because the
+# tracer stops a process only at its syncs, for some microseconds at each sync.
 SLOW_SECONDS = 4.0
 _APPENDED = 4_096
 _PROBES = 7
@@ -43,8 +43,8 @@ class Turn:
 def turns(
     repetitions: int, is_over: Callable[[], bool], is_slow: Callable[[str], bool]
 ) -> Iterator[Turn]:
-    """Returns the order of the runs: a traced run of both sides, then timed runs in turns. A slow side has no timed
-    run, and the other side has one."""
+    """Returns the order of the runs: a traced run of each side, then timed runs of both sides in turns. If one side is
+    slow, it has no timed run, and the other side has only one."""
     for side in SIDES:
         yield Turn(side, is_traced=True)
     for repetition in range(repetitions):

@@ -1,10 +1,10 @@
 """A process that runs the workload in another framework (a peer), once for each command `run`.
 
 The process reads the commands of `benches/src/peers.rs` from standard input: `prepare HISTORY`, `open warm` or
-`open cold`, `run`, `close`. After `open warm` the handle has read the conversation, after `open cold` it has not.
-Both handles have completed runs of other conversations, so that the measured run neither imports modules, creates
-schemas and opens connections, nor extends a write-ahead log. After the run, the stored messages are counted through
-the interface of the framework.
+`open cold`, `run`, `close`. After `open warm`, the framework has already read the conversation. After `open cold`, it
+has not. In both cases, the framework has completed runs of other conversations, so that the measured run does not
+import modules, create schemas, open connections or extend a write-ahead log. After the run,
+the stored messages are counted through the interface of the framework.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from typing import Any, ClassVar
 
 from peers import workload
 
-# More than the size at which SQLite restarts its write-ahead log. A commit to a log that is reused costs less than a
-# commit to a log that grows.
+# More than the size at which SQLite checkpoints its write-ahead log. A commit to a reused log costs less than a commit
+# to a log that grows.
 BYTES_OF_LOG = 8_000_000
 
 
@@ -38,8 +38,8 @@ class Peer(ABC):
     """A framework with its store, opened on a folder. Methods may be coroutines."""
 
     packages: ClassVar[tuple[str, ...]]
-    # Whether the store consists of files, which are copied for each run. In a server, each run uses another
-    # conversation.
+    # Whether the store consists of files, which are copied for each run. If the store is a server, each run uses its
+    # own conversation instead.
     is_in_files = True
 
     @abstractmethod
@@ -127,7 +127,7 @@ class Responder:
             self.peer.prepare(other, workload.answers_of_run(0))
             self._wait(self.peer.run(other))
             if other == others[0]:
-                # The run of the second conversation then restarts the logs, and not the measured run.
+                # The run of the second conversation then restarts the full logs, so that the measured run does not.
                 _fill_logs(Path(self.opened.name))
         if state == "warm":
             self._expect_stored(self.history)

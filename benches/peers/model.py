@@ -6,8 +6,8 @@ cache, and reads and writes of the page cache are processor time.
 
 from __future__ import annotations
 
-# The latencies in the tables: of a disk whose cache survives a power loss, and of a network disk or a disk without
-# such a cache.
+# The latencies of a sync in the tables, in microseconds: the first is that of a disk whose cache survives a power loss,
+# and the second that of a network disk or of a disk without such a cache.
 LATENCIES_US = (30.0, 3_000.0)
 
 

@@ -1,4 +1,4 @@
-"""A temporary PostgreSQL server with syncs, which uses the installed programs."""
+"""Starts a temporary PostgreSQL server, with syncs enabled, from the programs that are installed."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _programs() -> Path:
 
 
 def _not_root() -> pwd.struct_passwd | None:
-    """Returns the user for the server if this process runs as root, which PostgreSQL refuses."""
+    """Returns another user for the server if this process runs as root, because PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:
         return None
     names = {user.pw_name: user for user in pwd.getpwall()}
@@ -97,7 +97,7 @@ def _not_root() -> pwd.struct_passwd | None:
 
 
 def _reachable(folder: Path) -> Path:
-    """Returns the folder, or another folder on a disk if not all users can access the first."""
+    """Returns the folder if all users can access it, and otherwise another folder on a disk."""
     if all(part.stat().st_mode & 0o001 for part in [folder, *folder.parents]):
         return folder
     environment.say(f"{folder} cannot be reached by all: PostgreSQL's data lie in /var/tmp")

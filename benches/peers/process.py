@@ -64,7 +64,7 @@ class Measured:
         processes = with_descendants(roots)
         begin, before = time.time(), {pid: used(pid) for pid in processes}
         us = self.tell("run")["us"]
-        # The processes from before the run are read first, because their work after the run does not count.
+        # The processes that existed before the run are read first, so that their work after the run is not counted.
         after, end = {pid: used(pid) for pid in processes}, time.time()
         after |= {pid: used(pid) for pid in with_descendants(roots) if pid not in after}
         return us, _difference(before, after), trace.Window(begin, end)

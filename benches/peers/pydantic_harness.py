@@ -48,7 +48,7 @@ class PydanticHarness(measure.Peer):
         self.agent.tool_plain(search_orders)
         self.answers: deque[ModelResponse] = deque()
         self.asked = 0
-        # The messages that a caller has cached if it continues a conversation in the same process.
+        # The messages of each conversation. A caller that continues a conversation has them in memory.
         self.known: dict[str, list[ModelMessage]] = {}
 
     def answer(self, _: list[ModelMessage], __: AgentInfo) -> ModelResponse:

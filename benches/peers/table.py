@@ -11,7 +11,7 @@ from peers import model
 from peers.interleaved import STATES
 from peers.systems import OWN, PEERS
 
-# Fewer syncs per call count as none: one of many runs may contain a checkpoint.
+# A smaller number of syncs per call counts as no sync, because one of many runs may contain a checkpoint.
 NO_SYNCS = 0.05
 
 
@@ -28,8 +28,8 @@ class Figures:
 
     @classmethod
     def of(cls, lines: Iterable[dict[str, Any]]) -> Figures:
-        """Returns the median of each figure, except for the minimum of the processor time, because other work of the
-        machine can only increase it. The latency of the disk is that of the timed runs."""
+        """Returns the median of each figure. For the processor time, returns the minimum instead, because other work of
+        the machine can only increase it. The latency of the disk is the median over the timed runs."""
         runs = list(lines)
         timed = [run for run in runs if "us" in run]
         syncs = _median(runs, "syncs")
@@ -66,7 +66,7 @@ def _median(runs: list[dict[str, Any]], name: str) -> float | None:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the tables: tower-chat, or a peer with the figures of tower-chat in the same turns."""
+    """A row of the tables: a stack of tower-chat, or a peer, with the figures of tower-chat from the same turns."""
 
     name: str
     own: dict[tuple[int, str], Figures]
@@ -106,7 +106,7 @@ class Measurement:
         return rows
 
     def durability_errors(self) -> list[str]:
-        """Returns an error for each peer that is compared with a stack of another durability."""
+        """Returns an error for each peer whose durability differs from that of the stack with which it is compared."""
         errors = []
         for pair in self._pairs():
             ours, peer = (

@@ -248,7 +248,7 @@ class Processes(unittest.TestCase):
 
 
 class FakePeer(measure.Peer):
-    """Counts messages in memory, or drops them. Every method that may be a coroutine is one."""
+    """Counts messages in memory, or drops them. Each method that may be a coroutine is implemented as a coroutine."""
 
     packages = ()
 

@@ -1,7 +1,7 @@
-//! The guide to tower-chat. `mdbook build docs/guide` creates a book from it.
+//! The guide to tower-chat. `mdbook build docs/guide` builds a book from the same chapters.
 //!
-//! Each chapter is the documentation of a module in this file, so that
-//! `cargo test -p tower-chat-guide --doc` compiles and runs its programs.
+//! Each chapter is the documentation of a module in this file, so that `cargo test -p
+//! tower-chat-guide --doc` compiles and runs the programs in the chapters.
 
 macro_rules! chapters {
     ($($module:ident = $file:literal),* $(,)?) => {
@@ -141,7 +141,7 @@ mod tests {
             for link in links(text).filter(|link| !link.starts_with("https://")) {
                 let (target, anchor) = link.split_once('#').unwrap_or((link, ""));
                 let target = if target.is_empty() { *file } else { target };
-                // An image is a file that is not text.
+                // The target of an image is not a text file, so its anchors are not checked.
                 let read = std::fs::read(folder.join(target));
                 let Ok(page) = read.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
                 else {
