@@ -1,4 +1,5 @@
-//! Access control: which requests are served, and which rights a page has in a browser.
+//! Access control: decides which requests the inspector serves, and restricts what a page may do in
+//! the browser.
 
 use std::sync::Arc;
 
@@ -21,14 +22,14 @@ use crate::{Inspector, pages::Failure};
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
                       img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-/// The prefix of the name of the cookie with the token.
+/// The prefix of the name of the cookie that replaces the token in later requests.
 const TOKEN: &str = "tower_chat_inspector";
 
-/// The header in which a browser sends whether a page of the same origin caused the request.
+/// The header by which a browser reports whether a page of the same origin caused the request.
 const SITE: &str = "sec-fetch-site";
 
-/// Passes an admitted request on, and returns an error page for others. Adds the headers that restrict
-/// the rights of the page in the browser.
+/// Calls the next service if the request is admitted, and returns an error page otherwise. Adds the
+/// response headers that restrict what a page may do in the browser.
 pub(crate) async fn guard(
     State(inspector): State<Arc<Inspector>>,
     request: Request,
@@ -44,9 +45,11 @@ pub(crate) async fn guard(
         (CONTENT_SECURITY_POLICY, POLICY),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (X_FRAME_OPTIONS, "DENY"),
-        // With `no-referrer`, browsers would send the origin `null` with a form.
+        // With `no-referrer`, browsers would send `Origin: null` with a form, and the request would
+        // be refused.
         (REFERRER_POLICY, "same-origin"),
-        // A page of another origin can neither embed these pages nor keep a reference to their window.
+        // A page of another origin can neither embed these pages nor use a reference to their
+        // window.
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
         (CACHE_CONTROL, "no-store"),
@@ -58,8 +61,8 @@ pub(crate) async fn guard(
 
 enum Admission {
     Granted,
-    /// The address contained the token. The response sets a cookie for the token, and redirects to the
-    /// address without the token.
+    /// The query of the request contained the token. The response sets the cookie, and redirects to
+    /// the same URL without the token.
     Remembered(Response),
     Refused(StatusCode, &'static str),
 }
@@ -92,7 +95,8 @@ fn admit(inspector: &Inspector, request: &Request) -> Admission {
         }
         Presented::Parameter { remaining_uri, .. } => remembered(inspector, token, &remaining_uri),
         Presented::Bearer(_) => Admission::Granted,
-        // Hashes are compared, so that the time of the comparison reveals nothing about the value.
+        // Compares hashes, so that the duration of the comparison reveals nothing about the right
+        // value.
         Presented::Cookie(value) if hash(value) == hash(cookie_value(token)) => Admission::Granted,
         Presented::Cookie(_) => Admission::Refused(
             StatusCode::UNAUTHORIZED,
@@ -109,7 +113,7 @@ fn admit(inspector: &Inspector, request: &Request) -> Admission {
 ///
 /// # Errors
 ///
-/// If the header occurs twice, or is not visible ASCII.
+/// Fails if the header occurs twice, or contains characters other than visible ASCII.
 fn single(
     headers: &HeaderMap,
     name: impl http::header::AsHeaderName,
@@ -119,10 +123,11 @@ fn single(
     values.next().map_or(Ok(value), |_| Err(Unreadable))
 }
 
-/// The error of a header that two programs could read differently.
+/// The error for a header that another program, such as a proxy, may interpret differently.
 struct Unreadable;
 
-/// Returns whether the `Host` of a request is a loopback host or a configured host.
+/// Returns whether the header `Host` of a request names a loopback host or a host of
+/// [`Inspector::with_hosts`].
 fn is_host_known(inspector: &Inspector, headers: &HeaderMap) -> bool {
     let Ok(Some(host)) = single(headers, HOST) else { return false };
     let host = host.to_ascii_lowercase();
@@ -134,14 +139,14 @@ fn is_host_known(inspector: &Inspector, headers: &HeaderMap) -> bool {
     matches!(name, "localhost" | "127.0.0.1" | "[::1]") || inspector.hosts.contains(&host)
 }
 
-/// The token in a request.
+/// The token or cookie that a request contains.
 enum Presented<'h> {
     Nothing,
     /// The hash of the token in the header `Authorization`.
     Bearer([u8; 32]),
     /// The value of the cookie.
     Cookie(&'h str),
-    /// A token in the query of the address, and the address without it.
+    /// The hash of the token in the query, and the request's URI without the token.
     Parameter {
         hash: [u8; 32],
         remaining_uri: String,
@@ -152,14 +157,15 @@ fn hash(text: impl AsRef<[u8]>) -> [u8; 32] {
     Sha256::digest(text).into()
 }
 
-/// Returns the value of the cookie for a token with this hash. The token itself may have characters that
-/// a cookie may not have.
+/// Returns the value of the cookie for a token with this hash. The value is the hash in
+/// hexadecimal, because a token may contain characters that are not allowed in a cookie.
 fn cookie_value(token: &[u8; 32]) -> String {
     token.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns the name of the cookie for a token with this hash. Browsers send a host's cookies to all of
-/// its ports; different names keep two inspectors on two ports from overwriting each other's cookie.
+/// Returns the name of the cookie for a token with this hash. All ports of a host share their
+/// cookies in a browser. Two inspectors on two ports therefore need different names, or each would
+/// overwrite the cookie of the other.
 fn cookie_name(token: &[u8; 32]) -> String {
     let prefix: String = cookie_value(&hash(token)).chars().take(8).collect();
     format!("{TOKEN}_{prefix}")
@@ -190,8 +196,8 @@ fn presented<'h>(token: &[u8; 32], headers: &'h HeaderMap, uri: &Uri) -> Present
     of_us.map_or(Presented::Nothing, Presented::Cookie)
 }
 
-/// Decodes the bytes of a parameter. A plus sign is not decoded as a space, because it may be part of a
-/// token, and the inspector's own links encode a space as `%20`.
+/// Decodes the percent-encoding of a query parameter. A plus sign remains a plus sign, because it
+/// may be part of a token, and the links of the inspector encode a space as `%20`.
 fn percent_decoded(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -207,7 +213,7 @@ fn percent_decoded(text: &str) -> Vec<u8> {
 
 fn remembered(inspector: &Inspector, token: &[u8; 32], remaining_uri: &str) -> Admission {
     let path = &inspector.path;
-    // The address of a nested router's first page has no slash at its end.
+    // axum serves the root of a nested router at the path without a slash at the end.
     let is_first = !path.is_empty() && (remaining_uri == "/" || remaining_uri.starts_with("/?"));
     let remaining_uri =
         if is_first { remaining_uri.trim_start_matches('/') } else { remaining_uri };
@@ -224,10 +230,11 @@ fn remembered(inspector: &Inspector, token: &[u8; 32], remaining_uri: &str) -> A
     Admission::Remembered(response)
 }
 
-/// Returns whether a request comes from a page of the same origin, according to the headers of the
-/// browser. A request that changes nothing may also come from the user directly. A request with neither
-/// header is accepted: it comes from a program that is not a browser, because browsers always send one
-/// of them.
+/// Returns whether a request may be served according to the headers `Sec-Fetch-Site` and `Origin`.
+/// If the request changes the store, a page of the same origin must have caused it. Other requests
+/// may also be caused by the user, who typed the address or opened a bookmark. A request without
+/// these headers is accepted: browsers send at least one of them, and the request therefore comes
+/// from another program.
 fn is_of_own_page(headers: &HeaderMap, changes: bool) -> bool {
     let (Ok(site), Ok(origin), Ok(host)) =
         (single(headers, SITE), single(headers, ORIGIN), single(headers, HOST))
@@ -236,7 +243,8 @@ fn is_of_own_page(headers: &HeaderMap, changes: bool) -> bool {
     };
     let is_own_site = match site {
         None | Some("same-origin") => true,
-        // The user typed the address, or opened a bookmark or a link in another program.
+        // The user typed the address, opened a bookmark, or followed a link in a program other than
+        // the browser.
         Some("none") => !changes,
         Some(_) => false,
     };

@@ -1,4 +1,4 @@
-//! The configuration of the pages.
+//! [`Inspector`]: the configuration of the pages, and the router and the server that serve them.
 
 use std::{future::Future, io, net::SocketAddr, sync::Arc};
 
@@ -20,39 +20,41 @@ use crate::{
     pages, serving,
 };
 
-/// The largest number of pages that read a whole conversation at the same time.
+/// The maximum number of requests that read a whole conversation at the same time.
 const MAX_WHOLE_PAGES: usize = 2;
 
-/// The stack that continues runs.
+/// The tower stack that continues a run after a decision about its calls.
 pub(crate) type Agent = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
-/// Web pages that show a store. The documentation of the [crate] describes them.
+/// Web pages that show the content of a store. The documentation of the [crate] describes the pages
+/// and the access to them.
 #[derive(Clone)]
 pub struct Inspector {
     pub(crate) store: Arc<dyn HistoryStore>,
     pub(crate) scopes: Scopes,
-    /// The SHA-256 hash of the token, so that the time of a comparison reveals nothing about the token.
+    /// The SHA-256 hash of the token. Comparing hashes instead of tokens has the effect that the
+    /// duration of the comparison reveals nothing about the token.
     pub(crate) token: Option<[u8; 32]>,
     pub(crate) hosts: Vec<String>,
     pub(crate) allows_writes: bool,
     pub(crate) agent: Option<Agent>,
     pub(crate) runs: Option<DetachedRunsLayer>,
-    /// The path of the pages, without a slash at its end.
+    /// The path under which the pages are nested, without a slash at the end.
     pub(crate) path: String,
-    /// The replay policies, with their names.
+    /// The replay policies for the page of the next request, each with its name.
     pub(crate) policies: Vec<(String, ReplayPolicy)>,
     pub(crate) followers: Arc<Followers>,
-    /// Limits the number of pages that read a whole conversation at the same time, and thereby the used
-    /// memory.
+    /// Limits the number of requests that read a whole conversation at the same time, because each
+    /// of them needs memory for all messages.
     pub(crate) page_permits: Arc<Semaphore>,
 }
 
-/// The scopes that the pages show.
+/// The scopes that a reader can see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Scopes {
-    /// Every scope, one at a time.
+    /// Every scope. The first page lists the scopes, and each other page shows data of one scope.
     Any,
-    /// Every scope, and lists over all of them.
+    /// Every scope. The first page lists the conversations of all scopes.
     All,
     One(String),
 }
@@ -61,7 +63,7 @@ pub(crate) enum Scopes {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// Other machines can reach the address, and there is no token.
+    /// The address is not a loopback address, and [`Inspector::with_token`] was not called.
     #[error(
         "the pages are not served: other machines can reach {address}, and there is no token: \
          listen on 127.0.0.1, or set a token"
@@ -70,14 +72,14 @@ pub enum ServeError {
         /// The address.
         address: SocketAddr,
     },
-    /// The address of the listener cannot be read.
+    /// Reading the local address of the listener failed.
     #[error("serving the pages failed")]
     Io(#[from] io::Error),
 }
 
 impl Inspector {
-    /// Creates the pages for a store. By default they are served to this machine only, and show one
-    /// scope at a time.
+    /// Creates the pages for a store. By default, only a request with a loopback host is served,
+    /// and each page shows data of one scope.
     pub fn new(store: impl HistoryStore) -> Self {
         Self {
             store: Arc::new(store),
@@ -94,46 +96,47 @@ impl Inspector {
         }
     }
 
-    /// Restricts the pages to one scope.
+    /// Restricts the pages to one scope. Requests for other scopes are refused.
     #[must_use]
     pub fn in_one_scope(mut self, scope: impl Into<String>) -> Self {
         self.scopes = Scopes::One(scope.into());
         self
     }
 
-    /// Adds lists of the conversations of all scopes.
+    /// Lists the conversations of all scopes on the first page, instead of the scopes.
     #[must_use]
     pub fn with_all_scopes(mut self) -> Self {
         self.scopes = Scopes::All;
         self
     }
 
-    /// Sets the token that every request must have.
+    /// Sets the token that every request must contain.
     #[must_use]
     pub fn with_token(mut self, token: impl AsRef<[u8]>) -> Self {
         self.token = Some(Sha256::digest(token.as_ref()).into());
         self
     }
 
-    /// Adds hosts under which the pages can be reached, in the form of the header `Host`:
-    /// `agents.example`, or `agents.example:8443`.
+    /// Accepts requests to these hosts, besides loopback hosts. A host has the form of the header
+    /// `Host`: `agents.example`, or `agents.example:8443`.
     #[must_use]
     pub fn with_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.hosts.extend(hosts.into_iter().map(|host| host.into().to_ascii_lowercase()));
         self
     }
 
-    /// Sets whether open runs can be ended in the pages, and, if there is an [agent](Self::with_agent),
-    /// whether calls can be approved or rejected. The default is `false`.
+    /// Sets whether readers can end open runs in the pages. If an [agent](Self::with_agent) is set,
+    /// readers can then also approve and reject calls. The default is `false`.
     #[must_use]
     pub fn with_writes(mut self, allowed: bool) -> Self {
         self.allows_writes = allowed;
         self
     }
 
-    /// Sets the stack with the tools. If writes are allowed, readers can then decide in the pages about
-    /// calls that wait for approval. The decision is sent through the stack, which continues the run.
-    /// The run finishes even if the reader closes the page.
+    /// Sets the tower stack that has the tools. If [writes](Self::with_writes) are allowed, readers
+    /// can then approve or reject calls in the pages. The inspector calls the stack with the
+    /// decisions, and the stack continues the run. The run finishes even if the reader closes the
+    /// page.
     #[must_use]
     pub fn with_agent<S>(mut self, agent: S) -> Self
     where
@@ -145,24 +148,26 @@ impl Inspector {
         self
     }
 
-    /// Sets the layer that detaches the runs of the application, or one with the same update log. The page of
-    /// a conversation then shows the text of the open run's answer while the model writes it. The pages never
-    /// write to the log.
+    /// Sets the layer that detaches the runs of the application, or another layer with the same
+    /// update log. The page of a conversation then shows the answer of the open run while the model
+    /// generates it. The inspector only reads the update log.
     #[must_use]
     pub fn with_runs(mut self, runs: DetachedRunsLayer) -> Self {
         self.runs = Some(runs);
         self
     }
 
-    /// Sets the path under which an application nests the pages, such as `/inspector`.
+    /// Sets the path under which an application nests the router, such as `/inspector`. The links
+    /// in the pages begin with this path.
     #[must_use]
     pub fn at_path(mut self, path: impl AsRef<str>) -> Self {
         self.path = path.as_ref().trim_end_matches('/').to_owned();
         self
     }
 
-    /// Adds a replay policy under a name, for the page with the messages that a model is sent next.
-    /// Removes the policy with the name `default`, such as the one that [`new`](Self::new) adds.
+    /// Adds a replay policy with a name, for the page that shows the messages of the next request
+    /// to the model. Removes an earlier policy with the name `default`, such as the one that
+    /// [`new`](Self::new) adds.
     #[must_use]
     pub fn with_policy(mut self, name: impl Into<String>, policy: ReplayPolicy) -> Self {
         self.policies.retain(|(name, _)| name != "default");
@@ -170,7 +175,7 @@ impl Inspector {
         self
     }
 
-    /// Returns the pages as a router.
+    /// Converts the inspector to an axum router.
     pub fn into_router(self) -> Router {
         let inspector = Arc::new(self);
         Router::new()
@@ -191,16 +196,17 @@ impl Inspector {
             .with_state(inspector)
     }
 
-    /// Serves the pages until `shutdown` completes. Responses that are being sent have 3 seconds to
-    /// finish; connections that are still open after that are closed.
+    /// Serves the pages until `shutdown` completes. The server then waits up to 3 seconds for
+    /// responses in flight, and closes the remaining connections.
     ///
-    /// Without a [token](Self::with_token), the pages are served on loopback addresses only. Every user
-    /// and every program of the machine can then read the pages, regardless of the file permissions of
-    /// the store.
+    /// Without a [token](Self::with_token), the address of the listener must be a loopback address.
+    /// Every user and every program of the machine can then read the pages, even those that have no
+    /// permission to read the file of the store.
     ///
     /// # Errors
     ///
-    /// [`ServeError`].
+    /// Returns [`ServeError::TokenNeeded`] if no token is set and the address of the listener is
+    /// not a loopback address, and [`ServeError::Io`] if this address cannot be read.
     pub async fn serve(
         self,
         listener: TcpListener,
@@ -214,7 +220,7 @@ impl Inspector {
         let router = self.into_router();
         let shutdown = async move {
             shutdown.await;
-            // The event streams of followed conversations do not end by themselves.
+            // The event streams of open pages would otherwise delay the shutdown.
             followers.close();
         };
         serving::serve(listener, router, shutdown).await;

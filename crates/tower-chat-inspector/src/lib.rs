@@ -1,10 +1,14 @@
-//! Web pages that show the content of a tower-chat store, for operating and debugging an agent.
+//! Web pages that show the content of a tower-chat store, for the operation and the debugging of an
+//! agent.
 //!
-//! The pages list conversations by their last activity, and open runs. A conversation is shown as a
-//! timeline of its runs, with parallel tool calls side by side. Other pages show in which form a model
-//! is sent each stored message, with the reasons, and the statistics of tools and usage. The pages work
-//! without JavaScript; with it, the page of a conversation updates itself while a run is in flight, and
-//! with [`Inspector::with_runs`] shows the text of an answer while the model writes it.
+//! The pages list the conversations, the most recently active first, and the open runs. The page of
+//! a conversation is a timeline of its runs, with a chart of parallel tool calls. Another page
+//! shows, for each stored message, the form in which the next request to the model contains it, and
+//! the reasons for every difference. Two pages show the statistics of tools and of usage.
+//!
+//! The pages work without JavaScript. With JavaScript, the page of a conversation updates itself
+//! during a run. If [`Inspector::with_runs`] is set, that page also shows the answer while the
+//! model generates it.
 //!
 //! ```no_run
 //! # async fn run(store: tower_chat::MemoryStore) -> Result<(), Box<dyn std::error::Error>> {
@@ -18,8 +22,8 @@
 //!
 //! # In an application
 //!
-//! [`Inspector::into_router`] returns an axum router. Nest it under the path that [`Inspector::at_path`]
-//! sets:
+//! [`Inspector::into_router`] returns an axum router. Nest the router under the path that was
+//! passed to [`Inspector::at_path`]:
 //!
 //! ```
 //! use axum::Router;
@@ -33,38 +37,47 @@
 //!
 //! # Access
 //!
-//! A client that can reach the pages can read every conversation of the store. Therefore:
+//! A client whose requests are served can read every conversation of the store. Access is therefore
+//! restricted:
 //!
-//! - The `Host` of a request must be a loopback host or one of [`Inspector::with_hosts`]. The check
-//!   prevents DNS rebinding: a page of another site whose host name resolves to this address is refused.
-//! - A request that a page of another origin has caused is refused (`Origin`, `Sec-Fetch-Site`), also if
-//!   it comes from a link on such a page. Readers type the address, or open it from a bookmark or a
-//!   terminal. A page of another origin can neither embed the pages nor keep a reference to their
-//!   window.
-//! - With [`Inspector::with_token`], each request must have the token: as `Authorization: Bearer TOKEN`,
-//!   or once as the parameter `token` of a page, which then sets a cookie. Without a token,
-//!   [`Inspector::serve`] refuses to listen on addresses other than loopback. On loopback without a
-//!   token, every user and every program of the machine can read the pages, regardless of the file
-//!   permissions of the store. A browser sends the cookies of a host to all of its ports. Do not open
-//!   pages that other users of the machine serve in the same browser.
-//! - The pages change the store only if [`Inspector::with_writes`] allows it, and only through forms of
-//!   the pages.
-//! - A page can approve a call only if it shows all of the call's arguments, and the approval applies
-//!   only to the call that the page showed.
-//! - The pages show one scope at a time, unless [`Inspector::with_all_scopes`] or
-//!   [`Inspector::in_one_scope`] is set.
+//! - The header `Host` of a request must name a loopback host or a host of
+//!   [`Inspector::with_hosts`]. This check prevents DNS rebinding, in which the page of an attacker
+//!   sends requests after the host name of the page was changed to resolve to the inspector's
+//!   address.
+//! - A request that a page of another origin has caused is refused, as reported by the headers
+//!   `Origin` and `Sec-Fetch-Site`. A link on a page of another origin therefore does not work:
+//!   readers type the address, or open it from a bookmark or a terminal. A page of another origin
+//!   can neither embed the pages nor use a reference to their window.
+//! - With [`Inspector::with_token`], each request must contain the token in the header
+//!   `Authorization: Bearer TOKEN`, or a cookie. A reader obtains the cookie by opening a page once
+//!   with the query parameter `token`. A browser sends the cookies of a host to all ports of the
+//!   host. Therefore do not use the same browser for pages that other users of the machine serve.
+//! - Without a token, [`Inspector::serve`] refuses to listen on addresses other than loopback.
+//!   Every user and every program of the machine can then read the pages, even those that have no
+//!   permission to read the file of the store.
+//! - The inspector changes the store only if [`Inspector::with_writes`] allows it, and only after a
+//!   reader has sent a form of a page.
+//! - A reader can approve a call only on a page that shows the arguments of the call completely.
+//!   The approval applies only to the call that this page showed, and not to another call with the
+//!   same id.
+//! - A page shows data of one scope. With [`Inspector::with_all_scopes`], one page lists the
+//!   conversations of all scopes. With [`Inspector::in_one_scope`], requests for other scopes are
+//!   refused.
 //!
-//! Every stored text is escaped, and invisible characters are written as escape sequences. The content
-//! security policy allows only the script file and the style file of the pages.
+//! The pages escape every stored text as HTML, and show invisible characters as escape sequences.
+//! The content security policy allows only the inspector's own script and style sheet.
 //!
 //! # Limits
 //!
-//! A page reads and shows a limited number of messages and calls, and a limited number of bytes of each,
-//! with links to the rest. The store computes the statistics of tools and usage. Three pages read more:
-//! a whole message, the messages that a model is sent next, which depend on the whole conversation, and
-//! an open run. At most 16 pages of one address, and 64 in all, follow a conversation at the same time.
-//! A router that an application serves finds the address in axum's `ConnectInfo`. Behind a proxy, all
-//! readers have the address of the proxy.
+//! A page reads and shows a limited number of messages and calls, and a limited number of bytes of
+//! each of them. Links lead to the remaining data. The store computes the statistics of tools and
+//! of usage. Some pages read more: the page of a single message reads the whole message, the page
+//! of the next request reads the whole conversation, and and a page that shows an open run reads
+//! all staged messages of the run.
+//!
+//! At most 64 pages receive live updates at the same time, and at most 16 from one network address.
+//! If an application serves the router, the address is that of axum's `ConnectInfo`. Behind a
+//! proxy, all readers have the address of the proxy.
 
 mod guard;
 mod inspector;

@@ -1,4 +1,5 @@
-//! Follows a conversation: sends an event to a page after each change, and the text of an answer in progress.
+//! Sends server-sent events to the page of a conversation: one event after each change of the
+//! conversation, and the text of an answer while the model generates it.
 
 use std::{
     collections::HashMap,
@@ -33,22 +34,23 @@ use crate::{
     pages::{Asked, Failure},
 };
 
-/// The interval between two reads of the head. Every store reads a head without reading messages.
+/// The interval between two reads of the conversation's head, which a store reads without reading
+/// messages.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// The largest number of pages that follow a conversation at the same time.
+/// The maximum number of event streams at the same time.
 const MAX_FOLLOWERS: usize = 64;
 
-/// The largest number of these pages that have the same address.
+/// The maximum number of event streams to the same network address at the same time.
 const MAX_FOLLOWERS_OF_ADDRESS: usize = 16;
 
-/// The longest duration of one event stream. The browser then reconnects automatically.
+/// The maximum duration of one event stream. The browser reconnects when a stream has ended.
 const MAX_STREAM_TIME: Duration = Duration::from_secs(300);
 
-/// Returns a stream with an event `changed` at once and after each change of the [state](state_of), and an
-/// event `text` after each change of the [live text](LiveText). The
-/// stream ends after 5 minutes, if the store fails, if the conversation is deleted, and when the server
-/// shuts down.
+/// Returns a stream of events for a conversation. The first event is `changed`. The stream then
+/// contains an event `changed` after each change of the [state](state_of), and an event `text`
+/// after each change of the [live text](LiveText). The stream ends after 5 minutes, and when the
+/// store fails, the conversation is deleted, or the server shuts down.
 pub(crate) async fn changes(
     State(inspector): State<Arc<Inspector>>,
     Query(asked): Query<Asked>,
@@ -71,9 +73,10 @@ fn is_absent(head: &Head) -> bool {
     head.revision == Revision::ABSENT && head.open_run.is_none()
 }
 
-/// Returns the state of a conversation as a text. The text changes when messages are added or deleted,
-/// when an attempt at a run begins, when a run ends, and when the number of batches that wait for
-/// approval changes. A write that only changes rows of the record does not change the text.
+/// Returns a string that identifies the state of a conversation. The string changes when messages
+/// are added or deleted, when an attempt at a run begins, when a run ends, and when the number of
+/// batches that wait for approval changes. The string does not change when a write only changes the
+/// record of tool calls.
 pub(crate) fn state_of(head: &Head) -> String {
     let Revision { incarnation, sequence, .. } = head.revision;
     let open = head.open_run.as_ref();
@@ -81,7 +84,7 @@ pub(crate) fn state_of(head: &Head) -> String {
     format!("{incarnation}.{sequence}{open} {}", head.pending_approvals.len())
 }
 
-/// The pages that follow a conversation, counted in total and by address.
+/// Limits the number of event streams, in total and for each network address.
 pub(crate) struct Followers {
     permits: Arc<Semaphore>,
     of_address: Mutex<HashMap<IpAddr, usize>>,
@@ -92,13 +95,14 @@ impl Followers {
         Self { permits: Arc::new(Semaphore::new(MAX_FOLLOWERS)), of_address: Mutex::default() }
     }
 
-    /// Makes all event streams end at their next read of the head, and admits no more.
+    /// Closes the limiter: each event stream ends before its next read of the head, and `admit`
+    /// fails.
     pub(crate) fn close(&self) {
         self.permits.close();
     }
 
-    /// Admits a page if the limits allow it. If the address is unknown, because the router is served
-    /// without `ConnectInfo`, only the total is limited.
+    /// Returns a permit for an event stream, or an error page if a limit is reached. If the address
+    /// is unknown because the router is served without `ConnectInfo`, only the total is limited.
     fn admit(self: Arc<Self>, address: Option<IpAddr>) -> Result<FollowerPermit, Failure> {
         let Ok(permit) = self.permits.clone().try_acquire_owned() else {
             let what = "Too many pages follow conversations. Close some of them.";
@@ -119,8 +123,8 @@ impl Followers {
     }
 }
 
-/// Returns the network that counts as one address. For IPv6 these are the first 64 bits, since a client
-/// usually has all addresses with the same prefix.
+/// Returns the address for the limit per address. For IPv6, only the first 64 bits of an address
+/// distinguish clients, because one client can usually use every address with the same prefix.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) if !address.is_loopback() => {
@@ -130,7 +134,8 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The permit of a page that follows a conversation. The permit also counts for the address of the page.
+/// The permit of an event stream. Dropping the permit decrements the number of streams, in total
+/// and of the address.
 struct FollowerPermit {
     followers: Arc<Followers>,
     address: Option<IpAddr>,
@@ -154,10 +159,10 @@ impl Drop for FollowerPermit {
 struct Follower {
     inspector: Arc<Inspector>,
     key: ConversationKey,
-    /// The state of the conversation in the previous event.
+    /// The state of the conversation that the last event `changed` contained.
     seen: Option<String>,
     live: LiveText,
-    /// The latest time at which the stream ends.
+    /// The time at which the stream ends at the latest.
     until: Instant,
     _permit: FollowerPermit,
 }
@@ -171,8 +176,8 @@ impl Follower {
         })
     }
 
-    /// Waits until the state of the conversation or its live text changes, and returns the event; `None` if
-    /// the conversation is deleted or the server shuts down.
+    /// Waits until the state of the conversation or its live text changes, and returns the event.
+    /// Returns `None` if the conversation is deleted or the server shuts down.
     async fn changed(&mut self) -> Result<Option<Event>, StoreError> {
         while !self.inspector.followers.permits.is_closed() {
             let head = self.inspector.store.head(&self.key).await?;
@@ -189,7 +194,8 @@ impl Follower {
                 return Ok(Some(event));
             }
             if let Some(text) = self.live.changed(INTERVAL).await {
-                // JSON, because an event cannot contain every character.
+                // The text is encoded as JSON, because the data of an event cannot contain carriage
+                // returns.
                 let text = serde_json::Value::from(text).to_string();
                 return Ok(Some(Event::default().event("text").data(text)));
             }

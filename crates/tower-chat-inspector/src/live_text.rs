@@ -1,4 +1,4 @@
-//! The text of an answer in progress.
+//! The text of an answer while the model generates it.
 
 use std::{future::pending, time::Duration};
 
@@ -10,24 +10,27 @@ use tower_chat_layers::{ChatUpdate, ConversationKey, RunId, store::OpenRun};
 
 use crate::view::visible;
 
-/// The largest number of bytes of the text that a page shows.
+/// The maximum number of bytes of the text that a page shows.
 const SHOWN: usize = 4096;
 
-/// The text of the unfinished message of an open run, from the updates that the run sends to its readers.
+/// The text of the message that the model is generating in an open run. The text is assembled from
+/// the updates that the run writes to the update log.
 #[derive(Debug, Default)]
 pub(crate) struct LiveText {
-    /// The run that is followed, and the number of its attempt.
+    /// The run whose updates are read, and the number of the attempt that executes the run.
     run: Option<(RunId, u32)>,
-    /// `None` if no run is followed, or it has ended.
+    /// The reader of the run's updates. `None` if no run is open, if the updates cannot be read, or
+    /// if the run has ended.
     reader: Option<RunReader>,
-    /// The end of the text.
+    /// The last bytes of the text, at most [`SHOWN`].
     text: String,
-    /// Whether the beginning of the text was removed.
+    /// Whether `text` is incomplete because its beginning was removed.
     is_cut: bool,
 }
 
 impl LiveText {
-    /// Follows the open run of a conversation. A run without readable updates has no live text.
+    /// Begins to read the updates of the conversation's open run, unless the same attempt is read
+    /// already. If the updates of the run cannot be read, the live text remains empty.
     pub(crate) async fn follow(
         &mut self,
         runs: &DetachedRunsLayer,
@@ -47,14 +50,15 @@ impl LiveText {
         }
     }
 
-    /// Receives updates for this time, and returns the text if it has changed.
+    /// Receives updates until `time` has passed. Returns the text if the updates changed it.
     pub(crate) async fn changed(&mut self, time: Duration) -> Option<String> {
         if self.reader.is_none() {
             self.clear();
         }
         let before = (self.is_cut, self.text.clone());
         let end = Instant::now() + time;
-        // A timeout alone would not end while the reader has updates.
+        // The loop checks the time itself, because `timeout_at` returns a ready update even after
+        // `end`.
         while Instant::now() < end
             && let Ok(event) = timeout_at(end, next(&mut self.reader)).await
         {
@@ -85,7 +89,7 @@ impl LiveText {
         self.is_cut = false;
     }
 
-    /// Removes the beginning of a long text.
+    /// Removes the beginning of the text if the text is longer than [`SHOWN`] bytes.
     fn cut(&mut self) {
         if let Some(excess) = self.text.len().checked_sub(SHOWN + 1) {
             let boundaries = excess + 1..=self.text.len();
@@ -101,7 +105,7 @@ impl LiveText {
     }
 }
 
-/// Returns the next event of a reader; waits forever if there is no reader.
+/// Returns the next event of a reader. Without a reader, the future never completes.
 async fn next(reader: &mut Option<RunReader>) -> Option<Result<RunEvent, DeliveryError>> {
     match reader {
         Some(reader) => reader.next().await,

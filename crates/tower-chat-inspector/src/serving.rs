@@ -14,19 +14,20 @@ use tokio::{
 };
 use tower::ServiceExt as _;
 
-/// The maximum duration of in-flight requests after the shutdown has begun.
+/// The maximum time for which the server waits for in-flight requests after the shutdown has begun.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// The longest time in which a client must send the headers of a request, or begin the next request.
+/// The maximum time in which a client must send the headers of a request. For a connection that is
+/// kept open, the time begins when the previous response was sent.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The pause after the operating system refused a connection, for example because too many files are
-/// open.
+/// The pause after `accept` failed, for example because the process has too many open files.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Serves the pages until `shutdown` completes. The server then accepts no more connections, waits for
-/// in-flight requests for a grace period, and closes the remaining connections. A client that sends half
-/// a request, or does not read its response, therefore cannot keep the server from ending.
+/// Serves the pages until `shutdown` completes. The server then accepts no more connections, waits
+/// up to [`GRACE`] for in-flight requests, and closes the remaining connections. A client that
+/// sends an incomplete request, or does not read its response, therefore cannot prevent the
+/// shutdown.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -55,7 +56,8 @@ pub(crate) async fn serve(
     connections.shutdown().await;
 }
 
-/// Accepts the next connection.
+/// Accepts the next connection. After an error, calls `accept` again. An error is logged unless it
+/// concerns a single connection.
 async fn accepted(listener: &TcpListener) -> (TcpStream, std::net::SocketAddr) {
     loop {
         match listener.accept().await {
@@ -69,7 +71,7 @@ async fn accepted(listener: &TcpListener) -> (TcpStream, std::net::SocketAddr) {
     }
 }
 
-/// Returns whether an error concerns one connection, which its client has already closed.
+/// Returns whether `accept` failed because the client has already closed the new connection.
 fn is_of_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -79,7 +81,8 @@ fn is_of_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Serves the requests of a connection until its client closes it or the sender of `stopped` is dropped.
+/// Serves the requests of a connection until the client closes the connection. After the sender of
+/// `stopped` is dropped, the connection is closed when the current request has ended.
 async fn connection(
     stream: TcpStream,
     from: ConnectInfo<std::net::SocketAddr>,

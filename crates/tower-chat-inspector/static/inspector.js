@@ -1,9 +1,10 @@
-// Follows a conversation, and moves between messages by keys. The pages work without this script.
+// Updates the page of a conversation when the conversation changes, and moves the focus between messages when
+// the key j or k is pressed. The pages work without this script.
 "use strict";
 
 const timeline = () => document.getElementById("timeline");
 
-// Replaces the content of the page with its current content. Elements that a reader has opened remain open.
+// Loads the page again and replaces the content of the document. Elements that the reader has opened remain open.
 async function refresh() {
   const answer = await fetch(location.href, { headers: { accept: "text/html" } });
   if (!answer.ok) return;
@@ -26,7 +27,7 @@ async function refresh() {
   if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
 }
 
-// The text of an answer in progress.
+// The text of the answer that the model is generating.
 let live = "";
 
 function showText() {
@@ -49,7 +50,7 @@ function follow() {
     live = JSON.parse(event.data);
     showText();
   });
-  // The server sends the text again on a new connection.
+  // After the browser has reconnected, the server sends the whole text again.
   events.addEventListener("error", () => {
     live = "";
     showText();

@@ -1,4 +1,4 @@
-//! Decisions about calls that wait for approval.
+//! The form with which a reader decides about calls that wait for approval.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -25,39 +25,43 @@ use crate::{
     view::{Excerpt, visible},
 };
 
-/// The maximum time for which the page waits for an error of the run. After this time the reader returns
-/// to the page of the conversation, and the run continues.
+/// The maximum time for which the response to the form waits for the run, in order to report an
+/// error. After this time the response redirects to the page of the conversation, and the run
+/// continues.
 const ERROR_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The largest batch, in bytes, about which a page allows a decision. The page shows all of such a
-/// batch, because a decision about calls that are not shown entirely would be uninformed.
+/// The maximum size, in bytes, of a batch for which a page has a form. The page shows the calls of
+/// such a batch completely, because the reader must see everything that a decision applies to.
 const LARGEST: usize = 256 << 10;
 
-/// The number of calls that a page shows of a larger batch, each with the beginning of its arguments.
+/// The number of calls that a page shows of a batch that is larger than [`LARGEST`]. The page shows
+/// the beginning of the arguments of each of these calls.
 const BRIEF: usize = 20;
 
-/// The calls of one answer that wait for approval. The reader decides about all of them in one form.
+/// The calls of one answer that wait for approval. One form contains the decisions about all of
+/// these calls.
 pub(super) struct Batch {
-    /// The page of the conversation.
+    /// The link to the page of the conversation.
     pub(super) link: Link,
-    /// The target of the form.
+    /// The URL to which the form is sent.
     pub(super) decide: Link,
     pub(super) id: String,
     pub(super) calls: Vec<WaitingCall>,
-    /// The numbers of all calls and of their bytes, if the batch is too large for a decision in a page.
+    /// The number of calls and the number of bytes of the batch, if the batch is larger than
+    /// [`LARGEST`].
     pub(super) too_large: Option<(usize, usize)>,
 }
 
 pub(super) struct WaitingCall {
-    /// The name of the call's field in the form.
+    /// The name of the form field that contains the decision about the call.
     pub(super) field: String,
     pub(super) tool: String,
     pub(super) arguments: Excerpt,
 }
 
-/// Returns the approximate number of bytes that a page with a whole batch needs for its calls.
+/// Returns the approximate size, in bytes, of the part of a page that shows all calls of a batch.
 pub(super) fn size_of(batch: &[ApprovalRequest]) -> usize {
-    /// The size of the other text of a call, besides its name and its arguments.
+    /// The approximate size of the markup of a call, without the call's name and arguments.
     const AROUND: usize = 64;
     batch.iter().map(|it| it.call.name.len() + it.call.arguments.len() + AROUND).sum()
 }
@@ -96,9 +100,9 @@ impl Batch {
     }
 }
 
-/// Returns the name of the form's field for a call: a digest of the id of the request, the name of the
-/// tool, and the arguments. The decision therefore applies only to the call that the reader saw, even if
-/// another call waits with the same id when the form is sent.
+/// Returns the name of the form field for a call: a digest of the id of the approval request, the
+/// name of the tool, and the arguments. If another call with the same id waits for approval when
+/// the form is sent, the digest differs and the decision does not apply to that call.
 fn field_of(request: &ApprovalRequest) -> String {
     let mut digest = Sha256::new();
     for text in [&request.id, &request.call.name, &request.call.arguments] {
@@ -108,7 +112,7 @@ fn field_of(request: &ApprovalRequest) -> String {
     digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Sends the decisions about a batch through the agent.
+/// Calls the agent with the decisions that a form contains about a batch.
 pub(crate) async fn decide(
     inspector: State,
     Query(asked): Query<Asked>,
@@ -137,7 +141,7 @@ pub(crate) async fn decide(
     let page = Link::new(&inspector.path, "conversation").with("scope", key.scope());
     let page = page.with("id", key.id());
     let request = ChatRequest::new(Message::approvals(decided)).in_conversation(key);
-    // The run continues if the reader closes the page.
+    // The run is executed in a separate task, which continues if the reader closes the page.
     let mut run = tokio::spawn(run(agent, request));
     match timeout(ERROR_TIMEOUT, &mut run).await {
         Ok(Ok(Err(error))) => {
@@ -152,8 +156,8 @@ pub(crate) async fn decide(
     }
 }
 
-/// Returns the decisions about the calls of a batch; `None` if the form does not decide about every
-/// call.
+/// Returns the decisions about the calls of a batch. Returns `None` if the form does not contain a
+/// decision about every call.
 fn decisions(
     batch: &[ApprovalRequest],
     fields: &HashMap<String, String>,

@@ -1,4 +1,4 @@
-//! The page of a conversation: a timeline.
+//! The page of a conversation, which shows a timeline of the conversation's runs.
 
 use std::sync::Arc;
 
@@ -16,22 +16,22 @@ use crate::{
     view::{Excerpt, Page, Timeline, moment, timeline, visible},
 };
 
-/// The largest number of messages in a page.
+/// The maximum number of messages in a page.
 const PAGE: usize = 50;
 
-/// The number of messages that are read at once.
+/// The maximum number of messages in one read of the store.
 const AT_ONCE: usize = 10;
 
-/// The approximate size of the read messages, in bytes, at which a page stops reading.
+/// The approximate number of bytes of messages after which a page reads no further messages.
 const FULL: usize = 8 << 20;
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Wanted {
-    /// Shows the messages before this one.
+    /// Shows the messages whose numbers are less than this one.
     before: Option<u64>,
-    /// Shows this message alone.
+    /// Shows only the message with this number.
     only: Option<u64>,
-    /// Shows the calls of the message from this one on, counted from 0.
+    /// The index of the first call to show of the message `only`, from 0.
     from: Option<usize>,
 }
 
@@ -47,23 +47,24 @@ struct Conversation {
     latest: Option<Link>,
     next: Link,
     message: Link,
-    /// The page of the conversation.
+    /// The link to this page.
     this: Link,
-    /// The address of the event stream, if the page follows the conversation.
+    /// The link to the event stream, if the page shows the latest messages and therefore updates
+    /// itself.
     changes: Option<Link>,
-    /// The state of the conversation that the page shows.
+    /// The [state](live::state_of) of the conversation when the page was rendered.
     state: String,
     unreadable: Vec<String>,
     partial_text: Option<Excerpt>,
 }
 
 impl Conversation {
-    /// Returns the link to a whole message.
+    /// Returns the link to the page with the JSON of a message.
     fn message(&self, number: &u64) -> Link {
         self.message.clone().with("number", number)
     }
 
-    /// Returns the link to more calls of a message.
+    /// Returns the link to the page that shows the calls of a message from the index `from` on.
     fn calls(&self, number: &u64, from: &usize) -> Link {
         self.this.clone().with("only", number).with("from", from)
     }
@@ -78,11 +79,13 @@ pub(crate) async fn conversation(
     let store = &inspector.store;
     let summary = store.summary(&key).await?;
     let summary = summary.ok_or_else(|| Failure::missing("There is no such conversation."))?;
-    // The head is read first. A write after this read makes another state, so the page is loaded again.
+    // The head is read before the messages. If a write happens between these reads, the event
+    // stream reports another state than that of the page, and the page is loaded again.
     let head = store.head(&key).await?;
     let state = live::state_of(&head);
     let is_latest = before.is_none() && only.is_none();
-    // A page with one message also reads the following ones, which contain the results of its calls.
+    // A page with only one message also reads the messages that follow, because they contain the
+    // results of the message's calls.
     let before = only.map(|only| only.saturating_add(AT_ONCE as u64)).or(before);
     let PageMessages { messages, staged_from, earlier, partial_text, damage } =
         shown(&inspector, &key, &head, before, only).await?;
@@ -122,21 +125,23 @@ pub(crate) async fn conversation(
     })
 }
 
-/// The messages of a page.
+/// The messages that were read for a page.
 struct PageMessages {
     messages: Vec<(u64, Arc<Message>)>,
-    /// The number of the first staged message.
+    /// The number of the first staged message, if the page may contain staged messages.
     staged_from: Option<u64>,
-    /// If there are earlier messages, the value of [`Wanted::before`] for the page with them.
+    /// If the conversation has earlier messages, the value of [`Wanted::before`] for the page that
+    /// shows them.
     earlier: Option<u64>,
     partial_text: Option<Excerpt>,
-    /// The reason why the staged messages are not shown.
+    /// The error because of which the staged messages cannot be shown.
     damage: Option<String>,
 }
 
-/// Reads the last messages before the number `before`, or the last messages of the conversation. The
-/// messages of an open run follow the others. Reads at most [`PAGE`] messages, and stops at the size
-/// [`FULL`], but not before the message `only`.
+/// Reads the last messages before the number `before`, or the last messages of the conversation if
+/// `before` is `None`. The staged messages of an open run follow the visible messages. Reads at
+/// most [`PAGE`] messages. Stops earlier if the messages have [`FULL`] bytes and include the
+/// message `only`.
 async fn shown(
     inspector: &Inspector,
     key: &ConversationKey,
@@ -152,7 +157,7 @@ async fn shown(
         damage: None,
     };
     let mut before = before;
-    // The open run is read only if the page may contain messages of it.
+    // The staged messages are read only if the page may contain some of them.
     let is_of_run =
         |open: &OpenRun| before.is_none_or(|before| before > open.visible.saturating_add(1));
     let content = match head.open_run.as_ref().is_some_and(is_of_run) {
@@ -180,7 +185,8 @@ async fn shown(
         }
         before = Some(begin);
     }
-    // Messages are read in steps, so that a page of very long messages has fewer of them.
+    // Messages are read in several steps. If messages are very long, the page stops after a few
+    // steps.
     let mut steps = vec![std::mem::take(&mut shown.messages)];
     let (mut count, mut size) = counted(steps.iter().flatten());
     loop {
@@ -203,7 +209,7 @@ async fn shown(
     Ok(shown)
 }
 
-/// Returns the number of messages, and their approximate size in bytes.
+/// Returns the number of messages, and the approximate sum of their sizes in bytes.
 fn counted<'m>(messages: impl IntoIterator<Item = &'m (u64, Arc<Message>)>) -> (usize, usize) {
     messages.into_iter().fold((0, 0), |(count, size), (_, message)| {
         (count + 1, size.saturating_add(size_of(message)))
@@ -232,7 +238,7 @@ fn size_of_content(part: &Part) -> usize {
     }
 }
 
-/// Returns the directory's entries of the runs of these messages.
+/// Returns the entries that the directory has for the runs of these messages.
 async fn runs_of(
     inspector: &Inspector,
     key: &ConversationKey,
@@ -243,7 +249,7 @@ async fn runs_of(
     ids.sort_unstable();
     ids.dedup();
     let Some(newest) = ids.last() else { return Ok(Vec::new()) };
-    // The store returns runs in descending order of their ids, from the first one less than `after` on.
+    // `runs` returns the runs whose ids are less than `after`, in descending order of the ids.
     let above = u128::from_be_bytes(newest.to_bytes()).checked_add(1).map(u128::to_be_bytes);
     let after = above.map(RunId::from_bytes);
     Ok(inspector.store.runs(key, after, ids.len()).await?)

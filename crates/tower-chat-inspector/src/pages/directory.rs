@@ -1,4 +1,4 @@
-//! The page of the directory: conversations by their last activity.
+//! The page that lists conversations, the most recently active first.
 
 use askama::Template;
 use axum::extract::Query;
@@ -15,18 +15,18 @@ use crate::{
     view::{moment, visible},
 };
 
-/// The largest number of conversations in a page.
+/// The maximum number of conversations in a page.
 const PAGE: usize = 50;
 
-/// The largest number of conversations that a search reads.
+/// The approximate number of conversations after which a search stops.
 const SEARCHED: usize = 10_000;
 
-/// The query of the page.
+/// The query parameters of the page.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Wanted {
     scope: Option<String>,
     state: Option<String>,
-    /// Part of the id or the title.
+    /// A text that the id or the title must contain.
     q: Option<String>,
     after: Option<String>,
 }
@@ -115,8 +115,9 @@ struct Found {
     note: Option<String>,
 }
 
-/// Returns up to [`PAGE`] conversations that match the query and have the text in their id or title.
-/// Stops after about [`SEARCHED`] conversations, with a note for the reader.
+/// Returns up to [`PAGE`] conversations that match the query and whose id or title contains the
+/// text. A search that has read [`SEARCHED`] conversations stops, and returns a note for the
+/// reader.
 async fn found(
     inspector: &Inspector,
     mut query: ConversationQuery,
@@ -191,7 +192,7 @@ impl Row {
     }
 }
 
-/// Returns the page with the list of scopes.
+/// Returns the page that lists the scopes of the store.
 async fn scopes(inspector: &Inspector, after: Option<&str>) -> Answer {
     let after = after.filter(|after| !after.is_empty());
     let scopes = inspector.store.scopes(after, PAGE).await?;

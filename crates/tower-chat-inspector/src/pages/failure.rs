@@ -1,4 +1,4 @@
-//! The page that is shown if another page fails.
+//! The page that replaces another page if a request fails.
 
 use askama::Template;
 use axum::response::{Html, IntoResponse, Response};
@@ -7,7 +7,7 @@ use tower_chat_layers::{is_verdict, store::StoreError};
 
 use crate::view::visible;
 
-/// A page with an error message.
+/// A failed request. The response is a page with an error message.
 #[derive(Debug, Template)]
 #[template(path = "failure.html")]
 pub(crate) struct Failure {

@@ -1,15 +1,15 @@
-//! The addresses of pages.
+//! Links between the pages.
 
 use std::fmt;
 
-/// The address of a page, with its query.
+/// The path and the query of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Link(String);
 
 impl Link {
     pub(super) fn new(path: &str, page: &str) -> Self {
         match (path, page) {
-            // The address of a nested router's first page has no slash at its end.
+            // axum serves the root of a nested router at the path without a slash at the end.
             (path, "") if !path.is_empty() => Self(path.to_owned()),
             _ => Self(format!("{path}/{page}")),
         }

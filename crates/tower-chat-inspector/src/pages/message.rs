@@ -1,4 +1,4 @@
-//! The page of a whole stored message, as JSON.
+//! The page that shows a stored message completely, as JSON.
 
 use axum::{extract::Query, response::IntoResponse as _};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
@@ -13,8 +13,8 @@ pub(crate) struct Number {
     number: u64,
 }
 
-/// Returns the message in its stored form, which a browser shows as text. Invisible characters are
-/// written as JSON escapes.
+/// Returns the stored JSON of the message as plain text. Invisible characters are replaced by JSON
+/// escape sequences.
 pub(crate) async fn message(
     inspector: State,
     Query(asked): Query<Asked>,

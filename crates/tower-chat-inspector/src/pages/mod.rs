@@ -1,4 +1,5 @@
-//! The pages. Each reads the store, creates a view of the data, and renders a template.
+//! The pages. The handler of a page reads the store, converts the data to a view, and renders a
+//! template.
 
 mod approvals;
 mod conversation;
@@ -40,14 +41,15 @@ use crate::{
 type State = axum::extract::State<Arc<Inspector>>;
 type Answer = Result<Response, Failure>;
 
-/// The parts that every page has around its content.
+/// The values for the frame that surrounds the content of every page: title and navigation.
 struct Frame {
-    /// The path of the pages.
+    /// The path under which the pages are nested.
     path: String,
     title: String,
-    /// The scope of the page, if it shows one scope.
+    /// The scope of the data in the page. `None` if the page lists scopes, or shows data of several
+    /// scopes.
     scope: Option<String>,
-    /// Whether the reader can choose another scope.
+    /// Whether the page links to the list of scopes.
     has_scopes: bool,
 }
 
@@ -61,12 +63,12 @@ impl Frame {
         }
     }
 
-    /// Returns the link to the first page.
+    /// Returns the link to the root of the pages.
     fn root(&self) -> Link {
         Link::new(&self.path, "")
     }
 
-    /// Returns a link to a page of the same scope.
+    /// Returns a link to another page with data of the same scope.
     fn link(&self, page: &str) -> Link {
         let link = Link::new(&self.path, page);
         match &self.scope {
@@ -84,10 +86,10 @@ fn html(page: &impl Template) -> Answer {
     Ok(Html(page.render().map_err(Failure::template)?).into_response())
 }
 
-/// The largest number of unreadable items that a page lists.
+/// The maximum number of unreadable items that a page lists.
 const UNREADABLE: usize = 50;
 
-/// Returns the texts of errors about unreadable items, for a page.
+/// Returns the lines in which a page reports unreadable items.
 fn unreadable(errors: &[impl std::fmt::Display]) -> Vec<String> {
     let named = errors.iter().take(UNREADABLE).map(|error| visible(&error.to_string()));
     let more = errors.len().saturating_sub(UNREADABLE);
@@ -95,7 +97,7 @@ fn unreadable(errors: &[impl std::fmt::Display]) -> Vec<String> {
     named.chain(more).collect()
 }
 
-/// The query parameters with the conversation of a page.
+/// The query parameters that name the conversation of a page.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Asked {
     scope: Option<String>,
@@ -110,8 +112,9 @@ impl Asked {
 }
 
 impl Inspector {
-    /// Returns the scope of a page: the requested scope, if the configuration allows it. `None` for all
-    /// scopes.
+    /// Returns the scope of the data in a page: the requested scope, or the only scope that
+    /// [`Inspector::in_one_scope`] allows. Returns `None` if no scope was requested and every scope
+    /// is allowed. Fails if the requested scope is not allowed.
     fn scope(&self, asked: Option<&str>) -> Result<Option<String>, Failure> {
         match (&self.scopes, asked) {
             (Scopes::One(scope), Some(asked)) if asked != scope => Err(Failure::other_scope()),

@@ -1,4 +1,5 @@
-//! The page that shows for each stored message the form in which a model is sent it next.
+//! The page of the next request to the model: shows, for each stored message, whether the request
+//! contains the message, and how the sent message differs from the stored one.
 
 use std::time::SystemTime;
 
@@ -15,13 +16,13 @@ use tower_chat_layers::{
 use super::{Answer, Asked, Failure, Frame, Link, State, html};
 use crate::view::{Excerpt, counted, visible};
 
-/// The largest number of messages in a page.
+/// The maximum number of messages in a page.
 const PAGE: usize = 100;
 
-/// The largest number of reasons in the row of a message.
+/// The maximum number of reasons that the page shows for a message.
 const REASONS: usize = 20;
 
-/// The largest number of bytes of a message in its row.
+/// The maximum number of bytes that the page shows of a message.
 const BRIEF: usize = 300;
 
 #[derive(Debug, Deserialize)]
@@ -74,8 +75,8 @@ pub(crate) async fn next(
     let (name, policy) =
         chosen.ok_or_else(|| Failure::missing("There is no such replay policy."))?;
     let store = &inspector.store;
-    // The whole conversation is read, because every stored message may affect the request. A permit
-    // limits the number of pages that read a whole conversation at the same time.
+    // Every stored message may affect the next request, so that the whole conversation must be
+    // read. The permit limits the number of requests that do this at the same time.
     let _turn = inspector.page_permits.acquire().await.ok();
     let context = ReplayContext::at(SystemTime::now());
     let explained = explain_stored(&**store, &key, policy, &context).await?;
@@ -141,8 +142,8 @@ impl Row {
     }
 }
 
-/// Returns the beginning of a text with one entry for each part of the message: a text, a call, a result,
-/// or the kind of the part.
+/// Returns the beginning of a text that describes the message with one line for each part. The line
+/// contains the text, the call or the result, and for other parts only their kind.
 fn brief(message: &Message) -> Excerpt {
     let (mut text, mut size) = (String::new(), 0);
     let mut add = |piece: &str| {

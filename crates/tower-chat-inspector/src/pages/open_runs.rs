@@ -1,4 +1,4 @@
-//! The page of open runs and of calls that wait for approval.
+//! The page that lists open runs, and calls that wait for approval.
 
 use std::time::SystemTime;
 
@@ -29,22 +29,23 @@ use crate::{
     view::{moment, visible},
 };
 
-/// The largest number of runs, and of conversations with waiting calls, in a page.
+/// The maximum number of open runs in a page, and the maximum number of conversations with calls
+/// that wait for approval.
 const PAGE: usize = 50;
 
-/// The largest number of calls of a run in a page.
+/// The maximum number of calls that the page shows of a run.
 const CALLS: usize = 50;
 
-/// The largest total size in bytes of the waiting calls in a page. The first conversation is shown even
-/// if its calls are larger.
+/// The maximum total size, in bytes, of the calls that wait for approval in a page. The page shows
+/// at least one conversation, even if the calls of this conversation are larger.
 const FULL: usize = 1 << 20;
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Wanted {
     scope: Option<String>,
-    /// Lists runs of conversations whose ids are greater than this one.
+    /// Lists open runs of conversations whose ids are greater than this id.
     after: Option<String>,
-    /// Lists conversations with waiting calls after this one.
+    /// The position in the list of conversations with waiting calls after which the page begins.
     waiting: Option<String>,
 }
 
@@ -54,25 +55,25 @@ struct Runs {
     frame: Frame,
     allows_writes: bool,
     open: Vec<Open>,
-    /// The reasons why the rows of other open runs cannot be read, one line for each run.
+    /// One line for each open run whose rows cannot be read, with the error.
     damaged: Vec<String>,
     more: Option<Link>,
     waiting: Waiting,
     can_decide: bool,
 }
 
-/// Calls that wait for approval, by conversation.
+/// The calls that wait for approval, in the order of their conversations.
 struct Waiting {
     batches: Vec<Batch>,
-    /// The errors of entries of the directory that cannot be read.
+    /// One line for each unreadable entry of the directory, with the error.
     unreadable: Vec<String>,
-    /// A link to the conversations that do not fit in the page.
+    /// The link to the page with further conversations, if there are any.
     more: Option<Link>,
 }
 
 struct Open {
     link: Link,
-    /// The target of the form.
+    /// The URL to which the form that ends the run is sent.
     end: Link,
     id: String,
     run: String,
@@ -81,7 +82,7 @@ struct Open {
     is_held: bool,
     messages: usize,
     calls: Vec<(String, &'static str)>,
-    /// The number of calls of the run that are not shown.
+    /// The number of calls of the run that the page does not show.
     more_calls: usize,
 }
 
@@ -118,7 +119,8 @@ async fn reported(
             (report.open, report.messages.len(), calls, more_calls)
         }
         Ok(None) => return Ok(None),
-        // An unreadable run does not hide the others, and can be discarded.
+        // The page still lists a run whose staged messages are unreadable, because the reader can
+        // discard this run.
         Err(error) if error.is_damage() => {
             let damage = vec![(visible(&error.to_string()), "the staged messages cannot be read")];
             let Some(open) = inspector.store.head(key).await?.open_run else { return Ok(None) };
@@ -153,7 +155,7 @@ fn call(call: &tower_chat_layers::recovery::ReportedCall) -> (String, &'static s
     (visible(&call.tool), state)
 }
 
-/// Returns whether the run is in flight in this process, or may be in another one.
+/// Returns whether this process is executing the run, or another process may be executing it.
 fn is_held(inspector: &Inspector, key: &ConversationKey, open: &OpenRun) -> bool {
     open.is_held_at(SystemTime::now()) || inspector.store.handle().at_rest(key).is_err()
 }
@@ -194,13 +196,13 @@ fn link(inspector: &Inspector, key: &ConversationKey) -> Link {
     Link::new(&inspector.path, "conversation").with("scope", key.scope()).with("id", key.id())
 }
 
-/// The parameter of the form's address: the run to end.
+/// The query parameter of the form: the run to end.
 #[derive(Debug, Deserialize)]
 pub(crate) struct EndedRun {
     run: String,
 }
 
-/// The form's data: `commit` or `discard`.
+/// The field of the form: `commit` or `discard`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Ending {
     end: String,

@@ -1,4 +1,5 @@
-//! The page of tools: the number of their calls, the outcomes, and the durations.
+//! The page of statistics about tools: the number of calls of each tool, their outcomes and their
+//! durations.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,12 +11,12 @@ use tower_chat_layers::store::{DayTotals, InvocationQuery, ToolCallQueries, Tool
 use super::{Answer, Failure, Frame, State, html};
 use crate::view::{Excerpt, counted, duration};
 
-/// The number of days, including today, for which calls are counted by day. A call in this time is
-/// recent.
+/// The number of days, including today, of the chart of calls by day. The page calls these days,
+/// and the calls in them, recent.
 const DAYS: u64 = 30;
 
-/// The largest number of tools in a page. A model can call tools that do not exist, so the number of
-/// names is not limited.
+/// The maximum number of tools in a page. The number of names has no limit, because a model can
+/// call tools that do not exist.
 const TOOLS: usize = 200;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -35,20 +36,20 @@ struct ToolsPage {
     note: Option<String>,
 }
 
-/// The statistics of all calls of a tool.
+/// The statistics over all calls of a tool.
 struct Totals {
     name: String,
     calls: u64,
     errors: u64,
-    /// The percentage of errors among the calls that are not open.
+    /// The percentage of failed calls among the calls that have ended.
     error_rate: String,
     /// The number of calls that have not ended.
     open: u64,
-    /// The mean duration of the calls that are not open.
+    /// The mean duration of the calls that have ended.
     mean: String,
 }
 
-/// The statistics of the recent calls of a tool.
+/// The statistics over the calls of a tool in the last [`DAYS`] days.
 struct Recent {
     name: String,
     calls: u64,
@@ -57,19 +58,19 @@ struct Recent {
     p99: String,
 }
 
-/// The calls of a day, as a column of a chart with the height 100.
+/// The calls of a day, as a column of a chart whose height is 100 units.
 struct Column {
     label: String,
     calls: u64,
     /// The horizontal position of the column in the chart.
     left: usize,
-    /// The height of the calls without an error.
+    /// The height of the part of the column for calls without an error.
     good: u64,
-    /// The height of the calls with an error.
+    /// The height of the part of the column for calls with an error.
     bad: u64,
 }
 
-/// Returns the page. The store computes the statistics, and no call is read.
+/// Returns the page. The store computes the statistics, so that the page reads no single calls.
 pub(crate) async fn tools(inspector: State, Query(wanted): Query<Wanted>) -> Answer {
     let scope = inspector.scope(wanted.scope.as_deref())?.ok_or_else(Failure::no_scope)?;
     let totals = inspector.store.tool_totals(&InvocationQuery::in_scope(scope.as_str())).await?;
@@ -120,8 +121,8 @@ impl Recent {
     }
 }
 
-/// Returns a column for each of the [`DAYS`] days, with the calls of all tools. `first` is the number of
-/// the first day since 1970-01-01.
+/// Returns one column for each of [`DAYS`] days, which counts the calls of all tools on that day.
+/// `first` is the first of these days, as the number of days since 1970-01-01.
 fn days(totals: &[ToolTotals], first: i64) -> Vec<Column> {
     let of_day = |day: UtcDay| {
         let of_tools = totals.iter().filter_map(|tool| tool.days.get(&day));

@@ -1,4 +1,4 @@
-//! The page of usage: by model, and by day and model.
+//! The page of usage: the sums for each model, and for each day and model.
 
 use std::time::SystemTime;
 
@@ -12,14 +12,14 @@ use tower_chat_layers::store::{
 use super::{Answer, Failure, Frame, State, html};
 use crate::view::{Excerpt, counted, figures};
 
-/// The largest number of models in the page. Services choose the names of models, so the number of names
-/// is not limited.
+/// The maximum number of models in the page. The number of names has no limit, because services
+/// choose the names of models.
 const MODELS: usize = 100;
 
-/// The largest number of models in the line of a day.
+/// The maximum number of models that the page lists for a day.
 const OF_DAY: usize = 20;
 
-/// The number of days for which usage is shown by day.
+/// The number of days for which the page shows the usage of each day.
 const DAYS: i64 = 14;
 
 #[derive(Debug, Deserialize)]
@@ -42,7 +42,8 @@ struct Totals {
     figures: String,
 }
 
-/// The usage of a day, as a bar of a chart with the width 1000. `tokens` are input and output tokens.
+/// The usage of a day, as a bar of a chart whose width is 1000 units. `tokens` is the sum of input
+/// tokens and output tokens.
 struct Day {
     day: String,
     tokens: u64,

@@ -1,4 +1,4 @@
-//! Converts stored data to a form for templates.
+//! Converts stored data to the values that the templates show.
 
 mod text;
 mod time;

@@ -1,30 +1,32 @@
-//! Stored texts, which may come from untrusted sources.
+//! Shortens stored texts, and escapes their invisible characters. The texts may come from untrusted
+//! sources.
 
 use std::fmt::Display;
 
 use tower_chat_layers::visible_text;
 
-/// The largest number of bytes of a text that a page shows.
+/// The maximum number of bytes that a page shows of a text.
 const SHOWN: usize = 4096;
 
-/// The beginning of a text, and the size of the whole text.
+/// The beginning of a text, or the whole text if it is short.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Excerpt {
     pub(crate) text: String,
-    /// The size of the whole text in bytes, if the excerpt is shorter.
+    /// The size of the whole text in bytes. `None` if the excerpt contains the whole text.
     pub(crate) full_length: Option<usize>,
 }
 
-/// The total size of the texts in a page, in bytes, after which each text is shortened to [`SHORTENED_BYTES`].
+/// The total number of bytes of texts in a page. After this number is used, the page shows at most
+/// [`SHORTENED_BYTES`] bytes of each further text.
 const OF_PAGE: usize = 1 << 20;
 
-/// The number of bytes of a text that a page shows after it has used up its budget.
+/// The maximum number of bytes that a page shows of a text after the page has used its budget.
 const SHORTENED_BYTES: usize = 160;
 
-/// The largest number of parts and calls of all messages in a page.
+/// The maximum number of parts and calls in a page, in total over all messages.
 const ITEMS: usize = 500;
 
-/// The remaining budget of a page for texts, and for parts and calls.
+/// The number of bytes of texts, and of parts and calls, that a page may still show.
 #[derive(Debug)]
 pub(crate) struct PageBudget {
     bytes: usize,
@@ -36,14 +38,16 @@ impl PageBudget {
         Self { bytes: OF_PAGE, items: ITEMS }
     }
 
-    /// Returns the beginning of a text, as far as the budget allows, but at least [`SHORTENED_BYTES`] bytes.
+    /// Returns the beginning of a text. Its length is limited by the remaining budget, but never to
+    /// less than [`SHORTENED_BYTES`] bytes.
     pub(crate) fn excerpt(&mut self, text: &str) -> Excerpt {
         let excerpt = Excerpt::within(text, SHOWN.min(self.bytes.max(SHORTENED_BYTES)));
         self.bytes = self.bytes.saturating_sub(excerpt.text.len());
         excerpt
     }
 
-    /// Returns the number of the `wanted` items that the page shows: at least one, if there are any.
+    /// Returns how many of `wanted` parts or calls the page shows. The number is limited by the
+    /// remaining budget, but never to less than one.
     pub(crate) fn items(&mut self, wanted: usize) -> usize {
         let shown = wanted.min(self.items.max(1));
         self.items = self.items.saturating_sub(shown);
@@ -56,12 +60,12 @@ impl Excerpt {
         Self::within(text, SHOWN)
     }
 
-    /// Returns an excerpt with the whole text.
+    /// Returns an excerpt that contains the whole text.
     pub(crate) fn whole(text: &str) -> Self {
         Self::within(text, text.len())
     }
 
-    /// Returns the beginning of a text, at most `max_bytes` bytes.
+    /// Returns the beginning of a text, of at most `max_bytes` bytes.
     pub(crate) fn within(text: &str, max_bytes: usize) -> Self {
         let max_bytes = max_bytes.min(text.len());
         let shown = (0..=max_bytes).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
@@ -70,15 +74,15 @@ impl Excerpt {
     }
 }
 
-/// Returns the number with the noun, which gets a plural ending unless the number is 1.
+/// Returns the number and the noun. Unless the number is 1, an `s` is appended to the noun.
 pub(crate) fn counted(count: &impl Display, noun: &str) -> String {
     let count = count.to_string();
     let ending = if count == "1" { "" } else { "s" };
     format!("{count} {noun}{ending}")
 }
 
-/// Returns the text with invisible characters as escape sequences: see [`visible_text`]. Templates
-/// escape HTML.
+/// Returns the text with escape sequences instead of invisible characters, as described for
+/// [`visible_text`]. HTML is not escaped here but by the templates.
 pub(crate) fn visible(text: &str) -> String {
     visible_text(text, &['\n', '\t'])
 }

@@ -1,4 +1,4 @@
-//! Arranges a page of a conversation as bands, one for each run.
+//! Converts the messages of a page to a timeline with one band for each run.
 //!
 //! ```text
 //! messages, records of their calls, runs ─▶ bands ─▶ rows: a message, or an answer with its calls
@@ -14,20 +14,20 @@ use tower_chat_layers::{
 
 use super::{Excerpt, PageBudget, counted, duration, moment, visible};
 
-/// The largest number of parts, and of calls, of one message in a page.
+/// The maximum number of parts that the page shows of one message, and the maximum number of calls.
 const OF_MESSAGE: usize = 100;
 
-/// The largest number of models in the usage of a run.
+/// The maximum number of models for which the page shows the usage of a run.
 const MODELS: usize = 20;
 
-/// The content of a conversation's page.
+/// The messages of a conversation's page, grouped by run.
 pub(crate) struct Timeline {
     pub(crate) bands: Vec<Band>,
 }
 
 /// Consecutive messages of one run.
 pub(crate) struct Band {
-    /// The run, if the ids of its messages contain it.
+    /// The id of the run. `None` if the messages have no ids.
     pub(crate) run: Option<String>,
     pub(crate) mode: Option<&'static str>,
     pub(crate) began: Option<String>,
@@ -43,18 +43,18 @@ pub(crate) struct UsageLine {
     pub(crate) figures: String,
 }
 
-/// The messages of a page, and which part of them is shown.
+/// The messages that were read for a page, and the selection of those that the page shows.
 pub(crate) struct Page<'p> {
     pub(crate) messages: &'p [(u64, Arc<Message>)],
-    /// The messages from this number on are staged.
+    /// The number of the first staged message. All later messages are staged too.
     pub(crate) staged_from: Option<u64>,
-    /// The number of the message, if the page shows one message alone.
+    /// The number of the message that the page shows. `None` if the page shows all messages.
     pub(crate) only: Option<u64>,
-    /// The first call that is shown of the single message, counted from 0.
+    /// The index, from 0, of the first call that the page shows of the message `only`.
     pub(crate) from_call: usize,
 }
 
-/// A stored message.
+/// A stored message, as a row of the timeline.
 pub(crate) struct Row {
     pub(crate) number: u64,
     pub(crate) role: &'static str,
@@ -62,23 +62,25 @@ pub(crate) struct Row {
     pub(crate) author: Option<String>,
     pub(crate) parts: Vec<PartView>,
     pub(crate) calls: Vec<CallView>,
-    /// The number of results in the message, which are shown beside their calls instead.
+    /// The number of results in the message. The page shows each result next to its call instead of
+    /// in this row.
     pub(crate) results: usize,
-    /// The calls that ran, as bars of a chart.
+    /// The bars of a chart that shows when the calls ran.
     pub(crate) bars: Vec<Bar>,
-    /// The number of parts that are not shown.
+    /// The number of parts that the page does not show.
     pub(crate) hidden_parts: usize,
-    /// The first and the last call that are shown, counted from 1, and the number of all calls.
+    /// The number of the first call that the page shows, the number of the last one, both from 1,
+    /// and the total number of calls.
     pub(crate) call_range: (usize, usize, usize),
 }
 
-/// A part of a message other than a call or a result.
+/// A part of a message that is neither a call nor a result.
 pub(crate) struct PartView {
     pub(crate) kind: &'static str,
     pub(crate) text: Excerpt,
 }
 
-/// A tool call and its outcome.
+/// A tool call with its status and its result.
 pub(crate) struct CallView {
     pub(crate) name: String,
     pub(crate) id: Option<String>,
@@ -95,16 +97,17 @@ pub(crate) struct CallView {
 pub(crate) struct Bar {
     pub(crate) label: String,
     pub(crate) status: &'static str,
-    /// The beginning, in thousandths of the time of all shown calls of the message.
+    /// The time at which the call started. The unit is a thousandth of the time between the first
+    /// start and the last end of the calls in the chart.
     pub(crate) start: u128,
-    /// The duration in the same unit, at least 4.
+    /// The duration of the call in the same unit, at least 4.
     pub(crate) width: u128,
     /// The vertical position of the bar in the chart.
     pub(crate) top: usize,
 }
 
-/// Arranges messages as bands, in their order. The time is linear in the sizes of messages, records and
-/// runs.
+/// Groups consecutive messages of the same run in bands, in the order of the messages. The running
+/// time is linear in the sizes of `page`, `invocations` and `runs`.
 pub(crate) fn timeline(
     page: &Page<'_>,
     invocations: &[ToolInvocation],
@@ -116,8 +119,9 @@ pub(crate) fn timeline(
     }
     let mut budget = PageBudget::of_page();
     let mut rows = Vec::new();
-    // When the loop reaches a message: the results in the messages that follow it, up to the next message
-    // with calls, by the ids of their calls. The loop runs backwards to visit each result once.
+    // The loop visits the messages from the last to the first. When the loop reaches a message, the
+    // map contains the results that follow this message and precede the next message with calls, by
+    // call id. Each result is visited once.
     let mut behind: HashMap<&str, &ToolResult> = HashMap::new();
     for (number, message) in page.messages.iter().rev() {
         if page.only.is_none_or(|only| only == *number) {
@@ -148,7 +152,8 @@ pub(crate) fn timeline(
     Timeline { bands }
 }
 
-/// Adds the results of a message. If a call has two results, the first one in the conversation is used.
+/// Adds the results of a message to the map. If a call has two results, the map contains the
+/// earlier one at the end, because the messages are visited from the last to the first.
 fn add_results<'m>(message: &'m Message, results: &mut HashMap<&'m str, &'m ToolResult>) {
     let of_message: Vec<_> = message.results().collect();
     for result in of_message.into_iter().rev() {
@@ -175,7 +180,7 @@ impl Band {
         }
     }
 
-    /// Returns the time at which the messages of the run became part of the history.
+    /// Returns a text that says when the messages of the run became part of the history.
     pub(crate) fn commit(&self) -> &'static str {
         match (self.is_staged, self.mode) {
             (true, _) => "staged: not part of the history yet",
@@ -194,7 +199,7 @@ impl UsageLine {
     }
 }
 
-/// Returns the usage as a text.
+/// Formats the usage as a list of numbers for people.
 pub(crate) fn figures(sum: &UsageSum) -> String {
     let tokens = &sum.tokens;
     let mut figures = vec![
@@ -237,7 +242,7 @@ impl Row {
             recorded.iter().rev().map(|record| (record.sequence_index, *record)).collect();
         let mut own = HashMap::new();
         add_results(message, &mut own);
-        // The record has no rows for calls that the provider executed itself.
+        // The record of tool calls has no rows for calls that the provider executed.
         let mut indexes = 0..;
         let asked = message.parts.iter().filter_map(asked_call).map(|(call, waits)| {
             let index = if call.provider_executed { None } else { indexes.next() };
@@ -264,13 +269,14 @@ impl Row {
         }
     }
 
-    /// Returns whether some calls of the message are not shown.
+    /// Returns whether the page does not show all calls of the message.
     pub(crate) fn hides_calls(&self) -> bool {
         let (_, _, all) = self.call_range;
         self.calls.len() < all
     }
 
-    /// Returns the first call of the next page of calls, counted from 0, if there is one.
+    /// Returns the index, from 0, of the first call that follows the shown calls. Returns `None` if
+    /// the last call is shown.
     pub(crate) fn next_call(&self) -> Option<usize> {
         let (_, last, all) = self.call_range;
         (last < all).then_some(last)
@@ -288,7 +294,8 @@ fn name_of(role: Role) -> &'static str {
     }
 }
 
-/// Returns the call of a part, and whether it is in a request for approval.
+/// Returns the call that a part contains, and whether the part is a request for approval of this
+/// call.
 fn asked_call(part: &Part) -> Option<(&ToolCall, bool)> {
     match part {
         Part::ToolCall(call) => Some((call, false)),
@@ -297,7 +304,7 @@ fn asked_call(part: &Part) -> Option<(&ToolCall, bool)> {
     }
 }
 
-/// Returns the kind and the text of a part other than a call or a result.
+/// Returns the kind and the text of a part. Returns `None` for calls, results and empty texts.
 fn part_text(part: &Part) -> Option<(&'static str, Cow<'_, str>)> {
     let (kind, text): (_, Cow<'_, str>) = match part {
         Part::Text(text) if text.text.is_empty() => return None,
@@ -359,14 +366,14 @@ impl CallView {
         }
     }
 
-    /// Returns the CSS class for the status.
+    /// Returns the CSS class for the status of the call.
     pub(crate) fn class(&self) -> &'static str {
         class_of(self.status)
     }
 }
 
 impl Bar {
-    /// Returns the CSS class for the status.
+    /// Returns the CSS class for the status of the call.
     pub(crate) fn class(&self) -> &'static str {
         class_of(self.status)
     }
@@ -397,8 +404,8 @@ fn elapsed(from: Option<SystemTime>, to: Option<SystemTime>) -> Option<String> {
     to?.duration_since(from?).ok().map(duration)
 }
 
-/// Returns the bars of the calls that have started and finished; none if there are fewer than two of
-/// them.
+/// Returns one bar for each call that has started and finished. Returns no bars if there are fewer
+/// than two such calls, because a chart would show nothing.
 fn bars(recorded: &[&ToolInvocation]) -> Vec<Bar> {
     let timed = recorded.iter().filter_map(|record| {
         let (start, end) = (record.started_at?, record.finished_at?);
@@ -439,7 +446,7 @@ mod tests {
         Page { messages, staged_from: None, only: None, from_call: 0 }
     }
 
-    /// Returns the rows with calls.
+    /// Returns the rows of the timeline that contain calls.
     fn asking(timeline: Timeline) -> Vec<Row> {
         let rows = timeline.bands.into_iter().flat_map(|band| band.rows);
         rows.filter(|row| !row.calls.is_empty()).collect()
@@ -481,7 +488,9 @@ mod tests {
 
     #[test]
     fn requests_for_approval_in_messages_of_their_own_are_shown_in_linear_time() {
-        // No message has a call, so the results of each request may be in any later message.
+        // The messages contain only requests for approval and no calls, so that the results of each
+        // request may be in any later message. A separate search for each request would take
+        // quadratic time.
         let request = |number: usize| {
             let call = ToolCall::new(format!("c{number}"), "pay", "{}");
             let request = ApprovalRequest::new(format!("r{number}"), call, true);

@@ -1,4 +1,4 @@
-//! Event streams of followed conversations.
+//! Tests the event streams with which the page of a conversation updates itself.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -32,7 +32,7 @@ async fn an_event_tells_of_whatever_is_stored() {
         let event = loop {
             let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
             let text = String::from_utf8(frame.to_vec()).unwrap();
-            // Keep-alive comments are not events.
+            // Other chunks are keep-alive comments.
             if text.starts_with("event: changed\n") {
                 break text;
             }
@@ -67,11 +67,11 @@ async fn followers_are_bounded_and_end_with_the_server() {
     let serving = tokio::spawn(router.serve(listener, async { drop(stopped.await) }));
     stop.send(()).unwrap();
     serving.await.unwrap().unwrap();
-    // The event stream ends.
+    // Completes only if the event stream ends.
     again.into_body().collect().await.unwrap();
 }
 
-/// Reads an event stream up to the next event with this name, and returns its data.
+/// Reads an event stream up to the next event with this name, and returns the data of the event.
 async fn next_event(body: &mut Body, name: &str) -> String {
     loop {
         let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
@@ -101,7 +101,7 @@ async fn the_text_of_an_answer_in_progress_is_sent_until_its_message_is_complete
         tokio::spawn(stack.clone().oneshot(request));
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    // This layer reads the log, as in another process.
+    // A second layer with the same update log, as in a process that does not execute the runs.
     let inspector = Inspector::new(store).with_runs(DetachedRunsLayer::new(log));
     let router = inspector.into_router();
     let shown = page(&router, "/conversation?scope=alice&id=short").await;
@@ -227,7 +227,8 @@ async fn a_server_knows_the_addresses_and_ends_although_clients_stall() {
     ] {
         connect(stall, "").await;
     }
-    // The server answers this later request, so it has accepted all earlier connections.
+    // The server accepts connections in their order. After it has answered this request, it has
+    // accepted all earlier connections.
     connect(format!("GET / {head}\r\n"), "HTTP/1.1 200").await;
     stop.send(()).unwrap();
     let ended = tokio::time::timeout(Duration::from_secs(60), serving).await;

@@ -1,4 +1,4 @@
-//! Tests of the pages through HTTP requests.
+//! Tests the inspector by sending HTTP requests to its router or its server.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails says where")]
 

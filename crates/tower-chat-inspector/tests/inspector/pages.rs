@@ -1,4 +1,4 @@
-//! Tests of the content of pages.
+//! Tests the content of the pages.
 
 use std::{
     sync::{Arc, Mutex},
@@ -295,7 +295,8 @@ async fn every_conversation_that_waits_is_listed_or_linked() {
     assert_eq!(listed.count(), 1);
 }
 
-/// Returns a conversation with calls that wait for approval.
+/// Adds a conversation with calls that wait for approval, and returns the pipeline that can
+/// continue it.
 async fn waiting(store: &MemoryStore, id: &str, calls: Vec<ToolCall>) -> ChatPipeline {
     let steps = vec![Step::message(Message::tool_calls(calls)), Step::text("It is paid.")];
     let mut agent = pipeline(store, steps, PersistenceMode::PerServiceCall);
@@ -312,7 +313,7 @@ fn decide(id: &str, form: String) -> Request<Body> {
         .unwrap()
 }
 
-/// Returns the name of the form's field for a call, computed like the page does.
+/// Computes the name of the form field for a call in the same way as the page.
 fn field(id: &str, name: &str, arguments: &str) -> String {
     let mut digest = Sha256::new();
     for text in [id, name, arguments] {
@@ -498,7 +499,8 @@ async fn long_messages_fill_a_page_before_it_has_so_many() {
     assert_eq!(numbers, (1..=40).rev().collect::<Vec<_>>());
 }
 
-/// A store that cannot read the staged messages of open runs, or not even their rows.
+/// A store that fails with damage when it reads the staged messages of an open run. With
+/// `has_damaged_rows`, it also fails when it reads the head of a conversation with an open run.
 struct Damaged {
     inner: MemoryStore,
     has_damaged_rows: bool,
@@ -583,7 +585,7 @@ async fn a_damaged_open_run_hides_neither_the_conversation_nor_another_run() {
     assert!(!listed.contains("<button"), "{listed}");
 }
 
-/// A store that records which data is read.
+/// A store that records which data the inspector reads.
 struct Watched {
     inner: MemoryStore,
     reads: Arc<Mutex<Vec<&'static str>>>,

@@ -1,4 +1,4 @@
-//! A filled store, and requests to its pages.
+//! Creates a store with content, and requests pages of it.
 
 use axum::{Router, body::Body};
 use http::{Request, Response, StatusCode, header::HOST};
@@ -15,7 +15,7 @@ use tower_chat_testkit::{ScriptedModel, Step};
 
 pub(crate) const HOSTILE: &str = "<script>alert('x')</script> \u{202e}\u{1b}[2J &amp; \"quoted\"";
 
-/// Returns tools that succeed, fail, and need approval.
+/// Returns a tool that succeeds, a tool that fails, and a tool that needs approval.
 pub(crate) fn tools() -> Tools {
     let definition = |name: &str| {
         ToolDefinition::new(
@@ -49,8 +49,9 @@ pub(crate) fn pipeline(
     builder.history(store.clone()).persistence(mode).build().unwrap()
 }
 
-/// Returns a store with two conversations: `errands` has a run with two parallel tools, and `hostile` has
-/// an answer with hostile texts.
+/// Returns a store with two conversations. The conversation `errands` has a run with two parallel
+/// tool calls. The conversation whose id is [`HOSTILE`] has an answer with markup and invisible
+/// characters.
 pub(crate) async fn filled() -> MemoryStore {
     let store = MemoryStore::new();
     let calls = [
@@ -84,7 +85,7 @@ pub(crate) fn get(page: &str) -> Request<Body> {
     Request::get(page).header(HOST, "localhost:8081").body(Body::empty()).unwrap()
 }
 
-/// Requests a page and returns its text.
+/// Requests a page, and returns the body of the response.
 pub(crate) async fn page(router: &Router, page: &str) -> String {
     let response = send(router, get(page)).await;
     let status = response.status();
@@ -93,7 +94,7 @@ pub(crate) async fn page(router: &Router, page: &str) -> String {
     text
 }
 
-/// Asserts that the page contains these parts in this order.
+/// Asserts that the page contains these strings in this order.
 pub(crate) fn assert_in_order(page: &str, parts: &[&str]) {
     let mut rest = page;
     for part in parts {

@@ -1,4 +1,5 @@
-// Uses the pages in the same way as a person. Every warning or error in the console of a page is a failure.
+// Controls a browser that uses the pages as a person would. The test fails after any warning or error in the
+// console of a page.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import path from "node:path";
@@ -11,7 +12,7 @@ const browser = await puppeteer.launch({
   args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
 });
 const complaints = [];
-// The maximum time of a step on a busy machine.
+// The time limit of one step, in milliseconds. It is long because other tests may keep the machine busy.
 const timeout = 300_000;
 
 async function open({ width = 1280, scheme = "light", script = true } = {}) {
@@ -21,7 +22,7 @@ async function open({ width = 1280, scheme = "light", script = true } = {}) {
   });
   page.on("pageerror", (error) => complaints.push(String(error)));
   page.on("requestfailed", (request) => {
-    // Leaving a page cancels its event stream.
+    // When the browser leaves a page, it cancels the request for the event stream.
     if (!request.url().includes("/changes")) complaints.push(`${request.url()} failed`);
   });
   page.on("dialog", (dialog) => complaints.push(`a dialog: ${dialog.message()}`));

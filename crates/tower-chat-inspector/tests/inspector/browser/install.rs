@@ -1,4 +1,5 @@
-//! Installs Debian's Chromium, and a package that controls it.
+//! Finds the browser Chromium, and installs puppeteer, the Node.js package that controls the
+//! browser.
 
 use std::{
     fs,
@@ -8,7 +9,7 @@ use std::{
 
 const DRIVER: &str = "25.16.0";
 
-/// Returns the folder from which Node.js loads the package, and the path of the browser.
+/// Returns the folder from which Node.js loads puppeteer, and the path of the browser.
 pub(super) fn browser() -> Result<(PathBuf, PathBuf), String> {
     let programs = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
     let browser = programs.iter().map(Path::new).find(|program| program.exists());

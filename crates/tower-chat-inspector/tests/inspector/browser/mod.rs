@@ -1,5 +1,7 @@
-//! Tests the pages in a browser: every page, light and dark, narrow and wide, with the keyboard alone,
-//! with 10,000 messages, with hostile and very large texts, with a run in flight, and with an approval.
+//! Tests the pages in a browser. The test loads every page in the light and the dark colour scheme
+//! and in a narrow and a wide window, and uses the pages with the keyboard only. The store contains
+//! a conversation of 10,000 messages, hostile texts, very large texts, a run in flight, and a call
+//! that waits for approval.
 
 mod install;
 
@@ -31,7 +33,8 @@ use tower_chat_testkit::{Gate, ScriptedModel, Step, skip};
 
 use crate::support::*;
 
-/// More messages than a page shows; loading all of them would be slow enough to fail the test.
+/// The number of messages of the longest conversation. A page that loaded all of them would exceed
+/// the time limit of the test.
 const MANY: usize = 10_000;
 
 async fn add_many(store: &MemoryStore) {
@@ -44,7 +47,8 @@ async fn add_many(store: &MemoryStore) {
     store.append(store.reserve().await.unwrap(), vec![write]).await.unwrap();
 }
 
-/// Adds texts of megabytes without a space: a question, a call, its result and an answer.
+/// Adds a conversation whose question, call, result and answer contain megabytes of text without
+/// spaces.
 async fn add_enormous(store: &MemoryStore) {
     let arguments = format!(r#"{{"what": "{}"}}"#, "y".repeat(2 << 20));
     let messages = [
@@ -58,7 +62,7 @@ async fn add_enormous(store: &MemoryStore) {
     store.append(store.reserve().await.unwrap(), vec![write]).await.unwrap();
 }
 
-/// Adds a run with slow tools, of which one failed.
+/// Adds a run with parallel tool calls that took some time, one of which failed.
 async fn add_trip(store: &MemoryStore) {
     let calls = [
         ToolCall::new("t1", "trains", r#"{"from": "Bern", "to": "Paris"}"#),
@@ -109,7 +113,8 @@ async fn add_trip(store: &MemoryStore) {
     store.change_description(&key("trip"), &title).await.unwrap();
 }
 
-/// Adds a run whose model waits for the gate, and a run that waits for approval.
+/// Adds a run whose model waits until the gate opens, and a run with a call that waits for
+/// approval.
 async fn add_runs(store: &MemoryStore, gate: &Gate, runs: &DetachedRunsLayer) -> ChatPipeline {
     let pay = ToolCall::new("p1", "pay", r#"{"cents": 990}"#);
     let steps = [Step::message(Message::tool_calls([pay])), Step::text("The bill is paid.")];
@@ -149,7 +154,7 @@ async fn a_person_finds_their_way_through_every_page() {
     let inspector = inspector.at_path("/inspector");
     let app = axum::Router::new()
         .nest("/inspector", inspector.into_router())
-        // Only the test's script uses this route: it opens the gate of the waiting model.
+        // The script of the test uses this route to open the gate for which the model waits.
         .route("/go", post(async move || gate.open()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}/inspector", listener.local_addr().unwrap());
