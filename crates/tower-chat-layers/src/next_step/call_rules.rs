@@ -1,4 +1,4 @@
-//! Decides whether a tool of the loop or the caller answers a call.
+//! Decides whether the tool loop or the caller executes a call.
 
 use std::sync::Arc;
 
@@ -15,22 +15,23 @@ use crate::{
 /// ```
 /// use tower_chat::{Tools, layer::ToolLoopLayer, policy::UnknownTools};
 ///
-/// // Another service runs the tools: their calls are returned, and a later request contains its results.
+/// // Another service runs the tools. The next request contains the results of returned calls.
 /// let tool_loop = ToolLoopLayer::new(Tools::new()).unknown_tools(UnknownTools::Return);
 /// # let _ = tool_loop;
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum UnknownTools {
-    /// The call gets an error result that names the unknown tool, and the run continues.
+    /// The model receives an error result that names the unknown tool, and the run continues.
     #[default]
     ErrorResult,
-    /// Returns all calls of the answer to the caller, unexecuted. If one of them needs approval, only
-    /// the calls of unknown tools are returned.
+    /// The run ends, and all calls of the answer are returned to the caller unexecuted. If a call
+    /// of the answer needs approval, only the calls of unknown tools are returned.
     Return,
 }
 
-/// The rules that decide who answers a call, by the name of its tool.
+/// The rules that decide by the name of the tool whether the tool loop or the caller executes a
+/// call.
 #[derive(Clone, Copy)]
 pub(crate) struct CallRules<'a> {
     pub(crate) tools: &'a Tools,
@@ -51,14 +52,14 @@ impl CallRules<'_> {
         }
     }
 
-    /// Returns whether the tool runs here and needs approval.
+    /// Returns whether the tool loop runs the tool, and the tool needs approval.
     fn needs_approval(&self, name: &str) -> bool {
         let found = self.tools.find(name);
         found.is_some_and(|(definition, tool)| tool.is_some() && definition.needs_approval)
     }
 
-    /// Returns the messages of a response, with its calls replaced by approval requests if one of them
-    /// needs approval. Calls that the caller executes are not replaced.
+    /// Returns the messages of a response. If one of the calls needs approval, approval requests
+    /// replace all calls except those that the caller executes.
     pub(crate) fn request_approvals(&self, messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
         if !self.tools.any_needs_approval() {
             return messages;
@@ -66,9 +67,9 @@ impl CallRules<'_> {
         request_pending(messages, |name| self.needs_approval(name), |name| self.is_callers(name))
     }
 
-    /// Returns the step that follows from the calls of an answer, without limits and queued messages.
-    /// Calls that are `settled` already have their results, and need neither approval nor the caller,
-    /// regardless of the current tools.
+    /// Returns the step that follows from the calls of an answer. Limits and queued messages are
+    /// not considered. Calls for which `settled` returns `true` already have their results. They
+    /// need no approval and are not returned to the caller, whatever the current tools are.
     pub(crate) fn step_after(
         &self,
         answer: &[Arc<Message>],
@@ -76,7 +77,7 @@ impl CallRules<'_> {
     ) -> NextStep {
         let calls = pending_calls(answer);
         if calls.is_empty() {
-            // A persister below has already replaced the calls by approval requests.
+            // If the answer contains approval requests, a persister below has replaced the calls.
             let is_asking = answer.iter().any(|message| asks_for_approval(message));
             return match (is_asking, is_paused(answer)) {
                 (true, _) => NextStep::ReturnCalls,
@@ -87,7 +88,8 @@ impl CallRules<'_> {
         let mut planned = Vec::with_capacity(calls.len());
         let (mut is_returned, mut needs_approval) = (false, false);
         for call in calls {
-            // The loop itself answers a call that was cut off, also if the caller would have run it.
+            // The tool loop answers a call that was cut off with an error result, even if the
+            // caller executes the tool.
             if !settled(&call) && !call.call().is_cut_off {
                 is_returned |= self.is_callers(call.name());
                 needs_approval |= self.needs_approval(call.name());
@@ -102,12 +104,12 @@ impl CallRules<'_> {
     }
 }
 
-/// Returns whether the service paused the answer. A service continues a paused answer if it receives
-/// the same messages again, followed by the paused answer.
+/// Returns whether the service paused the answer. The service continues a paused answer if it
+/// receives a request with the same messages, followed by the paused answer.
 ///
-/// Anthropic pauses if its own tools were called often in one answer
-/// (<https://docs.claude.com/en/docs/build-with-claude/handling-stop-reasons>: `pause_turn`), and after
-/// a compaction of the context (`compaction`).
+/// Anthropic pauses an answer in which the model has called Anthropic's own tools many times
+/// (<https://docs.claude.com/en/docs/build-with-claude/handling-stop-reasons>: `pause_turn`), and
+/// an answer after a compaction of the context (`compaction`).
 pub(crate) fn is_paused(answer: &[Arc<Message>]) -> bool {
     let reason = answer.last().and_then(|last| last.finish_reason.as_ref());
     let Some(FinishReason::Other(reason)) = reason else { return false };

@@ -1,6 +1,6 @@
-//! Decides the next step after an answer of the model. The layer that stores the answer decides once,
-//! so that the start of a tool or the end of the run is stored with the answer. Without such a layer
-//! below, the tool loop decides.
+//! Decides the next step after an answer of the model. The layer that stores the answer makes this
+//! decision, so that the write with the answer also contains the start of the first tools or the
+//! end of the run. If no such layer is below the tool loop, the tool loop makes the decision.
 
 mod call_rules;
 mod pending_calls;
@@ -21,23 +21,25 @@ use crate::{
     tool::{CallOfRun, Tools},
 };
 
-/// The maximum number of paused answers of one run that are continued. Anthropic pauses an answer after
-/// 10 calls of its own tools by default. The limit ends a run that would pause forever.
+/// The maximum number of paused answers that one run continues. By default, Anthropic pauses an
+/// answer after 10 calls of Anthropic's own tools. The limit ends a run whose answers are always
+/// paused.
 pub(crate) const MAX_PAUSES: u32 = 16;
 
 /// The step that follows a complete answer of the model.
 #[derive(Clone)]
 pub(crate) enum NextStep {
-    /// The loop answers the calls, and calls the model again.
+    /// The tool loop executes or refuses the calls, and calls the model again with the results.
     RunTools(Vec<PlannedCall>),
-    /// The loop calls the model again, with a queued message.
+    /// The tool loop calls the model again, with the queued messages.
     CallAgain,
-    /// The loop calls the model again with the same messages, because the answer was paused and the
-    /// next one continues it.
+    /// The tool loop calls the model again with the same messages and the paused answer. The next
+    /// answer continues the paused answer.
     GoOn,
-    /// The run ends, and the calls of the answer become approval requests.
+    /// The run ends, and approval requests replace the calls of the answer.
     AskApproval,
-    /// The run ends, and the calls are returned to the caller, as calls or as approval requests.
+    /// The run ends, and the caller receives the calls of the answer, as calls or as approval
+    /// requests.
     ReturnCalls,
     /// The run ends with this answer.
     Finish,
@@ -53,15 +55,16 @@ impl NextStep {
     }
 }
 
-/// The rules by which a tool loop decides the next step after a service call: a request extension of that
-/// call, for the layer below that stores the answer.
+/// The rules by which the next step after a service call is decided. The tool loop adds them to the
+/// request of the service call as an extension. The layer below that stores the answer reads them.
 #[derive(Clone)]
 pub(crate) struct LoopPolicy {
     pub(crate) tools: Tools,
-    /// The caller's options, for the tools that they declare.
+    /// The caller's options. The options may declare tools that the caller executes.
     pub(crate) options: Arc<ChatOptions>,
     pub(crate) unknown_tools: UnknownTools,
-    /// Whether the run has no round left. The model then received no tools.
+    /// Whether this is the last service call that the limit of rounds allows. The request of such a
+    /// call contains no tools.
     pub(crate) is_last_call: bool,
     /// Whether the calls of an answer run concurrently.
     pub(crate) concurrent: bool,
@@ -69,7 +72,7 @@ pub(crate) struct LoopPolicy {
     pub(crate) max_calls: Option<usize>,
     /// The number of tool calls that the run has made.
     pub(crate) tool_calls: usize,
-    /// The maximum number of calls in one answer, including those that a provider ran.
+    /// The maximum number of calls in one answer, including calls that the provider executed.
     pub(crate) max_calls_per_answer: Option<usize>,
     /// The number of paused answers that the run may still continue.
     pub(crate) pauses_left: u32,
@@ -77,13 +80,14 @@ pub(crate) struct LoopPolicy {
 }
 
 impl LoopPolicy {
-    /// Checks the number of calls in an answer, including those that a provider ran. The first layer
-    /// that would store the answer checks, so that nothing of an answer over the limit is stored. The
-    /// tool loop also checks before any tool runs, for stacks without such a layer.
+    /// Checks the number of calls in an answer, including calls that the provider executed. The
+    /// layer that stores the answer calls this method first, so that nothing of an answer over the
+    /// limit is stored. The tool loop also calls this method before any tool runs, because the
+    /// stack may contain no such layer.
     ///
     /// # Errors
     ///
-    /// Returns [`ToolLoopError::TooManyCalls`] if there are more calls than the limit allows.
+    /// Returns [`ToolLoopError::TooManyCalls`] if the number of calls exceeds the limit.
     pub(crate) fn check(
         &self,
         answer: &[Arc<Message>],
@@ -99,7 +103,7 @@ impl LoopPolicy {
         Err(ToolLoopError::TooManyCalls { calls, limit, conversation: conversation.cloned() })
     }
 
-    /// Returns the rules that decide who answers the calls of the answer.
+    /// Returns the rules that decide whether the tool loop or the caller executes a call.
     pub(crate) fn rules(&self) -> CallRules<'_> {
         CallRules {
             tools: &self.tools,
@@ -128,7 +132,7 @@ impl LoopPolicy {
         }
     }
 
-    /// Returns the calls that start as soon as the answer is stored.
+    /// Returns the calls that the tool loop starts immediately after the answer is stored.
     pub(crate) fn first_calls(&self, step: &NextStep) -> Vec<CallOfRun> {
         let NextStep::RunTools(calls) = step else { return Vec::new() };
         let to_run = calls.iter().filter(|call| matches!(call.action, Action::Run(_)));

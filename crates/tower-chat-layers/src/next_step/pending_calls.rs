@@ -6,7 +6,8 @@ use tower_chat_core::{Message, pairing::CallLog};
 
 use crate::tool::PendingCall;
 
-/// Returns the calls of an answer that need a result and have none in the answer itself.
+/// Returns the calls of an answer that need a result, except the calls whose results the answer
+/// contains.
 pub(crate) fn pending_calls(messages: &[Arc<Message>]) -> Vec<PendingCall> {
     let calls = PendingCall::of_answer(messages);
     if calls.is_empty() || messages.iter().all(|message| message.results().next().is_none()) {
@@ -48,7 +49,8 @@ mod tests {
         let mut asking = calls(&["", ""]);
         asking.id = Some(MessageId { run, index: 1 });
         let position = CallPosition { message: MessageId { run, index: 1 }, index: 1 };
-        // The id was created when a third call preceded both. A hook has since removed that call.
+        // The id was generated when a third call preceded the two calls. A hook has removed the
+        // third call.
         let of_other = ToolResult::new("call_1_2", "found").answering(position);
         let answer = Message::tool_results([of_other]);
         let open = effective_call_ids(&asking);

@@ -6,24 +6,24 @@ use tower_chat_core::ToolResult;
 
 use crate::tool::{PendingCall, Tool, ToolReport, Tools};
 
-/// A call that gets a result in this batch.
+/// A call of a batch, and the source of its result.
 #[derive(Clone)]
 pub(crate) struct PlannedCall {
     pub(crate) pending: PendingCall,
     pub(crate) action: Action,
 }
 
-/// The origin of a call's result.
+/// The source of a call's result.
 #[derive(Clone)]
 pub(crate) enum Action {
     Run(Arc<dyn Tool>),
     Refuse(Refusal),
-    /// The call was run by an earlier attempt at the run, or by an earlier run for which it was
-    /// approved.
+    /// The result of an earlier attempt of the run, or of an earlier run that executed the approved
+    /// call.
     Reuse(Box<(ToolResult, ToolReport)>),
 }
 
-/// The reason why a call is not run, although it gets a result.
+/// The reason for which a call is answered with an error result instead of being run.
 #[derive(Debug, Clone)]
 pub(crate) enum Refusal {
     UnknownTool,
@@ -35,12 +35,13 @@ pub(crate) enum Refusal {
     },
     /// The run was stopped.
     Stopped,
-    /// A token limit or a filter ended the answer inside the call.
+    /// A token limit or a filter ended the answer before the call was complete.
     CutOff,
 }
 
 impl PlannedCall {
-    /// Creates a planned call, which is run if its tool is known and the call is complete.
+    /// Plans a call. The call runs if the set contains its tool and the call was not cut off.
+    /// Otherwise it is refused.
     pub(crate) fn run(pending: PendingCall, tools: &Tools) -> Self {
         if pending.call().is_cut_off {
             return Self { pending, action: Action::Refuse(Refusal::CutOff) };
@@ -62,13 +63,14 @@ impl PlannedCall {
         matches!(self.action, Action::Run(_))
     }
 
-    /// Creates a planned call that was rejected.
+    /// Plans the refusal of a call that was rejected instead of approved.
     pub(crate) fn rejected(pending: PendingCall, reason: Option<String>) -> Self {
         Self { pending, action: Action::Refuse(Refusal::Rejected { reason }) }
     }
 }
 
-/// Refuses the calls over the budget of a run that has already made `made` calls.
+/// Refuses the calls that exceed the budget of the run. `made` is the number of calls that the run
+/// has made before.
 pub(crate) fn charge(calls: &mut [PlannedCall], made: usize, budget: Option<usize>) {
     let Some(budget) = budget else { return };
     let to_run = calls.iter_mut().filter(|call| call.is_to_run());

@@ -20,8 +20,8 @@ use crate::{
 };
 
 /// Ends the open run of a conversation. Returns whether there was an open run. If an attempt still
-/// executes the run, the later writes of this attempt fail. A run can be discarded even if its staged
-/// messages cannot be read.
+/// executes the run, the store refuses the later writes of this attempt. A run can be discarded
+/// even if its staged messages are damaged.
 ///
 /// ```
 /// use tower_chat::{prelude::*, recovery::{self, RunEnd}};
@@ -37,9 +37,9 @@ use crate::{
 /// # let key = ConversationKey::new("alice", "travel");
 /// # let request = ChatRequest::user("Book seat 7.").in_conversation(key.clone());
 /// # assert!(agent.ready().await?.call(request).await.is_err());
-/// // A journaled run has failed, and is open.
+/// // A journaled run has failed, and remains open.
 /// assert!(recovery::close(&store, &key, RunEnd::Commit).await?);
-/// assert_eq!(store.load(&key).await?.messages.len(), 1); // its input
+/// assert_eq!(store.load(&key).await?.messages.len(), 1); // the input of the run
 /// assert!(!recovery::close(&store, &key, RunEnd::Commit).await?); // no run is open any more
 /// # Ok(())
 /// # }
@@ -47,15 +47,15 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Returns an error if the store cannot be read or written, or if another process has ended the run or
-/// taken it over in the meantime.
+/// Returns an error if the store cannot be read or written. Returns a conflict if another process
+/// has ended the run, or taken it over, since this function read the run.
 pub async fn close(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
     end: RunEnd,
 ) -> Result<bool, StoreError> {
     let content = match journal(store)?.open_run(key).await {
-        // A discard does not need the staged messages.
+        // A discard does not read the staged messages, and is possible although they are damaged.
         Err(error) if error.is_damage() && end == RunEnd::Discard => {
             let head = store.head(key).await?;
             let open = head.open_run.clone();
@@ -73,13 +73,13 @@ pub async fn close(
     Ok(true)
 }
 
-/// Returns the open runs of a store, or the error that it has none.
+/// Returns the journal of a store.
 pub(super) fn journal(store: &(impl HistoryStore + ?Sized)) -> Result<&dyn Journal, StoreError> {
     Ok(store.journal().ok_or(Capability::Journal)?)
 }
 
-/// Ends every open run of a scope that was opened at least `age` before `now`, unless a process works
-/// on it. Returns the conversations of the ended runs.
+/// Ends every open run of a scope that was opened at least `age` before `now`. Runs that a process
+/// still executes are skipped. Returns the conversations of the ended runs.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -108,8 +108,8 @@ pub(super) fn journal(store: &(impl HistoryStore + ?Sized)) -> Result<&dyn Journ
 ///
 /// # Errors
 ///
-/// Returns an error at the first run that could not be ended, because the store could not be read or
-/// written. A run that another process has taken over in the meantime is skipped.
+/// Returns an error if the store cannot be read or written. Further runs are then not ended. A run
+/// that another process takes over at the same time is skipped.
 pub async fn sweep(
     store: &(impl HistoryStore + ?Sized),
     scope: &str,
@@ -140,7 +140,7 @@ pub async fn sweep(
     }
 }
 
-/// Ends an open run that blocks another run.
+/// Ends an open run before a new run of the conversation begins.
 pub(crate) async fn close_open_run(
     settings: &Settings,
     key: &ConversationKey,
@@ -180,7 +180,8 @@ fn discarding(
     last_write(store, key, content, Vec::new(), close)
 }
 
-/// Returns the final write of an open run, as the first write of another attempt.
+/// Returns the write that ends an open run. It is the first write of a new attempt, so that the
+/// store refuses later writes of earlier attempts.
 fn last_write(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,

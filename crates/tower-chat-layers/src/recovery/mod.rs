@@ -1,26 +1,27 @@
-//! Open runs, which are journaled runs that were neither committed nor discarded, and the functions that
-//! resume or end them.
+//! Functions that resume or end open runs. An open run is a journaled run that was neither
+//! committed nor discarded.
 //!
 //! A run in [`PersistenceMode::Journaled`](crate::PersistenceMode::Journaled) is durable from its
-//! beginning, and becomes part of the history at its end. A run that fails, is dropped, or dies with
-//! its process remains open. [`open_run`] returns its staged messages and the states of its calls. An
-//! open run can be
+//! beginning, and becomes part of the history at its end. The run remains open if it fails, if it
+//! is dropped, or if its process dies. [`open_run`] returns the staged messages and the states of
+//! the tool calls. An open run can be
 //!
-//! - **resumed**: send [`OpenRunReport::resume`] through the stack, or the same request again. Answered
-//!   service calls are not repeated. A tool that has finished does not run again, a tool that was never
-//!   started runs, and a call with an unknown outcome follows its tool's
-//!   [declaration](crate::ToolDefinition::safe_to_retry) or [`UnknownCalls`]. A call whose arguments a
-//!   hook has [redacted](crate::tool::StoredCall::redact_arguments) does not run;
-//! - **committed** in its current state, with a result for every call that has none, by [`close`];
-//! - **discarded**, also by [`close`].
+//! - **resumed**, by sending [`OpenRunReport::resume`] or the same request through the stack.
+//!   Answered service calls are not repeated. A tool call that has finished does not run again, and
+//!   a call that was never started runs. The [declaration](crate::ToolDefinition::safe_to_retry) of
+//!   the tool and [`UnknownCalls`] decide about a call with an unknown outcome. A call whose
+//!   arguments a hook has [redacted](crate::tool::StoredCall::redact_arguments) does not run;
+//! - **committed** in its current state by [`close`], which adds a result to every call without a
+//!   result;
+//! - **discarded** by [`close`].
 //!
 //! [`recover`] resumes, commits or discards the open run of a conversation in one call.
 //!
-//! Before a new run of the conversation begins, it resumes, commits or discards the open run, or the new
-//! run is rejected. [`OnOpenRun`] selects this. If the caller of the open run has disconnected, the new
-//! run makes no paid service call for the open run ([`OnDisconnect`]). If the service refuses the open
-//! run, the open run does not block the conversation ([`OnRefusal`]). [`sweep`] ends
-//! all open runs of a scope that are older than a given age.
+//! [`OnOpenRun`] decides what a new run of the conversation does before it begins: it resumes,
+//! commits or discards the open run, or it fails. If the caller of the open run has disconnected,
+//! the new run makes no paid service call for the open run ([`OnDisconnect`]). If the service
+//! refuses the open run permanently, [`OnRefusal`] decides how the open run ends, so that it does
+//! not block the conversation. [`sweep`] ends all open runs of a scope that are older than a limit.
 
 mod close;
 mod open_runs;

@@ -1,4 +1,4 @@
-//! Reports the state of an open run.
+//! Reads the state of an open run.
 
 use std::{
     sync::Arc,
@@ -33,7 +33,7 @@ use crate::PersistenceMode;
 /// # let request = ChatRequest::user("Book seat 7.").in_conversation(key.clone());
 /// # assert!(agent.ready().await?.call(request).await.is_err());
 /// let Some(report) = open_run(&store, &key).await? else { panic!("no run is open") };
-/// assert_eq!((report.messages.len(), report.calls.len()), (1, 0)); // its input is staged
+/// assert_eq!((report.messages.len(), report.calls.len()), (1, 0)); // the input is staged
 ///
 /// let answer = agent.ready().await?.call(report.resume()).await?.collect().await?;
 /// assert_eq!(answer.text(), "Done.");
@@ -48,7 +48,7 @@ pub struct OpenRunReport {
     pub key: ConversationKey,
     /// The run, its lease, and the time at which it was opened.
     pub open: OpenRun,
-    /// The staged messages of the run, the oldest first.
+    /// The staged messages of the run, from the oldest to the newest.
     pub messages: Vec<Arc<Message>>,
     /// The tool calls of the run, in order.
     pub calls: Vec<ReportedCall>,
@@ -60,19 +60,19 @@ pub struct OpenRunReport {
 pub struct ReportedCall {
     /// The name of the tool.
     pub tool: String,
-    /// The id of the call, as the model knows it.
+    /// The id of the call in the messages that the model receives.
     pub call_id: String,
     /// The state of the call.
     pub state: CallState,
-    /// The time at which the call was started, if it was started.
+    /// The time at which the call was started, or `None` if it was not started.
     pub started_at: Option<SystemTime>,
 }
 
-/// A request extension of a request that only resumes an open run.
+/// The request extension of a request that only resumes an open run, and adds no messages.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ResumesRun {
-    /// The maximum time for which the run waits for the end of another process's lease, if the request
-    /// sets a time.
+    /// The maximum time for which the run waits for the end of another process's lease. `None` if
+    /// the policies of the stack apply.
     pub(crate) lease_wait: Option<Duration>,
 }
 
@@ -85,11 +85,11 @@ pub enum CallState {
     Failed,
     /// The call was not started.
     NeverStarted,
-    /// The call was started and has no recorded outcome. The call may or may not have run.
+    /// The call was started, and its outcome was not stored. The call may or may not have run.
     Unknown,
 }
 
-/// Returns the open run of a conversation, or `None` if there is none.
+/// Returns the open run of a conversation, or `None` if no run is open.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -114,12 +114,13 @@ pub async fn open_run(
 }
 
 impl OpenRunReport {
-    /// Returns a request that resumes the run. Add the options that the run needs, because the journal does
-    /// not store them, and send the request through the stack.
+    /// Returns a request that resumes the run when it is sent through the stack. The journal does
+    /// not store the options of a run, so the caller must add the options that the run needs.
     ///
-    /// If the run was committed in the meantime, the response contains its stored answer. If the run was
-    /// discarded, the request fails with
-    /// [`PersistenceError::RunGone`](crate::PersistenceError::RunGone). The model is called in neither case.
+    /// If the run was committed before the request is sent, the response contains the stored
+    /// answer. If the run was discarded, the request fails with
+    /// [`PersistenceError::RunGone`](crate::PersistenceError::RunGone). In both cases the model is
+    /// not called.
     pub fn resume(&self) -> ChatRequest {
         let conversation = Conversation { key: self.key.clone(), run: self.open.run };
         ChatRequest::new(Messages::new())

@@ -1,4 +1,4 @@
-//! Recovers an open run in one call.
+//! Resumes or ends the open run of a conversation.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use tower_service::Service;
 
 use super::{ResumesRun, RunEnd, UnknownCalls, close, open_run};
 
-/// How [`recover`] handles an open run.
+/// The policy by which [`recover`] resumes or ends an open run.
 ///
 /// ```
 /// use tower_chat::recovery::{RecoveryPolicy, RunEnd, UnknownCalls};
@@ -31,26 +31,25 @@ pub struct RecoveryPolicy {
 pub enum Recovered {
     /// The conversation had no open run.
     NothingOpen,
-    /// The run was resumed until its end. Contains the whole answer, including the messages of earlier
-    /// attempts.
+    /// The run was resumed, and is complete. The answer contains the messages of all attempts.
     Resumed(Box<Answer>),
     /// The run was ended without being resumed.
     Ended(RunEnd),
 }
 
 impl RecoveryPolicy {
-    /// Resumes the run until its end.
+    /// Creates a policy that resumes the run until it is complete.
     pub fn resume() -> Self {
         Self::default()
     }
 
-    /// Ends the run in its current state.
+    /// Creates a policy that ends the run in its current state.
     pub fn end(end: RunEnd) -> Self {
         Self { end: Some(end), ..Self::default() }
     }
 
-    /// Sets the policy for calls that may or may not have run. It overrides the setting of the stack's
-    /// [`JournalPolicy`](super::JournalPolicy).
+    /// Sets the policy for calls that may or may not have run. The policy overrides the setting of
+    /// the stack's [`JournalPolicy`](super::JournalPolicy).
     #[must_use]
     pub fn with_unknown_calls(mut self, unknown_calls: UnknownCalls) -> Self {
         self.unknown_calls = Some(unknown_calls);
@@ -58,11 +57,10 @@ impl RecoveryPolicy {
     }
 
     /// Sets the maximum time for which a resumed run waits for the end of another process's lease.
-    /// By default, the policies of the stack apply, see
-    /// [`JournalPolicy::with_max_lease_wait`](super::JournalPolicy::with_max_lease_wait). If the lease does
-    /// not end in this time, the run fails with
-    /// [`PersistenceError::RunHeld`](crate::PersistenceError::RunHeld), which contains the process and the
-    /// end of its lease.
+    /// If the lease does not end in this time, the run fails with
+    /// [`PersistenceError::RunHeld`](crate::PersistenceError::RunHeld), which identifies the
+    /// process and contains the end of its lease. By default, the policies of the stack apply, such
+    /// as [`JournalPolicy::with_max_lease_wait`](super::JournalPolicy::with_max_lease_wait).
     #[must_use]
     pub fn with_max_wait(mut self, max: Duration) -> Self {
         self.wait = max;
@@ -78,8 +76,9 @@ impl RecoveryPolicy {
     }
 }
 
-/// Recovers the open run of a conversation: resumes it through a stack over the same store, or ends it
-/// in its current state. If the future is dropped during the resumption, the run remains open.
+/// Recovers the open run of a conversation. The policy decides whether the run is resumed through
+/// `client`, which must be a stack over the same store, or ended in its current state. If the
+/// future is dropped while the run is resumed, the run remains open.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -98,8 +97,9 @@ impl RecoveryPolicy {
 ///
 /// # Errors
 ///
-/// Returns an error if the store cannot be read or written. If the run is resumed, returns the errors
-/// of the stack. After such an error, the run remains open, unless [`OnRefusal`](super::OnRefusal) ends it.
+/// Returns an error if the store cannot be read or written. If the run is resumed, also returns the
+/// errors of the stack. After an error of the stack, the run remains open unless
+/// [`OnRefusal`](super::OnRefusal) ends it.
 pub async fn recover<S>(
     client: &mut S,
     store: &(impl HistoryStore + ?Sized),

@@ -1,4 +1,4 @@
-//! The context of a tool call.
+//! The context with which a tool is called.
 
 use std::{fmt, ops::Range, sync::Arc};
 
@@ -8,18 +8,19 @@ use tower_chat_core::{
 };
 
 use super::{CallOfRun, PendingCall, RunAncestry, source_numbers::SourceNumbers};
-/// The context of a tool call, with access to the run of the call.
+/// The context with which a tool is called: the call, its position in the run, and handles of the
+/// run.
 #[derive(Clone)]
 pub struct ToolContext {
     run: Arc<RunContext>,
-    /// The handle of this call.
+    /// The handle of the run for this call.
     handle: RunHandle,
     pending: PendingCall,
     round_index: usize,
     sequence_index: usize,
 }
 
-/// The state that all calls of a run share.
+/// The state that the contexts of all calls of a run share.
 pub(crate) struct RunContext {
     pub(crate) run: RunId,
     pub(crate) handle: RunHandle,
@@ -43,25 +44,27 @@ impl ToolContext {
         Self { run, handle, pending, round_index, sequence_index }
     }
 
-    /// Returns the call as the model made it.
+    /// Returns the call that the tool executes.
     pub fn call(&self) -> &ToolCall {
         self.pending.call()
     }
 
-    /// Returns the id of the call and its result in the messages that the model receives: the
-    /// provider's id, or a generated id if the provider set none. The id is not unique, because some
-    /// providers repeat their ids.
+    /// Returns the id that the call and its result have in the messages that the model receives. It
+    /// is the id from the provider, or a generated id if the provider sent no id. The id is not
+    /// unique in a conversation, because some providers repeat ids.
     pub fn call_id(&self) -> &str {
         self.pending.id()
     }
 
-    /// Returns a key that is the same at every attempt to run the call, and different for every other
-    /// call. External systems can use the key to recognise a repetition. The key consists of the run's
-    /// id and the call's position in the run, in characters that are valid in a header.
+    /// Returns the idempotency key of the call. The key is the same in every attempt to run the
+    /// call, and different for every other call, so that an external system can recognise a
+    /// repeated call. The key consists of the id of the run and the position of the call in the
+    /// run. All its characters are valid in an HTTP header.
     pub fn idempotency_key(&self) -> String {
         match self.pending.position() {
             Some(position) => idempotency_key(position),
-            // Without a history, no state of the loop outlives the run.
+            // Without a stored history, a later attempt cannot repeat the call, so the key only
+            // needs to be unique in this run.
             None => format!("{}-r{}-{}", self.run.run, self.round_index, self.sequence_index),
         }
     }
@@ -81,8 +84,8 @@ impl ToolContext {
     ///
     /// # Errors
     ///
-    /// Returns an error if the text is not JSON, has a key twice in one object at any level, or does
-    /// not have the shape of `T`.
+    /// Returns an error if the text is not JSON, if an object at any level contains a key twice, or
+    /// if the JSON cannot be deserialized as a `T`.
     pub fn parse_arguments<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         self.call().parse_arguments()
     }
@@ -92,13 +95,13 @@ impl ToolContext {
         self.run.run
     }
 
-    /// Returns the conversation of the run, if the request named one.
+    /// Returns the conversation of the run, or `None` if the request contains no conversation.
     pub fn conversation(&self) -> Option<&ConversationKey> {
         self.run.conversation()
     }
 
-    /// Returns the number of the batch in the run, from 0. Calls that were approved before the first
-    /// service call are a batch too.
+    /// Returns the number of the call's batch in the run, from 0. The approved calls that a run
+    /// executes before its first service call are also a batch.
     pub fn round_index(&self) -> usize {
         self.round_index
     }
@@ -113,20 +116,22 @@ impl ToolContext {
         &self.run.extensions
     }
 
-    /// Adds a message to the run's next service call, after the results of the round. The message is
-    /// stored with the outcome of this tool call, also if the service call fails. If the tool ends the
-    /// run, no service call follows, and the message remains in the run's handle.
+    /// Adds a message to the next service call of the run, after the results of the round. The
+    /// message is stored together with the outcome of this tool call, even if the service call
+    /// fails. If the tool ends the run, no service call follows, and the message remains in the
+    /// handle of the run.
     pub fn queue(&self, message: Message) {
         self.handle.queue(message);
     }
 
-    /// Returns the next `count` numbers for sources that the tool has found. No two sources of the
-    /// conversation have the same number. The existing numbers are read from the results of the
-    /// conversation, under the key that [`Citations`](crate::replay::Citations) defines.
+    /// Returns the next `count` numbers for sources that the tool has found. The numbers follow the
+    /// highest number of a source in the conversation, so that no two sources have the same number.
+    /// The existing numbers are read from the tool results of the conversation, under the key that
+    /// [`Citations`](crate::replay::Citations) defines.
     ///
-    /// The run's loaded history is searched once per run, without access to the store. If a service
-    /// stores the history, the numbers begin after those of the request's own messages. Calls that run
-    /// concurrently get different numbers.
+    /// The first call in a run searches the loaded history, without access to the store. If a
+    /// service stores the history, the search reads only the messages of the request. Calls that
+    /// run concurrently receive different numbers.
     ///
     /// ```
     /// use tower_chat::{Tool, ToolContext, tool_fn, ToolDefinition};
@@ -145,13 +150,15 @@ impl ToolContext {
         self.run.source_numbers.take(count)
     }
 
-    /// Returns the handle by which messages can be queued after the tool has returned.
+    /// Returns the handle of the run. A task can queue messages by this handle after the tool has
+    /// returned.
     pub fn run_handle(&self) -> &RunHandle {
         &self.handle
     }
 
-    /// Marks a request as a run inside this run. A nested run on this conversation, or on an
-    /// ancestor's, is refused, because it would write into the middle of this round.
+    /// Marks a request as the request of a run nested in this run. If the conversation of the
+    /// nested run is the conversation of this run, or of a run around this run, the nested run is
+    /// refused. It would write messages between a call and its result.
     #[must_use]
     pub fn nest(&self, mut request: ChatRequest) -> ChatRequest {
         let mut ancestry = self.run.extensions.get::<RunAncestry>().cloned().unwrap_or_default();

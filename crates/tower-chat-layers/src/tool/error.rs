@@ -1,13 +1,14 @@
-//! An error by which a tool sends a text to the model, or fails the run.
+//! The errors by which tools send a text to the model or fail the run.
 
 use std::{error::Error, fmt};
 
 use tower_chat_core::BoxError;
 
-/// An error by which a tool sends a text to the model, or fails the run.
+/// The error type by which a tool selects what follows: the model receives a text, or the run
+/// fails.
 ///
-/// After any other error the run continues, and the model receives an error result. The result only
-/// reports that the tool failed, unless
+/// If a tool returns an error of another type, the run continues, and the model receives an error
+/// result. This result does not contain the text of the error, unless
 /// [`ToolLoopLayer::include_error_details`](crate::ToolLoopLayer::include_error_details) is set.
 ///
 /// ```
@@ -23,15 +24,16 @@ use tower_chat_core::BoxError;
 /// # assert!(charge(0).is_err());
 /// ```
 ///
-/// A `ToolError` can be wrapped in other errors: in those of `anyhow`, with and without a context, and
-/// in every error whose chain of [`source`](Error::source) contains it.
+/// A `ToolError` can be wrapped in another error. It is found if the [`source`](Error::source)
+/// chain of the other error contains it, as for `anyhow::Error` with and without a context.
 #[derive(Debug)]
 pub struct ToolError(Effect);
 
 /// The effect of a tool's error.
 ///
-/// The effect is the source of a [`ToolError`], because a wrapper may hide the type of the wrapped
-/// error and only pass on its source, as `anyhow::Error` does after its conversion into a `BoxError`.
+/// The effect is also the [`source`](Error::source) of a [`ToolError`]. A wrapper may hide the type
+/// of the wrapped error and expose only its source, as `anyhow::Error` does after its conversion
+/// into a `BoxError`.
 #[derive(Debug)]
 pub(crate) enum Effect {
     /// The model receives exactly this text, as an error result.
@@ -47,19 +49,22 @@ impl ToolError {
     }
 
     /// Creates an error that fails the run with
-    /// [`ToolLoopError::ToolFailedRun`](crate::ToolLoopError::ToolFailedRun). No further call of the
-    /// answer is started, except in a loop that runs calls concurrently. A journaled run remains open.
-    /// An attempt that resumes it uses the error as the call's result, and runs the remaining calls.
+    /// [`ToolLoopError::ToolFailedRun`](crate::ToolLoopError::ToolFailedRun). The tool loop starts
+    /// no further call of the answer, unless it runs calls concurrently. A journaled run remains
+    /// open. The attempt that resumes the run uses the error as the result of the call, and runs
+    /// the remaining calls.
     pub fn fail_run(source: impl Into<BoxError>) -> Self {
         Self(Effect::FailRun(source.into()))
     }
 
-    /// Returns whether the error fails the run. Otherwise the model receives its text.
+    /// Returns whether the error fails the run. If it does not, the model receives the text of the
+    /// error.
     pub fn fails_run(&self) -> bool {
         matches!(self.0, Effect::FailRun(_))
     }
 
-    /// Returns the effect of the `ToolError` in a chain of errors.
+    /// Returns the effect of the `ToolError` in the source chain of an error, if the chain contains
+    /// one.
     pub(crate) fn effect_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Effect> {
         error.downcast_ref().or_else(|| Self::effect_of(error.source()?))
     }

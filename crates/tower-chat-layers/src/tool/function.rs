@@ -1,4 +1,4 @@
-//! Tools made of closures that parse their arguments themselves.
+//! Creates tools from closures that parse their arguments.
 
 use std::fmt;
 
@@ -7,8 +7,9 @@ use tower_chat_core::{BoxError, ToolDefinition};
 
 use super::{IntoToolOutput, Tool, ToolContext, ToolOutput};
 
-/// Creates a tool from an async closure that parses its arguments from the context. For typed
-/// arguments, a [`TypedTool`](super::TypedTool) parses them and generates their schema.
+/// Creates a tool from an async closure. The closure parses the arguments from the context. A
+/// [`TypedTool`](super::TypedTool) parses the arguments into a type, and generates the schema of
+/// this type.
 ///
 /// The [module](super) has another example.
 ///
@@ -42,7 +43,7 @@ where
     FnTool { definition, function }
 }
 
-/// A tool that [`tool_fn`] has created.
+/// A tool that [`tool_fn`] creates.
 #[derive(Clone)]
 pub struct FnTool<F> {
     definition: ToolDefinition,

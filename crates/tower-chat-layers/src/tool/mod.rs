@@ -1,6 +1,6 @@
-//! Tools that the model may call, and sets of tools.
+//! Tools that a model can call, and sets of tools.
 //!
-//! A [`Tool`] is a definition and an async function. A plain closure is enough:
+//! A [`Tool`] consists of a definition and an async function. The function can be a closure:
 //!
 //! ```
 //! use serde_json::json;
@@ -57,10 +57,10 @@ pub(crate) use self::{
     source_numbers::SourceNumbers,
 };
 
-/// A tool that the model may call.
+/// A tool that a model can call.
 ///
-/// The future may be dropped at any await, because a cancelled run cancels its tools. A panic becomes
-/// an error result for the model, like a returned error.
+/// The future of a call may be dropped at any await, because a cancelled run cancels its tools. If
+/// the tool panics, the model receives an error result, as after a returned error.
 ///
 /// ```
 /// use tower_chat::{BoxError, Tool, ToolContext, ToolDefinition, tool::ToolOutput};
@@ -87,25 +87,27 @@ pub trait Tool: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// A [`ToolError`] sends its text to the model, or fails the run. Any other error becomes an
-    /// error result that only reports that the tool failed, unless
+    /// A [`ToolError`] sends its text to the model, or fails the run. After any other error, the
+    /// model receives an error result that does not contain the text of the error, unless
     /// [`ToolLoopLayer::include_error_details`](crate::tool_loop::ToolLoopLayer::include_error_details)
     /// is set.
     async fn call(&self, context: ToolContext) -> Result<ToolOutput, BoxError>;
 
     /// Decides which parts of a call are stored. By default the call is stored without changes.
     ///
-    /// The hook is called without a result when the model's answer is stored, and again when the result
-    /// is stored. Until its result is stored, a call uses the hook of its tool, also if the set of
-    /// tools changes in the meantime. A later run calls the hook of the currently registered tool. If
-    /// there is none, and the call had a tool with a hook, a fixed text is stored instead of the
-    /// result. The hook must be fast and must not block, because it runs while the write is built.
+    /// The hook is called twice: without a result when the model's answer is stored, and with the
+    /// result when the result is stored. If the set of tools changes between the two calls, the run
+    /// still calls the hook of the tool that the model called. If a later run stores the result,
+    /// this run calls the hook of the tool that is registered with this name. If no such tool is
+    /// registered, and the tool of the call had a hook, a fixed text is stored instead of the
+    /// result. The hook runs while the write is built, and therefore must be fast and must not
+    /// block.
     ///
     /// # Errors
     ///
-    /// After an error or a panic nothing of the call is stored, and the run continues with the
-    /// unchanged values. For a call that waits for approval, the error fails the run before approval is
-    /// requested.
+    /// If the hook returns an error or panics, nothing of the call is stored, and the run continues
+    /// with the call and the result that the tool returned. If the call needs approval, the run
+    /// fails before approval is requested.
     fn persist(&self, call: &mut StoredCall<'_>) -> Result<Retention, BoxError> {
         call.note_no_hook();
         Ok(Retention::Keep)

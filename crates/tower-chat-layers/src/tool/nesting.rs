@@ -6,9 +6,10 @@ use tower_chat_core::{ChatRequest, ConversationKey};
 
 /// The request extension with the conversations of the outer runs of a nested run.
 ///
-/// [`ToolContext::nest`](super::ToolContext::nest) adds this extension to a request. A run inside a run
-/// on the same conversation would write into the middle of a round of its ancestor, so persistence
-/// layers refuse it with [`check`](Self::check).
+/// [`ToolContext::nest`](super::ToolContext::nest) adds this extension to a request. If a nested
+/// run used the conversation of an outer run, it would write messages between a call and its result
+/// in the outer run. Persistence layers therefore refuse such a run by calling
+/// [`check`](Self::check).
 ///
 /// ```
 /// use tower_chat::{ChatRequest, ConversationKey, tool::RunAncestry};
@@ -16,7 +17,7 @@ use tower_chat_core::{ChatRequest, ConversationKey};
 /// let outer = ConversationKey::new("alice", "travel");
 /// let inside = RunAncestry::new().inside(outer.clone());
 ///
-/// // A tool that asks a sub-agent gives it a conversation of its own.
+/// // A tool that calls a sub-agent uses a separate conversation for the sub-agent.
 /// let own = ChatRequest::user("Find a seat.").in_conversation(ConversationKey::new("alice", "seats"));
 /// assert!(own.with_extension(inside.clone()).messages().len() == 1);
 /// assert!(inside.contains(&outer));
@@ -33,28 +34,29 @@ struct Ancestor {
 }
 
 impl RunAncestry {
-    /// Creates the ancestry of a run that no tool started.
+    /// Creates the ancestry of a run that is not nested.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns the ancestry of a request, which is empty by default.
+    /// Returns the ancestry of a request. It is empty if the request is not for a nested run.
     pub fn of(request: &ChatRequest) -> Self {
         request.extensions.get::<Self>().cloned().unwrap_or_default()
     }
 
-    /// Returns the ancestry of a run started inside a run on this conversation.
+    /// Returns the ancestry of a run that is nested in a run on this conversation. `self` is the
+    /// ancestry of the outer run.
     #[must_use]
     pub fn inside(&self, key: ConversationKey) -> Self {
         Self { innermost: Some(Arc::new(Ancestor { key, parent: self.innermost.clone() })) }
     }
 
-    /// Returns whether a run on this conversation is among the ancestors.
+    /// Returns whether an outer run uses this conversation.
     pub fn contains(&self, key: &ConversationKey) -> bool {
         self.conversations().any(|ancestor| ancestor == key)
     }
 
-    /// Returns the ancestors' conversations, the innermost first.
+    /// Returns the conversations of the outer runs, from the innermost to the outermost.
     pub fn conversations(&self) -> impl Iterator<Item = &ConversationKey> {
         std::iter::successors(self.innermost.as_deref(), |ancestor| ancestor.parent.as_deref())
             .map(|ancestor| &ancestor.key)
@@ -65,11 +67,11 @@ impl RunAncestry {
         request.extensions.get::<Self>().is_some_and(|ancestry| ancestry.innermost.is_some())
     }
 
-    /// Refuses a run on a conversation of one of its ancestors.
+    /// Checks that a nested run does not use the conversation of an outer run.
     ///
     /// # Errors
     ///
-    /// Returns [`NestedInAncestor`] if the request's conversation is among its ancestors'.
+    /// Returns [`NestedInAncestor`] if an outer run uses the conversation of the request.
     pub fn check(request: &ChatRequest) -> Result<(), NestedInAncestor> {
         let ancestry = request.extensions.get::<Self>();
         match (ancestry, request.conversation()) {

@@ -6,9 +6,9 @@ use tower_chat_core::{BoxError, Media, Native, Part, ToolResult};
 
 /// The output of a tool for one call.
 ///
-/// Text converts without changes. A JSON string converts to its text, and any other JSON value to
-/// compact JSON. `()` converts to a short text that reports that the tool is done, because some providers
-/// refuse an empty result.
+/// A `String` is converted without changes. A JSON string is converted to its text, and any other
+/// JSON value to compact JSON. `()` is converted to a short text which reports that the tool is
+/// done, because some providers refuse an empty result.
 ///
 /// ```
 /// use serde_json::json;
@@ -23,8 +23,8 @@ pub struct ToolOutput {
     pub content: Vec<Part>,
     /// Whether the tool failed. The model then receives the content as the description of the failure.
     pub is_error: bool,
-    /// Whether the run ends after this batch. The caller then receives the results, and the model does
-    /// not.
+    /// Whether the run ends after this batch of calls. If it does, the caller receives the results,
+    /// and the model does not.
     pub terminate: bool,
     /// The provider's item for the result.
     pub native: Option<Native>,
@@ -33,7 +33,7 @@ pub struct ToolOutput {
     pub(crate) rejects_arguments: bool,
 }
 
-/// The name in a result.
+/// The source of the name in a result.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) enum ResultName {
     /// The name of the tool that returned the result.
@@ -67,27 +67,27 @@ impl ToolOutput {
         Self { rejects_arguments: true, ..Self::error(text) }
     }
 
-    /// Ends the run after this batch. In a sequential batch the calls after this one are not run and
-    /// get no result.
+    /// Ends the run after this batch. If the calls of the batch run one after another, the calls
+    /// after this call do not run, and get no result.
     #[must_use]
     pub fn terminate(mut self) -> Self {
         self.terminate = true;
         self
     }
 
-    /// Returns the text of all text parts.
+    /// Returns the concatenated text of all text parts.
     pub fn text(&self) -> String {
         self.content.iter().filter_map(Part::as_text).collect()
     }
 }
 
-/// The types that a tool's function may return: every type that converts into a [`ToolOutput`], and
-/// [`Json`].
+/// Implemented by the types that a tool function can return: every type that converts into a
+/// [`ToolOutput`], and [`Json`].
 ///
 /// ```
 /// use tower_chat::{Part, tool::ToolOutput};
 ///
-/// /// What a search tool of yours returns.
+/// /// The output of your search tool.
 /// struct Hits(Vec<String>);
 ///
 /// impl From<Hits> for ToolOutput {
@@ -111,7 +111,7 @@ pub trait IntoToolOutput {
     ///
     /// # Errors
     ///
-    /// Returns an error if a value cannot be serialized.
+    /// Returns an error if the value cannot be serialized as JSON.
     fn into_tool_output(self) -> Result<ToolOutput, BoxError>;
 }
 
@@ -131,8 +131,8 @@ impl<T: Serialize> IntoToolOutput for Json<T> {
     }
 }
 
-/// Converts the result of another system: its content, its error flag, its name or the lack of one, and
-/// its native item are not changed. Its id is replaced by the id of the answered call.
+/// Converts the result of another system. The output has the content, the error flag, the name and
+/// the native item of the result. The id of the result is replaced by the id of the call.
 impl From<ToolResult> for ToolOutput {
     fn from(result: ToolResult) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Finds the calls that need a result, and stores their ids and positions.
+//! Calls that need a result, with their ids and positions.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -11,27 +11,28 @@ use tower_chat_core::{
 /// of that message.
 pub(crate) type CallOfRun = (MessageId, usize);
 
-/// A call without a result. The futures of the loop and of the tool share it without a copy of its
-/// arguments.
+/// A call without a result. A clone shares the data, so that the futures of the loop and of the
+/// tool do not copy the arguments.
 #[derive(Clone)]
 pub(crate) struct PendingCall(Arc<Inner>);
 
 #[derive(Clone)]
 struct Inner {
     stands: Stands,
-    /// The id that the result uses, if it differs from the id of the call.
+    /// The generated id by which the result refers to the call. `None` if the result uses the id
+    /// from the provider.
     made_id: Option<String>,
     position: Option<CallOfRun>,
-    /// Whether the result must name the call by position, because several messages of the answer contain
-    /// calls, or because the result is part of a later run.
+    /// Whether the result must contain the position of the call. The id alone does not identify the
+    /// call if several messages of the answer contain calls, or if a later run stores the result.
     is_named: bool,
-    /// Whether the arguments are those of the decision about the call, and not those of the model.
+    /// Whether the arguments are from the approval response, and not from the model.
     has_arguments_of_decision: bool,
 }
 
 #[derive(Clone)]
 enum Stands {
-    /// In a message, as the part with this index.
+    /// The call is the part with this index in the message.
     In(Arc<Message>, usize),
     Alone(ToolCall),
 }
@@ -47,7 +48,7 @@ impl PendingCall {
         let mut calls = Vec::new();
         for message in messages {
             if message.role != Role::Assistant {
-                // Only the model calls tools.
+                // Calls in messages whose role is not assistant need no result.
                 ids = AnswerIds::default();
                 continue;
             }
@@ -72,8 +73,8 @@ impl PendingCall {
         calls
     }
 
-    /// Creates a call without its message, with the id that its result uses. The result is part of a
-    /// later run.
+    /// Creates a call of an earlier run, without the message of the call. `id` is the id by which
+    /// the result refers to the call.
     pub(crate) fn alone(call: ToolCall, id: String, position: Option<CallOfRun>) -> Self {
         let (stands, made_id) = (Stands::Alone(call), Some(id));
         let has_arguments_of_decision = false;
@@ -86,7 +87,7 @@ impl PendingCall {
         }))
     }
 
-    /// Returns the same call with the arguments of the decision about it.
+    /// Returns the same call with the arguments of the approval response.
     pub(crate) fn with_arguments_of_decision(&self, arguments: &str) -> Self {
         let mut call = self.call().clone();
         arguments.clone_into(&mut call.arguments);
@@ -94,7 +95,7 @@ impl PendingCall {
         Self(Arc::new(Inner { stands, has_arguments_of_decision: true, ..(*self.0).clone() }))
     }
 
-    /// Returns whether the arguments are those of the decision about the call.
+    /// Returns whether the arguments are from the approval response.
     pub(crate) fn has_arguments_of_decision(&self) -> bool {
         self.0.has_arguments_of_decision
     }
@@ -112,13 +113,13 @@ impl PendingCall {
         self.0.position
     }
 
-    /// Returns the position by which the result names the call, if it must.
+    /// Returns the position that the result must contain, or `None` if the id identifies the call.
     pub(crate) fn named_by(&self) -> Option<CallPosition> {
         let (message, index) = self.0.position.filter(|_| self.0.is_named)?;
         Some(CallPosition { message, index: u32::try_from(index).unwrap_or(u32::MAX) })
     }
 
-    /// Returns the call as the model made it, or with the arguments of the decision about it.
+    /// Returns the call with the arguments with which it is executed.
     pub(crate) fn call(&self) -> &ToolCall {
         match &self.0.stands {
             Stands::In(message, part) => match message.parts.get(*part) {
@@ -134,7 +135,7 @@ impl PendingCall {
         &self.call().name
     }
 
-    /// Returns the id that the result uses.
+    /// Returns the id by which the result refers to the call.
     pub(crate) fn id(&self) -> &str {
         self.0.made_id.as_deref().or(self.call().id.as_deref()).unwrap_or_default()
     }

@@ -12,9 +12,9 @@ use super::{Tool, ToolContext, ToolOutput};
 
 /// A call that is about to be stored, which a tool's [`persist`](Tool::persist) hook may change.
 ///
-/// The hook is called twice: without a result when the model's answer is stored, and with the result
-/// when the result is stored. Its changes apply to the message log and the record. The active run
-/// continues with the unchanged values.
+/// The hook is called twice: without a result when the model's answer is stored, and with the
+/// result when the result is stored. The changes of the hook apply to the stored messages and to
+/// the record of tool calls. The active run continues with the unchanged call and result.
 #[derive(Debug)]
 pub struct StoredCall<'a> {
     call: &'a ToolCall,
@@ -23,16 +23,16 @@ pub struct StoredCall<'a> {
     new_arguments: Option<String>,
     new_result: Option<Box<ToolResult>>,
     new_error: Option<Option<String>>,
-    /// Whether the tool has its own hook, and not the default one.
+    /// Whether the tool overrides the default hook.
     is_hooked: bool,
 }
 
-/// Whether a call is stored at all.
+/// Whether a call is stored.
 ///
 /// ```
 /// use tower_chat::{BoxError, tool::{Retention, StoredCall}};
 ///
-/// /// A hook: nothing is stored of calls that looked for nothing.
+/// /// A hook by which calls without a hit are not stored.
 /// fn without_misses(call: &mut StoredCall<'_>) -> Result<Retention, BoxError> {
 ///     let is_miss = call.result().is_some_and(|result| result.text() == "nothing found");
 ///     Ok(if is_miss { Retention::Forget } else { Retention::Keep })
@@ -44,12 +44,13 @@ pub struct StoredCall<'a> {
 pub enum Retention {
     /// Stores the call, with the changes of the hook.
     Keep,
-    /// Stores neither the call nor its result. If hooks removed all calls of the last round, a run that
-    /// stops before the next answer calls the model again when it is resumed.
+    /// Stores neither the call nor its result. If hooks forget all calls of the last round, and the
+    /// run stops before the next answer, the attempt that resumes the run calls the model again.
     ///
-    /// A call that waits for approval must be stored, because it runs from the store. If a hook drops
-    /// such a call, or fails, the run fails with
-    /// [`PendingCallNotKept`](crate::PersistenceError::PendingCallNotKept) before it requests approval.
+    /// A call that waits for approval must be stored, because a later run executes the stored call.
+    /// If the hook forgets such a call or fails, the run fails with
+    /// [`PendingCallNotKept`](crate::PersistenceError::PendingCallNotKept) before it requests
+    /// approval.
     Forget,
 }
 
@@ -70,7 +71,7 @@ impl<'a> StoredCall<'a> {
         }
     }
 
-    /// Records that the tool has no hook of its own.
+    /// Records that the tool does not override the default hook.
     pub(super) fn note_no_hook(&mut self) {
         self.is_hooked = false;
     }
@@ -85,7 +86,7 @@ impl<'a> StoredCall<'a> {
         self.new_result.as_deref().or(self.result)
     }
 
-    /// Returns the description of the failure for people, which is stored in the record.
+    /// Returns the description of the failure that the record of tool calls contains for people.
     pub fn error(&self) -> Option<&str> {
         match &self.new_error {
             Some(error) => error.as_deref(),
@@ -93,20 +94,22 @@ impl<'a> StoredCall<'a> {
         }
     }
 
-    /// Replaces the stored arguments. The provider's own form of the call is not stored then.
+    /// Replaces the stored arguments. The original item of the provider is then not stored.
     ///
-    /// A call that waited for approval, or whose journaled run was interrupted, runs with the stored
-    /// arguments. A call with replaced arguments does not run, for every policy for unknown calls,
-    /// unless its tool declares [`accepts_stored_arguments`](ToolDefinition::accepts_stored_arguments).
-    /// The model receives an error result. If the call waited for approval, the first run that approves
-    /// it fails with [`ArgumentsNotKept`](crate::ToolLoopError::ArgumentsNotKept), and the next one
-    /// continues with the error result.
+    /// Two kinds of calls run with the stored arguments: calls that waited for approval, and calls
+    /// of an interrupted journaled run. If the hook replaced the arguments of such a call, the call
+    /// does not run, and the model receives an error result. This applies under every policy for
+    /// unknown calls. The call runs only if the tool declares
+    /// [`accepts_stored_arguments`](ToolDefinition::accepts_stored_arguments). If the call waited
+    /// for approval, the first run that approves the call fails with
+    /// [`ArgumentsNotKept`](crate::ToolLoopError::ArgumentsNotKept), and the next run continues
+    /// with the error result.
     pub fn redact_arguments(&mut self, arguments: impl Into<String>) {
         self.new_arguments = Some(arguments.into());
     }
 
-    /// Replaces the text of the stored result, if there is one. The error flag of the result does not
-    /// change. The provider's own form of the result is not stored.
+    /// Replaces the text of the stored result, if the call has a result. The error flag of the
+    /// result does not change. The original item of the provider is then not stored.
     pub fn redact_result(&mut self, text: impl Into<String>) {
         let Some(mut result) = self.result().cloned() else { return };
         result.content = vec![Part::text(text)];
@@ -123,9 +126,9 @@ impl<'a> StoredCall<'a> {
 /// The part of a call that is stored.
 #[derive(Debug)]
 pub(crate) enum Retained {
-    /// The whole call, because there is no hook.
+    /// The whole call, because the tool does not override the default hook.
     Whole,
-    /// The call with the changes of a hook, if it made any.
+    /// The call with the changes of the hook. The hook may have changed nothing.
     Redacted(Box<Redaction>),
     Nothing(NotKept),
 }
@@ -134,7 +137,8 @@ pub(crate) enum Retained {
 #[derive(Debug, Clone)]
 pub(crate) enum NotKept {
     Forgotten,
-    /// The hook failed. The data that it should have removed must not be stored.
+    /// The hook failed with this description. Nothing of the call is stored, because the hook could
+    /// not remove the data that must not be stored.
     HookFailed(String),
 }
 
@@ -146,8 +150,8 @@ pub(crate) struct Redaction {
     pub(crate) error: Option<Option<String>>,
 }
 
-/// Calls the hook of a tool. If the hook fails or panics, nothing is stored, because the data that it
-/// should have removed must not be stored.
+/// Calls the hook of a tool. If the hook fails or panics, nothing of the call is stored, because
+/// the hook could not remove the data that must not be stored.
 pub(crate) fn retained(
     tool: &dyn Tool,
     call: &ToolCall,
@@ -191,7 +195,7 @@ pub(crate) fn retained(
     Retained::Nothing(NotKept::HookFailed(failure))
 }
 
-/// Returns a tool with a closure as its [`persist`](Tool::persist) hook.
+/// Wraps a tool, and uses a closure as its [`persist`](Tool::persist) hook.
 ///
 /// ```
 /// use tower_chat::{ToolDefinition, Tools, tool::{Retention, persist_with}, tool_fn};
@@ -212,7 +216,7 @@ where
     PersistWith { tool, hook }
 }
 
-/// A tool that [`persist_with`] has created.
+/// A tool that [`persist_with`] creates.
 #[derive(Clone)]
 pub struct PersistWith<T, F> {
     tool: T,

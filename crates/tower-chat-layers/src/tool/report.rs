@@ -1,4 +1,4 @@
-//! The outcome of a call, in addition to its result.
+//! The data about the outcome of a call that its result does not contain.
 
 use std::time::SystemTime;
 
@@ -6,10 +6,10 @@ use tower_chat_core::{ToolResult, ToolStatus};
 
 use super::CallOfRun;
 
-/// The outcome of a call.
+/// The position of a call, its result, and its report.
 pub(crate) type ToolOutcome = (CallOfRun, ToolResult, ToolReport);
 
-/// The data of a tool loop about a result that the result itself does not contain.
+/// The data that a tool loop reports about a result in addition to the result.
 #[derive(Debug, Clone)]
 pub(crate) struct ToolReport {
     pub(crate) status: ToolStatus,
@@ -22,32 +22,33 @@ pub(crate) struct ToolReport {
 /// The origin of a result, which decides whether a hook must be called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResultSource {
-    /// A tool, or the caller in its place.
+    /// A tool, or the caller, who executed the call instead of a tool.
     Tool,
-    /// The tool loop, with its own text.
+    /// The tool loop, which answers a call that it does not run.
     ToolLoop,
-    /// The record of an earlier attempt. The result is already in the form in which it may be stored.
+    /// The record of an earlier attempt. The hook has already processed the result.
     Record,
 }
 
 impl ToolReport {
-    /// Returns the report of a call whose tool was not run, or about which nothing more is known.
+    /// Returns the report for a call that was not run, or whose times and error are unknown.
     pub(crate) fn not_run(status: ToolStatus) -> Self {
         let source = ResultSource::ToolLoop;
         Self { status, error: None, started_at: None, finished_at: None, source }
     }
 
-    /// Returns the report of a result with another source.
+    /// Returns the report for a result from `source`, without times and error.
     pub(crate) fn from(source: ResultSource, status: ToolStatus) -> Self {
         Self { source, ..Self::not_run(status) }
     }
 
-    /// Returns the report that follows from a result.
+    /// Returns the report for a result of a tool or of the caller. The error flag of the result
+    /// defines the status.
     pub(crate) fn of(result: &ToolResult) -> Self {
         let status = if result.is_error { ToolStatus::Error } else { ToolStatus::Ok };
         Self::from(ResultSource::Tool, status)
     }
 }
 
-/// The reports about the results in a message, usually one.
+/// The reports about the results in one message.
 pub(crate) type ToolReports = Vec<ToolReport>;

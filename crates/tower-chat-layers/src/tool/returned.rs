@@ -1,24 +1,25 @@
-//! Converts the value that a function with the attribute `#[tool]` returns. The conversion depends on
-//! the type of the value, but a macro only knows the name of the type. Of two methods with the same
-//! name, the compiler selects the inherent method if its bounds are satisfied, and the trait method
-//! otherwise.
+//! Converts the value that a function with the attribute `#[tool]` returns. The conversion depends
+//! on the type of the value, which a macro does not know. The compiler therefore selects the
+//! conversion by method resolution: of two methods with the same name, the inherent method is
+//! called if its bounds are satisfied, and the trait method otherwise.
 
 use super::{IntoToolOutput, Json, ToolOutput};
 use crate::BoxError;
 
-/// A returned value, on which the macro calls `result` and `output`.
+/// A value that a tool function returned. The macro calls `result` and `output` to select the
+/// conversion.
 #[derive(Debug)]
 pub struct Returned<'v, T>(pub &'v T);
 
 impl<T, E> Returned<'_, Result<T, E>> {
-    /// Selects the conversion for a function that can fail.
+    /// Selects the conversion for a function that returns a `Result`.
     pub fn result(&self) -> OfResult {
         OfResult
     }
 }
 
 impl<T: IntoToolOutput> Returned<'_, T> {
-    /// Selects the conversion for a value that is already a valid result.
+    /// Selects the conversion for a value that implements [`IntoToolOutput`].
     pub fn output(&self) -> AsItIs {
         AsItIs
     }
@@ -26,7 +27,7 @@ impl<T: IntoToolOutput> Returned<'_, T> {
 
 /// The fallback for values that are not a `Result`.
 pub trait ValueReturned {
-    /// Selects the conversion for a function that cannot fail.
+    /// Selects the conversion for a function that does not return a `Result`.
     fn result(&self) -> OfValue {
         OfValue
     }
@@ -34,7 +35,7 @@ pub trait ValueReturned {
 
 impl<T> ValueReturned for Returned<'_, T> {}
 
-/// The fallback for values that are not a valid result.
+/// The fallback for values that do not implement [`IntoToolOutput`].
 pub trait JsonReturned {
     /// Selects the conversion to JSON.
     fn output(&self) -> AsJson {
@@ -74,7 +75,7 @@ impl OfValue {
     }
 }
 
-/// The conversion of a value that is already a valid result.
+/// The conversion of a value that implements [`IntoToolOutput`].
 #[derive(Debug)]
 pub struct AsItIs;
 
@@ -89,7 +90,7 @@ impl AsItIs {
     }
 }
 
-/// The conversion of every other value, to JSON.
+/// The conversion of other values to JSON.
 #[derive(Debug)]
 pub struct AsJson;
 
@@ -104,7 +105,7 @@ impl AsJson {
     }
 }
 
-/// A value that converts to JSON.
+/// A value that is converted to JSON.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a tool",
     note = "a result is a `String`, a `ToolOutput`, `()`, or a type that derives `serde::Serialize`"
@@ -135,7 +136,7 @@ where
             `anyhow::Error`, a `BoxError` or a `String`"
 )]
 pub trait ToolFailure {
-    /// Converts the error into the type that layers pass on.
+    /// Converts the error into a [`BoxError`].
     fn into_box(self) -> BoxError;
 }
 
@@ -146,7 +147,7 @@ impl<E: Into<BoxError>> ToolFailure for E {
     }
 }
 
-/// The types that a tool's function can take by reference.
+/// Implemented by the types of state that a tool function can borrow.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the state of a tool",
     label = "not `Send + Sync + 'static`",
@@ -158,5 +159,5 @@ pub trait ToolState {}
 #[diagnostic::do_not_recommend]
 impl<T: ?Sized + Send + Sync + 'static> ToolState for T {}
 
-/// Compiles if a type can be the state of a tool.
+/// Causes a compile error if a type cannot be the state of a tool.
 pub fn is_state<T: ?Sized + ToolState>() {}

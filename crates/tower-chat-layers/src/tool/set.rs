@@ -6,11 +6,12 @@ use tower_chat_core::ToolDefinition;
 
 use super::Tool;
 
-/// A set of tools, in the order in which they are declared to the model. Cloning it is O(1).
+/// A set of tools, in the order in which requests declare them to the model. Cloning a set is O(1).
 ///
-/// The set contains tools that run here, and definitions that are only declared. A call of a declared
-/// tool is returned to the caller. Names are unique: [`with`](Self::with) replaces the tool of the same
-/// name, at its index, and [`try_with`](Self::try_with) refuses it.
+/// The set contains tools that the tool loop runs, and definitions of tools that only the caller
+/// can run. A call of the second kind is returned to the caller. Names are unique: if the set
+/// contains a tool with the same name, [`with`](Self::with) replaces this tool at its index, and
+/// [`try_with`](Self::try_with) fails.
 ///
 /// ```
 /// use serde_json::json;
@@ -20,8 +21,8 @@ use super::Tool;
 /// let weather = ToolDefinition::new("weather", "The weather.", schema.clone());
 /// let location = ToolDefinition::new("location", "Where the user is.", schema);
 /// let tools = Tools::new()
-///     .with(tool_fn(weather, |_| async { Ok("Rain.") })) // runs here
-///     .declare(location); // its calls go back to the caller
+///     .with(tool_fn(weather, |_| async { Ok("Rain.") })) // the tool loop runs it
+///     .declare(location); // the caller runs it
 ///
 /// let names: Vec<&str> = tools.definitions().iter().map(|it| it.name.as_str()).collect();
 /// assert_eq!(names, ["weather", "location"]);
@@ -33,7 +34,7 @@ pub struct Tools(Arc<Set>);
 #[derive(Clone, Default)]
 struct Set {
     definitions: Vec<ToolDefinition>,
-    /// The tool of each definition, or `None` for one that is only declared.
+    /// For each definition, the tool, or `None` if only the caller can run the tool.
     tools: Vec<Option<Arc<dyn Tool>>>,
     indexes: HashMap<String, usize>,
     needs_approval: bool,
@@ -45,19 +46,19 @@ impl Tools {
         Self::default()
     }
 
-    /// Adds a tool. A tool with the same name is replaced.
+    /// Adds a tool. If the set contains a tool with the same name, that tool is replaced.
     #[must_use]
     pub fn with(self, tool: impl Tool) -> Self {
         let definition = tool.definition().clone();
         self.put(definition, Some(Arc::new(tool)))
     }
 
-    /// Adds a tool. Use this method for tools from other sources, such as several MCP servers, where no
-    /// tool may replace another one.
+    /// Adds a tool, unless the set contains a tool with the same name. Use this method for tools
+    /// from several sources, such as MCP servers, whose tools must not replace each other.
     ///
     /// # Errors
     ///
-    /// Returns [`DuplicateTool`] if the set has a tool of that name.
+    /// Returns [`DuplicateTool`] if the set contains a tool with the same name.
     pub fn try_with(self, tool: impl Tool) -> Result<Self, DuplicateTool> {
         let name = &tool.definition().name;
         if self.get(name).is_some() {
@@ -66,9 +67,10 @@ impl Tools {
         Ok(self.with(tool))
     }
 
-    /// Declares a tool that the caller runs. Its calls, and the other calls of the same answer, are
-    /// returned to the caller unexecuted. If one of the other calls needs approval, only the calls of
-    /// declared tools are returned. The other calls wait for approval and for the caller's results.
+    /// Declares a tool that the caller runs. If an answer contains a call of this tool, the run
+    /// ends, and all calls of the answer are returned to the caller unexecuted. If another call of
+    /// the answer needs approval, only the calls of declared tools are returned. The other calls
+    /// then wait for approval and for the caller's results.
     #[must_use]
     pub fn declare(self, definition: ToolDefinition) -> Self {
         self.put(definition, None)
@@ -89,23 +91,25 @@ impl Tools {
         &self.0.definitions
     }
 
-    /// Returns the definition of the tool with this name, declared or not.
+    /// Returns the definition of the tool with this name, including tools that the caller runs.
     pub fn get(&self, name: &str) -> Option<&ToolDefinition> {
         Some(self.find(name)?.0)
     }
 
-    /// Returns the tool with this name, if it runs here.
+    /// Returns the tool with this name, or `None` if the set contains no such tool or only the
+    /// caller can run it.
     pub fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.find(name)?.1
     }
 
-    /// Returns the definition of the tool with this name, and the tool if it runs here.
+    /// Returns the definition of the tool with this name, and the tool unless only the caller can
+    /// run it.
     pub(crate) fn find(&self, name: &str) -> Option<(&ToolDefinition, Option<&Arc<dyn Tool>>)> {
         let index = self.index(name)?;
         Some((self.0.definitions.get(index)?, self.0.tools.get(index)?.as_ref()))
     }
 
-    /// Returns the tools that run here.
+    /// Returns the tools that the tool loop runs.
     pub(crate) fn runnable(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
         self.0.tools.iter().flatten()
     }
@@ -115,7 +119,7 @@ impl Tools {
         self.0.needs_approval
     }
 
-    /// Returns whether both are the same set, and not only equal sets.
+    /// Returns whether both values share one set.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -165,7 +169,7 @@ impl fmt::Debug for Tools {
     }
 }
 
-/// The error for a set of tools that already has a tool of that name.
+/// The error for a tool whose name another tool of the set already has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is a tool named {name:?} already: rename one, or replace it with `Tools::with`")]
 #[non_exhaustive]

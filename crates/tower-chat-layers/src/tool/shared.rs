@@ -7,11 +7,11 @@ use std::{
 
 use super::Tools;
 
-/// The source of a tool loop's tools. The loop reads the source before each service call.
+/// Provides the tools of a tool loop. The loop reads the tools before each service call.
 ///
-/// [`Tools`] is a source that never changes, and [`SharedTools`] one that can be changed from any
-/// clone. Returning the same set (a clone) is free. A set that is built for each call costs a copy of
-/// its definitions.
+/// [`Tools`] always returns the same set. [`SharedTools`] returns a set that can be changed through
+/// any clone. A source should return a clone of one set: the definitions are copied for each
+/// service call if the source builds a new set each time.
 pub trait ToolSource: Send + Sync + 'static {
     /// Returns the current tools.
     fn tools(&self) -> Tools;
@@ -29,10 +29,10 @@ impl<T: ToolSource + ?Sized> ToolSource for Arc<T> {
     }
 }
 
-/// A set of tools that all clones share and that can be changed at any time.
+/// A set of tools that can be changed at any time. All clones share the set.
 ///
-/// A change takes effect at the next service call. The calls of the current answer run with the tools
-/// that were declared to the model.
+/// A change takes effect at the next service call of each run. The calls of the current answer run
+/// with the tools that its request declared to the model.
 ///
 /// ```
 /// use serde_json::json;
@@ -65,7 +65,8 @@ impl SharedTools {
         self.update(|_| tools);
     }
 
-    /// Replaces the set with the output of a function. The function must not use this handle.
+    /// Replaces the set with the output of `change`. The set is locked while `change` runs, so
+    /// `change` must not use this `SharedTools`.
     pub fn update(&self, change: impl FnOnce(Tools) -> Tools) {
         let mut tools = self.0.write().unwrap_or_else(PoisonError::into_inner);
         *tools = change(tools.clone());

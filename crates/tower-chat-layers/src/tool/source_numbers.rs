@@ -6,16 +6,18 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Allocates the numbers of a run's sources.
+/// Allocates numbers for the sources that the tools of a run find.
 pub(crate) struct SourceNumbers {
-    /// Returns the number after the highest source number of the conversation. Called once per run.
+    /// Returns the number after the highest source number of the conversation. The function is
+    /// called at most once.
     first: Box<dyn Fn() -> u64 + Send + Sync>,
-    /// The next number. `None` until a tool has requested one.
+    /// The next number. `None` until a tool has requested numbers.
     next: Mutex<Option<u64>>,
 }
 
 impl SourceNumbers {
-    /// Creates an allocator. `first` is called once and returns the first number.
+    /// Creates an allocator. `first` returns the first number, and is called when a tool first
+    /// requests numbers.
     pub(crate) fn from(first: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self { first: Box::new(first), next: Mutex::default() }
     }

@@ -12,12 +12,13 @@ use tower_chat_schema::TypeSchema;
 
 use super::{IntoToolOutput, Tool, ToolContext, ToolError, ToolOutput};
 
-/// A tool made of an async closure with typed arguments. The type defines the schema that the model
-/// receives, and how the arguments of calls are parsed.
+/// A tool that consists of an async closure with typed arguments. The schema that the model
+/// receives is generated from the type, and the arguments of calls are deserialized into the type.
 ///
-/// Arguments that do not match the type lead to an error result that names the field, and the closure
-/// is not called. The documentation of the type's fields becomes their description. The schema is
-/// [portable](tower_chat_schema): every provider accepts it.
+/// If the arguments of a call do not match the type, the closure is not called, and the model
+/// receives an error result that names the field. The doc comments of the type's fields are the
+/// descriptions in the schema. The schema is [portable](tower_chat_schema): every provider accepts
+/// it.
 ///
 /// ```
 /// use schemars::JsonSchema;
@@ -59,8 +60,9 @@ where
 {
     /// Creates a tool that runs without approval. The model receives the description.
     ///
-    /// The error is a [`BoxError`], so that a closure can end with `Ok(...)` and use `?` on every other
-    /// error. For a function with its own error type, use [`of_fn`](TypedTool::of_fn).
+    /// The error type of the closure is [`BoxError`]. The closure can therefore end with `Ok(...)`
+    /// without a type annotation, and use `?` on every error type. For a function with another
+    /// error type, use [`of_fn`](TypedTool::of_fn).
     pub fn new(name: impl Into<String>, description: impl Into<String>, function: F) -> Self {
         let arguments = TypeSchema::of::<A>();
         let definition = ToolDefinition::new(name, description, arguments.portable().clone());
@@ -74,31 +76,32 @@ where
         self.define(ToolDefinition::needs_approval)
     }
 
-    /// Declares that a call which may or may not have run can run again, because the tool only reads,
-    /// or recognises a repetition by its [idempotency key](ToolContext::idempotency_key).
+    /// Declares that a call that may or may not have run can run again, because the tool only reads
+    /// data, or recognises a repeated call by the [idempotency key](ToolContext::idempotency_key).
     #[must_use]
     pub fn safe_to_retry(self) -> Self {
         self.define(ToolDefinition::safe_to_retry)
     }
 
-    /// Declares that the tool can run with the arguments that its `persist` hook stores.
+    /// Declares that the tool can run with arguments that its `persist` hook has replaced.
     #[must_use]
     pub fn accepts_stored_arguments(self) -> Self {
         self.define(ToolDefinition::accepts_stored_arguments)
     }
 
-    /// Requests that the model follows the schema strictly, from providers that support it.
+    /// Requests from providers with support for strict schemas that the model follows the schema
+    /// strictly.
     ///
-    /// Has no effect if the type contains a map, because a schema does not name the keys of a map, and
-    /// providers refuse the combination.
+    /// The setting has no effect if the type contains a map, because providers refuse a strict
+    /// schema with unnamed keys.
     #[must_use]
     pub fn strict(self) -> Self {
         if self.arguments.is_closed() { self.define(ToolDefinition::strict) } else { self }
     }
 
-    /// Repeats a call that fails up to `count` times, and makes the tool [safe to
-    /// retry](Self::safe_to_retry). The first repetition starts after `delay`, and each further one
-    /// after twice the previous delay. A [`ToolError`] is final.
+    /// Retries a failed call up to `count` times, and declares the tool [safe to
+    /// retry](Self::safe_to_retry). The first retry starts after `delay`, and the delay doubles
+    /// before each further retry. A call that fails with a [`ToolError`] is not retried.
     #[must_use]
     pub fn with_retries(mut self, count: u32, delay: Duration) -> Self {
         (self.retries, self.first_delay) = (count, delay);
@@ -122,8 +125,8 @@ where
 }
 
 impl<A> TypedTool<A, ()> {
-    /// Like [`new`](TypedTool::new), for a function whose error converts into a [`BoxError`], such as
-    /// `anyhow::Error`, [`ToolError`] or your own type.
+    /// Creates a tool like [`new`](TypedTool::new), from a function with any error type that
+    /// converts into a [`BoxError`], such as `anyhow::Error`, [`ToolError`] or your own type.
     ///
     /// ```
     /// use tower_chat::{Tool, ToolContext, ToolError, tool::TypedTool};
