@@ -1,4 +1,4 @@
-//! Tool calls that wait for approval.
+//! Replaces tool calls by approval requests, and finds requests, decisions and results.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -9,14 +9,14 @@ use tower_chat_core::{
 
 use crate::replay::ended_by;
 
-/// Returns the messages of one response with their calls replaced by approval requests, if any of the
-/// called tools needs approval. Otherwise returns the messages unchanged. Calls that the response
-/// itself answers are not replaced.
+/// Returns the messages of one response. If one of the called tools needs approval, approval
+/// requests replace all calls except those whose results the response contains. Otherwise, the
+/// messages are returned unchanged.
 ///
-/// The whole batch waits together, because its results are sent together: the requests of calls that
-/// need no approval are not `required`. The id of a request is generated from the id of its message,
-/// and is therefore unique in the conversation. A message whose calls were already replaced is returned
-/// unchanged.
+/// All calls of the response wait, because their results are sent together. The requests for calls
+/// that need no approval are not `required`. The id of a request is generated from the id of its
+/// message, and is therefore unique in the conversation. Approval requests that the messages
+/// already contain are not changed.
 pub(crate) fn request_approvals_of(
     messages: Vec<Arc<Message>>,
     tools: &[ToolDefinition],
@@ -27,7 +27,8 @@ pub(crate) fn request_approvals_of(
     request_pending(messages, needs_approval(tools), |_| false)
 }
 
-/// Like [`request_approvals_of`], but calls that the caller executes (`is_callers`) are not replaced.
+/// Like [`request_approvals_of`], but does not replace calls that the caller executes. `is_callers`
+/// returns whether the caller executes the tool with a name.
 pub(crate) fn request_pending(
     messages: Vec<Arc<Message>>,
     needs_approval: impl Fn(&str) -> bool,
@@ -39,7 +40,7 @@ pub(crate) fn request_pending(
     let must_ask = {
         let calls = messages.iter().filter(|message| message.role == Role::Assistant);
         let mut calls = calls.flat_map(|message| message.calls()).zip(is_answered.clone());
-        // A call that was cut off is never run.
+        // A call that was cut off never runs, and therefore needs no approval.
         let may_run = |call: &ToolCall| !call.is_cut_off && needs_approval(&call.name);
         calls.any(|(call, is_answered)| !is_answered && may_run(call))
     };
@@ -71,8 +72,8 @@ pub(crate) fn find_request<'m>(
     requests.find(|(_, request)| request.id == id)
 }
 
-/// Returns the decisions in these messages, by the ids of the approval requests. The last decision about a
-/// request counts.
+/// Returns the decisions in these messages, by the ids of the approval requests. If the messages
+/// contain several decisions about a request, the last one is returned.
 pub(crate) fn decisions_by_request<'m>(
     messages: impl IntoIterator<Item = &'m Arc<Message>>,
 ) -> HashMap<&'m str, &'m ApprovalResponse> {
@@ -84,10 +85,10 @@ pub(crate) fn decisions_by_request<'m>(
     decisions.collect()
 }
 
-/// Returns the result of an approved call, if no answer of the model follows it. The run for which the
-/// call was approved is then incomplete. Returns `None` if that run was stopped, because a stopped run
-/// is complete. `call` is the position of the call, if its message has an id. `messages` are in reverse
-/// order.
+/// Returns the result of an approved call, if the model has not answered since the result. The run
+/// that executed the call is then incomplete. Returns `None` if this run was stopped, because a
+/// stopped run is complete. `call` is the position of the call, if the message of the call has an
+/// id. `messages` are in reverse order.
 pub(crate) fn trailing_result_of<'m>(
     messages: impl Iterator<Item = &'m Arc<Message>>,
     call: Option<CallPosition>,
@@ -102,7 +103,8 @@ pub(crate) fn trailing_result_of<'m>(
     let parts = || answer.iter().flat_map(|message| &message.parts);
     let asks = parts()
         .any(|part| matches!(part, Part::ApprovalRequest(of_answer) if of_answer.id == request.id));
-    // A result without a position may answer a call of the last answer with the same id.
+    // If the last answer contains another call with the same id, a result without a position
+    // belongs to that call.
     let is_of_other = !asks
         && parts().any(|part| matches!(part, Part::ToolCall(other) if other.id == request.call.id));
     let is_it = |result: &&ToolResult| match result.call {
@@ -111,7 +113,8 @@ pub(crate) fn trailing_result_of<'m>(
     };
     let mut found = trailing.iter().map(|message| (message, message.results().find(is_it)));
     let (message, result) = found.find_map(|(message, result)| Some((message, result?)))?;
-    // A run that was stopped is complete. The trailing messages may include messages of an earlier run.
+    // A stopped run is complete. Only the messages of the run that executed the call are checked,
+    // because the trailing messages may include messages of an earlier run.
     let run_of = |message: &Message| message.id.map(|id| id.run);
     let mut of_run = trailing.iter().filter(|other| run_of(other) == run_of(message));
     let is_stopped = of_run.any(|other| ended_by(other) == Some(EndedBy::Stop));
@@ -124,8 +127,8 @@ fn needs_approval(tools: &[ToolDefinition]) -> impl Fn(&str) -> bool {
     |name| tools.iter().any(|tool| tool.needs_approval && tool.name == name)
 }
 
-/// Replaces the calls of a message. `answered` contains for each call whether the answer itself has its
-/// result.
+/// Replaces the calls of a message by approval requests. `answered` contains for each call whether
+/// the response contains its result.
 fn ask_for_all(
     message: Arc<Message>,
     answered: &mut impl Iterator<Item = bool>,
@@ -153,7 +156,7 @@ fn ask_for_all(
     Arc::new(message)
 }
 
-/// Returns whether these messages contain an answer to an approval request.
+/// Returns whether these messages contain a response to an approval request.
 pub(crate) fn answers_approvals<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -> bool {
     messages
         .into_iter()

@@ -4,10 +4,11 @@ use std::{fmt, sync::Arc, time::SystemTime};
 
 use tower_chat_core::store::author::milliseconds;
 
-/// The source of the current time, for the start and end of tools and for the freshness of results.
+/// The source of the current time, for the times at which tools start and finish, and for the
+/// freshness of results.
 ///
-/// The order of messages never depends on the clock. The default is the system's clock. Tests can set
-/// their own.
+/// The order of messages never depends on the clock. The default is the system's clock. Tests can
+/// use a function that returns fixed times.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -29,7 +30,8 @@ impl Clock {
         (self.0)()
     }
 
-    /// Returns the current time in the stored precision, or `None` if it is out of range.
+    /// Returns the current time in whole milliseconds, the precision of stores, or `None` if stores
+    /// cannot represent the time.
     pub(crate) fn whole_milliseconds(&self) -> Option<SystemTime> {
         milliseconds::time(milliseconds::of(self.now()))
     }

@@ -14,8 +14,8 @@ use crate::{
 
 /// The error of a persistence layer.
 ///
-/// Layers return it as a boxed error, which `downcast_ref` finds. If the model had already answered,
-/// the error contains the answer.
+/// Layers return this error as a [`BoxError`](tower_chat_core::BoxError), from which `downcast_ref`
+/// returns it. If the model answered before the error occurred, the error contains the answer.
 ///
 /// ```
 /// use tower_chat::{BoxError, PersistenceError};
@@ -38,7 +38,7 @@ use crate::{
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PersistenceError {
-    /// The request does not name its conversation.
+    /// The request contains no conversation.
     NoConversation {
         /// The layer that needs a conversation.
         layer: &'static str,
@@ -58,13 +58,13 @@ pub enum PersistenceError {
         key: ConversationKey,
         /// The id that the service returned.
         service_id: Arc<str>,
-        /// The answer of the service, which is not stored. In per-run mode, where nothing of the run is
-        /// stored, the answer begins with the messages that the run had added before, results of tools
-        /// included. In the other modes those messages are stored, in the history or in the record of
-        /// tool calls.
+        /// The answer of the service, which is not stored. In per-run mode, the answer begins with
+        /// the earlier messages of the run, including the results of tools, because nothing of the
+        /// run is stored. In the other modes, the history or the record of tool calls contains the
+        /// earlier messages.
         answer: Box<Answer>,
     },
-    /// The request names another service id than the stored one.
+    /// The service id in the request differs from the stored service id.
     ServiceIdMismatch {
         /// The conversation.
         key: ConversationKey,
@@ -79,32 +79,32 @@ pub enum PersistenceError {
         key: ConversationKey,
         /// The id in the request.
         service_id: Arc<str>,
-        /// The answer of the service, which is not stored. In per-run mode, where nothing of the run is
-        /// stored, the answer begins with the messages that the run had added before, results of tools
-        /// included. In the other modes those messages are stored, in the history or in the record of
-        /// tool calls.
+        /// The answer of the service, which is not stored. In per-run mode, the answer begins with
+        /// the earlier messages of the run, including the results of tools, because nothing of the
+        /// run is stored. In the other modes, the history or the record of tool calls contains the
+        /// earlier messages.
         answer: Box<Answer>,
     },
-    /// The service has lost the history that the store refers to, and the stored messages were not sent
-    /// instead.
+    /// The service has lost the history to which the stored service id refers, and the stored
+    /// messages were not sent instead.
     ServiceHistoryLost {
         /// The conversation.
         key: ConversationKey,
         /// The service id of the lost history.
         service_id: Arc<str>,
-        /// Whether the store has recorded the history.
+        /// Whether the store contains the messages of the history.
         is_recorded: bool,
         /// The error with which the service refused the request.
         source: BoxError,
     },
-    /// A service refuses a request permanently, and content of its messages is probably the reason.
+    /// A service refuses a request permanently, probably because of content in its messages.
     ContentRefused {
         /// The conversation.
         key: ConversationKey,
         /// The service, the message and its content.
         mark: tower_chat_core::RefusalMark,
-        /// Whether the content is marked. Later requests to the service then contain a sentence in its
-        /// place.
+        /// Whether the content is marked. If it is, later requests to the service contain a
+        /// sentence instead of the content.
         is_marked: bool,
         /// The error with which the service refused the request.
         source: BoxError,
@@ -114,10 +114,10 @@ pub enum PersistenceError {
         /// The conversation.
         key: ConversationKey,
     },
-    /// The model requested a call that needs approval, but the tool's [`persist`](crate::Tool::persist)
-    /// hook does not allow the call, or another call of its batch, to be stored. The call could not be
-    /// run after its approval. Approval was not requested, nothing of the answer is stored, and none of
-    /// its tools was run.
+    /// The answer contains a call that needs approval, but a [`persist`](crate::Tool::persist) hook
+    /// does not allow this call, or another call of the same answer, to be stored. A call that is
+    /// not stored cannot be run after its approval. Therefore approval was not requested, nothing
+    /// of the answer is stored, and no call of the answer was run.
     PendingCallNotKept {
         /// The conversation.
         key: ConversationKey,
@@ -125,28 +125,30 @@ pub enum PersistenceError {
         tool: String,
         /// The id of the call, as the model receives it.
         call_id: String,
-        /// The outcome of the hook: it forgot the call, or failed, with the failure.
+        /// The reason for which the call is not stored: the hook forgot the call, or failed with a
+        /// failure.
         reason: String,
-        /// The answer of the service. Its calls are not replaced by approval requests.
+        /// The answer of the service, with the original calls instead of approval requests.
         answer: Box<Answer>,
     },
-    /// The layer is below the tool loop, where each service call would be a run. The model was not
-    /// called.
+    /// The layer is below the tool loop, where the layer would treat each service call as a run.
+    /// The model was not called.
     BelowToolLoop {
         /// The conversation.
         key: ConversationKey,
         /// The name of the layer.
         layer: &'static str,
     },
-    /// The mode needs the layer above the tool loop.
+    /// The mode needs `PerRunPersistence` above the tool loop, and the stack does not contain this
+    /// layer.
     RunMissing {
         /// The conversation.
         key: ConversationKey,
         /// The requested mode.
         mode: &'static str,
     },
-    /// The policy removes uncited sources when a run is saved, but the mode saves the run in several
-    /// writes. The model was not called.
+    /// The policy removes uncited sources when a run is stored, but the mode stores the run in
+    /// several writes. The model was not called.
     CitationsAtSave {
         /// The conversation.
         key: ConversationKey,
@@ -160,17 +162,18 @@ pub enum PersistenceError {
         /// The capability.
         capability: Capability,
     },
-    /// The stack contains two layers of the same kind, which would both store everything.
+    /// The stack contains two layers of the same kind, which would store each message twice.
     LayerTwice {
         /// The name of the layer.
         layer: &'static str,
     },
-    /// The layers above and below the tool loop have different stores.
+    /// The persistence layers above and below the tool loop use different stores.
     DifferentStores {
         /// The conversation.
         key: ConversationKey,
     },
-    /// The tool loop sent stored messages again, but with differences. The model was not called.
+    /// The tool loop sent stored messages again, but the messages differ from the stored ones. The
+    /// model was not called.
     HistorySentAgain {
         /// The conversation.
         key: ConversationKey,
@@ -181,44 +184,46 @@ pub enum PersistenceError {
     TranscriptRepeated {
         /// The conversation.
         key: ConversationKey,
-        /// The position of the message among the request's own, from 0.
+        /// The position of the message among the request's new messages, from 0.
         position: usize,
     },
-    /// The request repeats its conversation with messages that differ from the stored ones. The model
-    /// was not called.
+    /// The request repeats messages of its conversation, but the messages differ from the stored
+    /// ones. The model was not called.
     TranscriptDiverged {
         /// The conversation.
         key: ConversationKey,
-        /// The position of the first message that differs, among the request's own messages and from 0.
+        /// The position of the first message that differs, among the request's new messages, from
+        /// 0.
         position: usize,
     },
-    /// The request repeats its conversation without a new message. The model was not called.
+    /// The request repeats messages of its conversation, and adds no message. The model was not
+    /// called.
     NothingNew {
         /// The conversation.
         key: ConversationKey,
     },
-    /// The request belongs to a run that is only partly stored, and another run has since added to the
-    /// conversation. The model was not called.
+    /// The request continues a run that is incomplete, but another run has added messages after the
+    /// messages of this run. The model was not called.
     RunOvertaken {
         /// The conversation.
         key: ConversationKey,
         /// The run of the request.
         run: RunId,
     },
-    /// A request continues a background answer, but also contains messages.
+    /// The request continues a background answer, and must not contain messages.
     MessagesWithContinuation {
         /// The number of messages.
         messages: usize,
     },
-    /// Another run is active on the conversation, in this process. The model was not called.
+    /// Another run of this process is active in the conversation. The model was not called.
     RunUnderWay {
         /// The conversation.
         key: ConversationKey,
         /// The active run.
         run: RunId,
     },
-    /// The conversation has an open run whose lease belongs to another process, which is working on the
-    /// run or has died. The model was not called.
+    /// The conversation has an open run whose lease belongs to another process. That process
+    /// executes the run, or has died. The model was not called.
     RunHeld {
         /// The conversation.
         key: ConversationKey,
@@ -227,18 +232,19 @@ pub enum PersistenceError {
         /// The [`StoreHandle::holder`](tower_chat_core::store::StoreHandle::holder) of the process with
         /// the lease.
         holder: u64,
-        /// The end of the lease by that process's clock, unless the process renews it.
+        /// The end of the lease by the clock of that process. The process may renew the lease
+        /// before this time.
         until: SystemTime,
     },
-    /// The conversation has an open run, and the policy is to reject new runs.
+    /// The conversation has an open run, and the policy rejects new runs.
     OpenRun {
         /// The conversation.
         key: ConversationKey,
         /// The open run.
         run: RunId,
     },
-    /// The request resumes a run that was discarded: the run is no longer open and has no stored
-    /// messages. The model was not called.
+    /// The request resumes a run that is no longer open and has no stored messages, because it was
+    /// discarded. The model was not called.
     RunGone {
         /// The conversation.
         key: ConversationKey,
@@ -254,24 +260,26 @@ pub enum PersistenceError {
         /// The error of the store.
         source: StoreError,
     },
-    /// The request contains nothing that a model could answer: neither the request nor the history
-    /// before it has messages, or one of the request's messages has no content. The model was not
-    /// called, and nothing is stored.
+    /// The request has no content that a model can answer. Either both the request and the history
+    /// contain no messages, or a message of the request has no content. The model was not called,
+    /// and nothing is stored.
     EmptyRequest {
         /// The conversation.
         key: ConversationKey,
         /// The faults of the messages.
         source: InvalidMessages,
     },
-    /// The run is stored with an input that differs from that of the request. The id of a run is an
-    /// idempotency key, and was used again. The model was not called, and nothing is stored.
+    /// The stored run with the id in the request has a different input. The id of a run is an
+    /// idempotency key, and must not be used for a second run. The model was not called, and
+    /// nothing is stored.
     RunIdReused {
         /// The conversation.
         key: ConversationKey,
         /// The run.
         run: RunId,
     },
-    /// A stored call has no result, and the policy is to fail.
+    /// A stored call has no result, and the policy is
+    /// [`DanglingCalls::Fail`](crate::replay::DanglingCalls::Fail).
     Dangling {
         /// The conversation.
         key: ConversationKey,
@@ -461,7 +469,8 @@ impl Error for PersistenceError {
     }
 }
 
-/// Returns the error of a service, marked as permanent regardless of its own retryability.
+/// Wraps the error of a service in an error that is permanent, whatever the retryability of the
+/// service's error is.
 pub(crate) fn as_permanent(source: BoxError) -> BoxError {
     match is_retryable(&*source) {
         Some(false) => source,
@@ -469,8 +478,9 @@ pub(crate) fn as_permanent(source: BoxError) -> BoxError {
     }
 }
 
-/// The error for a write that failed under a policy that fails the call, or for a conversation that
-/// another run has changed.
+/// The error for a write that was not stored. Either the write failed under
+/// [`StoreFailure::FailCall`](crate::policy::StoreFailure::FailCall), or another run has changed
+/// the conversation.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", self.what_happened())]
 #[non_exhaustive]
@@ -479,10 +489,10 @@ pub struct NotStored {
     pub key: ConversationKey,
     /// The error of the store.
     pub source: StoreError,
-    /// The messages that are neither in the store nor in its outbox: those of the failed write and,
-    /// after a conflict, those that were in the outbox before it.
+    /// The messages that neither the store nor its outbox contains. These are the messages of the
+    /// failed write. After a conflict, they include the messages that the outbox contained before.
     pub unsaved: Vec<Arc<Message>>,
-    /// The answer that the caller would have received.
+    /// The answer of the model, if the model had answered.
     pub answer: Option<Answer>,
 }
 
@@ -500,7 +510,7 @@ impl NotStored {
         }
     }
 
-    /// Returns the conflict with another run, if a conflict is the reason.
+    /// Returns the conflict, if another run has changed the conversation.
     pub fn conflict(&self) -> Option<&Conflict> {
         match &self.source {
             StoreError::Conflict(conflict) => Some(conflict),
@@ -532,7 +542,7 @@ impl PersistenceError {
         }
     }
 
-    /// Returns the answer of the model, if there is one.
+    /// Returns the answer of the model, if the error contains an answer.
     pub fn answer(&self) -> Option<&Answer> {
         match self {
             Self::NotStored(not_stored) => not_stored.answer.as_ref(),

@@ -10,10 +10,11 @@ use std::{
 use futures_core::future::BoxFuture;
 use tower_chat_core::{BoxError, ChatResponse};
 
-/// The future of a response, which resolves to its head.
+/// The future of a call, which resolves to a response. The updates of a streamed response are read
+/// from the response.
 ///
-/// Dropping the future cancels the call. The documentation of each layer describes the stored messages
-/// in this case.
+/// Dropping the future cancels the call. The documentation of each layer describes which messages
+/// are then stored.
 pub struct ResponseFuture(BoxFuture<'static, Result<ChatResponse, BoxError>>);
 
 impl ResponseFuture {

@@ -1,8 +1,8 @@
-//! For authors of layers and integrations: the tower layers that make conversations with language
-//! models durable, and always valid to replay.
+//! Tower layers that make conversations with language models durable, and always valid to replay.
+//! Authors of layers and integrations depend on this crate.
 //!
-//! An application depends on `tower-chat`, which re-exports this crate, the stores and the model
-//! clients. The examples here use `tower_chat`, as an application does.
+//! Applications depend on `tower-chat`, which re-exports this crate, the stores and the model
+//! clients. The examples in this documentation use `tower_chat`.
 //!
 //! ```
 //! use tower::{Service, ServiceBuilder, ServiceExt};
@@ -42,16 +42,16 @@
 //!         model client            sends requests to a provider
 //! ```
 //!
-//! [`ChatPipeline`] is this stack, in one builder. Where to begin:
+//! [`ChatPipeline::builder`] builds this stack. This table lists where to begin:
 //!
-//! | to | see |
+//! | task | module or type |
 //! |---|---|
 //! | write a tool | [`tool`] |
 //! | choose when messages become durable | [`PersistenceMode`], [`PersistencePolicy`] |
 //! | choose which part of a stored history the model receives | [`replay`] |
 //! | end or resume runs that a crash has left open | [`recovery`] |
-//! | put the stack around a client of other types | [`adapt`] |
-//! | write a layer between these | [`run`] |
+//! | use the stack with a client that has other types | [`adapt`] |
+//! | write a layer between the layers of the stack | [`run`] |
 
 #![warn(clippy::too_many_lines)]
 
@@ -81,7 +81,7 @@ mod utc;
 pub mod validate;
 mod yielding;
 
-/// The items that `#[tool]` expands to, and a macro for the services of layers.
+/// The items that the expansion of `#[tool]` uses, and a macro for the services of layers.
 #[doc(hidden)]
 pub mod __macro {
     pub use schemars;

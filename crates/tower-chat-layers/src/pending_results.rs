@@ -1,4 +1,4 @@
-//! Finds results that are only in the record, for the run that continues the conversation.
+//! Finds results that the record of tool calls contains and the history does not.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,11 +14,12 @@ use tower_chat_core::{
 
 use crate::replay::{DanglingCalls, Replay, mark_ended};
 
-/// Returns the results of stored calls that are in the record and not in the history, as one message
-/// for the input of the next run. `None` if there are none.
+/// Returns the results of stored calls that the record of tool calls contains and the history does
+/// not, as one message for the input of the next run. Returns `None` if the record contains no such
+/// results.
 ///
-/// If a tool ends a run, no service call sends the last tool results, and these results are only stored
-/// in the record.
+/// If a tool ends a run, no service call sends the results of the last round. Only the record then
+/// contains these results.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -45,9 +46,9 @@ pub async fn pending_results(
     Ok((!results.is_empty()).then(|| Message::tool_results(results)))
 }
 
-/// Returns the messages of a history, completed with results that are only in the record of tool calls.
-/// The policy decides which results are added. Each of them follows the answer that contains its call.
-/// Returns `None` if the record changes nothing.
+/// Returns the messages of a history, with the results that only the record of tool calls contains.
+/// The policy decides which results are added. Each added result follows the answer that contains
+/// its call. Returns `None` if no message changes and no result is added.
 ///
 /// # Errors
 ///
@@ -65,10 +66,11 @@ pub async fn with_recorded_results(
     completed_from_record(store, key, history, &replay, policy, &[]).await
 }
 
-/// Returns the messages of a history, completed from the record of tool calls. The recorded results of
-/// dangling calls follow the answer that contains the calls, except the results of the calls in
-/// `answered`. Each answer with which a run ended intentionally is marked, and gets results only under
-/// [`DanglingCalls::FromRecord`]. Returns `None` if the record has neither results nor such an end.
+/// Returns the messages of a history with additions from the record of tool calls. The recorded
+/// results of dangling calls are added after the answers that contain the calls, except the results
+/// of the calls in `answered`. If a run ended intentionally with an answer, this answer is marked,
+/// and its results are added only under [`DanglingCalls::FromRecord`]. Returns `None` if the record
+/// contains neither results of dangling calls nor an intentional end of a run.
 pub(crate) async fn completed_from_record(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -81,8 +83,8 @@ pub(crate) async fn completed_from_record(
     if dangling.is_empty() {
         return Ok(None);
     }
-    // The run may have ended with another call of the same answer, which has a result. So the rows of
-    // all calls of the answer are read.
+    // Another call of the same answer may have ended the run, and may have a result. The rows of
+    // all calls of the answer are therefore read.
     let asking = messages_of_answers_with(history, &dangling);
     let mut found = recorded_rows(store, key, history, &asking).await?;
     let ended = answers_that_ended(history, &found);
@@ -96,8 +98,8 @@ pub(crate) async fn completed_from_record(
     }
     let completes_all = policy == DanglingCalls::FromRecord;
     let mut completed = Messages::new();
-    // The results follow all messages of their answer, so that each result is matched with the correct
-    // call.
+    // The results are added after the last message of the answer, because a result between its
+    // messages would end the round.
     let mut results: Vec<ToolResult> = Vec::new();
     let mut before: Option<&Arc<Message>> = None;
     for message in history.messages.iter() {
@@ -124,7 +126,7 @@ pub(crate) async fn completed_from_record(
     Ok(Some(completed))
 }
 
-/// Returns the messages of the answers with which a run ended intentionally.
+/// Returns the ids of the messages of all answers with which a run ended intentionally.
 fn answers_that_ended(
     history: &History,
     found: &HashMap<(MessageId, usize), ToolInvocation>,
@@ -137,7 +139,7 @@ fn answers_that_ended(
     messages_of_answers_with(history, &ending)
 }
 
-/// Returns all messages of the answers that contain these calls.
+/// Returns the ids of all messages of the answers that contain these calls.
 fn messages_of_answers_with(history: &History, calls: &[(MessageId, usize)]) -> HashSet<MessageId> {
     let asking: HashSet<MessageId> = calls.iter().map(|(message, _)| *message).collect();
     if asking.is_empty() {
@@ -145,7 +147,7 @@ fn messages_of_answers_with(history: &History, calls: &[(MessageId, usize)]) -> 
     }
     let mut found = HashSet::new();
     let mut last: Option<&Arc<Message>> = None;
-    // The messages of one answer, and whether one of them contains such a call.
+    // The messages of the current answer, and whether one of them contains such a call.
     let (mut answer, mut is_asking) = (Vec::new(), false);
     for message in history.messages.iter() {
         if !last.is_some_and(|last| AnswerKey::is_shared(last, message)) {
@@ -162,8 +164,8 @@ fn messages_of_answers_with(history: &History, calls: &[(MessageId, usize)]) -> 
     found
 }
 
-/// Returns the recorded results of calls, in the order of the calls, if one of them has ended their
-/// run, or if the calls were returned to the caller. Otherwise returns `None`.
+/// Returns the recorded results of calls, in the order of the calls, if a result ended the run of
+/// the calls, or if a call was returned to the caller. Otherwise returns `None`.
 pub(crate) async fn results_of_ended_run(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -181,7 +183,8 @@ pub(crate) async fn results_of_ended_run(
     Ok(is_ended.then_some(results))
 }
 
-/// Returns the rows of calls by their positions, including those of unsaved writes.
+/// Returns the rows of calls by the positions of the calls. This includes rows of writes in the
+/// outbox.
 async fn recorded_calls(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -195,8 +198,8 @@ async fn recorded_calls(
     Ok(found)
 }
 
-/// Returns the rows of all calls in these messages by their positions, including those of unsaved
-/// writes.
+/// Returns the rows of all calls in these messages by the positions of the calls. This includes
+/// rows of writes in the outbox.
 async fn recorded_rows(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -221,10 +224,10 @@ async fn recorded_rows(
         .collect())
 }
 
-/// Returns the recorded result with the id by which the model knows the call and with the position of
-/// the call, because a later run may contain an unanswered call with the same id. A result that ended
-/// its run keeps its mark, so that later replays recognise why other calls of its answer have no
-/// results.
+/// Returns the recorded result with the id of its call in replays and with the position of the
+/// call. The position is needed because a later run may contain an unanswered call with the same
+/// id. If the result ended its run, the returned result also shows this, so that replays do not
+/// report the other calls of its answer as interrupted.
 fn named(invocation: &ToolInvocation) -> Option<ToolResult> {
     let mut result = named_as_stored(invocation)?;
     let (message, index) = (invocation.message, invocation.sequence_index);

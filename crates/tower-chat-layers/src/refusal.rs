@@ -8,14 +8,15 @@ use crate::{
 };
 
 impl JournalPolicy {
-    /// Returns whether a run that failed with this error, at this attempt, would fail again with the
-    /// same request.
+    /// Returns whether the policy treats this error of this attempt as a permanent failure of the
+    /// run.
     pub(crate) fn is_refusal(&self, error: &(dyn Error + 'static), attempt: u32) -> bool {
         is_refusal(error).unwrap_or(attempt >= self.max_unclear_attempts)
     }
 }
 
-/// Returns whether the stack, the store or a check has reported the error, and not a service.
+/// Returns whether the error is from the stack, the store or a check of the request, and not from a
+/// service.
 pub(crate) fn is_before_service(error: &(dyn Error + 'static)) -> bool {
     match error.downcast_ref::<PersistenceError>() {
         Some(
@@ -26,12 +27,14 @@ pub(crate) fn is_before_service(error: &(dyn Error + 'static)) -> bool {
     }
 }
 
-/// Returns whether the error is a refusal, or `None` if no error in its chain of sources decides it.
+/// Returns whether the error is a permanent failure, or `None` if no error in its source chain
+/// decides this.
 fn is_refusal(error: &(dyn Error + 'static)) -> Option<bool> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(error) = error.downcast_ref::<ToolLoopError>() {
-            // A run with unknown calls waits for a decision of the application.
+            // A run with unknown calls waits for a decision of the application, so the failure is
+            // not permanent.
             let is_undecided = matches!(error, ToolLoopError::UnknownCalls { .. });
             return Some(!is_undecided && !error.is_retryable());
         }

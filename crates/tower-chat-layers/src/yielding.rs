@@ -1,17 +1,17 @@
-//! Yields during long work between awaits, so that the worker thread can run other tasks.
+//! Yields to the runtime during long work, so that the worker thread can run other tasks.
 //!
-//! If the caller drops a future that has yielded, the future ends at that point. Small requests never
-//! yield.
+//! A future can be dropped at each of these yields. Small requests never yield.
 
 use std::sync::Arc;
 
 use tokio::task::yield_now;
 use tower_chat_core::Message;
 
-/// The number of parts above which a single pass over them takes a considerable part of a millisecond.
+/// The number of parts above which a pass over the parts takes a considerable part of a
+/// millisecond.
 pub(crate) const LARGE: usize = 512;
 
-/// Yields once if these messages have so many parts that the next step of a request takes long.
+/// Yields once if these messages have at least [`LARGE`] parts in total.
 pub(crate) async fn yield_if_large<'m>(messages: impl IntoIterator<Item = &'m Arc<Message>>) {
     if is_large(messages) {
         yield_now().await;

@@ -1,4 +1,4 @@
-//! Codecs between the types of other crates and those of this crate.
+//! Codecs that convert between the types of other crates and the types of this crate.
 
 use futures_core::future::BoxFuture;
 use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
@@ -9,7 +9,7 @@ use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
 /// use futures_util::{FutureExt, future::BoxFuture};
 /// use tower_chat::{BoxError, ChatRequest, ChatResponse, Finish, Message, adapt::ClientCodec};
 ///
-/// /// For a client that takes a text and returns one.
+/// /// The codec of a client whose request and response are texts.
 /// struct TextCodec;
 ///
 /// impl ClientCodec for TextCodec {
@@ -33,19 +33,20 @@ pub trait ClientCodec: Send + Sync + 'static {
     /// The response type of the client.
     type Response;
 
-    /// Encodes a `ChatRequest` as a request of the wrapped client. The messages are complete: history
-    /// first, every call answered. The [options](ChatRequest::options) contain the instructions and the
-    /// tools. A model that does not receive a tool never calls it. The guide's chapter about providers
-    /// has a codec with all of these fields.
+    /// Encodes a `ChatRequest` as a request of the wrapped client. The messages contain the history
+    /// and the new messages, and every call has a result. The [options](ChatRequest::options)
+    /// contain the instructions and the tools. The codec must encode the tools, because a model
+    /// calls only the tools that it receives. The guide's chapter about providers contains a codec
+    /// with all of these fields.
     ///
     /// # Errors
     ///
-    /// Returns an error if the client's type cannot represent a part of the request. A part that is
-    /// omitted without an error is missing in every call.
+    /// Returns an error if the client's request type cannot represent a part of the request. A
+    /// codec that omits such a part without an error loses it in every call.
     fn encode(&self, request: ChatRequest) -> Result<Self::Request, BoxError>;
 
-    /// Decodes a response of the wrapped client. The future may wait for a body. A stream of the client
-    /// is converted with [`ChatResponse::stream`].
+    /// Decodes a response of the wrapped client. The future may wait for the body of the response.
+    /// For a streamed response, the codec returns a [`ChatResponse::stream`].
     fn decode(
         &self,
         response: Self::Response,
@@ -60,16 +61,16 @@ pub trait ServerCodec: Send + Sync + 'static {
     /// The response type of the callers.
     type Response: Send + 'static;
 
-    /// Decodes a request of the outer caller into a `ChatRequest`, which must name the conversation if
-    /// the stack stores a history.
+    /// Decodes a request of the outer caller into a `ChatRequest`. If the stack stores a history,
+    /// the `ChatRequest` must contain the key of the conversation.
     ///
     /// # Errors
     ///
     /// Returns an error if the request is not valid for the stack.
     fn decode(&self, request: Self::Request) -> Result<ChatRequest, BoxError>;
 
-    /// Encodes a response for the outer caller. A codec for whole answers
-    /// [collects](ChatResponse::collect) the response.
+    /// Encodes a response for the outer caller. If the caller's type is not streamed, the codec
+    /// [collects](ChatResponse::collect) the response first.
     fn encode(
         &self,
         response: ChatResponse,

@@ -1,4 +1,4 @@
-//! Exposes a whole stack as a service with other types.
+//! Exposes a stack as a service with the types of another client.
 
 use std::{
     fmt,
@@ -13,8 +13,8 @@ use tower_service::Service;
 
 use super::ServerCodec;
 
-/// Converts a stack into a service with other types, with a [`ServerCodec`]. The service can then
-/// replace a client with these types.
+/// Converts a stack into a service whose request and response types are those of a [`ServerCodec`].
+/// The service can replace an existing client with these types.
 ///
 /// ```
 /// use futures_util::{FutureExt, future::BoxFuture};
@@ -25,7 +25,7 @@ use super::ServerCodec;
 /// };
 /// # use tower_chat_testkit::{ScriptedModel, Step};
 ///
-/// /// For callers who send a text and get one.
+/// /// The codec for callers whose request and response are texts.
 /// struct TextCodec;
 ///
 /// impl ServerCodec for TextCodec {

@@ -1,4 +1,4 @@
-//! The layer that creates a model client.
+//! The layer that converts an existing client into a model client.
 
 use std::{fmt, sync::Arc};
 
@@ -6,11 +6,12 @@ use tower_layer::Layer;
 
 use super::Adapt;
 
-/// Converts a client with other types into a model client, with a [`ClientCodec`](super::ClientCodec).
+/// Converts a client with other request and response types into a model client, by a
+/// [`ClientCodec`](super::ClientCodec).
 ///
 /// Like every model client, the created service refuses a request with the sentinel
-/// [`HistoryOwner::Local`](tower_chat_core::HistoryOwner::Local). The layers of the wrapped client remain
-/// below the created service.
+/// [`HistoryOwner::Local`](tower_chat_core::HistoryOwner::Local), because such a request does not
+/// contain the history. The layers of the wrapped client are below the created service.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -18,7 +19,7 @@ use super::Adapt;
 /// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 /// use tower_chat::{adapt::{AdaptLayer, ClientCodec}, *};
 ///
-/// /// The codec of a client that takes one text and returns one.
+/// /// The codec of a client whose request and response are texts.
 /// struct Texts;
 ///
 /// impl ClientCodec for Texts {

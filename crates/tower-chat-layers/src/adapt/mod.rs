@@ -1,9 +1,9 @@
 //! Adapters for existing tower clients with their own request and response types.
 //!
-//! A codec converts between the types of the existing client and the types of this crate. [`AdaptLayer`]
-//! converts a service with the client's types into a model client. [`ExposeLayer`] converts a whole stack
-//! into a service with the client's types. With both, the layers of this crate can be in the middle of an
-//! existing stack with other types:
+//! A codec converts between the types of the existing client and the types of this crate.
+//! [`AdaptLayer`] converts a service with the client's types into a model client. [`ExposeLayer`]
+//! converts a whole stack into a service with the client's types. With both layers, an existing
+//! stack can contain the layers of this crate between its own layers:
 //!
 //! ```text
 //! their layers
@@ -15,9 +15,10 @@
 //!             their client          Service<TheirRequest>
 //! ```
 //!
-//! The adapted client receives the history and the tools in its own request type. Layers exchange data
-//! in [`ChatRequest::extensions`](crate::ChatRequest). A codec whose request type also has extensions
-//! copies them, so that the client's layers below have access to the run.
+//! The adapted client receives the history and the tools in its own request type. The layers of
+//! this crate add data about the run to [`ChatRequest::extensions`](crate::ChatRequest). If the
+//! request type of the client also has extensions, the codec should copy them, so that the layers
+//! of the client can read this data.
 
 mod codec;
 mod expose;

@@ -1,4 +1,4 @@
-//! Converts the answer of a whole run into one message.
+//! Converts the answer of a run, which may have several messages, into one message.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use tower_chat_core::{
     pairing::{CallLog, LoggedCall},
 };
 
-/// Returns an answer as one message, for a caller that expects one message of the model.
+/// Returns an answer as one message, for callers that expect one message of the model.
 ///
-/// The message is the final message of the model. Its text begins with the texts of the earlier messages,
-/// which the model wrote between calls of tools that ran in the stack, separated by blank lines. The
-/// message contains the calls of all messages of the model's final answer, without those that have a
-/// result and those that wait for approval. Each call has the id that its result must use, also if the
-/// model set none.
+/// The returned message is the last message of the model, with two changes. Its text consists of
+/// the texts of all messages of the model in the run, separated by blank lines. Its calls are the
+/// calls of all messages of the last answer, except calls with a result and calls that wait for
+/// approval. Each call has the id by which its result must refer to the call, which is generated if
+/// the model set no id.
 ///
 /// ```
 /// use tower_chat::{adapt::as_one_message, *};
@@ -37,8 +37,8 @@ pub fn as_one_message(answer: &Answer) -> Message {
     let Some((last, earlier)) = last_answer.split_last() else {
         return Message::new(Role::Assistant, Vec::new());
     };
-    // The log does not contain the earlier messages, because an answered call in them may have the same
-    // id.
+    // The log contains only the last answer, because an earlier answer may contain an answered call
+    // with the same id.
     let log = CallLog::of(last_answer.iter().chain(results).map(|message| &**message));
     let mut calls = log.calls().iter();
     let mut earlier_calls = Vec::new();
@@ -68,8 +68,8 @@ fn is_pending(call: &ToolCall) -> bool {
     !call.provider_executed
 }
 
-/// Returns the parts of a message of the final answer, without the calls that have a result or wait for
-/// approval. The other calls have the ids that their results must use.
+/// Returns the parts of a message of the last answer, except the calls that have a result or wait
+/// for approval. Each remaining call has the id by which its result must refer to the call.
 fn open_parts<'l>(
     message: &Message,
     logged: &mut impl Iterator<Item = &'l LoggedCall>,

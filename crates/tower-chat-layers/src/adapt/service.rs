@@ -1,4 +1,4 @@
-//! The model client.
+//! The service of the layer.
 
 use std::{
     fmt,

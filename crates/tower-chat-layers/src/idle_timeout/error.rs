@@ -1,13 +1,14 @@
-//! The error of a stalled model client.
+//! The error for a stalled service call.
 
 use std::time::Duration;
 
 use tower_chat_core::Retryability;
 
-/// The error for a model client that sent nothing for too long.
+/// The error for a service call in which the model client sent no update within the limit.
 ///
-/// The same request may succeed: [`is_retryable`](crate::is_retryable) returns `Some(true)`. The stored
-/// messages are those that the persistence mode defines for a failed service call.
+/// The same request may succeed if it is sent again, so [`is_retryable`](crate::is_retryable)
+/// returns `Some(true)`. The store contains the same messages as after any failed service call. The
+/// persistence mode defines which messages these are.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{} for {after:?}, and the call was cancelled: send it again",
@@ -16,9 +17,9 @@ use tower_chat_core::Retryability;
 )]
 #[non_exhaustive]
 pub struct IdleTimeoutExceeded {
-    /// The time without an update.
+    /// The limit, which is the time for which no update arrived.
     pub after: Duration,
-    /// Whether the answer had begun. A whole answer begins when it is complete.
+    /// Whether the answer had begun. An answer that is not streamed begins when it is complete.
     pub has_begun: bool,
     source: Retryability,
 }

@@ -1,4 +1,4 @@
-//! The layer that limits silence.
+//! The layer that limits the time without an update.
 
 use std::time::Duration;
 
@@ -6,19 +6,20 @@ use tower_layer::Layer;
 
 use super::IdleTimeout;
 
-/// Fails a call whose model client sends nothing for too long.
+/// Fails a service call in which the model client sends no update within a limit.
 ///
-/// The layer limits the time from the call to the head of the response, and in a streamed answer the
-/// time between two updates. The error is an [`IdleTimeoutExceeded`](super::IdleTimeoutExceeded), which
-/// is the last item of a stream. The time is only measured while the caller waits for the next update,
-/// because a slow caller is not a stalled model. For a caller that never reads, use
-/// [`ChatPipelineBuilder::deadline`](crate::ChatPipelineBuilder::deadline), whose time does not depend
-/// on polls. Only updates count: a service that only sends pings is silent. The transport can limit the
-/// time between bytes (tower-http's `ResponseBodyTimeoutLayer`). At the limit the call is dropped,
-/// which closes the connection.
+/// The layer limits the time until the call returns a response, and the time between two updates of
+/// a streamed answer. At the limit, the layer drops the call, which closes the connection, and
+/// returns an [`IdleTimeoutExceeded`](super::IdleTimeoutExceeded). In a streamed answer, this error
+/// is the last item of the stream.
 ///
-/// The [module](super) describes the position in a stack. The timer is tokio's, which needs a runtime
-/// with time enabled, and follows a paused clock in tests.
+/// The time is measured only while the caller waits for an update, so that a slow caller does not
+/// cause a timeout. [`ChatPipelineBuilder::deadline`](crate::ChatPipelineBuilder::deadline) also
+/// ends a call whose caller never polls. Pings of a service are not updates. To limit the time
+/// between bytes, use a layer of the transport, such as tower-http's `ResponseBodyTimeoutLayer`.
+///
+/// The [module](super) describes the position in a stack. The timer is `tokio::time`, which needs a
+/// runtime with time enabled, and can be paused in tests.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
@@ -45,14 +46,14 @@ pub struct IdleTimeoutLayer {
 }
 
 impl IdleTimeoutLayer {
-    /// Creates a layer with the same limit for every wait.
+    /// Creates a layer with the same limit for the response and for each update.
     pub fn new(limit: Duration) -> Self {
         Self { before_head: limit, between_updates: limit }
     }
 
-    /// Sets another limit for the wait for the head. An answer that is not streamed arrives with its
-    /// head, so the limit must cover the whole answer. For a streamed answer, the limit must cover the
-    /// time until the first update.
+    /// Sets a separate limit for the time until the call returns a response. A response that is not
+    /// streamed contains the whole answer, so this limit must cover the time of the whole answer. A
+    /// streamed response is returned before the answer is complete.
     pub fn before_head(mut self, limit: Duration) -> Self {
         self.before_head = limit;
         self

@@ -1,8 +1,9 @@
-//! A limit on the silence of a model client, before its answer and within it.
+//! A limit on the time for which a model client sends no update, before its answer and during its
+//! answer.
 //!
-//! `tower::timeout` ends with the head of a response, and does not detect a streamed answer that
-//! stalls. [`IdleTimeoutLayer`] limits each wait: for the head, and for every update after it. The
-//! total time of an answer is not limited while updates arrive.
+//! `tower::timeout` limits only the time until the call returns a response, and does not detect a
+//! streamed answer that stalls. [`IdleTimeoutLayer`] limits this time and also the time until each
+//! further update. The total time of an answer is not limited while updates arrive.
 //!
 //! # Position in a stack
 //!
@@ -15,13 +16,14 @@
 //!           model client
 //! ```
 //!
-//! The stored messages are those that the persistence mode defines for a failed service call. A retry
-//! above this layer repeats a call whose head was late. The retry does not repeat a call whose answer had
-//! begun, but the same request, sent again by its caller, continues after the stored messages.
+//! After the timeout, the store contains the same messages as after any failed service call. A
+//! retry layer above this layer repeats a call that returned no response in time. It does not
+//! repeat a call that stalled during the stream of its answer. If the caller sends the same request
+//! again, the run continues after the stored messages.
 //!
-//! If this layer is above `PerServiceCallPersistence`, the persister sees a caller that disconnects,
-//! instead of a failed service. If it is above the tool loop, the time of tools counts as silence of
-//! the model.
+//! If this layer is above `PerServiceCallPersistence`, a timeout is a disconnected caller for the
+//! persister, instead of a failed service call. If this layer is above the tool loop, the time in
+//! which tools run is also limited.
 
 mod error;
 mod layer;

@@ -13,7 +13,8 @@ use tower_service::Service;
 use super::{IdleTimeoutExceeded, IdleTimeoutLayer};
 use crate::ResponseFuture;
 
-/// The service that [`IdleTimeoutLayer`] creates. The wait for its readiness is not limited.
+/// The service that [`IdleTimeoutLayer`] creates. The time until the inner service is ready is not
+/// limited.
 #[derive(Debug, Clone)]
 pub struct IdleTimeout<S> {
     inner: S,
@@ -58,8 +59,9 @@ where
     }
 }
 
-/// Returns the response, which is dropped when an update takes too long. If the answer is complete but
-/// its stream does not end in time, the response ends without an error.
+/// Limits the time until each update of a response. At the limit, the response is dropped, and an
+/// error is returned. If the answer is already complete, and only the end of the stream is late,
+/// the response ends without an error.
 fn bounded(response: ChatResponse, limit: Duration) -> ChatResponse {
     let unread = Some((response, false));
     ChatResponse::forward(stream::unfold(unread, move |unread| async move {

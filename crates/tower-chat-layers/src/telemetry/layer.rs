@@ -1,4 +1,4 @@
-//! The layer for the spans of runs and service calls.
+//! The layer that creates the spans of runs and service calls.
 
 use std::{
     sync::Arc,
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::ResponseFuture;
 
-/// Creates a span for every answer: see the [module](super).
+/// Creates a span for each run or for each service call. The [module](super) describes the spans.
 #[derive(Debug, Clone)]
 pub struct TelemetryLayer {
     operation: Operation,
@@ -32,24 +32,25 @@ enum Operation {
     Chat,
 }
 
-/// A request extension that enables content in the spans of a run.
+/// The request extension by which the layer for runs enables content in the spans of service calls
+/// and tools.
 #[derive(Debug, Clone, Copy)]
 struct RecordContent;
 
-/// Returns whether the spans of a run contain content.
+/// Returns whether the spans of service calls and tools contain content.
 pub(crate) fn records_content(extensions: &http::Extensions) -> bool {
     extensions.get::<RecordContent>().is_some()
 }
 
 impl TelemetryLayer {
-    /// Creates the layer for spans of runs, `invoke_agent`. The layer must be above the persistence
-    /// layers and the tool loop.
+    /// Creates the layer for the spans `invoke_agent` of runs. The layer must be above the
+    /// persistence layers and the tool loop.
     pub fn agent() -> Self {
         Self::of(Operation::Agent)
     }
 
-    /// Creates the layer for spans of service calls, `chat`. The layer must be directly above the
-    /// client.
+    /// Creates the layer for the spans `chat` of service calls. The layer must be directly above
+    /// the client.
     pub fn chat() -> Self {
         Self::of(Operation::Chat)
     }
@@ -58,16 +59,17 @@ impl TelemetryLayer {
         Self { operation, name: None, records_content: false }
     }
 
-    /// Sets the name of the agent, `gen_ai.agent.name`, or for service calls the name of the provider,
-    /// `gen_ai.provider.name`, such as `openai`, `anthropic`, `aws.bedrock` or `gcp.gemini`.
+    /// Sets a name in the spans. For runs, it is the name of the agent, `gen_ai.agent.name`. For
+    /// service calls, it is the name of the provider, `gen_ai.provider.name`, such as `openai`,
+    /// `anthropic`, `aws.bedrock` or `gcp.gemini`.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Sets whether the text of users, models and tools is recorded. The setting of a layer for runs
-    /// also applies to the service calls and the tools below.
+    /// Sets whether spans contain the text of users, models and tools. If a layer for runs enables
+    /// content, the spans of the service calls and tools below this layer also contain content.
     #[must_use]
     pub fn with_content(mut self, records_content: bool) -> Self {
         self.records_content = records_content;

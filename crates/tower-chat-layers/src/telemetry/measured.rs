@@ -1,4 +1,4 @@
-//! The metrics of an operation in flight.
+//! The metrics of an operation that has started.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -18,7 +18,8 @@ use tower_chat_core::{
 
 use crate::PersistenceMode;
 
-/// The metrics of an operation. Only created if a recorder is installed.
+/// Records the metrics of an operation. The value is created only if a metrics recorder is
+/// installed.
 pub(crate) struct Measured {
     since: Instant,
     operation: Operation,
@@ -31,11 +32,12 @@ enum Operation {
     Tool { name: String },
 }
 
-/// The persistence mode of a run, which a layer below the telemetry sets.
+/// The persistence mode of a run. This request extension is empty until a layer below the telemetry
+/// layer sets the mode.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RunMode(Arc<OnceLock<&'static str>>);
 
-/// Reports the mode of a run to the telemetry above.
+/// Reports the mode of a run to the telemetry layer above.
 pub(crate) fn report_mode(request: &ChatRequest, mode: PersistenceMode) {
     if let Some(RunMode(name)) = request.extensions.get() {
         name.get_or_init(|| match mode {
@@ -83,7 +85,7 @@ impl Measured {
         })
     }
 
-    /// Records a part of a streamed answer.
+    /// Records that an update of the streamed answer has arrived.
     pub(super) fn chunk(&mut self) {
         if !std::mem::replace(&mut self.has_chunk, true)
             && let Operation::ServiceCall { .. } = self.operation
@@ -92,7 +94,7 @@ impl Measured {
         }
     }
 
-    /// Records a complete answer.
+    /// Records that the answer is complete.
     pub(super) fn finished(&mut self, finish: &Finish) {
         let Operation::ServiceCall { answering, .. } = &mut self.operation else { return };
         *answering = finish.model.clone();
@@ -129,7 +131,7 @@ impl Measured {
         }
     }
 
-    /// Records a value with the labels of the operation and further ones.
+    /// Records a value with the labels of the operation and the labels in `more`.
     fn record(&self, metric: Histogram, value: f64, more: Labels<'_>) {
         let own: &[_] = match &self.operation {
             Operation::Run { agent, model, mode } => &[

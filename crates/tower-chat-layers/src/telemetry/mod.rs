@@ -1,21 +1,21 @@
-//! Spans of `tracing` for runs, service calls, tools and stores, under the names of OpenTelemetry's
+//! Spans of `tracing` for runs, service calls, tools and stores, with the names of OpenTelemetry's
 //! conventions for generative AI.
 //!
-//! | span | of | made by |
+//! | span | operation | created by |
 //! |---|---|---|
-//! | `invoke_agent` | a run | [`TelemetryLayer::agent`], above everything |
-//! | `chat` | a service call | [`TelemetryLayer::chat`], right above the client |
+//! | `invoke_agent` | a run | [`TelemetryLayer::agent`], above all other layers |
+//! | `chat` | a service call | [`TelemetryLayer::chat`], directly above the client |
 //! | `execute_tool` | a call of a tool | the tool loop |
 //! | `load`, `append`, ... | an operation of a store | [`TracedStore`] |
 //!
-//! [`ChatPipeline`](crate::ChatPipeline) creates all four kinds. With a client that is used as it is,
-//! it only creates the spans of runs and of its store. A span of a streamed answer ends with the
-//! stream, and `tower_chat.outcome` contains the outcome: `completed`, `failed`, or `dropped` by its
-//! reader. Without an interested subscriber nothing is recorded. `tracing-opentelemetry` sends the
-//! spans to a collector.
+//! [`ChatPipeline`](crate::ChatPipeline) creates all four kinds. With a client that is used as it
+//! is, the pipeline creates only the spans of runs and of the store. The span of a streamed answer
+//! ends at the end of the stream. Its field `tower_chat.outcome` is `completed`, `failed`, or
+//! `dropped` if the caller has dropped the response. If no subscriber is interested in the spans,
+//! nothing is recorded. `tracing-opentelemetry` sends the spans to a collector.
 //!
-//! The text of users, models and tools is only recorded if [`TelemetryLayer::with_content`] enables
-//! it.
+//! Spans contain the text of users, models and tools only if [`TelemetryLayer::with_content`]
+//! enables this.
 //!
 //! ```
 //! use tower::ServiceBuilder;

@@ -1,4 +1,4 @@
-//! The span of an operation in flight.
+//! The span of an operation that has started.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use super::{
     },
 };
 
-/// A span that records the outcome of its operation, and the metrics of the operation. If it is dropped
+/// A span that records the outcome and the metrics of its operation. If the `OpenSpan` is dropped
 /// before the end of the operation, it records the outcome `dropped`.
 pub(crate) struct OpenSpan {
     span: Span,
     measured: Option<Box<Measured>>,
-    /// The mode of a run.
+    /// The persistence mode of a run. `None` for other operations.
     mode: Option<RunMode>,
     is_ended: bool,
-    /// The messages of the answer until now, if content is recorded.
+    /// The messages of the answer that have arrived. `None` if content is not recorded.
     content: Option<Vec<Arc<Message>>>,
 }
 
@@ -50,14 +50,14 @@ impl OpenSpan {
         }
     }
 
-    /// Records a part of a streamed answer.
+    /// Records that an update of the streamed answer has arrived.
     pub(super) fn chunk(&mut self) {
         if let Some(measured) = &mut self.measured {
             measured.chunk();
         }
     }
 
-    /// Records a complete answer.
+    /// Records that the answer is complete.
     pub(super) fn finished(&mut self, finish: &Finish) {
         record_finish(&self.span, finish);
         if let Some(measured) = &mut self.measured {
@@ -77,13 +77,13 @@ impl OpenSpan {
         self.failed_by(error_type(error));
     }
 
-    /// Records a failure with an error of this type.
+    /// Records that the operation failed with an error of this type.
     fn failed_by(&mut self, error: &'static str) {
         record_error(&self.span, error);
         self.end(Outcome::Failed, Some(error));
     }
 
-    /// Records the output of a tool, with its text if content is recorded, or as an error.
+    /// Records that a tool has returned. `text` is the text of the output, if content is recorded.
     pub(crate) fn tool_answered(&mut self, text: Option<&str>, is_error: bool) {
         record_result(&self.span, text);
         match is_error {

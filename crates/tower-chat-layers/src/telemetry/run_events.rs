@@ -1,4 +1,4 @@
-//! Reports events of runs, each as a metric and a log event.
+//! Reports events of runs. Each event is reported as a metric and as a log event.
 
 use tower_chat_core::{
     ConversationKey, RunId,
@@ -11,7 +11,7 @@ use tower_chat_core::{
 
 use crate::replay::DanglingCall;
 
-/// Reports that another attempt has taken an open run over from the attempt with this lease.
+/// Reports that an attempt has taken over an open run from the attempt with this lease.
 pub(crate) fn taken_over(
     store: &dyn HistoryStore,
     key: &ConversationKey,
@@ -45,8 +45,9 @@ pub(crate) fn lease_renewed(
     );
 }
 
-/// Reports stored calls without a result, which the replay answers with an error or omits. Logged
-/// as a warning when a call is first found. An earlier run has already logged the `known` calls.
+/// Reports stored calls without a result. The replay sends such a call with an error result, or
+/// omits it. The calls in `new` are logged as warnings. The calls in `known` are logged at the
+/// debug level, because an earlier run has logged them as warnings.
 pub(crate) fn repaired(key: &ConversationKey, new: &[DanglingCall], known: &[DanglingCall]) {
     REPAIRED_CALLS.add((new.len() + known.len()) as u64, &[]);
     for (calls, is_new) in [(new, true), (known, false)] {

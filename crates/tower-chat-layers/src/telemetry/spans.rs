@@ -1,9 +1,10 @@
-//! The spans and their fields. All names are defined in this module, except those of a store's spans,
-//! which are in `tower-chat-core`.
+//! The spans and their fields. This module defines all names, except the names of the spans of
+//! stores, which `tower-chat-core` defines.
 //!
 //! The names are those of the semantic conventions for generative AI, version 1.41.0
-//! (<https://github.com/open-telemetry/semantic-conventions/tree/v1.41.0/docs/gen-ai>). The fields
-//! `otel.*` are those that `tracing-opentelemetry` reads, and `tower_chat.*` are our own.
+//! (<https://github.com/open-telemetry/semantic-conventions/tree/v1.41.0/docs/gen-ai>).
+//! `tracing-opentelemetry` reads the fields `otel.*`. The fields `tower_chat.*` are defined by this
+//! crate.
 
 use serde_json::Value;
 use tower_chat_core::{
@@ -103,7 +104,7 @@ pub(super) fn record_outcome(span: &Span, outcome: Outcome) {
     span.record("tower_chat.outcome", outcome.as_str());
 }
 
-/// Records the fields of an answer's end.
+/// Records the fields that are known when an answer is complete.
 pub(super) fn record_finish(span: &Span, finish: &Finish) {
     if let Some(reason) = &finish.reason {
         span.record("gen_ai.response.finish_reasons", finish_reason(reason));
@@ -122,7 +123,8 @@ pub(super) fn record_finish(span: &Span, finish: &Finish) {
     }
 }
 
-/// Records the type of an error, without its text, which may be content.
+/// Records the type of an error. The text of the error is not recorded, because it may contain
+/// content.
 pub(super) fn record_error(span: &Span, error: &'static str) {
     span.record("error.type", error);
     span.record("otel.status_code", "ERROR");
@@ -148,10 +150,10 @@ pub(super) fn record_result(span: &Span, text: Option<&str>) {
     }
 }
 
-/// The value for an error without a name of its own, by the conventions for errors.
+/// The value that the conventions define for an error whose type has no name.
 const OTHER: &str = "_OTHER";
 
-/// The error type of a tool that returned an error result, or failed.
+/// The error type of a tool call that failed or whose result is an error.
 pub(super) const TOOL_ERROR: &str = "tool_error";
 
 pub(super) fn error_type(error: &BoxError) -> &'static str {

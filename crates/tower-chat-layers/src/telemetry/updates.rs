@@ -1,4 +1,4 @@
-//! A streamed answer inside its span.
+//! The stream of an answer, which is polled inside the span.
 
 use std::{
     pin::Pin,
@@ -10,7 +10,7 @@ use tower_chat_core::{BoxError, ChatResponse, ChatUpdate};
 
 use super::open_span::OpenSpan;
 
-/// The updates of an answer. The response is polled inside the span.
+/// The updates of an answer. Each poll of the response enters the span.
 pub(super) struct TracedUpdates {
     pub(super) response: ChatResponse,
     pub(super) open: OpenSpan,

@@ -6,13 +6,13 @@ use tower_chat_core::{ChatRequest, Message, Role, RunHandle};
 
 use super::{Fault, InvalidMessages, InvalidRequest};
 
-/// Checks a request to a tool loop without a persistence layer above it. The request must have
-/// messages, unless it [may be empty](may_be_empty). The messages after the model's final answer must
-/// have content.
+/// Checks the content of a request to a tool loop that has no persistence layer above it. The
+/// request must contain messages, unless it [may be empty](may_be_empty). The messages after the
+/// last assistant message must have content.
 ///
 /// # Errors
 ///
-/// Returns [`InvalidRequest`].
+/// Returns [`InvalidRequest`] if the request or one of these messages has no content.
 pub(crate) fn check_not_empty(request: &ChatRequest) -> Result<(), InvalidRequest> {
     let own: Vec<_> = request.messages().iter_from(request.history_len()).collect();
     let is_answer = |message: &&Arc<Message>| message.role == Role::Assistant;
@@ -27,12 +27,13 @@ pub(crate) fn check_not_empty(request: &ChatRequest) -> Result<(), InvalidReques
     })
 }
 
-/// Checks that messages have content, except assistant messages. Positions are counted from `first`.
+/// Checks that all messages except assistant messages have content. `first` is the position of the
+/// first message, for the errors.
 ///
 /// # Errors
 ///
-/// Returns all messages without parts. Replay would omit them, and the next request could then begin with
-/// an assistant message.
+/// Returns a fault for each message without parts. A replay would omit such a message, and the next
+/// request could then begin with an assistant message, which providers refuse.
 pub(crate) fn check_content<'a>(
     first: usize,
     messages: impl IntoIterator<Item = &'a Arc<Message>>,
@@ -42,8 +43,8 @@ pub(crate) fn check_content<'a>(
     InvalidMessages::of(empty.map(|(message, _)| Fault::EmptyMessage { message }).collect())
 }
 
-/// Returns whether a request may have no messages, because it continues an answer in the background, or
-/// because messages are queued for it.
+/// Returns whether a request may contain no messages, because it continues a background answer, or
+/// because the run handle contains queued messages.
 pub(crate) fn may_be_empty(request: &ChatRequest) -> bool {
     let handle = request.extensions.get::<RunHandle>();
     request.options.continuation.is_some() || handle.is_some_and(RunHandle::has_queued)

@@ -1,4 +1,4 @@
-//! The faults of a sequence of messages.
+//! The faults for which every provider refuses a sequence of messages.
 
 use std::{error::Error, fmt};
 
@@ -6,17 +6,17 @@ use tower_chat_core::{ConversationKey, Retryability};
 
 /// A fault for which every provider would refuse a sequence of messages.
 ///
-/// Messages are counted from 0 in the checked sequence.
+/// The fields `message` are positions in the checked sequence, from 0.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// A call has no result in the tool messages directly after its message.
+    /// A call has no result in the tool messages that directly follow the message of the call.
     #[error(
         "the call of tool {tool:?} in message {message} ({}) has no result directly after it",
         named(call_id.as_deref())
     )]
     Unanswered {
-        /// The message with the call.
+        /// The position of the message with the call.
         message: usize,
         /// The name of the tool.
         tool: String,
@@ -26,26 +26,26 @@ pub enum Fault {
     /// A call has a second result.
     #[error("the result in message {message} answers call {call_id:?}, which has a result already")]
     AnsweredTwice {
-        /// The message with the second result.
+        /// The position of the message with the second result.
         message: usize,
         /// The call's id.
         call_id: String,
     },
-    /// A result answers no call of the message before it.
+    /// A result answers no call of the preceding assistant message.
     #[error(
         "the result in message {message} ({}) answers no call of the assistant message before it",
         named(call_id.as_deref())
     )]
     Orphan {
-        /// The message with the result.
+        /// The position of the message with the result.
         message: usize,
         /// The id in the result, if it has one.
         call_id: Option<String>,
     },
-    /// A call has no id, or an empty one, and no result can refer to it.
+    /// A call has no id or an empty id, so that no result can refer to the call.
     #[error("the call of tool {tool:?} in message {message} has no id")]
     CallWithoutId {
-        /// The message with the call.
+        /// The position of the message with the call.
         message: usize,
         /// The name of the tool.
         tool: String,
@@ -55,22 +55,22 @@ pub enum Fault {
         "the call of tool {tool:?} in message {message} has an id of another call: {call_id:?}"
     )]
     RepeatedCallId {
-        /// The message with both calls.
+        /// The position of the message with both calls.
         message: usize,
         /// The tool of the second call.
         tool: String,
         /// The id.
         call_id: String,
     },
-    /// An approval request, or an answer to one, which no model accepts.
+    /// A message contains an approval request or an approval response, which no provider accepts.
     #[error("message {message} contains a part about approval request {request_id:?}")]
     Approval {
         /// The message.
         message: usize,
-        /// The approval request.
+        /// The id of the approval request.
         request_id: String,
     },
-    /// An assistant message without content.
+    /// An assistant message has no content.
     #[error("assistant message {message} is empty")]
     EmptyAssistant {
         /// The message.
@@ -79,13 +79,13 @@ pub enum Fault {
     /// The sequence has no messages.
     #[error("there are no messages")]
     NoMessages,
-    /// A message that is not the assistant's has no content.
+    /// A message whose role is not assistant has no content.
     #[error("message {message} has no content")]
     EmptyMessage {
         /// The message.
         message: usize,
     },
-    /// A call in a message that is not the assistant's.
+    /// A message whose role is not assistant contains a call.
     #[error("message {message} calls tool {tool:?}, but is not an assistant message")]
     MisplacedCall {
         /// The message.
@@ -93,7 +93,7 @@ pub enum Fault {
         /// The name of the tool.
         tool: String,
     },
-    /// A result in a message that is not a tool message.
+    /// A message that is not a tool message contains a result.
     #[error(
         "message {message} contains a result ({}), but is not a tool message",
         named(call_id.as_deref())
@@ -125,7 +125,7 @@ impl Fault {
     }
 }
 
-/// Messages that every provider would refuse.
+/// The error for messages that every provider would refuse.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidMessages {
     first: Box<Fault>,
@@ -167,7 +167,8 @@ impl InvalidMessages {
 
 /// The error for a request that was not sent, because every provider would refuse it.
 ///
-/// [`ValidateTranscriptLayer`](super::ValidateTranscriptLayer) returns it as a boxed error.
+/// [`ValidateTranscriptLayer`](super::ValidateTranscriptLayer) returns this error as a
+/// [`BoxError`](tower_chat_core::BoxError).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the request{} was not sent, because every provider would refuse it: check the input, and the layers between the \
@@ -176,14 +177,14 @@ impl InvalidMessages {
 )]
 #[non_exhaustive]
 pub struct InvalidRequest {
-    /// The conversation, if the request had one.
+    /// The conversation of the request, or `None` if the request contains no conversation.
     pub conversation: Option<ConversationKey>,
-    /// The faults of its messages.
+    /// The faults of the request's messages.
     pub source: InvalidMessages,
 }
 
 impl InvalidRequest {
-    /// Returns whether the same request may succeed if it is sent again, which is never the case.
+    /// Returns `false`, because the same request fails again.
     pub fn is_retryable(&self) -> bool {
         false
     }

@@ -6,8 +6,8 @@ use super::ValidateTranscript;
 
 /// Refuses a request that every provider would refuse, before the paid service call.
 ///
-/// The error is an [`InvalidRequest`](super::InvalidRequest). Valid requests are not changed. The cost
-/// is linear in the number of messages, history included.
+/// The error is an [`InvalidRequest`](super::InvalidRequest). Valid requests are not changed. The
+/// cost is linear in the number of messages, including the messages of the history.
 ///
 /// The [module](super) describes the position in a stack.
 ///
@@ -41,7 +41,8 @@ impl ValidateTranscriptLayer {
         Self { enabled: true }
     }
 
-    /// Creates a layer that checks every request in builds with debug assertions, and none in others.
+    /// Creates a layer that checks every request in builds with debug assertions, and no request in
+    /// other builds.
     pub fn in_debug_builds() -> Self {
         Self { enabled: cfg!(debug_assertions) }
     }

@@ -1,4 +1,4 @@
-//! The rules that all providers share.
+//! Checks the rules for messages that all providers share.
 
 use std::{cell::LazyCell, collections::HashSet};
 
@@ -9,14 +9,16 @@ use tower_chat_core::{
 
 use super::{Fault, InvalidMessages, check_content};
 
-/// Checks the rules of all providers for a sequence of messages.
+/// Checks the rules for a sequence of messages that all providers share:
 ///
-/// - Every call ([`Message::calls`]) is answered exactly once, by the tool messages directly after its
-///   message; every result answers such a call.
-/// - Calls have ids, which are unique within a message. A later message may repeat an id.
-/// - Calls are in assistant messages and results in tool messages, except the results of tools that the
-///   provider ran itself, which follow their calls.
-/// - No part is about approvals, and no assistant message is empty.
+/// - The tool messages directly after the message of a call ([`Message::calls`]) contain exactly
+///   one result for the call. Every result in a tool message answers such a call.
+/// - Each call has an id that is unique in its message. A call of a later message may have the same
+///   id.
+/// - Calls are in assistant messages, and results in tool messages. Only the results of tools that
+///   the provider executed are in the message of their calls.
+/// - No message contains approval requests or approval responses, and no assistant message is
+///   empty.
 ///
 /// ```
 /// use tower_chat::{Message, ToolCall, validate::{Fault, validate_messages}};
@@ -31,7 +33,7 @@ use super::{Fault, InvalidMessages, check_content};
 ///
 /// # Errors
 ///
-/// Returns all faults, in time linear in the number of parts.
+/// Returns all faults. The time is linear in the number of parts.
 pub fn validate_messages<'a>(
     messages: impl IntoIterator<Item = &'a Message>,
 ) -> Result<(), InvalidMessages> {
@@ -40,15 +42,15 @@ pub fn validate_messages<'a>(
 
 /// Checks the messages of a request.
 ///
-/// The request must have messages, unless it continues an answer in the background, and each new
-/// message must have a part. A request with a service id may begin with results, because the service
-/// has their calls.
+/// The request must contain messages, unless it continues a background answer. Each new message
+/// must contain a part. A request with a service id may begin with results, because the service
+/// stores the calls of these results.
 ///
 /// ```
 /// use tower_chat::{ChatRequest, Message, ToolResult, validate::validate_request};
 ///
 /// let results = || Message::tool_results([ToolResult::new("c1", "Rain.")]);
-/// assert!(validate_request(&ChatRequest::new([results()])).is_err()); // of no call
+/// assert!(validate_request(&ChatRequest::new([results()])).is_err()); // has no call
 /// let kept_there = ChatRequest::new([results()]).with_service_id("resp_1");
 /// assert!(validate_request(&kept_there).is_ok());
 /// ```
@@ -69,12 +71,12 @@ pub fn validate_request(request: &ChatRequest) -> Result<(), InvalidMessages> {
 #[derive(Debug)]
 struct Check<'a> {
     faults: Vec<Fault>,
-    /// The calls of the previous assistant message with their own ids, which providers match with
-    /// results.
+    /// The calls of the previous assistant message, except calls without an id and calls with a
+    /// repeated id.
     calls: Matcher<&'a str>,
-    /// For each of these calls, the position of its message and the call itself.
+    /// For each call in `calls`, the position of its message and the call itself.
     asked: Vec<(usize, &'a ToolCall)>,
-    /// The number of calls without an id that a result without an id may answer.
+    /// The number of calls without an id, minus the number of results without an id after them.
     without_id: usize,
     may_begin_with_results: bool,
 }
@@ -97,8 +99,8 @@ impl<'a> Check<'a> {
         for (index, message) in messages.into_iter().enumerate() {
             match message.role {
                 Role::Tool => {}
-                // Each request contains these messages again, also if the service stores the other
-                // messages.
+                // Every request contains these messages, even if the service stores the history.
+                // Results may therefore follow them.
                 Role::System | Role::Developer if self.may_begin_with_results => {}
                 _ => self.end_round(),
             }
@@ -173,7 +175,8 @@ impl<'a> Check<'a> {
             Answers::Again => {
                 self.faults.push(Fault::AnsweredTwice { message, call_id: id.to_owned() });
             }
-            // The service has the call. Only a second result for it can be detected.
+            // The service stores the call of this result. Only a second result for the same call
+            // can be detected.
             Answers::Nothing if self.may_begin_with_results => {
                 self.calls.push(Candidate::of_id(Some(id)).answered(true));
             }
@@ -199,7 +202,8 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Returns the ids of the calls that the provider ran itself. Their results are in the same message.
+/// Returns the ids of the calls that the provider executed. The results of these calls are in the
+/// same message.
 fn run_by_provider(message: &Message) -> HashSet<Option<&str>> {
     let calls = message.parts.iter().filter_map(Part::as_tool_call);
     calls.filter(|call| call.provider_executed).map(|call| call.id.as_deref()).collect()

@@ -1,9 +1,9 @@
-//! The check directly above the model client, which detects invalid message sequences before a provider
-//! does.
+//! Checks requests directly above the model client, so that a request with invalid messages fails
+//! before a provider receives it.
 //!
-//! [`validate_messages`] checks the rules that all providers share, in the crate's own types; the rules
-//! of one provider's wire, with their sources, are in `tower-chat-wire`. The layer
-//! [`ValidateTranscriptLayer`] applies the shared rules to every request.
+//! [`validate_messages`] checks the rules that all providers share. The layer
+//! [`ValidateTranscriptLayer`] applies these rules to every request. `tower-chat-wire` contains the
+//! rules of each provider's wire.
 //!
 //! # Position in a stack
 //!
@@ -12,12 +12,13 @@
 //!   ToolLoop
 //!     PerServiceCallPersistence
 //!       retry, idle timeout, cache
-//!         ValidateTranscript    right: sees what the model would send
+//!         ValidateTranscript    right: checks the messages that the model client sends
 //!           model
 //! ```
 //!
-//! Above `PerServiceCallPersistence` the layer would refuse results whose calls are stored below it.
-//! Above the tool loop it would never see a round.
+//! Above `PerServiceCallPersistence`, the layer would refuse results whose calls
+//! `PerServiceCallPersistence` adds. Above the tool loop, the layer would never receive the calls
+//! and results of a run.
 
 mod empty;
 mod fault;
