@@ -10,29 +10,30 @@ use crate::{
     telemetry,
 };
 
-/// The cache entry of one conversation. While a write is in flight the entry stays in the cache,
-/// empty, because removing and inserting an entry costs more than the rest of the cache's work for
-/// a write.
+/// The cache entry of one conversation. While a write is in flight, the entry has no content, but
+/// stays in the cache. Removing the entry and inserting it again would cost more than all other
+/// work of the cache for a write.
 #[derive(Debug)]
 pub(crate) struct CacheEntry {
     cached: Mutex<Option<Arc<Cached>>>,
-    /// The number of bytes that the content may have. The weight of the entry in the cache is this
-    /// number plus the length of the key.
+    /// The maximum size of the content, in bytes. The weight of the entry in the cache is this size
+    /// plus the length of the key.
     pub(crate) max_bytes: u64,
-    /// Counts the entry in the gauges. The counter has a lock that shuttle does not control, because moka
-    /// calls [`removed`](Self::removed) while it holds its own lock.
+    /// The guards that count the entry in the gauges. Their lock is not one of shuttle's, because
+    /// moka calls [`removed`](Self::removed) while it holds one of its own locks.
     counted: sync::Mutex<Vec<GaugeGuard>>,
 }
 
-/// An entry may grow by an eighth of its conversation's bytes before it is replaced by one with
-/// another weight. The growth is at least `1 / SMALL_PARTS` and at most `1 / LARGE_PARTS` of the
-/// cache's bound, and at most the conversation's bytes.
+/// The growth of a conversation for which its entry has space. A conversation that grows further
+/// gets a new entry with a larger weight. The growth is an eighth of the conversation's bytes, but
+/// at least `1 / SMALL_PARTS` and at most `1 / LARGE_PARTS` of the cache's bound, and at most the
+/// conversation's bytes.
 const SMALL_PARTS: u64 = 1 << 15;
 const LARGE_PARTS: u64 = 1 << 10;
 
 impl CacheEntry {
-    /// Creates an entry with space for a conversation and some growth, so that not every write
-    /// replaces the entry. `max_bytes` is the bound of the cache.
+    /// Creates an entry with space for a conversation and for some growth. Without the growth, each
+    /// write would replace the entry. `max_bytes` is the bound of the cache.
     pub(crate) fn new(cached: Arc<Cached>, max_bytes: u64) -> Self {
         let bytes = cached.bytes();
         let more = (bytes / 8).clamp(max_bytes / SMALL_PARTS, max_bytes / LARGE_PARTS);
@@ -41,8 +42,8 @@ impl CacheEntry {
         Self { cached: Mutex::new(Some(cached)), max_bytes, counted }
     }
 
-    /// Stops counting the entry in the gauges. Called when the entry was removed from the cache,
-    /// because moka frees it later.
+    /// Stops counting the entry in the gauges. moka calls this method when it removes an entry from
+    /// the cache, because it frees the entry only later.
     pub(crate) fn removed(&self) {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -56,7 +57,8 @@ impl CacheEntry {
         self.content().take()
     }
 
-    /// Sets the content, or returns it if its size does not fit the entry's weight.
+    /// Sets the content. Returns the content as an error if its size does not fit the weight of the
+    /// entry.
     pub(crate) fn put(&self, cached: Arc<Cached>) -> Result<(), Arc<Cached>> {
         let bytes = cached.bytes();
         if bytes > self.max_bytes || bytes < self.max_bytes / 4 {

@@ -12,13 +12,15 @@ use tower_chat_core::{
 
 use crate::weight;
 
-/// A conversation that was read, with the writes that were acknowledged since.
+/// The state of a conversation that was read from the inner store, and to which all writes
+/// acknowledged since then were applied.
 #[derive(Debug, Clone)]
 pub(crate) struct Cached {
     head: Head,
     /// Whether the head contains the pending approvals.
     knows_approvals: bool,
-    /// The visible history, if it is known. The head inside it is not updated; see `head`.
+    /// The visible history, if it is known. The head in the history is outdated; the current one is
+    /// `head`.
     history: Option<History>,
     /// The staged messages of the open run, if all of them are known.
     staged: Option<StagedMessages>,
@@ -28,10 +30,10 @@ pub(crate) struct Cached {
     pub(crate) read: ReadAt,
 }
 
-/// The moment of a read of the inner store, taken before the read.
+/// The time of a read of the inner store. It is taken before the read begins.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadAt {
-    /// The number of earlier reads and lookups, in the whole cache.
+    /// The number of reads and lookups in the whole cache before this one.
     pub(crate) tick: u64,
     pub(crate) time: Instant,
 }
@@ -39,12 +41,13 @@ pub(crate) struct ReadAt {
 #[derive(Debug, Clone, Default)]
 struct StagedMessages {
     messages: Vec<Arc<Message>>,
-    /// Whether one of their calls waits, or waited, for approval.
+    /// Whether a call in these messages waits, or has waited, for approval.
     has_approvals: bool,
 }
 
 impl Cached {
-    /// Creates the cached state from a head. If no message is visible, the history is known too.
+    /// Creates the cached state from a head. If no message is visible, the history is known to be
+    /// empty.
     pub(crate) fn of_head(head: &Head, read: ReadAt) -> Self {
         let history = (visible(head) == 0).then(|| History::new(head.clone(), Messages::new()));
         Self {
@@ -57,7 +60,8 @@ impl Cached {
         }
     }
 
-    /// Creates the cached state from a load, which may not contain the pending approvals.
+    /// Creates the cached state from a loaded history, whose head need not contain the pending
+    /// approvals.
     pub(crate) fn of_history(history: &History, read: ReadAt) -> Self {
         Self {
             head: history.head.clone(),
@@ -109,8 +113,8 @@ impl Cached {
         }
     }
 
-    /// Returns the cached state after a history was loaded. Pending approvals that are known are
-    /// kept.
+    /// Returns the cached state after a history was loaded. If the head has not changed, the new
+    /// state has the pending approvals of this one.
     pub(crate) fn with_history(&self, history: &History, read: ReadAt) -> Self {
         let mut loaded = Self::of_history(history, read);
         let own = self.head.clone().with_pending_approvals(Vec::new());
@@ -121,7 +125,8 @@ impl Cached {
         loaded
     }
 
-    /// Applies writes. Returns false if the result is unknown; the value must then be dropped.
+    /// Applies writes. Returns false if the state after the writes cannot be computed. The caller
+    /// must then drop this value.
     pub(crate) fn apply<'a>(&mut self, writes: impl IntoIterator<Item = &'a Write>) -> bool {
         writes.into_iter().all(|write| self.apply_one(write).is_some())
     }
@@ -150,8 +155,8 @@ impl Cached {
         Some(())
     }
 
-    /// Updates the pending approvals. Rows may change them, unless no call waited and none begins
-    /// to wait.
+    /// Marks the pending approvals as unknown if the rows of a write may change them. They cannot
+    /// change if no call waits before the write and none waits after it.
     fn notice_rows(&mut self, write: &Write) {
         if write.tools().is_empty() {
             return;
@@ -161,7 +166,8 @@ impl Cached {
         }
     }
 
-    /// Updates the messages after a staged write. `opens` is true for the first write of an open run.
+    /// Updates the staged and the visible messages after a staged write. `opens` is true for the
+    /// first write of an open run.
     fn stage(&mut self, write: &Write, changes: &Changes, opens: bool) {
         if opens {
             self.staged = Some(StagedMessages::default());
@@ -207,8 +213,8 @@ fn visible(head: &Head) -> u64 {
     head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible)
 }
 
-/// Returns whether the same messages are visible with both heads. Within one incarnation, the
-/// visible part only grows.
+/// Returns whether a conversation with one of these heads has the same visible messages as with the
+/// other. The number of visible messages shows this, because it only grows within one incarnation.
 pub(crate) fn is_same_history(one: &Head, other: &Head) -> bool {
     one.revision.incarnation == other.revision.incarnation && visible(one) == visible(other)
 }

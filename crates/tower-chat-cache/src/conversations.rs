@@ -19,20 +19,21 @@ use crate::{
     telemetry,
 };
 
-/// The maximum number of bytes of a cached conversation: the weights of moka are `u32`.
+/// The maximum size of a cached conversation, in bytes, because moka's weights have the type `u32`.
 const LARGEST: u64 = u32::MAX as u64;
 
 /// The cached conversations.
 ///
-/// The content of an entry was loaded, or computed by applying acknowledged writes to loaded
-/// content. While a write of a conversation is in flight, its entry is empty. A load is cached only
-/// if no write was submitted since the load began.
+/// The content of an entry was loaded from the inner store, and acknowledged writes were applied to
+/// it. While a write to a conversation is in flight, the conversation's entry is empty. A load is
+/// cached only if no write was submitted since the load began.
 pub(crate) struct Conversations {
     entries: Cache<ConversationKey, Arc<CacheEntry>>,
     in_flight: Mutex<InFlightTable>,
     ticks: AtomicU64,
     max_bytes: u64,
-    /// The number of bytes that were inserted since moka was last made to enforce its bound.
+    /// The number of bytes that were inserted since [`keep`](Self::keep) has last called moka to
+    /// enforce its bound.
     inserted_bytes: AtomicU64,
 }
 
@@ -69,7 +70,7 @@ impl Conversations {
         self.entries.get(key)?.get()
     }
 
-    /// Returns the number of cached conversations and their bytes.
+    /// Returns the number of cached conversations, and their size in bytes.
     pub(crate) fn size(&self) -> (u64, u64) {
         self.entries.run_pending_tasks();
         (self.entries.entry_count(), self.entries.weighted_size())
@@ -81,8 +82,8 @@ impl Conversations {
         self.read_in(in_flight.of(key), key, read)
     }
 
-    /// Returns the load in flight that may be shared, or else begins one. If a load has finished
-    /// since the caller's lookup, returns the cached history.
+    /// Returns the load in flight that may be shared, or begins a load if there is none. If another
+    /// load has finished since the caller's lookup in the cache, returns the cached history.
     pub(crate) fn load(
         self: &Arc<Self>,
         key: &ConversationKey,
@@ -105,7 +106,8 @@ impl Conversations {
         }
         let load_guard = self.read_in(in_flight, key, read);
         let shared_load = SharedLoad { load: load(load_guard).shared(), read };
-        // A load that begins during a submission may not include its writes, so it is not shared.
+        // A load that begins during a submission may not include the submitted writes, so later
+        // callers must not share it.
         if in_flight.submitting == 0 {
             let weak = shared_load.load.downgrade();
             in_flight.shared_load = weak.map(|load| SharedLoad { load, read });
@@ -141,7 +143,7 @@ impl Conversations {
             let is_overtaken = in_flight.may_be_reordered && leaves_revision;
             in_flight.begin();
             in_flight.may_be_reordered |= leaves_revision;
-            // Usually this is the only reference, so `make_mut` changes it in place.
+            // Usually there is no other reference to the state, so `make_mut` changes it in place.
             in_flight.after_writes = known.filter(|_| !is_overtaken).and_then(|mut known| {
                 let is_known = Arc::make_mut(&mut known).apply(own());
                 is_known.then_some(known)
@@ -160,7 +162,8 @@ impl Conversations {
         Submission::new(self.clone(), Keys::from_iter([key.clone()]))
     }
 
-    /// Removes and returns the cached state, to which all writes in flight were applied.
+    /// Removes and returns the cached state, or, if writes are in flight, the state after these
+    /// writes.
     fn known(&self, in_flight: &mut InFlight, key: &ConversationKey) -> Option<Arc<Cached>> {
         if in_flight.unsettled > 0 {
             return in_flight.after_writes.take();
@@ -192,14 +195,15 @@ impl Conversations {
         }
         let known = self.get(key);
         if known.as_ref().is_none_or(|known| known.read.tick < read.tick) {
-            // moka frees an evicted entry later, so the weak reference may still be valid.
+            // moka frees an evicted entry later, so the weak reference may still refer to an entry
+            // that is no longer in the cache.
             in_flight.entry = Weak::new();
             self.keep(key, &mut in_flight.entry, Arc::new(learned(known.as_deref())));
         }
     }
 
-    /// Returns the entry of a conversation, from the weak reference or else from the cache. Updates
-    /// the weak reference.
+    /// Returns the entry of a conversation. If the weak reference is not valid, looks the entry up
+    /// in the cache, and updates the reference.
     fn find(&self, key: &ConversationKey, entry: &mut Weak<CacheEntry>) -> Option<Arc<CacheEntry>> {
         if let Some(found) = entry.upgrade() {
             return Some(found);
@@ -209,8 +213,8 @@ impl Conversations {
         Some(found)
     }
 
-    /// Stores a conversation in its entry, or in a new one if it does not fit. A conversation that
-    /// exceeds [`LARGEST`] is removed from the cache instead.
+    /// Stores a conversation in its entry, or in a new entry if the conversation does not fit into
+    /// the existing one. A conversation that exceeds [`LARGEST`] is removed from the cache instead.
     pub(crate) fn keep(
         &self,
         key: &ConversationKey,
@@ -232,7 +236,8 @@ impl Conversations {
         *entry = Arc::downgrade(&new);
         let more = new.max_bytes.saturating_sub(before);
         self.entries.insert(key.clone(), new);
-        // moka enforces its bound in batches; large entries would exceed it by too much.
+        // moka enforces its bound in batches. With large entries, the cache would exceed the bound
+        // by too much in between.
         let since = self.inserted_bytes.fetch_add(more, Ordering::Relaxed).saturating_add(more);
         if since > self.max_bytes / 64 {
             self.inserted_bytes.store(0, Ordering::Relaxed);
@@ -246,7 +251,7 @@ impl Conversations {
         self.entries.invalidate(key);
     }
 
-    /// Evicts an entry like moka, except that the entry is not freed yet.
+    /// Evicts an entry as moka does, but returns the entry, so that it is not freed yet.
     #[cfg(test)]
     pub(crate) fn evict(&self, key: &ConversationKey) -> Option<Arc<CacheEntry>> {
         self.entries.remove(key)

@@ -20,22 +20,23 @@ use crate::{
 pub(crate) type Loaded = Result<History, StoreError>;
 pub(crate) type LoadFuture = BoxFuture<'static, Loaded>;
 
-/// The operations in flight on all conversations. A conversation without an operation remains until the
-/// next cleanup, because its reference to the cache entry saves a lookup.
+/// The operations in flight on all conversations. A conversation without an operation in flight
+/// remains in the table until the next cleanup, because the table's reference to the cache entry
+/// saves a lookup.
 #[derive(Debug, Default)]
 pub(crate) struct InFlightTable {
     /// The maximum size is [`IDLE`] plus twice the number of conversations that had an operation at
     /// the previous cleanup.
     by_conversation: HashMap<ConversationKey, InFlight, RandomState>,
-    /// The size above which the idle conversations are removed.
+    /// The size at which the idle conversations are removed.
     sweep_above: usize,
 }
 
-/// The number of idle conversations that may stay.
+/// The number of idle conversations that a cleanup allows in addition.
 pub(crate) const IDLE: usize = 64;
 
 impl InFlightTable {
-    /// Returns the operations of a conversation, to begin one.
+    /// Returns the operations of a conversation, so that the caller can begin another operation.
     pub(crate) fn of(&mut self, key: &ConversationKey) -> &mut InFlight {
         if self.by_conversation.len() >= self.sweep_above {
             self.by_conversation.retain(|_, in_flight| !in_flight.is_over());
@@ -73,10 +74,11 @@ pub(crate) struct InFlight {
     pub(crate) submitting: usize,
     /// The number of submissions without an outcome.
     pub(crate) unsettled: usize,
-    /// Whether one of these submissions leaves the revision unchanged, so that the inner store may
-    /// have reordered them.
+    /// Whether one of the submissions without an outcome does not change the revision. The inner
+    /// store may then have executed the submissions in another order.
     pub(crate) may_be_reordered: bool,
-    /// The cached state that is correct if all these submissions are stored.
+    /// The state of the conversation if the inner store stores all submissions without an outcome;
+    /// `None` if this state is unknown.
     pub(crate) after_writes: Option<Arc<Cached>>,
     /// The cache entry, if it was looked up before and is still in the cache.
     pub(crate) entry: Weak<CacheEntry>,
@@ -97,7 +99,7 @@ impl InFlight {
         self.unsettled += 1;
     }
 
-    /// Stops sharing the load that began at this tick.
+    /// Stops sharing a load that has finished: later callers begin a new load.
     pub(crate) fn load_finished(&mut self, read: ReadAt) {
         if self.shared_load.as_ref().is_some_and(|shared_load| shared_load.read.tick == read.tick) {
             self.shared_load = None;

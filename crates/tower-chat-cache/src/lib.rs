@@ -1,7 +1,8 @@
 //! [`CachingStore`]: a store that wraps another `tower-chat` store and caches its conversations in
 //! memory.
 //!
-//! It wraps any [`HistoryStore`](tower_chat_core::store::HistoryStore), and is one itself:
+//! The inner store is any [`HistoryStore`](tower_chat_core::store::HistoryStore), and
+//! `CachingStore` implements this trait too:
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -26,31 +27,35 @@
 //! # What is cached
 //!
 //! The cache contains the heads and histories of the most recently used conversations, up to a
-//! number of bytes. A write is passed on to the inner store. Once it is acknowledged, it is applied
-//! to the cached state with [`Head::advance`](tower_chat_core::store::Head::advance). Data
-//! derived from a history, such as its replay, therefore stay valid for the longer history.
+//! number of bytes. The cache submits each write to the inner store. Once the inner store has
+//! acknowledged the write, the cache applies the write to the cached state with
+//! [`Head::advance`](tower_chat_core::store::Head::advance). Data that readers derive from a
+//! history, such as its replay, therefore need not be computed again for the messages before the
+//! write.
 //!
-//! The entry of a conversation is empty while a write is in flight. The cache removes the entry after a
-//! failed write, and if the ticket was dropped before its outcome. Reads then go to the inner store, so
-//! that a load includes the writes submitted before it. Staged messages of an open run are cached
-//! separately until its commit.
+//! The entry of a conversation is empty while a write is in flight. The cache removes the entry if
+//! the write fails, or if the ticket is dropped before it has an outcome. Without an entry, reads
+//! go to the inner store, so that a load includes every write that was submitted before the load.
+//! Staged messages of an open run are cached separately until its commit.
 //!
 //! [`Revalidation`] decides when writes of other processes are noticed. With every setting, a write
-//! contains the expected revision, so that no write follows messages that its writer has not read.
-//! A write from a stale entry fails with a conflict, and the entry is removed.
+//! contains the expected revision, so that no write can follow messages that its writer has not
+//! read. If a cache entry is stale, a write that was made from it fails with a conflict, and the
+//! cache removes the entry.
 //!
 //! # What is not cached
 //!
 //! Open runs with their content, lists, and queries of the record of tool calls always go to the
-//! inner store. The pending approvals of a head are cached. The next lookup of the head reads the
-//! inner store after a write that adds pending approvals, or that changes the record of tool calls
-//! while the head has pending approvals.
+//! inner store. The pending approvals of a head are cached. They become unknown after a write that
+//! adds pending approvals, and after a write that changes the record of tool calls while approvals
+//! are pending. The next lookup of the head then reads the inner store.
 //!
 //! # In a stack of stores
 //!
-//! Put the cache outside of stores that decrypt, compress or access a network, so that their work
-//! is done once. Layers and clones share one cache: create one, and clone it. Two caches around
-//! clones of one store do not notice each other's writes, unless they revalidate.
+//! Wrap stores that decrypt, compress or access a network in the cache, and not the other way
+//! round. Such a store then does its work only once for each conversation. Create one cache, and
+//! pass clones of it to all layers, because clones share the cached data. Two separate caches of
+//! one store do not notice each other's writes, unless they revalidate.
 //!
 //! The cache contains plaintext. After the key of a conversation was erased, remove the
 //! conversation with [`CachingStore::forget`].

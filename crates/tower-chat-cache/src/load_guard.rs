@@ -1,4 +1,5 @@
-//! Guards a read of the inner store, and caches its result if that is correct.
+//! The guard of a read of the inner store, which caches the result unless a write may have changed
+//! the conversation meanwhile.
 
 use std::sync::Arc;
 
@@ -12,13 +13,14 @@ use crate::{
     conversations::Conversations,
 };
 
-/// A read in flight. Its result is cached only if no write was submitted since it began.
+/// A read in flight. The result of the read is cached only if no write was submitted since the read
+/// began.
 #[derive(Debug)]
 pub(crate) struct LoadGuard {
     pub(crate) conversations: Arc<Conversations>,
     pub(crate) key: ConversationKey,
     /// The number of submissions when the read began. `None` if the inner store may not have
-    /// received one of them by then, so the result is not cached.
+    /// received all of these submissions at that time; the result is then not cached.
     pub(crate) generation: Option<u64>,
     pub(crate) read: ReadAt,
 }

@@ -1,4 +1,4 @@
-//! The options of a cache: its size, and when entries are revalidated.
+//! The options of a cache: its size, and the condition under which entries are revalidated.
 
 use std::{
     fmt,
@@ -21,15 +21,16 @@ use std::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Revalidation {
-    /// Never. Use it if only this process writes to the store, through this one cache. A warm run
-    /// then reads nothing. A write of another process is noticed at the next conflict.
+    /// Never. Use this setting if only this process writes to the store, through this one cache. A
+    /// run of a cached conversation then reads nothing. The cache notices a write of another
+    /// process only when a write of this process fails with a conflict.
     Never,
-    /// Always, so that a load includes every write of any process that was stored before the load
-    /// began.
+    /// Before every use. A load therefore includes all writes, of all processes, that were stored
+    /// before the load began.
     #[default]
     Always,
-    /// If the conversation was last read or compared at least this long ago. Writes of other
-    /// processes may be missed for this time.
+    /// If at least this time has passed since the conversation was last read or compared. During
+    /// this time, a load may lack writes of other processes.
     After(Duration),
 }
 
@@ -51,9 +52,9 @@ impl CacheOptions {
         }
     }
 
-    /// Sets the maximum number of bytes of memory of the cached conversations, estimated from their
-    /// content. The least recently used ones are evicted first. A conversation that exceeds this
-    /// bound or 4 GiB is not cached.
+    /// Sets the maximum size of the cached conversations in memory, in bytes. The size is estimated
+    /// from their content. The least recently used conversations are evicted first. A conversation
+    /// that exceeds this bound or 4 GiB is not cached.
     #[must_use]
     pub fn with_max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = bytes;

@@ -9,17 +9,17 @@ use crate::telemetry;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct CacheStatistics {
-    /// The number of loads and heads that were returned without a read.
+    /// The number of loads and heads that the cache returned without a read of the inner store.
     pub hits: u64,
-    /// The number of loads and heads for which only the head was read from the inner store, because it
-    /// showed that the cached history is current.
+    /// The number of loads and heads for which the cache read only the head from the inner store,
+    /// because the head showed that the cached history is current.
     pub revalidated: u64,
-    /// The number of loads and heads that were read from the inner store, including loads that
-    /// shared the read of another caller.
+    /// The number of loads and heads that the cache read from the inner store. Loads that shared
+    /// the read of another caller are included.
     pub misses: u64,
     /// The number of cached conversations.
     pub conversations: u64,
-    /// The estimated number of bytes of the cached conversations.
+    /// The estimated size of the cached conversations, in bytes.
     pub bytes: u64,
 }
 

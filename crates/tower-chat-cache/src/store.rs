@@ -1,4 +1,4 @@
-//! The store.
+//! [`CachingStore`], the store that caches conversations of another store.
 
 use std::{fmt, sync::Arc};
 
@@ -24,8 +24,8 @@ use crate::{
 ///
 /// The [`handle`](HistoryStore::handle) is that of the inner store. Clones share the cache.
 ///
-/// Concurrent loads of one conversation read it once. If the caller that began the load drops its
-/// future, another waiting caller drives the load.
+/// Concurrent loads of one conversation share one read of the inner store. If the caller that began
+/// the load drops its future, another waiting caller drives the load.
 pub struct CachingStore<S>(Arc<Shared<S>>);
 
 struct Shared<S> {
@@ -43,19 +43,20 @@ impl<S> Clone for CachingStore<S> {
 }
 
 impl<S: HistoryStore> CachingStore<S> {
-    /// Creates a cache around a store, with the [defaults](CacheOptions::new).
+    /// Wraps a store in a cache, with the [defaults](CacheOptions::new).
     pub fn new(inner: S) -> Self {
         Self::with_options(inner, CacheOptions::new())
     }
 
-    /// Creates a cache around a store.
+    /// Wraps a store in a cache with these options.
     pub fn with_options(inner: S, options: CacheOptions) -> Self {
         let conversations = Arc::new(Conversations::new(options.max_bytes));
         let (inner, counters) = (Arc::new(inner), Counters::default());
         Self(Arc::new(Shared { inner, options, conversations, counters }))
     }
 
-    /// Returns the inner store. Direct writes to it are noticed like those of another process.
+    /// Returns the inner store. The cache notices writes made directly to the inner store only as
+    /// it notices those of another process; see [`Revalidation`].
     pub fn inner(&self) -> &S {
         &self.0.inner
     }
@@ -85,7 +86,8 @@ impl<S: HistoryStore> CachingStore<S> {
         ReadAt { tick: self.0.conversations.tick(), time: self.0.options.now() }
     }
 
-    /// Returns whether state that was read at `read` may be used without revalidation.
+    /// Returns whether a lookup at `now` may use state that was read at `read`, without
+    /// revalidation.
     fn is_fresh(&self, read: ReadAt, now: ReadAt) -> bool {
         match self.0.options.revalidation {
             Revalidation::Never => true,
@@ -102,7 +104,8 @@ impl<S: HistoryStore> CachingStore<S> {
         Ok(head)
     }
 
-    /// Returns the cached history, if it is fresh or the head shows that it has not changed.
+    /// Returns the cached history, if it is fresh, or if the head in the inner store shows that the
+    /// history has not changed.
     async fn cached_history(
         &self,
         key: &ConversationKey,
@@ -168,7 +171,8 @@ impl<S: HistoryStore> StoreWrapper for CachingStore<S> {
         if self.is_fresh(shared_load.read, now) {
             return Ok(history);
         }
-        // The shared load began before this call, so it may have missed another process's write.
+        // The shared load began before this call. It may therefore lack a write of another process
+        // that was stored before this call.
         let head = self.inner().head(key).await?;
         match is_same_history(&history.head, &head) {
             true => Ok(with_head(&history, &head)),
@@ -184,8 +188,8 @@ impl<S: HistoryStore> StoreWrapper for CachingStore<S> {
             Ok(revision) => expected == Some(*revision),
             Err(_) => false,
         };
-        // A store that writes synchronously has the outcome now, so that no watching future is
-        // needed.
+        // If the inner store writes synchronously, the outcome is already known, and no future has
+        // to observe the ticket.
         if let Some(outcome) = (&mut ticket).now_or_never() {
             submission.settled(is_stored(&outcome));
             return Ticket::done(outcome);

@@ -6,11 +6,11 @@ use tower_chat_core::ConversationKey;
 
 use crate::conversations::Conversations;
 
-/// The conversations of a submission: one, or several from an outbox.
+/// The conversations of a submission: usually one, or several if the writes are from an outbox.
 pub(crate) type Keys = Vec<ConversationKey>;
 
-/// A submission without an outcome. If it is dropped without one, the cached state of its
-/// conversations is dropped too.
+/// A submission without an outcome. If the submission is dropped before it has an outcome, the
+/// cached state of its conversations is dropped too.
 #[derive(Debug)]
 pub(crate) struct Submission {
     conversations: Arc<Conversations>,
@@ -23,7 +23,8 @@ impl Submission {
         Self { conversations, keys, is_submitted: false }
     }
 
-    /// Records that the inner store has received the writes: reads that begin later include them.
+    /// Records that the inner store has received the writes, so that reads that begin later include
+    /// them.
     pub(crate) fn submitted(&mut self) {
         self.is_submitted = true;
         let mut all = self.conversations.in_flight();

@@ -1,9 +1,9 @@
 //! The synchronisation types of the cache.
 //!
 //! By default, the types are those of the standard library. For the tests under many schedules,
-//! `.ci/schedules` builds with `--cfg shuttle`. The types are then those of shuttle, which chooses at
-//! each use the thread or task to run next. shuttle does not control the locks inside tokio, moka and
-//! shared futures.
+//! `.ci/schedules` builds with `--cfg shuttle`. The types are then those of the crate `shuttle`,
+//! which chooses the next thread or task to run at each use. `shuttle` does not control the locks
+//! inside tokio, moka and shared futures.
 
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use std::sync::{Mutex, MutexGuard, atomic::AtomicU64};

@@ -94,7 +94,8 @@ fn a_read_that_began_after_a_submission_sees_its_writes() {
     );
 }
 
-/// The order in which the inner store applied the writes is unknown.
+/// The submissions overlap, so that it is unknown in which order the inner store has applied the
+/// writes.
 #[test]
 fn overlapping_writes_that_leave_the_revision_unchanged_empty_the_entry() {
     let conversations = with_empty();
@@ -126,7 +127,7 @@ fn a_read_that_began_earlier_does_not_replace_a_later_one() {
     assert_eq!(cached_revision(&conversations), Some(at));
 }
 
-/// A submission that is dropped early, as by a panic, does not block later ones.
+/// A submission that is dropped early, for example by a panic, does not block later submissions.
 #[test]
 fn a_dropped_submission_empties_the_entry() {
     let conversations = with_empty();
@@ -155,7 +156,7 @@ fn a_submission_to_several_conversations_updates_each_entry() {
     }
 }
 
-/// Idle conversations are removed when there are too many.
+/// Idle conversations are removed when their number exceeds the limit.
 #[test]
 fn the_number_of_idle_conversations_is_bounded() {
     let conversations = conversations();
@@ -176,7 +177,7 @@ fn the_number_of_idle_conversations_is_bounded() {
     assert!(conversations.in_flight().is_over());
 }
 
-/// moka may have evicted the entry.
+/// moka may have evicted the entry to which the table of operations refers.
 #[test]
 fn an_evicted_entry_is_not_used() {
     let conversations = Arc::new(Conversations::new(weight::CONVERSATION + 64));
@@ -195,11 +196,11 @@ fn an_evicted_entry_is_not_used() {
     assert_eq!(cached_revision(&conversations), None, "what is known is not what was written last");
 }
 
-/// The weights of moka are `u32`, so that a larger weight would wrap.
+/// The weights of moka have the type `u32`, so that a larger weight would overflow.
 #[test]
 fn a_conversation_above_4_gib_is_not_cached() {
     let conversations = Arc::new(Conversations::new(8 << 30));
-    // The messages share one text, which is counted for each of them.
+    // The messages share one text, but the cache adds the size of the text for each message.
     let message = Arc::new(Message::user("x".repeat(64 << 20)));
     let mut history = History::empty();
     history.extend(std::iter::repeat_n(message.clone(), 60));

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use tower_chat_core::{MediaSource, Message, Native, Part, ToolCall};
 
-/// The estimated bytes of a cache entry without its messages.
+/// The estimated size of a cache entry without its messages, in bytes.
 pub(crate) const CONVERSATION: u64 = 512;
 
-/// The estimated bytes of a message without its content, in the history and in derived data.
+/// The estimated size of a message without its content, in the history and in derived data, in
+/// bytes.
 const MESSAGE: u64 = 256;
 
-/// The estimated bytes of a part, or of a JSON value, without its content.
+/// The estimated size of a part, or of a JSON value, without its content, in bytes.
 const PART: u64 = 96;
 
 pub(crate) fn of_messages<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -> u64 {

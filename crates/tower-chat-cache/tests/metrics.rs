@@ -58,7 +58,8 @@ async fn a_cache_counts_its_answers_its_evictions_and_what_it_holds() {
     }
     let statistics = store.statistics();
     assert_eq!(statistics.conversations, 3, "{statistics:?}");
-    // The scope `alice` and the number count towards the bound.
+    // The bytes of a conversation include those of its key: the scope `alice`, and a number of one
+    // digit.
     let bytes = statistics.bytes - 3 * 6;
     assert_eq!(
         metrics.lines(),

@@ -1,4 +1,4 @@
-//! Tests of the cache under many schedules, which shuttle chooses.
+//! Tests of the cache under many schedules, which the crate `shuttle` generates.
 
 mod single_flight;
 
@@ -19,7 +19,8 @@ use tower_chat_core::{
     },
 };
 
-/// The number of slots, and so of submissions without an outcome.
+/// The number of slots of the inner store, and therefore the maximum number of submissions without
+/// an outcome.
 const SLOTS: usize = 2;
 
 /// A store in memory whose operations yield to other tasks.
@@ -27,9 +28,9 @@ struct SlowStore {
     inner: MemoryStore,
     slots: Arc<Semaphore>,
     loads: Arc<AtomicUsize>,
-    /// The number of loads, from the first one, that fail.
+    /// The number of loads that fail, counted from the first load.
     failing_loads: usize,
-    /// An injected fault: a load that begins after a submission may miss it.
+    /// An injected fault: if this is set, a load that begins after a submission may not include it.
     is_late: bool,
 }
 

@@ -19,8 +19,8 @@ fn without_revalidation(inner: SlowStore) -> CachingStore<SlowStore> {
     CachingStore::with_options(inner, options)
 }
 
-/// Loads the same conversation from four readers concurrently. The first may be cancelled. Returns
-/// the number of loads that reached the store.
+/// Loads the same conversation from four readers concurrently. If `is_cancelled`, the first reader
+/// drops its load. Returns the number of loads of the inner store.
 fn loads(is_cancelled: bool) -> usize {
     let inner = SlowStore::new();
     let (loads, store) = (inner.loads.clone(), without_revalidation(inner));
@@ -76,7 +76,8 @@ fn a_failed_load_fails_only_the_callers_that_share_it() {
     });
 }
 
-/// Checks that a load contains every write that was acknowledged before the load, and only submitted writes.
+/// Checks that a load contains every write that was acknowledged before the load began, and no
+/// write that was not submitted.
 fn read_during_writes(store: &CachingStore<SlowStore>) {
     let submitted = Arc::new(AtomicUsize::new(0));
     let acknowledged = Arc::new(AtomicUsize::new(0));

@@ -57,7 +57,8 @@ fn service_id(dice: &mut Dice) -> Option<ServiceIdChange> {
     }
 }
 
-/// Returns a write that fits a head, or sometimes one that does not.
+/// Returns a write that the conversation with this head admits, or sometimes one that it does not
+/// admit.
 fn write(dice: &mut Dice, key: &ConversationKey, head: &Head) -> Write {
     let mut expected = head.revision;
     if dice.roll(12) == 0 {

@@ -30,7 +30,7 @@ async fn a_write_that_failed_leaves_nothing_known() {
     assert_eq!(store.inner().loads(), 2);
 }
 
-/// The store has stored the write, and the acknowledgement was lost.
+/// The inner store has stored the write, but its acknowledgement was lost.
 #[tokio::test]
 async fn a_write_whose_answer_was_lost_is_read_back() {
     let store = cache();
@@ -97,7 +97,8 @@ async fn a_ticket_without_a_waiting_caller_leaves_nothing_known() {
     }
 }
 
-/// If one of several concurrent writes fails, the entry is removed.
+/// The entry remains only if all of several concurrent writes are stored. If one of them fails, the
+/// entry is removed.
 #[tokio::test]
 async fn writes_that_follow_each_other_unseen_are_known_when_all_are_stored() {
     for fails in [false, true] {

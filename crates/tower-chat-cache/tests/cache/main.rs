@@ -1,4 +1,4 @@
-//! Tests of the cache: the rules of stores, and fewer reads.
+//! Tests that the cache follows the rules of stores, and that it reads less from the inner store.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
 mod bounds;

@@ -1,4 +1,4 @@
-//! Tests of several processes with one store.
+//! Tests of several processes that use one store.
 
 use std::{
     sync::{Arc, Mutex},
@@ -27,7 +27,8 @@ async fn always_compares_a_head_and_loads_nothing_while_nothing_changes() {
         assert_eq!(reads(store.inner()), (1, heads));
     }
     assert_eq!(store.statistics().revalidated, 2);
-    // A run reads the head before the history. Neither is a miss while nothing has changed.
+    // A run reads the head before the history. Neither read is a miss as long as the conversation
+    // has not changed.
     store.head(&key()).await.unwrap();
     let statistics = store.statistics();
     assert_eq!((statistics.hits, statistics.misses, statistics.revalidated), (0, 1, 3));
@@ -107,7 +108,7 @@ async fn another_conversation_of_the_same_length_is_noticed() {
     assert_eq!(texts(&store).await, ["new"]);
 }
 
-/// A second store on the same file acts like another process.
+/// A second store that opens the same file acts like another process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_processes_on_one_file_see_each_other() {
     let folder = tempfile::tempdir().unwrap();

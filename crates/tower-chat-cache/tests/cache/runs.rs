@@ -1,5 +1,5 @@
-//! Tests of runs with a cache: a warm run reads nothing, in every mode, and each run reserves a
-//! slot.
+//! Tests of runs with a cache: in every mode, a run of a cached conversation reads nothing, and
+//! each run reserves a slot.
 
 use std::sync::Arc;
 

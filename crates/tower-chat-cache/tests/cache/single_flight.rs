@@ -90,7 +90,8 @@ async fn loads_that_are_all_given_up_leave_nothing_behind() {
     assert_eq!(texts(&store).await, ["1"]);
 }
 
-/// A load does not share one that began before a write that it must include.
+/// A load that begins after a write must include the write. Therefore the load does not share an
+/// earlier load.
 #[tokio::test]
 async fn a_load_after_a_write_is_another() {
     let store = cache();
@@ -107,7 +108,8 @@ async fn a_load_after_a_write_is_another() {
     assert_eq!(store.inner().loads(), 2);
 }
 
-/// If other processes write, a shared load may have begun too early.
+/// If other processes write, the shared load may have begun before a write that a later caller must
+/// see.
 #[tokio::test]
 async fn a_joined_load_is_compared_too() {
     let store = cache_with(tower_chat_cache::Revalidation::Always);

@@ -1,9 +1,10 @@
-//! The contract of stores, with a cache around a store.
+//! The contract of stores, for a cache that wraps a store.
 //!
-//! The whole contract runs over the memory store for the two settings with code of their own: a
-//! cache that reads the head before it returns an entry, and one that does not. A cache over
-//! SQLite, a small cache, and one that reads the head only after some time share all code with these
-//! two. These three run only the tests that a stale or missing cache entry would fail.
+//! The whole contract is tested over the memory store, with the two settings that have separate
+//! code: a cache that reads the head before it returns an entry, and a cache that does not. Three
+//! other caches share all of that code: a cache over SQLite, a small cache, and a cache that reads
+//! the head only after some time. For these three, only the tests run that fail if a cache entry is
+//! stale or missing.
 
 use std::time::Duration;
 
@@ -78,7 +79,7 @@ mod revalidated_after_a_moment {
     ));
 }
 
-/// The cache is so small that an entry is evicted soon after its insertion.
+/// A cache that is so small that an entry is evicted soon after its insertion.
 mod small {
     use super::*;
 

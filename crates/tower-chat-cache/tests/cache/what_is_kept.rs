@@ -1,4 +1,4 @@
-//! Tests that writes update the cache without reading them back.
+//! Tests that a write updates the cache, so that the conversation is not read again.
 
 use std::sync::Arc;
 
@@ -43,8 +43,8 @@ async fn a_history_is_read_once_and_then_grows_with_the_writes() {
     assert_eq!(reads(store.inner()), (1, 1), "a load does not know the approvals");
 }
 
-/// A value that a reader derived from a history is available to the next reader of a longer
-/// history.
+/// A value that a reader derived from a history is available to the reader of the longer history
+/// after a write.
 #[tokio::test]
 async fn the_memo_continues_with_its_history() {
     let store = cache();
@@ -87,7 +87,7 @@ async fn a_discarded_run_leaves_the_history_that_is_kept() {
     assert_eq!(reads(store.inner()), (0, 1));
 }
 
-/// The cache does not know the content of a run that another process opened.
+/// The cache does not contain the staged messages of a run that another process opened.
 #[tokio::test]
 async fn the_commit_of_a_run_that_was_not_opened_here_has_the_history_read() {
     let store = cache();
