@@ -2,14 +2,15 @@
 //! it.
 //!
 //! Each sealed message contains the digest of the previous message, which covers all earlier
-//! messages. A message therefore opens only after the messages that preceded it when it was
-//! written. Messages of two states of a conversation, or of two of its lives, cannot be mixed.
+//! messages. A message therefore opens only if the same messages are before it as when it was
+//! written. Messages of two states of a conversation, or of two of its lives, cannot be combined.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tower_chat_core::{MessageId, RunId};
 
-/// The digest of a message and of all messages before it, which is stored only inside encrypted values.
+/// The digest of a message and of all messages before it, which is stored only as a part of
+/// encrypted values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Digest([u8; 16]);
 
@@ -62,12 +63,12 @@ impl Digest {
 /// The kind of write that stored a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The message was visible at once.
+    /// The message was visible as soon as it was stored.
     Visible,
     /// The message was staged, and becomes visible when its run is committed.
     Staged,
-    /// The message was written with the commit of its run, and shows that the messages staged
-    /// before it are committed.
+    /// The message was written by the write that committed its run. It shows that the staged
+    /// messages before it are committed.
     Committed,
 }
 
@@ -76,7 +77,8 @@ impl Kind {
         [(Self::Visible, 'v'), (Self::Staged, 's'), (Self::Committed, 'c')];
 }
 
-/// The data that is sealed with the content of a message.
+/// The data that is sealed together with the content of a message, and that links the message to
+/// the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Link {
     /// The digest of the previous message.
@@ -85,7 +87,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Returns the text that is sealed before the body of the message.
+    /// Returns the text form, which is sealed before the body of the message.
     pub(crate) fn to_text(self) -> String {
         let letter = Kind::ALL.iter().find(|(kind, _)| *kind == self.kind);
         let letter: String = letter.map(|(_, letter)| *letter).into_iter().collect();
@@ -101,7 +103,7 @@ impl Link {
     }
 }
 
-/// The data of an opened message that the chain needs.
+/// The data of an opened message that a [`Chain`] checks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Linked {
     pub(crate) link: Link,
@@ -116,7 +118,7 @@ pub(crate) struct Chain {
     at: Option<Digest>,
     /// Messages up to this sequence number have a former format, which has no digests.
     unchained: u64,
-    /// The run whose staged messages were followed, if its commit was not followed yet.
+    /// The run of the last message that was checked, if that message was staged.
     staged: Option<RunId>,
 }
 
@@ -131,13 +133,14 @@ impl Chain {
         Self { at, unchained, staged: None }
     }
 
-    /// Creates the chain of messages after the message with this digest.
+    /// Creates the chain of the messages that follow the message with this digest.
     pub(crate) fn behind(digest: Option<Digest>) -> Self {
         Self { at: digest, unchained: 0, staged: None }
     }
 
-    /// Checks that the next message contains the digest of the previous one. A message of a former
-    /// format passes the check, and so does a message whose predecessor is unknown.
+    /// Checks that the next message contains the digest of the previous one. The check accepts
+    /// every message of a former format, and every message for which the digest of the previous
+    /// message is unknown.
     pub(crate) fn follow(
         &mut self,
         sequence: u64,
@@ -159,7 +162,7 @@ impl Chain {
         }
     }
 
-    /// Records a message that cannot be opened. The link of the message after it is not checked.
+    /// Records a message that cannot be opened. The link of the next message is then not checked.
     pub(crate) fn lose(&mut self) {
         self.at = None;
         self.staged = None;
@@ -170,9 +173,9 @@ impl Chain {
         self.at
     }
 
-    /// Checks that a visible conversation does not end with a staged message. `committed` is the
-    /// digest of the final staged message of a run that was committed without a message: that
-    /// message may be the end.
+    /// Checks that a visible conversation does not end with a staged message. The only exception is
+    /// the message with the digest `committed`: it is the final staged message of a run that was
+    /// committed without a message.
     pub(crate) fn check_end(&self, committed: Option<Digest>) -> Result<(), &'static str> {
         let is_committed = committed.is_some() && committed == self.at;
         if self.staged.is_some() && !is_committed { Err(NOT_COMMITTED) } else { Ok(()) }
@@ -243,8 +246,8 @@ mod tests {
         assert_eq!((chain.check_end(None), chain.tip()), (Ok(()), Some(three.digest)));
         assert_eq!(chain.follow(4, id(1, 0), Some(two)), Err(BROKEN));
 
-        // The first message of a conversation must be the first of its chain, unless others were
-        // pruned.
+        // Unless messages were pruned, the first message of a conversation must be the first
+        // message of a chain.
         assert_eq!(Chain::from(1, 0).follow(1, id(1, 0), Some(two)), Err(BROKEN));
         assert_eq!(Chain::from(2, 0).follow(2, id(1, 0), Some(two)), Ok(()));
         // A chain begins after messages of a former format.
@@ -252,7 +255,7 @@ mod tests {
         assert_eq!(chain.follow(3, id(1, 0), None), Ok(()));
         assert_eq!(chain.follow(4, id(1, 0), Some(two)), Ok(()), "it was rewritten");
         assert_eq!(chain.follow(5, id(1, 0), Some(one)), Ok(()));
-        // A message after a lost one cannot be checked.
+        // The link of a message after one that cannot be opened is not checked.
         chain.lose();
         assert_eq!(chain.follow(7, id(1, 0), Some(three)), Ok(()));
     }

@@ -1,10 +1,10 @@
-//! Seals messages, and opens them. A sealed message is a message for the inner store. Only the data that
-//! the inner store needs remain unencrypted in it.
+//! Seals messages, and opens them. The inner store stores a sealed message like any other message.
+//! A sealed message contains only those data in plaintext that the inner store needs.
 //!
-//! The first part of a sealed message is the body: one sealed value with the content of all parts that
-//! are neither calls nor results. After the body, each call and each result has a part of its own, whose
-//! content is sealed. The calls keep their order, and the results too, because the record of tool calls
-//! refers to a call or a result by its index.
+//! The first part of a sealed message is the body: one sealed value with the content of all parts
+//! that are neither calls nor results. The body is followed by one part for each call and each
+//! result, whose content is sealed separately. The order of the calls, and that of the results, is
+//! preserved, because the record of tool calls refers to a call or a result by its index.
 
 use serde::{Serialize, de::DeserializeOwned};
 use tower_chat_core::{
@@ -20,13 +20,14 @@ use crate::{
 
 pub(crate) const BODY: &str = "body";
 const CALL: &str = "call";
-/// The index of the first call that the provider executed itself. The record does not count these
-/// calls, so their indices are beyond those of all other calls.
+/// The index of the first call that the provider executed itself. The record does not contain these
+/// calls. Their indices are greater than those of all other calls, so that the indices of the other
+/// calls are those in the record.
 const PROVIDER_CALLS: u64 = 1 << 32;
 pub(crate) const RESULT: &str = "result";
 
-/// Returns whether a message is in the form in which an [`EncryptedStore`](crate::EncryptedStore)
-/// seals it. Such a message was read directly from the inner store.
+/// Returns whether a message has the form into which an [`EncryptedStore`](crate::EncryptedStore)
+/// seals messages. Only a message that was read directly from the inner store has this form.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -51,8 +52,9 @@ pub fn is_sealed_message(message: &Message) -> bool {
     author::is_sealed_message(message)
 }
 
-/// The content that is sealed in the field `arguments` of a call: the whole call, or the whole approval
-/// request that contains the call. The two are distinguished by their fields.
+/// The content that is sealed in the field `arguments` of a call: the whole call, or the whole
+/// approval request that contains the call. The two have different fields, by which they are
+/// distinguished.
 enum Asked {
     Call(ToolCall),
     Request(ApprovalRequest),
@@ -69,7 +71,7 @@ impl Sealer {
         let mut texts = Vec::new();
         let mut placeholders = Vec::new();
         let mut rest = Vec::new();
-        // Calls and results are counted separately, as in the record of tool calls.
+        // Calls and results are numbered separately, as in the record of tool calls.
         let (mut calls, mut results, mut provider_calls) = (0.., 0.., PROVIDER_CALLS..);
         let mut next = |part: &Part| {
             let index = match part {
@@ -92,8 +94,9 @@ impl Sealer {
                     rest.push(marker.into());
                 }
                 Part::ApprovalRequest(request) => {
-                    // Not only the call, but the whole request is sealed. When the request is opened, its
-                    // sealed id is compared with the unencrypted id, by which an approval refers to it.
+                    // The whole request is sealed, not only its call. When the request is opened,
+                    // the id in the sealed request is compared with the plaintext id, by which an
+                    // approval refers to the request.
                     let text = json(request);
                     let call = self.call(at, message.id, &request.call, &text)?;
                     texts.push(text);
@@ -170,8 +173,8 @@ impl Sealer {
 }
 
 impl Opener<'_> {
-    /// Opens a message. Also returns the message's link to the previous message. The link is `None` for a
-    /// message in a former format, which has no links.
+    /// Opens a message. Also returns its link to the previous message, which is `None` for a
+    /// message in a former format, because those formats have no links.
     pub(crate) async fn message(
         &mut self,
         sequence: u64,
@@ -203,7 +206,7 @@ impl Opener<'_> {
         let (mut calls, mut results, mut provider_calls) = (0, 0, 0);
         for part in &message.parts {
             let index = match part {
-                // The first format counted calls and results together.
+                // In the first format, calls and results are numbered together.
                 _ if format == Format::First => calls + results + provider_calls,
                 Part::ToolResult(_) => results,
                 Part::ToolCall(call) if call.provider_executed => PROVIDER_CALLS + provider_calls,

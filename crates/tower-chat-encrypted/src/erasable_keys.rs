@@ -13,11 +13,11 @@ use crate::{KeyError, KeyProvider, SecretKey};
 /// Creates a random key for each conversation when it is first written, and stores the keys in
 /// memory.
 ///
-/// Erasing a key makes the conversation unreadable at once, in the store and in all copies of its
-/// data. Outer stores, such as a cache, have the plaintext; see [the crate](crate#keys). The keys
-/// exist as long as this value, unless they are [exported](Self::keys) and
-/// [imported](Self::insert). A provider that stores keys in a database can be written in the same
-/// way.
+/// Erasing a key makes the conversation unreadable immediately, in the store and in all copies of
+/// the store's data. Outer stores, such as a cache, still contain the plaintext; see [the
+/// crate](crate#keys). The keys are lost when this value is dropped, unless they were
+/// [exported](Self::keys), so that they can be [imported](Self::insert) again. A provider that
+/// stores keys in a database can be written in the same way.
 ///
 /// Clones share their keys.
 ///
@@ -52,13 +52,13 @@ impl ErasableKeys {
         Self::default()
     }
 
-    /// Erases a conversation's key, and returns whether there was one. If the conversation is
+    /// Erases a conversation's key, and returns whether the key existed. If the conversation is
     /// written again, for example by a run in progress, a new key is created.
     pub fn erase(&self, conversation: &ConversationKey) -> bool {
         self.lock().remove(conversation).is_some()
     }
 
-    /// Returns all keys with their ids, to store them in a safe place.
+    /// Returns all keys with their ids, for the caller to store them in a safe place.
     pub fn keys(&self) -> Vec<(ConversationKey, Arc<str>, SecretKey)> {
         let keys = self.lock();
         let all = keys.iter().map(|(key, (id, secret))| (key.clone(), id.clone(), secret.clone()));

@@ -7,7 +7,8 @@ use tower_chat_core::{ConversationKey, SharedError, store::StoreError};
 use crate::KeyError;
 
 /// A value cannot be sealed or opened. This error is the source of a [`StoreError::Unreadable`] or
-/// a [`StoreError::Backend`]; [`in_store_error`](Self::in_store_error) returns it from there.
+/// a [`StoreError::Backend`]; [`in_store_error`](Self::in_store_error) returns it from a store's
+/// error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncryptionError {
@@ -22,7 +23,7 @@ pub enum EncryptionError {
     NotOpened {
         /// The conversation.
         key: ConversationKey,
-        /// The sequence number of the message, from 1; 0 for a value that belongs to no message.
+        /// The sequence number of the message, from 1; 0 for a value that is not part of a message.
         sequence: u64,
         /// The kind of the value.
         column: String,
@@ -41,12 +42,13 @@ pub enum EncryptionError {
         /// The kind of the value.
         column: String,
     },
-    /// A value that should be sealed is in plaintext, or is sealed in an unknown way.
+    /// A value that should be sealed is in plaintext, or is sealed in a form that this release does
+    /// not know.
     #[error("{column} of message {sequence} in conversation {key} was not sealed: {reason}")]
     NotSealed {
         /// The conversation.
         key: ConversationKey,
-        /// The sequence number of the message, from 1; 0 for a value that belongs to no message.
+        /// The sequence number of the message, from 1; 0 for a value that is not part of a message.
         sequence: u64,
         /// The kind of the value.
         column: String,
@@ -56,7 +58,7 @@ pub enum EncryptionError {
     /// The operating system returned no random numbers.
     #[error("the operating system has no random numbers for a nonce or key: try again")]
     NoRandomNumbers,
-    /// A write was submitted before its key was fetched.
+    /// A write was submitted before the key of its conversation was fetched.
     #[error(
         "the key for conversation {key} is not in the cache: read the conversation's head before writing, and let \
          the key provider cache the keys that it has fetched"
@@ -92,7 +94,7 @@ pub enum EncryptionError {
         /// The conversation.
         key: ConversationKey,
     },
-    /// There is a value of a former format, which this store refuses.
+    /// A value has a former format, which this store is configured to refuse.
     #[error("conversation {key} has values of the former format, or its sealed head was removed")]
     FormerValues {
         /// The conversation.
@@ -107,7 +109,7 @@ pub enum EncryptionError {
         /// The id.
         id: String,
     },
-    /// The id of a key is not valid.
+    /// The id of a key is empty or too long.
     #[error("the name {id:?} is not valid for a key: use a name of 1 to 64 bytes")]
     KeyName {
         /// The id.
@@ -138,8 +140,9 @@ impl EncryptionError {
     }
 }
 
-/// Converts an error of opening a conversation into an error of the store. If a retry may succeed,
-/// for example when the keys are available again, the conversation is not reported as unreadable.
+/// Converts an error of opening a conversation into an error of the store. An error after which a
+/// retry may succeed, for example because the keys are currently not available, is not converted
+/// into [`StoreError::Unreadable`].
 pub(crate) fn unopened(
     key: &ConversationKey,
     action: &'static str,

@@ -10,10 +10,10 @@ use tower_chat_core::{
     },
 };
 
-/// Returns the writes that make a copy. The first write creates the conversation, in its own
-/// incarnation. Message ids are preserved, so each sequence of messages of one run is a separate
-/// write. The final write contains the rows of the record. The sequence numbers begin with 1, even
-/// if the beginning of the original was pruned.
+/// Returns the writes that make a copy. The first write creates the conversation, with a new
+/// incarnation. All messages of a write belong to one run, so that their ids can be preserved: each
+/// sequence of messages of one run is a separate write. The final write contains the rows of the
+/// record. The sequence numbers begin with 1, even if the beginning of the original was pruned.
 pub(crate) fn writes(
     to: &ConversationKey,
     history: &History,

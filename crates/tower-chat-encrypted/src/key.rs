@@ -9,14 +9,16 @@ use crate::EncryptionError;
 /// A secret key of 32 bytes. The bytes are overwritten when the key is dropped, and are never
 /// displayed.
 ///
-/// The bytes stay at one address, so that no copy remains when a map or a vector moves its entries. Each
-/// clone has its own bytes, which are overwritten when the clone is dropped. Bytes that a caller passes
-/// in or copies are not overwritten, nor registers and pages that the operating system has saved.
+/// The bytes are not moved in memory, so that no copy remains when a map or a vector moves the key.
+/// Each clone has its own bytes, which are overwritten when the clone is dropped. Other copies are
+/// not overwritten: bytes that a caller has passed or copied, and registers and pages that the
+/// operating system has saved.
 #[derive(Clone)]
 pub struct SecretKey(Box<Zeroizing<[u8; 32]>>);
 
 impl SecretKey {
-    /// Creates a key from these bytes, which must be unpredictable. A password is not.
+    /// Creates a key from these bytes, which must be unpredictable. The bytes of a password are not
+    /// unpredictable.
     pub fn from_bytes(mut bytes: [u8; 32]) -> Self {
         let key = Self::filled_by(|secret| secret.copy_from_slice(&bytes));
         bytes.zeroize();
@@ -41,7 +43,7 @@ impl SecretKey {
         Self(bytes)
     }
 
-    /// Returns the bytes, to store them in a safe place.
+    /// Returns the bytes, for the caller to store them in a safe place.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }

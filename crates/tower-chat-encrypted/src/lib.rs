@@ -27,27 +27,28 @@
 //! # What is encrypted
 //!
 //! The content of every message (texts, reasoning, media, provider items, authors, metadata); the
-//! arguments of tool calls, their results, in messages and in the record, and their errors; the ids under
-//! which services store conversations; the text of unfinished answers; and the titles and metadata of
-//! conversations. Each value is sealed separately with XChaCha20-Poly1305 under a random nonce, and
-//! contains the id of its key. To *seal* a value is to encrypt and authenticate it. To *open* a value is
-//! to verify and decrypt it.
+//! arguments of tool calls; their results and errors, in messages and in the record; the ids under
+//! which services store conversations; the text of unfinished answers; and the titles and metadata
+//! of conversations. Each value is sealed separately with XChaCha20-Poly1305 under a random nonce,
+//! and contains the id of its key. In this documentation, to *seal* a value means to encrypt and
+//! authenticate it, and to *open* a value means to verify and decrypt it.
 //!
 //! The following data are authenticated with each value: scope, conversation, sequence number of
 //! the message, id of the message (its run and index), position of the call or result, column, and
 //! the *life* of the conversation. The life is a random value that distinguishes a conversation
 //! from a deleted one with the same key. A row of the record is authenticated as a whole: call,
-//! tool, status, times, error, and the location of its result. The inner store contains a sealed
-//! head in place of the service id. It contains the life, the number of pruned messages, the
-//! service id, and the final message of the newest run that was committed without a message. A
-//! description is authenticated with its conversation and its version, but not with the life. A
-//! value that was moved, or belongs to another life, does not open.
+//! tool, status, times, error, and the location of its result. Instead of the service id, the inner
+//! store contains a sealed head. The sealed head contains the life, the number of pruned messages,
+//! the service id, and the digest of the final message of the newest run that was committed without
+//! a message. A description is authenticated with its conversation and its version, but not with
+//! the life. A value that was moved to another position, or that belongs to another life, does not
+//! open.
 //!
-//! Each message also contains a digest of the messages before it, and whether it was staged. The
-//! messages of a conversation therefore open only in the order in which they were written, each
-//! after all messages that preceded it then. Staged messages open only with their commit.
+//! Each message also contains a digest of the messages before it, and whether it was staged. A
+//! message therefore opens only after the same messages as when it was written. Staged messages
+//! open only with their commit.
 //!
-//! # What stays in plaintext
+//! # What is stored in plaintext
 //!
 //! Scopes and ids of conversations; ids, roles, order and number of messages; names, ids, number,
 //! statuses and times of tool calls; ids of approval requests, and whether their tools need
@@ -62,16 +63,18 @@
 //! - delete a conversation, hide it from lists, or remove messages from its end, up to the boundary
 //!   of a write or of a staged run; delete rows of the record;
 //! - restore a whole older state of a conversation, or a life that was deleted;
-//! - restore an older head, with an older service id, or an older row of the record, such as one of
-//!   a call that waits for approval;
-//! - return, in queries of the record, a call of another state with its row, if the messages are
-//!   replaced too: the conversation then does not load;
-//! - while a prune is in progress, or after a crash has interrupted it, remove as many messages
-//!   from the beginning as there were when it began; the same later, with the head of that moment;
-//! - discard an open run, change its lease, its start time, and the message after which it begins;
-//!   replace its id while none of its messages is staged. A run that is committed without the key
-//!   leaves a conversation that does not load;
-//! - change counts, because totals of tools and usage are computed inside; remove a description;
+//! - restore an older head, with an older service id, or an older row of the record, such as the
+//!   row of a call that was still waiting for approval;
+//! - make queries of the record return a call and its row from an older state, by replacing the
+//!   messages too; the conversation then does not load;
+//! - while a prune is in progress, or after a crash has interrupted a prune, remove any number of
+//!   the messages that existed when the prune began, from the beginning; or do so later, after
+//!   restoring the head from that time;
+//! - discard an open run; change its lease, its start time, or the message after which it begins;
+//!   replace its id while the run has no staged messages. If the attacker commits a run, the
+//!   conversation does not load;
+//! - change counts, because the inner store computes the totals of tools and usage; remove a
+//!   description;
 //! - remove the mark by which the store refuses changes without the keys;
 //! - exploit values of the older formats, as described in the next section.
 //!
@@ -84,47 +87,50 @@
 //!
 //! Values that begin with `tower-chat-1:` or `tower-chat-2:` still open. Messages of both formats
 //! contain no digest of the messages before them, so that two states of a conversation can be mixed
-//! message by message. In the second format, a life is the run that began it. In the first format,
-//! values are bound to neither a life nor a message id, and only results and errors of rows are
-//! authenticated. A conversation that is entirely in the first format has no sealed head: its
-//! beginning can be removed, its service id, run ids, statuses and results in the record can be
-//! changed, and two lives can be mixed. With the next write a conversation gets a sealed head of
-//! the current format. Messages after it are accepted only in that format. A writer of the inner
-//! store can remove the head together with all messages and rows of the current format, or replace
-//! it with a plaintext service id while nothing is loaded.
-//! [`EncryptedStore::without_former_values`] refuses all of this. Releases before the current
-//! format cannot read values of the current format.
+//! message by message. In the second format, the life is the id of the run that created the
+//! conversation. In the first format, values are bound to neither a life nor a message id, and only
+//! the results and errors of rows are authenticated. A conversation that is entirely in the first
+//! format has no sealed head. Therefore an attacker can remove its first messages, change its
+//! service id, its run ids, and the statuses and results in the record, and combine two lives. The
+//! next write gives such a conversation a sealed head of the current format, and later messages are
+//! accepted only in that format. An attacker can remove the head together with all messages and
+//! rows of the current format. An attacker can also replace the head with a plaintext service id
+//! while no process loads the conversation. A store with [`EncryptedStore::without_former_values`]
+//! accepts no former format, and prevents all of these changes. Releases before the current format
+//! cannot read values of the current format.
 //!
 //! # Keys
 //!
-//! A [`KeyProvider`] returns a key for each conversation. [`MasterKeys`] derives them from one
-//! secret. [`ErasableKeys`] creates each at random, so that erasing a key erases the conversation
-//! in all copies of the data. A rotation needs no downtime: new values are sealed with the new key,
-//! and the old key still opens older values. If several processes share a store, all of them must
-//! have a new key before the first one seals with it.
+//! A [`KeyProvider`] returns a key for each conversation. [`MasterKeys`] derives the keys from one
+//! secret. [`ErasableKeys`] creates a random key for each conversation, so that erasing a key
+//! erases the conversation in all copies of the data. Keys can be rotated without downtime: new
+//! values are sealed with the new key, and the old key still opens older values. If several
+//! processes share a store, all processes must have the new key before the first process seals a
+//! value with this key.
 //!
-//! Erasing a key makes all values sealed with it unreadable. Outer stores have the plaintext and
-//! are not notified. Therefore proceed in this order: end the conversation's runs and
-//! [`flush`](tower_chat_core::store::HistoryStore::flush) the store, because a write that is
-//! submitted later is sealed with a new key; erase the key; remove the conversation from every
+//! Erasing a key makes all values sealed with it unreadable. Outer stores, such as a cache, contain
+//! the plaintext and are not notified. Therefore erase a key in this order: end the conversation's
+//! runs and [`flush`](tower_chat_core::store::HistoryStore::flush) the store, because a write that
+//! is submitted later is sealed with a new key; erase the key; remove the conversation from every
 //! cache.
 //!
 //! # Differences to the inner store
 //!
-//! - A conversation's head has to be read before it is written, as every run does. A write of a
-//!   process that does not know the life is refused, and can be repeated.
+//! - A process has to read the head of a conversation before it writes to the conversation, as
+//!   every run does. A write of a process that does not know the life is refused, and can be
+//!   repeated.
 //! - A [`prune`](tower_chat_core::store::Maintenance::prune) is three writes.
 //! - A [`fork`](tower_chat_core::store::Maintenance::fork) reads and opens the original and seals it for
 //!   its new position. A fork is one submission of several writes, which a crash can interrupt.
-//! - Results in messages are copied into the record when the record is queried.
-//! - A [rewrite](tower_chat_core::store::Maintenance::rewrite) of a message also seals the
-//!   messages after it again.
+//! - A query of the record returns copies of the results that are in messages.
+//! - A [rewrite](tower_chat_core::store::Maintenance::rewrite) of a message also seals all later
+//!   messages of the conversation again.
 //! - A persistent store records that it contains sealed data, and refuses changes that do not come from
 //!   this wrapper ([`StoreError::Sealed`](tower_chat_core::store::StoreError::Sealed)), except for
 //!   deletions.
 //! - A conversation may be [repaired](tower_chat_core::store::Maintenance::rewrite), and its open
 //!   runs examined, only through this store. Rewritten messages are sealed for their ids in the
-//!   inner store, so that a message that is unreadable there cannot be rewritten.
+//!   inner store, so that this store cannot rewrite a message that the inner store cannot read.
 
 mod chain;
 mod envelope;

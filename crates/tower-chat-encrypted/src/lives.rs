@@ -1,5 +1,5 @@
-//! Stores what this process knows about conversations: their sealed heads, and the digests of their
-//! newest messages.
+//! Caches the data of conversations that sealing a write needs: their sealed heads, and the digests
+//! of their newest messages.
 
 use std::{
     collections::HashMap,
@@ -25,8 +25,9 @@ use crate::{
     seal::{Expected, ExpectedLife, Life, new_life},
 };
 
-/// The sealed head of a conversation. The inner store contains it in place of the service id,
-/// because the inner store changes a service id only as a part of a write, in the same transaction.
+/// The sealed head of a conversation. The inner store contains the sealed head in place of the
+/// service id, because it changes the service id in the same transaction as the messages of a
+/// write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SealedHead {
     pub(crate) life: Life,
@@ -37,8 +38,8 @@ pub(crate) struct SealedHead {
 pub(crate) struct HeadContent {
     /// The sequence number of the last message that may have the first format.
     pub(crate) former: u64,
-    /// The sequence number of the last message that may have a former format, which has no digests;
-    /// `None` if all messages may.
+    /// The sequence number of the last message that may have one of the former formats, which have
+    /// no digests; `None` if all messages may have such a format.
     #[serde(default)]
     pub(crate) unchained: Option<u64>,
     /// The minimum and the maximum number of pruned messages. The two differ while a prune is in
@@ -47,8 +48,9 @@ pub(crate) struct HeadContent {
     pub(crate) service_id: Option<Arc<str>>,
     /// Whether the service id changes with the commit of the open run.
     pub(crate) is_change: bool,
-    /// The digest of the final message of the newest run that was committed without a message. The link
-    /// of that message marks the message as staged.
+    /// The digest of the final message of the newest run that was committed without a message. No
+    /// message shows that this run is committed: the link of its final message marks that message
+    /// as staged.
     #[serde(default)]
     pub(crate) committed: Option<Digest>,
 }
@@ -75,7 +77,8 @@ impl SealedHead {
         self.content.is_change.then_some(change)
     }
 
-    /// Creates the sealed head, with this life, for a conversation that was read and had none.
+    /// Creates the sealed head of a conversation with this life. The conversation was read, and did
+    /// not have a sealed head.
     pub(crate) fn begun(life: Life, head: &Head) -> Self {
         let content = HeadContent {
             former: head.revision.sequence,
@@ -106,14 +109,14 @@ impl SealedHead {
     }
 }
 
-/// The knowledge of this process about one incarnation of a conversation.
+/// The state of one incarnation of a conversation, as this process knows it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known {
     head: Option<SealedHead>,
-    /// Whether the head was read from the inner store. Until then each write stores the head again,
-    /// because the write that stored it first may have failed.
+    /// Whether the head was read from the inner store. Until the head was read, each write stores
+    /// the head again, because the write that first contained the head may have failed.
     is_confirmed: bool,
-    /// The head that the commit of the open run stores.
+    /// The head that becomes the sealed head when the open run is committed.
     open: Option<SealedHead>,
     pruned: u64,
     /// The digests of the newest messages.
@@ -129,13 +132,13 @@ pub(crate) struct Known {
 struct Tip {
     sequence: u64,
     digest: Digest,
-    /// Whether the message is known to be stored. If the write has no outcome, another message may
-    /// be at its position.
+    /// Whether the message is known to be stored. As long as the write has no outcome, the inner
+    /// store may contain another message at this position.
     is_stored: Arc<AtomicBool>,
 }
 
-/// The maximum number of digests per incarnation. More than one is needed, because a repeated write
-/// follows an earlier message than the newest one.
+/// The maximum number of digests per incarnation. More than one digest is needed, because a
+/// repeated write follows an earlier message than the newest one.
 const TIPS: usize = 16;
 
 /// The data that are needed to seal a write.
@@ -173,7 +176,7 @@ impl Known {
         let seals = !write.messages().is_empty()
             || !write.tools().is_empty()
             || partial_text.is_some_and(|text| !text.is_empty());
-        // The first write after messages of a former format begins the chain.
+        // The first write after messages of a former format begins a chain of digests.
         let begins_chain = seals && head.content.unchained.is_none();
         if begins_chain {
             let at = write.expected().sequence;
@@ -222,7 +225,8 @@ impl Known {
 
     fn put_tip(&mut self, sequence: u64, digest: Digest, is_stored: Arc<AtomicBool>) {
         self.tips.retain(|tip| tip.sequence != sequence);
-        // The digest of the message before the open run is not removed.
+        // The digest of the message before the open run must not be removed, because the first
+        // message after a discard of the run links to it.
         if self.tips.len() >= TIPS {
             let visible = self.visible;
             if let Some(first) = self.tips.iter().position(|tip| Some(tip.sequence) != visible) {
@@ -232,7 +236,7 @@ impl Known {
         self.tips.push(Tip { sequence, digest, is_stored });
     }
 
-    /// Records the digest of a message that a write contains.
+    /// Records the digest of a message of a write that was sealed.
     pub(crate) fn written(&mut self, sequence: u64, kind: Kind, digest: Digest) {
         self.put_tip(sequence, digest, Arc::default());
         if kind == Kind::Staged {
@@ -242,8 +246,8 @@ impl Known {
     }
 
     /// Returns the digest of the final staged message of the run that a write commits, if the write
-    /// itself contains no message. Such a write stores the digest in the head, because no message
-    /// shows that the run is committed.
+    /// itself contains no message. The head stores this digest, because no message shows that the
+    /// run is committed.
     fn committed_by(
         &self,
         write: &Write,
@@ -263,7 +267,8 @@ impl Known {
         }
     }
 
-    /// Removes the data of the run that a write ends, if it ends one.
+    /// Updates the state after a write that commits or discards an open run. Other writes have no
+    /// effect.
     fn close(&mut self, write: &Write) {
         match write.close() {
             Some(Close::Discard { visible }) => {
@@ -292,39 +297,41 @@ struct Generations {
 /// The known states of one conversation.
 #[derive(Debug, Default)]
 struct Conversation {
-    /// For each incarnation, with its number; the newest is last.
+    /// The state of each incarnation, with the number of the incarnation. The newest incarnation is
+    /// last.
     known: Vec<(u64, Known)>,
     /// The number of writes of the conversation that are sealed and not yet submitted to the inner
-    /// store. A read does not include them.
+    /// store. Reads of the inner store do not include these writes.
     sealed: usize,
     /// The number of the submission with the newest write of the conversation.
     submitted: u64,
 }
 
-/// The moment at which a read began, as the number of earlier submissions.
+/// The moment at which a read began, expressed as the number of earlier submissions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment(u64);
 
 impl Conversation {
-    /// Returns whether a read that began at this moment includes every write of this process.
+    /// Returns whether a read that began at this moment includes every write of this process to the
+    /// conversation.
     fn is_unchanged(&self, since: Moment) -> bool {
         self.sealed == 0 && self.submitted <= since.0
     }
 }
 
-/// The number of most recently used conversations that are certain to be in memory. At most twice
-/// as many are.
+/// The number of most recently used conversations whose state is always in memory. The state of at
+/// most twice this number of conversations is in memory.
 const GENERATION: usize = 65_536;
 
-/// The maximum number of incarnations of a conversation that are known.
+/// The maximum number of incarnations of a conversation whose state is in memory.
 const INCARNATIONS: usize = 8;
 
-/// The recorded writes of a submission.
+/// The sealed writes of one submission.
 #[derive(Debug, Default)]
 pub(crate) struct Submission {
     /// The conversations of the writes.
     keys: Vec<ConversationKey>,
-    /// Whether the messages of the writes are stored.
+    /// For each sealed message, whether it is stored.
     tips: Vec<Arc<AtomicBool>>,
 }
 
@@ -338,8 +345,8 @@ impl Submission {
 impl Lives {
     /// Returns the known state of the conversation before a write; `None` if its head was not read.
     ///
-    /// A write that creates its conversation begins a new life. If the write is repeated, it
-    /// continues the life that its first execution began.
+    /// A write that creates its conversation begins a new life. A repetition of such a write uses
+    /// the life that the first execution has begun.
     pub(crate) fn before(&self, write: &Write) -> Option<Known> {
         let mut lives = self.lock();
         if write.expected() != Revision::ABSENT {
@@ -357,7 +364,7 @@ impl Lives {
         Some(Known { head, ..Known::default() })
     }
 
-    /// Records that a write was sealed. [`submitted`](Self::submitted) must be called afterwards.
+    /// Records that a write was sealed. The caller must call [`submitted`](Self::submitted) later.
     pub(crate) fn after(&self, write: &Write, mut known: Known, submission: &mut Submission) {
         known.close(write);
         let sealed = known.tips.iter().filter(|tip| tip.sequence > write.expected().sequence);
@@ -370,8 +377,8 @@ impl Lives {
         }
     }
 
-    /// Records that the writes are submitted to the inner store: a read that begins later includes
-    /// them.
+    /// Records that the writes were submitted to the inner store, so that reads that begin later
+    /// include them.
     pub(crate) fn submitted(&self, submission: &Submission) {
         let lives = &mut *self.lock();
         lives.submitted += 1;
@@ -388,7 +395,8 @@ impl Lives {
         Moment(self.lock().submitted)
     }
 
-    /// Forgets a conversation that a read has not found.
+    /// Removes the state of a conversation, because a read has found that the conversation does not
+    /// exist.
     pub(crate) fn forget(&self, key: &ConversationKey, since: Moment) {
         let lives = &mut *self.lock();
         for known in [&mut lives.recent, &mut lives.earlier] {
@@ -398,7 +406,7 @@ impl Lives {
         }
     }
 
-    /// Records a head that was read.
+    /// Updates the state from a head that was read.
     pub(crate) fn learn(
         &self,
         key: &ConversationKey,
@@ -411,7 +419,8 @@ impl Lives {
             return;
         }
         self.change(key, head.revision, since, |known| {
-            // Another process has deleted the conversation, and created it again with the same run.
+            // The conversation has another life: another process has deleted it, and the same run
+            // has created it again.
             if known
                 .head
                 .as_ref()
@@ -472,8 +481,8 @@ impl Lives {
         });
     }
 
-    /// Changes the known state after a read, unless this process has written the conversation since
-    /// the read began, because the read may not include that write.
+    /// Updates the state after a read. If this process has written to the conversation since the
+    /// read began, the state is not updated, because the read may not include that write.
     fn change(
         &self,
         key: &ConversationKey,

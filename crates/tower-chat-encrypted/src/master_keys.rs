@@ -14,8 +14,9 @@ use crate::{EncryptionError, KeyError, KeyProvider, SecretKey, seal::check_name}
 
 /// Derives the key of each conversation from a master key, with HKDF-SHA256 (RFC 5869).
 ///
-/// A provider has any number of master keys, each with an id. The key that was set by
-/// [`new`](Self::new) or most recently by [`rotate`](Self::rotate) seals, and all of them open.
+/// A provider has any number of master keys, each with an id. New values are sealed with the key
+/// from the last call of [`rotate`](Self::rotate), or, before the first such call, with the key
+/// from [`new`](Self::new). All of the keys open older values.
 ///
 /// ```
 /// use tower_chat_encrypted::{MasterKeys, SecretKey};
@@ -39,7 +40,7 @@ impl MasterKeys {
     ///
     /// # Errors
     ///
-    /// [`EncryptionError::KeyName`], as for all methods of this type.
+    /// [`EncryptionError::KeyName`], if the id is empty or too long.
     pub fn new(id: impl Into<Arc<str>>, key: SecretKey) -> Result<Self, EncryptionError> {
         let id = id.into();
         check_name(&id)?;
@@ -47,22 +48,24 @@ impl MasterKeys {
         Ok(Self(Arc::new(RwLock::new(keys))))
     }
 
-    /// Adds a key that opens values and seals none. Every process must have a key before the first
-    /// one seals with it. Adding a key again has no effect.
+    /// Adds a key that opens values, but does not seal new ones. If several processes share a
+    /// store, each of them must have a key before the first process seals a value with the key.
+    /// Adding a key again has no effect.
     ///
     /// # Errors
     ///
     /// [`EncryptionError::KeyName`]; [`EncryptionError::KeyExists`], with nothing changed, if a
-    /// different key has this id: values sealed with that key would no longer open.
+    /// different key already has this id, because values that were sealed with that key would no
+    /// longer open.
     pub fn add(&self, id: impl Into<Arc<str>>, key: SecretKey) -> Result<(), EncryptionError> {
         self.put(id.into(), key, false)
     }
 
-    /// Adds a key, and seals with it from now on.
+    /// Adds a key, with which all new values are sealed from now on.
     ///
     /// # Errors
     ///
-    /// As for [`add`](Self::add).
+    /// The errors of [`add`](Self::add).
     pub fn rotate(&self, id: impl Into<Arc<str>>, key: SecretKey) -> Result<(), EncryptionError> {
         self.put(id.into(), key, true)
     }

@@ -9,10 +9,11 @@ use crate::SecretKey;
 
 /// Returns the keys of conversations.
 ///
-/// Submitting a write cannot await a key. Therefore [`writing_key`](Self::writing_key) must be ready at
-/// once if it was ready for the same conversation before: a provider that fetches keys over a network has
-/// to cache them for a while. The store calls this method each time the head of a conversation is read.
-/// Every run begins with such a read.
+/// The submission of a write cannot wait for a key, because it is not async. Therefore, once
+/// [`writing_key`](Self::writing_key) has returned the key of a conversation, later calls for the
+/// same conversation must be ready immediately. A provider that fetches keys over a network has to
+/// cache them for a while. The store also calls this method each time the head of a conversation is
+/// read, and every run begins with such a read.
 ///
 /// The example has one key for all conversations of a scope, from a table:
 ///
@@ -50,22 +51,22 @@ use crate::SecretKey;
 /// ```
 #[async_trait]
 pub trait KeyProvider: Send + Sync + 'static {
-    /// Returns the key for new values of a conversation, with its id of 1 to 64 bytes, which is
-    /// stored in plaintext.
+    /// Returns the key for new values of a conversation, and the id of the key. The id has 1 to 64
+    /// bytes, and is stored in plaintext.
     ///
     /// # Errors
     ///
-    /// If there is no key.
+    /// If the conversation has no key.
     async fn writing_key(
         &self,
         conversation: &ConversationKey,
     ) -> Result<(Arc<str>, SecretKey), KeyError>;
 
-    /// Returns the key with which values of a conversation were sealed.
+    /// Returns the key with this id, with which values of a conversation were sealed.
     ///
     /// # Errors
     ///
-    /// If there is no key, or it was erased.
+    /// If the key does not exist, or was erased.
     async fn key(&self, conversation: &ConversationKey, id: &str) -> Result<SecretKey, KeyError>;
 }
 

@@ -20,9 +20,9 @@ use crate::{
 };
 
 const RECORDED_RESULT: &str = "recorded result";
-/// The sealed part of a row in the older format, besides its result.
+/// The column of the sealed error of a row in a former format.
 const RECORDED_ERROR: &str = "recorded error";
-/// The sealed content of a row, which is stored in place of the row's error.
+/// The column of the sealed content of a row. The content is stored in place of the row's error.
 const ROW: &str = "row of the record";
 const HEAD: &str = "head";
 
@@ -43,7 +43,8 @@ struct SealedRow {
 enum SealedResult {
     None,
     Apart,
-    /// The sequence number of the message, and the index among its results.
+    /// The result is in a message: the sequence number of the message, and the index of the result
+    /// among the results of the message.
     InMessage(u64, u32),
 }
 
@@ -76,8 +77,8 @@ impl SealedRow {
 }
 
 impl Sealer {
-    /// Seals a write for the inner store. The head is stored in place of the service id. `known` is
-    /// updated with the write's messages.
+    /// Seals a write for the inner store. The sealed write contains the sealed head in place of the
+    /// service id. `known` is updated with the digests of the write's messages.
     pub(crate) fn write(
         &self,
         write: &Write,
@@ -128,7 +129,7 @@ impl Sealer {
         Ok(sealed)
     }
 
-    /// Returns the head as a change of the service id.
+    /// Returns the change of the service id that stores a sealed head.
     pub(crate) fn head(&self, head: &SealedHead) -> Result<ServiceIdChange, EncryptionError> {
         let sealed = self.seal(NOWHERE, None, HEAD, &json(&head.content))?;
         Ok(ServiceIdChange::Set(sealed.into()))
@@ -136,8 +137,8 @@ impl Sealer {
 
     fn staged(&self, run: RunId, staged: &Staged) -> Result<Staged, EncryptionError> {
         let mut sealed = staged.clone();
-        // An empty text is not sealed, because the inner store must recognise that it deletes the
-        // stored text.
+        // An empty text deletes the stored text. It is not sealed, because the inner store must
+        // recognise it.
         if let Some(text) = staged.partial_text.as_ref().filter(|text| !text.is_empty()) {
             let column = partial_text(run);
             sealed.partial_text = Some(self.seal(NOWHERE, None, &column, text)?.into());
@@ -175,8 +176,8 @@ impl Opener<'_> {
         Ok((message, linked))
     }
 
-    /// Opens all messages after the first `before` ones of their conversation, and checks that the
-    /// conversation may end with them.
+    /// Opens all messages after the first `before` ones of their conversation, and checks that a
+    /// conversation may end with the last of these messages.
     pub(crate) async fn messages<'m>(
         &mut self,
         before: u64,
@@ -217,7 +218,7 @@ impl Opener<'_> {
     }
 
     /// Opens the sealed content of a row from its error column; `None` for a row of the first
-    /// format, if that is accepted.
+    /// format, if this format is accepted.
     async fn sealed_row(
         &mut self,
         found: Found,
@@ -255,7 +256,7 @@ impl Opener<'_> {
         Ok(opened.life.map(|life| SealedHead { life, content }))
     }
 
-    /// Opens the open run, with the service id in its sealed head.
+    /// Opens the open run. Its service id is the one in the sealed head of the run.
     pub(crate) async fn open_run(
         &mut self,
         mut open: OpenRun,
@@ -280,8 +281,8 @@ impl Opener<'_> {
         let call =
             SequencePosition { sequence: invocation.sequence, index: invocation.sequence_index };
         let found = Found::from(at(call));
-        // The first format counted calls and results together, so the index is only checked below,
-        // for later formats.
+        // In the first format, calls and results were numbered together. The index is therefore
+        // checked further below, and only for later formats.
         let in_message = Found::in_message(call.sequence);
         let (asked, opened) =
             self.call(in_message, invocation.message, &invocation.arguments).await?;
@@ -317,8 +318,8 @@ impl Opener<'_> {
         Ok(invocation)
     }
 
-    /// Opens a call in the first format. The position of its result is not sealed there. For a
-    /// result in a message, only the conversation is checked.
+    /// Opens a call in the first format. In this format the position of the result is not sealed.
+    /// For a result in a message, only the conversation is checked.
     async fn former_invocation(
         &mut self,
         found: Found,
@@ -341,7 +342,7 @@ impl Opener<'_> {
 
 const CHANGED: &str = "the row was changed";
 
-/// The position of a value that belongs to no message.
+/// The position of a value that is not part of a message.
 const NOWHERE: Position = Position { sequence: 0, index: 0 };
 
 fn partial_text(run: RunId) -> String {

@@ -11,13 +11,13 @@ use tower_chat_core::{ConversationKey, MessageId, RunId};
 
 use crate::{EncryptionError, KeyProvider, SecretKey, chain::Digest};
 
-/// The prefix of a sealed value. The following data come after it, separated by colons: the id of
-/// the key, the life of the conversation, the id of the message, the sequence number of the
-/// message, the index there, and nonce and ciphertext together in base64. The message id is `-` for
-/// a value that belongs to no message.
+/// The prefix of a sealed value. The prefix is followed by these data, separated by colons: the id
+/// of the key, the life of the conversation, the id of the message, the sequence number of the
+/// message, the index of the value in the message, and the nonce and the ciphertext together in
+/// base64. The message id is `-` for a value that is not part of a message.
 const PREFIX: &str = "tower-chat-3:";
 /// The prefix of values of the second format. Messages of that format contain no digest of the
-/// previous message, and a life is the run that began it.
+/// previous message, and the life is the id of the run that created the conversation.
 const SECOND_PREFIX: &str = "tower-chat-2:";
 /// The prefix of values of the first format, which contain neither a life nor a message id.
 const FIRST_PREFIX: &str = "tower-chat-1:";
@@ -25,14 +25,14 @@ const FIRST_PREFIX: &str = "tower-chat-1:";
 const NONCE: usize = 24;
 
 /// The position of a value: the sequence number of its message, from 1, and its index among the
-/// values of its column.
+/// values of the same column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Position {
     pub(crate) sequence: u64,
     pub(crate) index: u64,
 }
 
-/// The position at which a value was found. An unknown part is `None`.
+/// The position at which a value was found. A part that is unknown is `None`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found {
     pub(crate) sequence: Option<u64>,
@@ -40,12 +40,12 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Creates a position with only the number of the message.
+    /// Creates a position of which only the number of the message is known.
     pub(crate) fn in_message(sequence: u64) -> Self {
         Self { sequence: Some(sequence), index: None }
     }
 
-    /// Creates an unknown position within the conversation.
+    /// Creates a position in the conversation of which nothing else is known.
     pub(crate) fn somewhere() -> Self {
         Self { sequence: None, index: None }
     }
@@ -57,8 +57,8 @@ impl From<Position> for Found {
     }
 }
 
-/// Distinguishes a conversation from a deleted one with the same key. The value is random, or in the
-/// second format the run whose write began the conversation.
+/// Distinguishes a conversation from a deleted one with the same key. The value is random. In the
+/// second format it is the id of the run that created the conversation.
 pub(crate) type Life = RunId;
 
 /// Creates a new life.
@@ -97,11 +97,11 @@ pub(crate) struct Opened {
 /// The life and the formats that opened values must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// Any life for the first value that is opened, and then the same for all others, because
-    /// nothing is known.
+    /// Nothing is known yet. The first value that is opened may have any life, and all later values
+    /// must have the same life.
     Any,
     Life(ExpectedLife),
-    /// There is no life yet: every value must have the first format.
+    /// The conversation has no life yet: every value must have the first format.
     First,
 }
 
@@ -111,8 +111,8 @@ pub(crate) struct ExpectedLife {
     pub(crate) life: Life,
     /// Messages up to this sequence number may have the first format.
     pub(crate) first_format: u64,
-    /// Messages up to this sequence number may have the second format. If it is `None`, all may,
-    /// and none has the third.
+    /// Messages up to this sequence number may have the second format. If this is `None`, all
+    /// messages may have the second format, and none may have the third.
     pub(crate) second_format: Option<u64>,
     /// The digest of the final message of the newest run that was committed without a message.
     pub(crate) committed: Option<Digest>,
@@ -143,7 +143,8 @@ impl Sealer {
         Ok(text)
     }
 
-    /// Returns the error for a value above 256 GiB, the only case that cannot be sealed.
+    /// Returns the error for a value that is too large. Values above 256 GiB are the only ones that
+    /// cannot be sealed.
     fn not_sealed(&self, at: Position, column: &str) -> EncryptionError {
         EncryptionError::NotSealed {
             key: self.conversation.clone(),
@@ -201,7 +202,7 @@ impl<'a> Opener<'a> {
             }
     }
 
-    /// Refuses values of formats before this one from now on.
+    /// Refuses, from now on, values of formats that are older than this one.
     pub(crate) fn refuse_before(&mut self, format: Format) {
         if let Expected::Life(expected) = &mut self.expected {
             match format {
@@ -221,7 +222,7 @@ impl<'a> Opener<'a> {
         let sequence = parsed.position.sequence;
         let expected = match (self.expected, life) {
             (Expected::Any, Some(life)) => {
-                // A row may have a later format than its message, so all formats are accepted.
+                // All formats are accepted, because a row may have a later format than its message.
                 self.expected = Expected::Life(ExpectedLife {
                     life,
                     first_format: u64::MAX,
@@ -246,8 +247,8 @@ impl<'a> Opener<'a> {
         }
     }
 
-    /// Opens a value. Checks that it was sealed for this column, for the message, and for the
-    /// position at which it was found, as far as these are known.
+    /// Opens a value. Checks that the value was sealed for this column and, if they are known, for
+    /// this message and for the position at which the value was found.
     pub(crate) async fn open(
         &mut self,
         found: Found,
@@ -315,8 +316,8 @@ impl<'a> Opener<'a> {
 struct Sealed<'a> {
     id: &'a str,
     position: Position,
-    /// The life of the conversation, and the message that the value belongs to; `None` in the first
-    /// format.
+    /// The life of the conversation, and the id of the message that contains the value. `None` in
+    /// the first format.
     bound: Option<Bound>,
     format: Format,
     bytes: Vec<u8>,
@@ -360,7 +361,8 @@ impl<'a> Sealed<'a> {
     }
 }
 
-/// Returns the authenticated data of a value: its position, in an unambiguous encoding.
+/// Returns the authenticated data of a value: its position, encoded so that different positions
+/// have different encodings.
 fn authenticated(
     conversation: &ConversationKey,
     id: &str,

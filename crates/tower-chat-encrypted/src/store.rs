@@ -1,4 +1,4 @@
-//! The encrypted store.
+//! [`EncryptedStore`], the store that encrypts the data of another store.
 
 mod directory;
 mod maintenance;
@@ -31,9 +31,9 @@ use crate::{
 
 /// Encrypts the data of another store; see [the crate](crate).
 ///
-/// The [`handle`](HistoryStore::handle) is that of the inner store. A value that cannot be opened causes
-/// a [`StoreError::Unreadable`], and one that cannot be sealed a [`StoreError::Backend`]; the source of
-/// both is an [`EncryptionError`].
+/// The [`handle`](HistoryStore::handle) is that of the inner store. If a value cannot be opened,
+/// the error is [`StoreError::Unreadable`]. If a value cannot be sealed, the error is
+/// [`StoreError::Backend`]. The source of both is an [`EncryptionError`].
 #[derive(Clone)]
 pub struct EncryptedStore<S> {
     inner: Arc<S>,
@@ -43,8 +43,8 @@ pub struct EncryptedStore<S> {
 }
 
 impl<S: HistoryStore> EncryptedStore<S> {
-    /// Wraps a store, which must be empty or have been written through this type: plaintext is
-    /// refused.
+    /// Wraps a store. Every conversation in the inner store must have been written through this
+    /// type, because plaintext is refused.
     pub fn new(inner: S, keys: impl KeyProvider) -> Self {
         Self {
             inner: Arc::new(inner),
@@ -75,9 +75,9 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Opener::new(key, &*self.keys, expected).accepting_former(self.accepts_former)
     }
 
-    /// Opens a head. Also returns the life and formats that visible values must have, and those
-    /// that values of the open run must have. If `is_lenient`, values of the open run that do not
-    /// open are removed, because ending the run does not need them.
+    /// Opens a head. Also returns the life and the formats that visible values must have, and those
+    /// that values of the open run must have. If `is_lenient`, removes values of the open run that
+    /// do not open, because a process can end the run without them.
     async fn opened_head(
         &self,
         key: &ConversationKey,
@@ -85,7 +85,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         is_lenient: bool,
         since: Moment,
     ) -> Result<(Head, [Expected; 2]), EncryptionError> {
-        // A former format is accepted here. `check_head` reports a more precise error for it.
+        // A former format is accepted at this point. `check_head` reports a more precise error for
+        // it.
         let mut opener = self.opener(key, Expected::Any).accepting_former(true);
         let sealed = opener.head(head.service_id.as_deref()).await?;
         self.check_head(key, &head, sealed.as_ref())?;
@@ -118,7 +119,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
     }
 
     /// Checks that the number of missing messages at the beginning is in the range that the sealed
-    /// head allows, and that no former format is used if it is refused.
+    /// head allows, and that a conversation has no former format if this store refuses those
+    /// formats.
     fn check_head(
         &self,
         key: &ConversationKey,
@@ -171,7 +173,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
     }
 
     /// Reads and returns the digest of the last visible message, which the next message must
-    /// contain; `None` if there is no message in the current format.
+    /// contain; `None` if the last visible message does not have the current format.
     async fn tip(
         &self,
         key: &ConversationKey,
@@ -209,7 +211,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         since: Moment,
     ) -> Result<OpenRunContent, StoreError> {
         let OpenRunContent { head, open, messages, tools, .. } = sealed;
-        // The returned head may lack the open run.
+        // The head in the content need not contain the open run.
         let head = head.with_open_run(Some(open));
         let opened =
             self.opened_head(key, head, false, since).await.map_err(unopened(key, OPEN_RUN))?;
@@ -238,7 +240,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         }
         head.open_run = Some(open.clone());
         let mut opener = self.opener(key, staged);
-        // After messages of a former format, the run begins the chain.
+        // After messages of a former format, the first message of the run begins a chain of
+        // digests.
         let mut chain = Chain::behind(tip.or(Some(Digest::START)));
         let (mut opened, mut links) = (Vec::with_capacity(messages.len()), Vec::new());
         for (sequence, envelope) in (open.visible.saturating_add(1)..).zip(messages) {
@@ -274,8 +277,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(invocations)
     }
 
-    /// Seals writes up to the first one that cannot be sealed, and returns the error for that one. The
-    /// function is not async, because it runs while writes are submitted.
+    /// Seals the writes before the first one that cannot be sealed, and returns them with the error
+    /// for that write. This method is not async, because the submission of writes is not async.
     fn sealed(&self, writes: &[Write]) -> (Vec<Write>, Submission, Option<EncryptionError>) {
         let mut sealed = Vec::with_capacity(writes.len());
         let mut submission = Submission::default();
@@ -310,8 +313,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
     }
 }
 
-/// Returns the error for a write to a conversation about which this process knows nothing: a
-/// conflict if the conversation has another revision, and `error` otherwise.
+/// Returns the error for a write to a conversation whose state this process does not know: a
+/// conflict, if the conversation does not have the expected revision, or `error` otherwise.
 async fn not_sealed(
     store: &(impl HistoryStore + ?Sized),
     write: &Write,
@@ -336,7 +339,7 @@ fn without_content(mut open: OpenRun) -> OpenRun {
     open
 }
 
-/// Returns the value that the commit of an open run stores as the service id: its sealed head.
+/// Returns the sealed head that the commit of an open run stores as the service id.
 fn staged_service_id(open: &OpenRun) -> Option<&str> {
     match open.service_id.as_ref()? {
         ServiceIdChange::Set(id) => Some(id),
@@ -349,7 +352,7 @@ fn visible(head: &Head) -> u64 {
     head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible)
 }
 
-/// Creates the chain of messages from this sequence number on.
+/// Creates the chain of the messages from the sequence number `first` on.
 fn chain_from(expected: Expected, first: u64) -> Chain {
     let unchained = match expected {
         Expected::Life(ExpectedLife { second_format: Some(unchained), .. }) => unchained,
@@ -370,8 +373,8 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
         &self.inner
     }
 
-    /// Returns the head, and fetches the key for the next write. A run whose key is not available
-    /// therefore fails before a paid service call.
+    /// Returns the head, and fetches the key for the next write. If the key is not available, the
+    /// run therefore fails before it makes a paid service call.
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
         let fetched: Result<_, KeyError> = self.keys.writing_key(key).await;
         fetched.map_err(EncryptionError::from).map_err(reported(SEAL))?;
@@ -489,8 +492,8 @@ impl<S: HistoryStore> Journal for EncryptedStore<S> {
 
 #[async_trait]
 impl<S: HistoryStore> Maintenance for EncryptedStore<S> {
-    /// Reads, opens, seals and writes the whole conversation. The copy is one submission of several
-    /// writes, which are not one transaction.
+    /// Reads and opens the whole conversation, seals it for the copy, and writes the copy. The copy
+    /// is one submission of several writes, each of which is a separate transaction.
     async fn fork(
         &self,
         from: &ConversationKey,
@@ -522,10 +525,11 @@ impl<S: HistoryStore> Maintenance for EncryptedStore<S> {
         Ok(revision)
     }
 
-    /// Records in the sealed head that messages are about to be deleted, prunes, and records the number
-    /// of deleted messages. A prune therefore makes three writes. After a crash, only the first write, or
-    /// the first two, may be stored. Until the next prune, any number of messages may then be missing at
-    /// the beginning without an error, up to all that existed before the prune.
+    /// Prunes a conversation by three writes. The first write records in the sealed head that
+    /// messages are about to be deleted, the second deletes them, and the third records their
+    /// number. If the process crashes, only the first write, or the first two, may be stored. Until
+    /// the next prune, this store then cannot detect whether an attacker has deleted more messages
+    /// from the beginning, out of those that existed before the prune.
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
         let head = self.inner().head(key).await?;
         if let Some(open) = head.open_run {

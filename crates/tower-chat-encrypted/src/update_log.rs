@@ -1,4 +1,4 @@
-//! The encrypted update log.
+//! [`EncryptedUpdateLog`], the update log that encrypts the data of another log.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -14,18 +14,19 @@ use crate::{
     seal::{Expected, ExpectedLife, Opener, Position, Sealer},
 };
 
-/// The column of an update, at the index that [`index_of`] returns.
+/// The column of an update. The index of the value is the one that [`index_of`] returns.
 const UPDATE: &str = "update";
-/// The column of the error with which an attempt has failed, at the number of the attempt.
+/// The column of the error with which an attempt has failed. The index of the value is the number
+/// of the attempt.
 const FAILURE: &str = "failure";
-/// The text in place of an error that does not open.
+/// The text that replaces an error that does not open.
 const UNREADABLE: &str = "the error of the run cannot be decrypted";
 
 /// Encrypts the updates of another update log, and the errors with which runs end.
 ///
-/// Each value is sealed for its run and its position, so that a value that was moved does not open.
-/// Keys, scopes, ids, states, and the number and sizes of updates stay in plaintext. Once the key of
-/// a conversation is erased, its updates cannot be read.
+/// Each value is sealed for its run and its position, so that a value that was moved to another
+/// position does not open. Keys, scopes, ids, states, and the number and sizes of updates stay in
+/// plaintext. Once the key of a conversation is erased, its updates cannot be read.
 ///
 /// The inner log must be empty, or have been written through this type: plaintext is refused.
 ///
@@ -67,14 +68,14 @@ impl<L: UpdateLog> EncryptedUpdateLog<L> {
         &self.inner
     }
 
-    /// Returns the sealer of values of a run.
+    /// Returns the sealer of the values of a run.
     async fn sealer(&self, run: &RunKey) -> Result<Sealer, EncryptionError> {
         let conversation = run.conversation.clone();
         let (id, key) = self.keys.writing_key(&conversation).await?;
         Ok(Sealer { conversation, id, key, life: run.run })
     }
 
-    /// Returns the opener of values of a run.
+    /// Returns the opener of the values of a run.
     fn opener<'a>(&'a self, run: &'a RunKey) -> Opener<'a> {
         let expected = ExpectedLife {
             life: run.run,
@@ -108,8 +109,8 @@ impl<L: UpdateLog> EncryptedUpdateLog<L> {
         Ok((updates, end))
     }
 
-    /// Opens the error with which a run has failed. If it does not open, the state contains a text in its
-    /// place, because the state is valid without the error.
+    /// Opens the error with which a run has failed. If the error does not open, a fixed text
+    /// replaces it, because the rest of the state is valid without the error.
     async fn opened_state(&self, run: &RunKey, state: RunState) -> RunState {
         let RunState::Closed { attempt, end: RunEnd::Failed { message } } = state else {
             return state;
@@ -120,7 +121,7 @@ impl<L: UpdateLog> EncryptedUpdateLog<L> {
         RunState::Closed { attempt, end: RunEnd::Failed { message } }
     }
 
-    /// Opens the state in the error of an attempt that may not write.
+    /// Opens the state that is contained in the error of an attempt that may no longer write.
     async fn opened_error(&self, error: UpdateLogError) -> UpdateLogError {
         match error {
             UpdateLogError::NotOwner { run, attempt, found } => {
@@ -221,7 +222,7 @@ impl<L: fmt::Debug> fmt::Debug for EncryptedUpdateLog<L> {
     }
 }
 
-/// Returns the position of a value that belongs to no message.
+/// Returns the position of a value by its index. The value is not part of a message.
 fn at(index: u64) -> Position {
     Position { sequence: 0, index }
 }
@@ -231,8 +232,8 @@ fn index_of(position: UpdatePosition) -> u64 {
     u64::from(position.attempt) << 32 | u64::from(position.index)
 }
 
-/// Converts the error of a value that does not open. If a retry may succeed, for example when the keys
-/// are available again, the update is not reported as unreadable.
+/// Converts the error of a value that does not open. If a retry may succeed, for example because
+/// the keys are currently not available, the update is not reported as unreadable.
 fn not_opened(
     run: &RunKey,
     position: UpdatePosition,

@@ -17,12 +17,12 @@ use crate::{
     seal::{Expected, Found, Position},
 };
 
-/// The key in the metadata of the inner store that contains the whole sealed description.
+/// The key, in the metadata that the inner store contains, of the whole sealed description.
 const SEALED: &str = "sealed";
 const COLUMN: &str = "description";
 
-/// Returns the position of a description, which contains its version, so that an earlier
-/// description is detected.
+/// Returns the position of a description, which contains its version, so that a description that
+/// was replaced with an earlier version is detected.
 fn position(version: u64) -> Position {
     Position { sequence: 0, index: version }
 }
@@ -40,8 +40,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let failed = |error: EncryptionError| reported(SEAL)(error);
         let fetched = self.keys.writing_key(key).await;
         let (id, secret) = fetched.map_err(EncryptionError::from).map_err(failed)?;
-        // The life is not part of the position, because a description may be set before the life
-        // begins.
+        // The same life is used for all descriptions, because a description may be set before the
+        // life of its conversation begins.
         let life = RunId::from_bytes([0; 16]);
         let sealer = crate::seal::Sealer { conversation: key.clone(), id, key: secret, life };
         let sealed = sealer.seal(position(version), None, COLUMN, &json(description));
@@ -58,7 +58,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         if summary.description.is_empty() {
             return Ok(summary);
         }
-        // A description is bound to its version in every format.
+        // All formats are accepted, because a description is bound to its version in every format.
         let mut opener = self.opener(&summary.key, Expected::Any).accepting_former(true);
         let found = Found::from(position(summary.description_version));
         let sealed = match (summary.description.title(), summary.description.metadata()) {
@@ -72,8 +72,9 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(summary)
     }
 
-    /// Returns the page of a query. The inner store cannot compare sealed metadata, so this
-    /// function compares it, and may read several pages of the inner store.
+    /// Returns the page of a query. Because the inner store cannot compare sealed metadata, this
+    /// method compares the metadata itself, and may read several pages of the inner store for one
+    /// page.
     pub(super) async fn opened_conversations(
         &self,
         query: &ConversationQuery,

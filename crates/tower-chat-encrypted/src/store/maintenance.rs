@@ -18,8 +18,8 @@ use crate::{
 };
 
 impl<S: HistoryStore> EncryptedStore<S> {
-    /// Opens the rows of a conversation. A row that does not open is reported as damaged. A key
-    /// that is not available is an error instead.
+    /// Opens the rows of a conversation. A row that does not open is reported as damaged. If a key
+    /// is not available, this method returns an error.
     pub(super) async fn opened_rows(
         &self,
         key: &ConversationKey,
@@ -33,7 +33,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let mut chain = chain_from(visible, first);
         let mut next = first;
         for (sequence, envelope) in sealed.messages {
-            // The link of a message after a missing one cannot be checked.
+            // The link of a message cannot be checked if the message before it is missing.
             if sequence != next {
                 chain.lose();
             }
@@ -71,7 +71,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(ConversationRows::new(head, messages, tools))
     }
 
-    /// Seals a rewrite for the ids that the messages have in the inner store.
+    /// Seals a rewrite and executes it. Messages are sealed for the ids that they have in the inner
+    /// store.
     pub(super) async fn rewrite_sealed(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
         let key = &rewrite.key;
         let Some(rows) = self.inner_store().rows(key).await? else {
@@ -96,8 +97,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         after.revision = revision;
         let since = self.lives.now();
         self.lives.learn(key, &after, Some(&head), None, since);
-        // The next write needs the digest of the last message. If that message is unreadable, the
-        // writer reads the head.
+        // The next write needs the digest of the last message. If that message is unreadable, its
+        // digest is not recorded, and a writer has to read the head first.
         if let Ok(Some(digest)) = self.tip(key, &after, SealedHead::expected(Some(&head))).await {
             self.lives.learn_tip(key, revision, revision.sequence, digest, since);
         }
@@ -121,9 +122,9 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(sealed)
     }
 
-    /// Returns the sealed messages of a rewrite: the changed ones, and all messages after each of
-    /// them, because their links contain the digests of earlier messages. Messages after one that
-    /// cannot be opened are not sealed again.
+    /// Returns the sealed messages of a rewrite: the changed messages, and all messages after a
+    /// changed one, because their links contain digests of the messages before them. Messages after
+    /// one that cannot be opened are not sealed again.
     async fn resealed(
         &self,
         rewrite: &Rewrite,
@@ -138,7 +139,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let unchained = head.content.unchained.unwrap_or(u64::MAX);
         let first = changed.keys().min().copied().unwrap_or(u64::MAX);
         let mut sealed = Vec::with_capacity(changed.len());
-        // The digest of the previous message, if it is known, and whether it has changed.
+        // The digest of the previous message, if it is known, and whether the rewrite has changed
+        // this digest.
         let (mut tip, mut is_other) = (None, false);
         let near = |sequence: u64| sequence.saturating_add(1) >= first;
         for (sequence, envelope) in rows.messages.iter().filter(|(sequence, _)| near(*sequence)) {
@@ -166,8 +168,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
                 None => found.map_or(Digest::START, |found| found.link.before),
             };
             let was = found.map(|found| found.digest);
-            // The head contains the digest of a staged message that is committed. The replacement has
-            // another digest, so its link marks the message as committed.
+            // The head contains the digest of this message, which was staged and is committed.
+            // Because the new message has another digest, its link marks it as committed instead.
             let is_committed = was.is_some() && was == head.content.committed;
             let kind = found.map_or(Kind::Visible, |found| found.link.kind);
             let kind = if is_committed { Kind::Committed } else { kind };
@@ -180,8 +182,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(sealed)
     }
 
-    /// Returns the sealed head. If the conversation has no head of the current format, stores one
-    /// first.
+    /// Returns the sealed head. If the conversation has no head of the current format, stores such
+    /// a head first.
     async fn sealed_head(
         &self,
         key: &ConversationKey,
@@ -192,7 +194,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         self.check_head(key, head, found.as_ref()).map_err(unopened(key, OPEN))?;
         let begun = match found {
             Some(found) if found.content.unchained.is_some() => return Ok(found),
-            // Values that are written from now on have the current format.
+            // Values that are written after the head have the current format.
             Some(mut found) => {
                 found.content.unchained = Some(head.revision.sequence);
                 found

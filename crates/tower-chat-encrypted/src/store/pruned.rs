@@ -14,12 +14,12 @@ use crate::{
 };
 
 impl<S: HistoryStore> EncryptedStore<S> {
-    /// Accepts that the first messages of a conversation are missing, after a prune that did not
-    /// use this store, such as one of an earlier release without the keys. Returns whether messages
-    /// were missing.
+    /// Accepts that the first messages of a conversation are missing, because they were pruned
+    /// without this store, for example by a program without the keys. Returns whether messages were
+    /// missing.
     ///
-    /// Every writer of the inner store can delete messages. Therefore a person should make this
-    /// decision ([`EncryptionError::CutOff`]).
+    /// Every writer of the inner store can delete messages. Therefore a person should decide
+    /// whether to call this method after an [`EncryptionError::CutOff`].
     ///
     /// # Errors
     ///
@@ -72,7 +72,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
     }
 
     /// Stores the number of messages that may be missing at the beginning in the sealed head.
-    /// `None` means as many as are missing now. A conversation without a sealed head gets none.
+    /// `None` means the number of messages that are missing now. If the conversation has no sealed
+    /// head, this method does not create one.
     pub(super) async fn seal_pruned(
         &self,
         key: &ConversationKey,

@@ -1,4 +1,4 @@
-//! Tests with outer and inner stores.
+//! Tests with stores that wrap an encrypted store, and with stores that an encrypted store wraps.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -45,7 +45,8 @@ async fn a_conversation_whose_key_was_erased_and_that_the_cache_forgot_cannot_be
     }
 }
 
-/// A store in which another task reads the conversation while a write is submitted and not stored.
+/// A store in which another task reads the conversation after a write was submitted, and before the
+/// write is stored.
 struct ReadMeanwhile {
     inner: MemoryStore,
     reader: Arc<OnceLock<Arc<dyn HistoryStore>>>,

@@ -92,7 +92,7 @@ async fn forged_rows(change: impl FnOnce(&mut ToolRecord)) -> (usize, Vec<(u64, 
 async fn a_row_says_what_it_said() {
     assert_eq!(forged_rows(|_| ()).await, (3, Vec::new()), "the same row again");
     let changes: [fn(&mut ToolRecord); 8] = [
-        // The result of another call.
+        // The result belongs to another call.
         |row| row.result = RecordedResult::InMessage(SequencePosition { sequence: 3, index: 1 }),
         |row| row.result = RecordedResult::None,
         |row| row.result = RecordedResult::Apart(Box::new(ToolResult::new("call_1", "forged"))),

@@ -1,4 +1,4 @@
-//! The capabilities of an encrypted store.
+//! Tests of the capabilities of an encrypted store.
 
 use tower_chat_core::{
     MemoryStore,
@@ -32,7 +32,8 @@ fn an_encrypted_store_offers_no_capability_that_the_store_inside_lacks() {
 
 #[test]
 fn an_encrypted_store_implements_every_capability_itself() {
-    // A capability of the store inside would store plaintext, and return sealed values.
+    // If the wrapper returned a capability of the inner store, that capability would store
+    // plaintext and return sealed values.
     let store = EncryptedStore::new(MemoryStore::new(), keys());
     let own = Some(address(&store));
     assert_eq!(store.journal().map(address), own);

@@ -64,7 +64,7 @@ pub(crate) fn messages() -> Vec<Message> {
 }
 
 /// Returns the rows of the calls in [`messages`]: one with its result in a message, one with its
-/// result in the record, and one of a call that waits.
+/// result in the record, and one without a result, whose call waits for approval.
 pub(crate) fn rows() -> Vec<ToolRecord> {
     let mut in_message = row(2, 0, ToolStatus::Ok);
     in_message.result = RecordedResult::InMessage(SequencePosition { sequence: 3, index: 0 });
@@ -81,8 +81,8 @@ pub(crate) fn staged(text: &str) -> Staged {
     Staged { lease, close: None, service_id: None, partial_text: Some(text.into()) }
 }
 
-/// Creates an inner store into which a writer without the key has put these messages with their
-/// ids, and this head.
+/// Creates an inner store that contains these messages with their ids, and this head. A writer
+/// without the key has put them there.
 pub(crate) async fn forge(
     key: &ConversationKey,
     messages: Vec<Message>,

@@ -55,8 +55,8 @@ async fn the_store_inside_sees_neither_title_nor_metadata() {
     assert_eq!(found.iter().map(|it| it.key.id()).collect::<Vec<_>>(), ["coats"]);
 }
 
-/// A description that was moved, restored or replaced with plaintext is reported, and hides no
-/// other.
+/// A description that was moved, restored or replaced with plaintext is reported, and does not hide
+/// other descriptions.
 #[tokio::test]
 async fn a_description_opens_in_its_own_conversation_and_version_alone() {
     for attack in ["moved", "put back", "in clear"] {

@@ -15,7 +15,7 @@ async fn store() -> Store {
     store
 }
 
-/// Returns for each row whether it can be decrypted, by its position.
+/// Returns the position of each row, and whether the row can be decrypted.
 async fn are_readable(store: &Store) -> (Vec<(u64, bool)>, Vec<(SequencePosition, bool)>) {
     let rows = store.rows(&key()).await.unwrap().unwrap();
     let messages = rows.messages.iter().map(|(number, message)| (*number, message.is_ok()));
@@ -83,7 +83,8 @@ async fn what_is_rewritten_is_sealed_for_its_position() {
     let rows_inside = store.inner().rows(&key()).await.unwrap().unwrap();
     let inside = format!("{inside:?}{rows_inside:?}");
     assert!(!inside.contains("another"), "{inside}");
-    // Another process opens the conversation, and this one continues without reading.
+    // Another process opens the conversation, and this process continues without reading the
+    // conversation again.
     let elsewhere = EncryptedStore::new(store.inner().clone(), keys());
     let history = elsewhere.load(&key()).await.unwrap();
     assert_eq!(history.head.revision, after);

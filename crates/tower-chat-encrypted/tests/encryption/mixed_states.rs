@@ -48,7 +48,7 @@ async fn texts(store: &Store) -> Result<Vec<String>, String> {
     }
 }
 
-/// Tries all combinations of the messages of these states, of which only the states themselves may
+/// Tries all combinations of the messages of these states, and checks that only the original states
 /// open.
 async fn mix(states: &[Vec<Message>], head: Option<Arc<str>>) {
     let length = states.iter().map(Vec::len).min().unwrap();
@@ -66,7 +66,8 @@ async fn mix(states: &[Vec<Message>], head: Option<Arc<str>>) {
 #[tokio::test]
 async fn branches_behind_an_end_that_was_cut_off_cannot_be_mixed() {
     let mut states = Vec::new();
-    // The attacker makes users continue twice after the first message, with the same run ids.
+    // The conversation is continued twice after its first message, each time with the same run ids,
+    // which an attacker can cause.
     let runs = [RunId::new(), RunId::new(), RunId::new()];
     let store = empty_store();
     let first = append(&store, of_run(runs[0], 0, Revision::ABSENT, "first")).await;
@@ -85,7 +86,7 @@ async fn branches_behind_an_end_that_was_cut_off_cannot_be_mixed() {
 async fn lives_of_one_key_begun_by_one_run_cannot_be_mixed() {
     let (run, mut states, mut heads) = (RunId::new(), Vec::new(), Vec::new());
     for life in ["first", "second"] {
-        // Each import is made by another process.
+        // Each import is made by a separate process.
         let store = empty_store();
         let at = append(&store, of_run(run, 0, Revision::ABSENT, &format!("{life} 1"))).await;
         append(&store, of_run(run, 1, at, "the same")).await;
@@ -124,7 +125,8 @@ async fn a_conversation_that_one_process_deletes_and_makes_again_has_another_lif
     assert_eq!(lives.len(), 3, "{lives:?}");
 }
 
-/// The knowledge of this process about the deleted conversation must not be continued.
+/// The state that this process has stored about the deleted conversation must not be used for the
+/// new one.
 #[tokio::test]
 async fn a_conversation_that_another_process_makes_again_by_the_same_run_can_be_continued() {
     let (run, store) = (RunId::new(), empty_store());
@@ -149,7 +151,8 @@ async fn a_write_that_is_repeated_leaves_the_conversation_readable() {
     assert_eq!(texts(&store).await.unwrap(), ["first", "second", "third"]);
 }
 
-/// The next write follows the write of the other process, and not the failed write of this one.
+/// The next write of this process follows the stored write of the other process, not the refused
+/// write of its own.
 #[tokio::test]
 async fn a_write_that_was_refused_is_not_what_the_next_one_follows() {
     let store = empty_store();
@@ -261,7 +264,8 @@ async fn a_commit_without_a_message_may_be_repeated_and_its_last_message_rewritt
     }
 }
 
-/// The write is sealed again, because the inner store may not have stored it.
+/// The repeated write is sealed again, because the inner store may not have stored it the first
+/// time.
 #[tokio::test]
 async fn a_commit_without_a_message_that_failed_can_be_sent_again() {
     let store = empty_store();
@@ -281,7 +285,8 @@ async fn a_commit_without_a_message_that_failed_can_be_sent_again() {
     assert_eq!(texts(&store).await.unwrap(), ["seen", "staged 1", "staged 2"]);
 }
 
-/// The head contains the commit of one run, which does not commit a later run.
+/// The head records that one run was committed without a message. This record must not commit a
+/// later run.
 #[tokio::test]
 async fn a_run_behind_a_commit_without_a_message_is_not_committed_without_the_key() {
     let store = empty_store();
@@ -306,7 +311,8 @@ async fn a_run_behind_a_commit_without_a_message_is_not_committed_without_the_ke
     assert!(error.contains("never committed"), "{error}");
 }
 
-/// Staged messages of another branch do not follow the visible ones.
+/// The visible messages belong to one branch. The staged messages of another branch do not open
+/// after them.
 #[tokio::test]
 async fn an_open_run_follows_what_readers_see() {
     let store = empty_store();
@@ -340,8 +346,8 @@ async fn a_rewrite_leaves_the_conversation_readable_and_its_former_state_cannot_
     mix(&[before, after], head).await;
 }
 
-/// A writer of the inner store can remove the end or restore a complete older state, as the
-/// documentation states.
+/// A writer of the inner store can remove messages from the end, or restore a complete older state.
+/// The documentation of the crate lists both.
 #[tokio::test]
 async fn an_end_can_be_cut_off_and_a_whole_older_state_brought_back() {
     let store = empty_store();
@@ -355,7 +361,7 @@ async fn an_end_can_be_cut_off_and_a_whole_older_state_brought_back() {
     assert_eq!(texts(&forged).await.unwrap(), ["one", "two"]);
 }
 
-/// Calls and results are covered by the digest with all of their sealed content.
+/// The digest covers the whole sealed content of calls and results.
 #[tokio::test]
 async fn calls_and_results_of_two_states_cannot_be_mixed() {
     let (run, mut states, mut head) = (RunId::new(), Vec::new(), None);
@@ -378,7 +384,7 @@ async fn calls_and_results_of_two_states_cannot_be_mixed() {
     let mut crossed = states[0].clone();
     crossed[1].parts[1] = states[1][1].parts[1].clone();
     texts(&forge(&key(), crossed.clone(), head.clone(), Vec::new()).await).await.unwrap_err();
-    // No message follows it.
+    // No message follows the combined one.
     crossed.truncate(2);
     texts(&forge(&key(), crossed, head, Vec::new()).await).await.unwrap_err();
 }

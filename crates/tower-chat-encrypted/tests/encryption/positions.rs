@@ -1,4 +1,4 @@
-//! Tests that a value that was moved does not open.
+//! Tests that a value that was moved to another position does not open.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ use crate::common::{
     Store, append, encryption_error, forge, key, keys, messages, row, rows, sealed, write,
 };
 
-/// Loads the messages of a store, some of which were moved, from another store.
+/// Copies the messages of a store to another store, some of them to another position, and loads
+/// them there.
 async fn load_as(
     key: &ConversationKey,
     (messages, head): (Vec<Message>, Option<Arc<str>>),
@@ -59,7 +60,8 @@ impl KeyProvider for OneKey {
     }
 }
 
-/// The position is authenticated, so that the same key does not suffice.
+/// The authenticated data of a value include its position, so that a value does not open in another
+/// conversation with the same key.
 #[tokio::test]
 async fn into_another_conversation_with_the_same_key() {
     let store = EncryptedStore::new(MemoryStore::new(), OneKey);
@@ -108,7 +110,7 @@ async fn into_another_column() {
     assert_eq!(column, "result");
 }
 
-/// The position in the value itself is authenticated.
+/// A value contains its own position in plaintext. That position is authenticated too.
 #[tokio::test]
 async fn with_its_position_overwritten() {
     let (mut messages, head) = sealed(&store().await, &key()).await;

@@ -1,5 +1,5 @@
-//! The contract of stores, with encryption. The wrapper does the same over every store, so that the
-//! contract runs over one of them.
+//! The contract of stores, with encryption. The contract runs over one inner store only, because
+//! the wrapper works in the same way over every inner store.
 
 use tower_chat_encrypted::{EncryptedStore, MasterKeys, SecretKey};
 use tower_chat_sqlite::SqliteStore;

@@ -92,7 +92,8 @@ fn request(message: &mut Message) -> &mut ApprovalRequest {
     }
 }
 
-/// An approval refers to the id of a request: with another id it would approve another call.
+/// An approval refers to a request by its id. If the id of a request could be changed, an approval
+/// would approve another call.
 #[tokio::test]
 async fn a_request_for_approval_is_the_one_it_was() {
     let unchanged = changed(1, |_| {}).await;
@@ -121,7 +122,8 @@ async fn a_key_of_the_same_name_that_is_another_opens_nothing() {
     assert!(matches!(refused(&store).await, EncryptionError::NotOpened { .. }));
 }
 
-/// The same text is sealed to different values, so that they cannot be compared.
+/// Sealing the same text twice yields different values, so that a reader of the inner store cannot
+/// compare texts.
 #[tokio::test]
 async fn equal_messages_look_different() {
     let store = EncryptedStore::new(MemoryStore::new(), keys());

@@ -76,7 +76,7 @@ async fn the_failure_of_a_run_is_readable() {
     }
 }
 
-/// Returns the reason for which the updates of a run cannot be read.
+/// Returns the reason why the updates of a run cannot be read.
 async fn reason(log: &dyn UpdateLog, run: &RunKey) -> String {
     let read = log.read(run, UpdatePosition::START, 10).await;
     let Err(UpdateLogError::Undecodable { source, .. }) = read else { panic!("{read:?}") };
@@ -114,7 +114,7 @@ async fn an_erased_key_erases_the_updates_of_its_conversation() {
     fill(&log, &run).await;
     assert!(keys.erase(&run.conversation));
     assert_eq!(reason(&log, &run).await, "Key");
-    // The process that executed the run still learns that it may not write.
+    // The process that executed the run still receives the error that it may no longer write.
     let renewed = log.renew(&run, 1, LEASE).await;
     let Err(UpdateLogError::NotOwner { found, .. }) = renewed else { panic!("{renewed:?}") };
     let message = "the error of the run cannot be decrypted".to_owned();
