@@ -1,9 +1,10 @@
-//! Simulates many conversations over many shards, and measures their size, their distribution, and
-//! the throughput of writes and reads. `docs/scaling.md` compares the results with its arithmetic.
+//! Simulates many conversations that are distributed over many shards. Measures the sizes of the
+//! tables, the distribution of the conversations, and the throughput of writes and reads.
+//! `docs/scaling.md` compares the results with its calculation.
 //!
 //! `cargo run --release -p tower-chat-postgres --example scaling_simulation [CONVERSATIONS [SHARDS]]`
 //!
-//! The shards are hash partitions of one throwaway server without syncs.
+//! The shards are hash partitions on one temporary server, which does not sync its files.
 
 use std::{env, error::Error, sync::Arc, time::Instant};
 
@@ -18,7 +19,7 @@ use tower_chat_core::{
 use tower_chat_postgres::PostgresStore;
 use tower_chat_testkit::server::{PostgresServer, required};
 
-/// The number of appends per conversation, as in the document.
+/// The number of appends per conversation, as in `docs/scaling.md`.
 const APPENDS: u64 = 10;
 const MESSAGES_OF_APPEND: u64 = 4;
 /// The average number of bytes of a message's JSON.
@@ -83,8 +84,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns the key of a conversation. A few scopes have most of the conversations: the n-th has a
-/// share of 1/n.
+/// Returns the key of a conversation. A few scopes contain most of the conversations: the number of
+/// conversations of the n-th scope is proportional to 1/n.
 fn key(number: u32) -> ConversationKey {
     // Multiplicative hashing distributes the numbers evenly, and equally in every run.
     let spread = f64::from(number.wrapping_mul(2_654_435_761)) / f64::from(u32::MAX);
@@ -103,7 +104,8 @@ fn id(number: u32) -> [u8; 16] {
     bytes
 }
 
-/// Writes a conversation of one run: each append contains the result of a call and the next call.
+/// Writes a conversation with one run. Each append contains the result of the previous call and the
+/// next call.
 async fn fill(
     store: &PostgresStore,
     key: &ConversationKey,
@@ -129,7 +131,8 @@ async fn fill(
     Ok(())
 }
 
-/// Returns a user message, a call, a result or an answer, each of the average length.
+/// Returns a user message, a call, a result or an answer, depending on the sequence number. Each
+/// message has the average length.
 fn message(sequence: u64) -> Message {
     let shape = |text: &str| match sequence % MESSAGES_OF_APPEND {
         0 => Message::user(text),
@@ -144,7 +147,7 @@ fn message(sequence: u64) -> Message {
     shape(&"x".repeat(MESSAGE_BYTES.saturating_sub(around)))
 }
 
-/// The bytes of the tables, by shard.
+/// The sizes of the tables in bytes, by shard.
 struct Sizes(Vec<(&'static str, Vec<i64>, i64)>);
 
 impl Sizes {
@@ -185,7 +188,8 @@ impl Sizes {
     }
 }
 
-/// Returns the number of messages of each shard if only the scope chose the shard.
+/// Returns the number of messages that each shard would contain if only the scope determined the
+/// shard.
 async fn by_scope(
     client: &tokio_postgres::Client,
     shards: u16,
@@ -200,7 +204,7 @@ async fn by_scope(
     Ok(shares)
 }
 
-/// Returns the size of the largest shard divided by the mean.
+/// Returns the size of the largest shard divided by the mean size.
 fn skew(shards: &[i64]) -> f64 {
     let mean = shards.iter().sum::<i64>() as f64 / shards.len() as f64;
     shards.iter().copied().max().unwrap_or_default() as f64 / mean

@@ -1,4 +1,4 @@
-//! The activity of a write, in the columns of the directory's tables.
+//! The activity of a write, as values of the columns in the directory's tables.
 
 use std::time::SystemTime;
 
@@ -15,30 +15,31 @@ use crate::{stored_key, tool_row::number};
 /// The activity of a write.
 #[derive(Debug)]
 pub(crate) struct Activity {
-    /// The time of the write in milliseconds since 1970, like all times here; `None` for a write
-    /// that belongs to no run.
+    /// The time of the write; `None` if the write has no activity. All times in this struct are in
+    /// milliseconds since 1970.
     pub(crate) at: Option<i64>,
-    /// The start of the run. The same time is the creation time of the conversation, if this write
-    /// creates the conversation.
+    /// The start of the run. If the write creates the conversation, this is also the creation time
+    /// of the conversation.
     pub(crate) began_at: i64,
     pub(crate) mode: Option<&'static str>,
-    /// One row per model; without usage, one row without a model.
+    /// The usage, with one row for each model. If the write has no usage, one row without a model.
     pub(crate) usage: Vec<UsageRow>,
 }
 
-/// The usage of a model that a write adds.
+/// The usage of one model that a write adds.
 #[derive(Debug)]
 pub(crate) struct UsageRow {
-    /// The model in the primary key: empty if it is unknown.
+    /// The model as the primary key contains it: empty if the model is unknown.
     pub(crate) model: Vec<u8>,
     pub(crate) long_model: Option<Vec<u8>>,
-    /// Service calls, tool calls, and tokens: input, cached input, output and reasoning.
+    /// The numbers of service calls and tool calls, and the tokens: input, cached input, output and
+    /// reasoning.
     pub(crate) counts: [i64; 6],
-    /// The cost in billionths of a currency; `None` if it is unknown.
+    /// The cost in billionths of a currency unit; `None` if the cost is unknown.
     pub(crate) cost_nanos: Option<i64>,
 }
 
-/// The rows of a write, as one list per column.
+/// The usage rows of a write, as one list for each column.
 #[derive(Debug, Default)]
 pub(crate) struct UsageColumns<'a> {
     pub(crate) models: Vec<&'a [u8]>,
@@ -98,9 +99,9 @@ impl UsageRow {
     }
 }
 
-/// Returns the assignments of an `UPDATE` of a conversation's row, as `c`, for a write. The
-/// arguments are the SQL expressions of the parameters. The value of `at` is null if the write has
-/// no activity.
+/// Returns the assignments of an `UPDATE` that adds the activity of a write to the conversation's
+/// row. The table `conversations` has the alias `c`. The arguments are the SQL expressions of the
+/// write's values. The value of `at` is null if the write has no activity.
 pub(crate) fn counted(at: &str, run: &str, mode: &str) -> String {
     format!(
         "last_active = greatest(c.last_active, {at}), mode = coalesce({mode}, c.mode),
@@ -110,18 +111,19 @@ pub(crate) fn counted(at: &str, run: &str, mode: &str) -> String {
     )
 }
 
-/// Returns the SQL expression for the number of runs after a write. The number is incremented if
-/// the write's run differs from that of the previous write.
+/// Returns the SQL expression for the number of runs after a write. The expression adds 1 if the
+/// write belongs to another run than the previous write.
 pub(crate) fn runs(at: &str, run: &str) -> String {
     format!("c.runs + CASE WHEN {at} IS NULL OR c.last_run = {run} THEN 0 ELSE 1 END")
 }
 
-/// Returns the SQL expression for the run of the newest write with an activity.
+/// Returns the SQL expression for the last run after a write: the run of the write if the write has
+/// an activity.
 pub(crate) fn last_run(at: &str, run: &str) -> String {
     format!("CASE WHEN {at} IS NULL THEN c.last_run ELSE {run} END")
 }
 
-/// The columns of counts, in the order of [`UsageRow::counts`].
+/// The columns with counts, in the order of [`UsageRow::counts`].
 pub(crate) const COUNTS: [&str; 6] = [
     "service_calls",
     "tool_calls",
@@ -131,13 +133,14 @@ pub(crate) const COUNTS: [&str; 6] = [
     "reasoning_tokens",
 ];
 
-/// The columns of a row of usage.
+/// The columns of a usage row.
 pub(crate) const USED: &str = "(scope, conversation, run, model, long_model, mode, began, last,
     service_calls, tool_calls, input_tokens, cached_input_tokens, output_tokens, reasoning_tokens,
     cost_nanos)";
 
-/// Returns the assignments for a row of usage, as `u`, that exists already. Counts are at most
-/// [`UsageSum::LARGEST`], so that the sum of two does not overflow.
+/// Returns the clause `ON CONFLICT`, which adds the usage of a write to an existing row. The table
+/// `run_usage` has the alias `u`. Every count is at most [`UsageSum::LARGEST`], so that the sum of
+/// two counts does not overflow.
 pub(crate) fn used_again() -> String {
     let largest = UsageSum::LARGEST;
     let added = |count: &str| format!("least(u.{count} + excluded.{count}, {largest})");

@@ -1,4 +1,4 @@
-//! Appends: calls the database function for a write, and reads its outcome.
+//! Appends: sends the statement or the function call of a write, and reads the outcome.
 
 use tokio_postgres::Row;
 use tower_chat_core::{
@@ -21,11 +21,12 @@ use crate::{
 
 const ACTION: &str = "append to a conversation";
 
-/// Stores a write, or acknowledges one that is stored already.
+/// Stores a write. If the write is already stored, returns its revision without storing it again.
 ///
-/// A write with messages may be sent again after the connection was lost, because the server recognises
-/// the id of a write that it has stored. A write without messages may be sent again too, unless it claims
-/// calls: the second execution would find the calls claimed by the first one.
+/// A write with messages is sent again after the connection was lost, because the server recognises
+/// the id of a stored write. A write without messages is also sent again, unless it claims tool
+/// calls: the second execution would find that the calls are already claimed, by the first
+/// execution.
 pub(crate) async fn append(
     connections: &Connections,
     write: &Write,
@@ -38,8 +39,8 @@ pub(crate) async fn append(
     let bodies: Vec<String> =
         write.messages().iter().map(|message| format::encode(message)).collect();
     let tools = tool_row::rows(write.tools());
-    // With row-level security, a transaction must set its scope before any other statement. A plain
-    // append is a single statement and cannot do this.
+    // With row-level security, a transaction must first execute a statement that sets its scope. A
+    // plain append consists of one statement, so it cannot be used then.
     let plain_appends = &connections.statements.plain_appends;
     let activity = Activity::of(write);
     let plain = if connections.names_scope { None } else { plain_appends.find(write, &tools) };
@@ -118,9 +119,9 @@ pub(crate) async fn append(
     outcome(write, &row).map_err(damaged)?
 }
 
-/// Checks that a discard deletes only messages of the run. If a message of another run follows the
-/// last visible one, the stored number of visible messages is damaged, because no other run appends
-/// while a run is open.
+/// If the write discards the open run, checks that the discard deletes only messages of that run.
+/// No other run can append while a run is open. Therefore, if a message of another run follows the
+/// last visible message, the stored number of visible messages is damaged.
 async fn check_discard(
     connections: &Connections,
     write: &Write,
@@ -141,7 +142,7 @@ async fn check_discard(
     )))
 }
 
-/// The claims of a write, as lists.
+/// The claims of a write, as one list for each column.
 #[derive(Default)]
 struct Claims {
     sequences: Vec<i64>,
@@ -161,7 +162,8 @@ impl Claims {
     }
 }
 
-/// The values of a write for an open run; all empty for other writes.
+/// The parameters of a write that concern an open run. All of them are `None` for a write in a mode
+/// without open runs.
 #[derive(Default)]
 struct OpenRunValues<'a> {
     attempt: Option<i64>,
@@ -202,7 +204,7 @@ fn service_id(change: Option<&ServiceIdChange>) -> (bool, Option<&[u8]>) {
     }
 }
 
-/// Reads the outcome that the function has returned.
+/// Converts the row that the database function has returned to the outcome of the write.
 fn outcome(
     write: &Write,
     row: &Row,

@@ -1,4 +1,4 @@
-//! The connection pool, and the requests over its connections.
+//! The connection pool, and the requests that are sent through its connections.
 
 use std::{
     future::Future,
@@ -34,13 +34,13 @@ use crate::{
 pub(crate) struct Connections {
     pool: Pool,
     pub(crate) statements: Statements,
-    /// Whether each transaction must name its scope.
+    /// Whether each transaction must set its scope, because the tables have policies.
     pub(crate) names_scope: bool,
     /// Whether each connection prepares its statements.
     pub(crate) prepares_statements: bool,
     /// The timeout of a statement on the server.
     statement_timeout: Duration,
-    /// The retry of requests while the server is unreachable.
+    /// Repeats requests while the server is unreachable.
     retry: Retry,
     /// The cached mark of sealed data.
     pub(crate) seal_mark: SealMark,
@@ -67,7 +67,7 @@ pub(crate) struct Query<'a> {
     pub(crate) values: Values<'a>,
 }
 
-/// The additional time for an answer to arrive, after the server's statement timeout.
+/// The time that an answer may take in addition to the server's statement timeout.
 const TRANSFER_TIME: Duration = Duration::from_secs(5);
 
 const SEAL_MARK: &str = "use the mark of sealed data";
@@ -80,8 +80,8 @@ impl Connections {
         settings: &crate::PostgresOptions,
     ) -> Result<Self, deadpool_postgres::BuildError> {
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        // This timeout applies to connecting to each host, and once more to the authentication at the
-        // last host.
+        // The client library applies `connect_timeout` to the connection to each host. The pool
+        // adds the same time for the authentication at the last host.
         let hosts = config.get_hosts().len().max(config.get_hostaddrs().len());
         let times = u32::try_from(hosts + 1).unwrap_or(u32::MAX);
         let limit = config.get_connect_timeout().map(|limit| limit.saturating_mul(times));
@@ -109,7 +109,8 @@ impl Connections {
         })
     }
 
-    /// Admits a change. Refuses a plain change if the store contains sealed data.
+    /// Checks whether a change is permitted: refuses a change that is not sealed if the store
+    /// contains sealed data.
     pub(crate) async fn admit(&self, change: SealedChange) -> Result<(), StoreError> {
         let read = async {
             let query = Query { sql: &self.statements.holds_sealed, values: &[] };
@@ -123,14 +124,15 @@ impl Connections {
         self.seal_mark.admit(change, read, set).await
     }
 
-    /// Returns a connection of the pool that is not known to be broken, or opens one.
+    /// Returns an idle connection of the pool that has not reported an error, or opens a new one.
     pub(crate) async fn get(&self) -> Result<Object, Failure> {
         let client = self.pool.get().await.map_err(Failure::of_pool);
         self.count();
         client
     }
 
-    /// Updates the gauge of open connections. The pool does not report when it closes one.
+    /// Updates the gauge of open connections. This happens when a connection is requested, because
+    /// the pool does not report when it closes a connection.
     fn count(&self) {
         if is_recorded() {
             let open = self.pool.status().size;
@@ -139,8 +141,8 @@ impl Connections {
         }
     }
 
-    /// Sends several queries of one scope in one round trip and returns their rows, from one
-    /// snapshot.
+    /// Executes several queries of one scope in one round trip. Returns the rows of each query. All
+    /// queries read the same snapshot.
     pub(crate) async fn read<const COUNT: usize>(
         &self,
         action: &'static str,
@@ -150,7 +152,8 @@ impl Connections {
         self.persist(action, true, || self.read_once(Some(scope), queries)).await
     }
 
-    /// Like [`read`](Self::read), for queries of the directory over all scopes.
+    /// Executes queries of the directory over all scopes, as [`read`](Self::read) does for one
+    /// scope.
     pub(crate) async fn read_all_scopes<const COUNT: usize>(
         &self,
         action: &'static str,
@@ -159,8 +162,9 @@ impl Connections {
         self.persist(action, true, || self.read_once(None, queries)).await
     }
 
-    /// Executes a change in one round trip: the statement is a transaction of its own. `is_repeatable`
-    /// means that executing it twice has the same effect as once.
+    /// Executes a change in one round trip. The statement is a transaction by itself.
+    /// `is_repeatable` means that a second execution has no effect, so that the statement can be
+    /// sent again.
     pub(crate) async fn change(
         &self,
         action: &'static str,
@@ -170,8 +174,8 @@ impl Connections {
         self.persist(action, is_repeatable, || self.change_once(query)).await
     }
 
-    /// Like [`change`](Self::change), for a statement without rows. Returns the number of affected
-    /// rows.
+    /// Executes a change as [`change`](Self::change) does, with a statement that returns no rows.
+    /// Returns the number of affected rows.
     pub(crate) async fn execute(
         &self,
         action: &'static str,
@@ -181,7 +185,8 @@ impl Connections {
         self.persist(action, is_repeatable, || self.execute_once(query)).await
     }
 
-    /// Repeats an attempt while the server is unreachable.
+    /// Repeats an attempt while the server is unreachable, until the retry timeout. `is_repeatable`
+    /// means that the attempt can be repeated even if it may have been executed.
     pub(crate) async fn persist<Answer, Attempt>(
         &self,
         action: &'static str,
@@ -218,7 +223,7 @@ impl Connections {
             statements.push(self.statement(over, query.sql).await?);
         }
         let asked = queries.iter().zip(&statements);
-        // `join_all` sends the statements in this order, before it waits for any of them.
+        // `join_all` sends all statements in this order, before it waits for an answer.
         let answers = join_all(asked.map(|(query, statement)| statement.rows(over, query.values)));
         let answers = async {
             let (begun, answers, ended) = if COUNT == 1 && !self.names_scope {
@@ -251,7 +256,8 @@ impl Connections {
         sql
     }
 
-    /// Returns the statement that begins a writing transaction.
+    /// Returns the statement that a writing transaction must execute first: it sets the scope, if
+    /// the tables have policies.
     pub(crate) fn begin_writing(&self, scope: &[u8]) -> Option<String> {
         self.names_scope.then(|| name_scope(scope))
     }
@@ -279,7 +285,7 @@ impl Connections {
         self.return_to_pool(client, answer)
     }
 
-    /// Waits for an answer, at most for the statement timeout plus [`TRANSFER_TIME`].
+    /// Waits for an answer, but no longer than the statement timeout plus [`TRANSFER_TIME`].
     pub(crate) async fn in_time<Answer>(
         &self,
         answer: impl Future<Output = Result<Answer, tokio_postgres::Error>>,
@@ -291,8 +297,8 @@ impl Connections {
         }
     }
 
-    /// Like [`in_time`](Self::in_time), for a statement before a change: if it fails, nothing was
-    /// changed.
+    /// Waits for an answer as [`in_time`](Self::in_time) does. An error of this function means that
+    /// nothing was changed. The caller uses it for statements before the change, and for rollbacks.
     pub(crate) async fn before<Answer>(
         &self,
         answer: impl Future<Output = Result<Answer, tokio_postgres::Error>>,
@@ -300,7 +306,8 @@ impl Connections {
         self.in_time(answer).await.map_err(Failure::before_statement)
     }
 
-    /// Returns the connection to the pool. If it is unusable, drops it and the idle connections.
+    /// Returns a connection to the pool. If the outcome shows that the connections are no longer
+    /// usable, closes this connection and all idle ones instead.
     pub(crate) fn return_to_pool<Answer>(
         &self,
         client: Object,
@@ -322,10 +329,10 @@ impl std::fmt::Debug for Connector {
     }
 }
 
-/// Allows a transaction to query the directory over all scopes.
+/// The statement that allows a transaction to query the directory over all scopes.
 const NAME_ALL_SCOPES: &str = "SELECT set_config('tower_chat.all_scopes', 'on', true)";
 
-/// Returns the statement that names the scope of a transaction for the policies of the tables.
+/// Returns the statement that sets the scope of a transaction for the policies of the tables.
 fn name_scope(scope: &[u8]) -> String {
     let hex: String = scope.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("SELECT set_config('tower_chat.scope', '\\x{hex}', true)")
@@ -345,8 +352,8 @@ mod tests {
         Connections::new(config, tls, Statements::new(&layout), options).unwrap()
     }
 
-    /// Sends a request whose first `silent` attempts get no answer within the timeout. Returns the
-    /// number of attempts, and whether the last one was answered.
+    /// Executes a request whose first `silent` attempts are not answered within the timeout.
+    /// Returns the number of attempts, and whether the last attempt was answered.
     async fn attempts(options: PostgresOptions, silence: Duration, silent: u32) -> (u32, bool) {
         let connections = connections(&options);
         let mut attempts = 0;

@@ -11,8 +11,8 @@ use tower_chat_core::{
     },
 };
 
-/// Returns the head from the rows of the statement `conversation`. Without rows, returns the head of a
-/// conversation that was never written.
+/// Reads the head of a conversation from the rows that the statement `conversation` has returned.
+/// If there are no rows, returns the head of a conversation that does not exist.
 pub(crate) fn head(key: &ConversationKey, rows: &[Row]) -> Result<Head, StoreError> {
     let Some(row) = rows.first() else { return Ok(Head::new(Revision::ABSENT)) };
     let head =
@@ -21,7 +21,7 @@ pub(crate) fn head(key: &ConversationKey, rows: &[Row]) -> Result<Head, StoreErr
     Ok(head)
 }
 
-/// Reads the head from the first columns of a row.
+/// Reads a head from the first columns of a row.
 pub(crate) fn read_head(row: &Row) -> Result<Head, String> {
     let revision = Revision {
         incarnation: column::<i64>(row, 0)?.cast_unsigned(),
@@ -34,7 +34,7 @@ pub(crate) fn read_head(row: &Row) -> Result<Head, String> {
     Ok(head.with_service_id(text(row, 2)?).with_open_run(open))
 }
 
-/// Reads the row of an open run, whose columns begin at `first`.
+/// Reads an open run from a row. `first` is the index of the first column of the open run.
 pub(crate) fn open_run(row: &Row, first: usize) -> Result<OpenRun, String> {
     let run: &[u8] = column(row, first)?;
     let run = run.try_into().map_err(|_| "a run id is not 16 bytes".to_owned())?;
@@ -60,7 +60,8 @@ pub(crate) fn corrupt(reason: &str) -> StoreError {
     StoreError::Corrupt { reason: format!("{reason}: restore it from a backup") }
 }
 
-/// Reads text in a column of bytes. PostgreSQL's `text` cannot contain all characters.
+/// Reads text that is stored in a column of type `bytea`, because PostgreSQL's `text` cannot
+/// contain U+0000.
 pub(crate) fn text(row: &Row, index: usize) -> Result<Option<Arc<str>>, String> {
     let Some(bytes) = column::<Option<&[u8]>>(row, index)? else { return Ok(None) };
     let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;

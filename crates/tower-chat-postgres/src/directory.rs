@@ -21,7 +21,8 @@ use crate::{
     stored_key::StoredKey,
 };
 
-/// The number of conversations that are read at once if the store has to filter them.
+/// The minimum number of conversations that one statement reads, if the store itself has to filter
+/// them.
 const BATCH: usize = 256;
 
 /// Returns the summary of a conversation.
@@ -39,8 +40,9 @@ pub(crate) async fn summary(
     Ok(Some(summary))
 }
 
-/// Returns a page of the conversations that match a query. If the store has to filter them, it
-/// reads batches, each from one snapshot.
+/// Returns a page of the conversations that match a query. If the query has conditions that the
+/// server does not evaluate, this function reads conversations in batches and filters them. Each
+/// batch has its own snapshot.
 pub(crate) async fn conversations(
     connections: &Connections,
     query: &ConversationQuery,
@@ -78,7 +80,8 @@ pub(crate) async fn conversations(
     }
 }
 
-/// Returns conversations that may match, in order.
+/// Returns up to `limit` conversations that may match the query, beginning after a position, in the
+/// order of the pages.
 async fn batch_after(
     connections: &Connections,
     query: &ConversationQuery,
@@ -125,8 +128,8 @@ async fn batch_after(
     Ok(rows)
 }
 
-/// The indices of the columns after those of the head: the full scope and id, and the data of the
-/// directory.
+/// The indices of the columns that follow the columns of the head: the full scope and id, and the
+/// data of the directory.
 const SCOPE: usize = 14;
 const ID: usize = SCOPE + 1;
 const CREATED: usize = ID + 1;
@@ -139,8 +142,8 @@ const VERSION: usize = METADATA + 1;
 const WAITS: usize = VERSION + 1;
 const COUNTS: usize = WAITS + 1;
 
-/// Returns the position of a row in the order of the list, even if its other columns are
-/// unreadable.
+/// Returns the position of a row in the order of the list. This function does not read the other
+/// columns, which may be damaged.
 fn position(row: &Row) -> Result<DirectoryCursor, StoreError> {
     let damaged = |reason: String| corrupt(&reason);
     Ok(DirectoryCursor::new(column(row, LAST_ACTIVE).map_err(damaged)?, key(row)?))
@@ -152,22 +155,23 @@ fn key(row: &Row) -> Result<ConversationKey, StoreError> {
     key_parts().map_err(|reason: String| corrupt(&reason))
 }
 
-/// Reads text in a column of bytes.
+/// Reads text that is stored in a column of type `bytea`.
 pub(crate) fn text(row: &Row, index: usize, name: &str) -> Result<String, String> {
     let bytes: &[u8] = column(row, index)?;
     let text = std::str::from_utf8(bytes).map_err(|error| format!("{name}: {error}"))?;
     Ok(text.to_owned())
 }
 
-/// Reads a row. The inner error concerns only this row: the query continues, and returns the error with
-/// the readable rows.
+/// Reads a row. The inner error describes a row that cannot be read; the caller adds it to the page
+/// and continues.
 fn entry(row: &Row) -> Result<Result<ConversationSummary, UnreadableConversation>, StoreError> {
     let key = key(row)?;
     Ok(read_entry(row, &key).map_err(|reason| UnreadableConversation::new(key, reason)))
 }
 
 fn read_entry(row: &Row, key: &ConversationKey) -> Result<ConversationSummary, String> {
-    // A number out of its range becomes the state `Damaged`, and the other columns are read.
+    // If a number of the head is out of range, the conversation has the state `Damaged`, and the
+    // other columns are still read.
     let head = conversation::read_head(row).ok();
     let is_damaged = head.is_none();
     let head = head.unwrap_or_else(|| Head::new(Revision::ABSENT));
@@ -198,12 +202,13 @@ pub(crate) fn time(row: &Row, index: usize) -> Result<SystemTime, String> {
     conversation::time(column(row, index)?)
 }
 
-/// Reads a mode. A mode that this release does not know is ignored.
+/// Reads a mode. A mode that only a newer release knows is read as `None`.
 pub(crate) fn mode(row: &Row, index: usize) -> Result<Option<PersistenceMode>, String> {
     Ok(column::<Option<&str>>(row, index)?.and_then(|mode| mode.parse().ok()))
 }
 
-/// Reads the counts of usage, which begin at `first`. A negative count is read as 0.
+/// Reads the counts of usage from a row. `first` is the index of their first column. A negative
+/// count, which only damage can cause, is read as 0.
 pub(crate) fn counts(row: &Row, first: usize) -> Result<UsageSum, String> {
     let count = |index: usize| {
         column::<i64>(row, first + index).map(|count| u64::try_from(count).unwrap_or_default())
@@ -216,8 +221,8 @@ pub(crate) fn counts(row: &Row, first: usize) -> Result<UsageSum, String> {
     Ok(UsageSum::of_calls(count(0)?, count(1)?).with_tokens(tokens).with_cost_nanos(cost))
 }
 
-/// Returns up to `limit` visible messages: those directly before the sequence number `before`, or the
-/// newest ones if it is `None`. No other messages are read.
+/// Returns the last `limit` visible messages before the sequence number `before`, or the newest
+/// ones if `before` is `None`. The server reads no other messages.
 pub(crate) async fn messages_before(
     connections: &Connections,
     key: &ConversationKey,
@@ -247,8 +252,9 @@ pub(crate) async fn messages_before(
     Ok(MessagePage::new((first..end).zip(messages).collect(), earlier))
 }
 
-/// Sets the description, if it has this version, and returns the new version. A request that may have
-/// been executed is not repeated, because the second execution would find another version.
+/// Sets the description of a conversation, if the stored description has the expected version, and
+/// returns the new version. The request is not sent again if it may have been executed, because a
+/// second execution would find the new version and report a conflict.
 pub(crate) async fn set_description(
     connections: &Connections,
     key: &ConversationKey,

@@ -2,21 +2,23 @@
 
 use crate::schema::Layout;
 
-/// The milliseconds since 1970 at the start of the migration, or of the transaction that inserts a
-/// row.
+/// The SQL expression for the start of the current transaction, in milliseconds since 1970. In a
+/// column's default, this is the transaction that inserts the row.
 const NOW: &str = "floor(extract(epoch FROM now()) * 1000)::bigint";
 
-/// The creation time of a run, from its id if that is a UUID version 7.
+/// The SQL expression for the creation time of a run. The id of the run contains this time if the
+/// id is a UUID of version 7.
 const MADE: &str = "CASE WHEN get_byte(m.run, 6) >> 4 = 7
         THEN (get_byte(m.run, 0)::bigint << 40) | (get_byte(m.run, 1)::bigint << 32)
             | (get_byte(m.run, 2)::bigint << 24) | (get_byte(m.run, 3)::bigint << 16)
             | (get_byte(m.run, 4)::bigint << 8) | get_byte(m.run, 5)::bigint
         ELSE {now} END";
 
-/// Adds the columns of the conversations, and the index by which they are listed.
+/// Returns the statements that add the directory's columns to the table `conversations`, and the
+/// index for lists of conversations.
 ///
-/// The defaults apply to conversations without messages, and to those that a process of an older
-/// release creates: that process does not write the new columns.
+/// The columns have defaults for conversations without messages, and for conversations that a
+/// process of an older release creates, which does not write the new columns.
 pub(crate) fn columns() -> String {
     format!(
         "ALTER TABLE {{schema}}.conversations
@@ -40,11 +42,13 @@ pub(crate) fn columns() -> String {
 /// The number of milliseconds in an hour, the unit of the index of conversations.
 pub(crate) const HOUR: i64 = 3_600_000;
 
-/// Fills the directory: times from the ids of runs, counts from the messages and the record. A
-/// damaged run id is ignored.
+/// Returns the statements that fill the directory. The times are taken from the ids of the runs,
+/// and the counts are computed from the messages and from the record of tool calls. A message with
+/// a damaged run id is ignored.
 ///
-/// Policies also apply to the owner of the tables. This transaction, which has locked the tables,
-/// disables them temporarily.
+/// The statements disable the policies temporarily, because policies also apply to the owner of the
+/// tables. No other process sees the tables without policies, because the transaction has locked
+/// them.
 pub(crate) fn fill(layout: &Layout) -> String {
     let tables = ["conversations", "messages", "tool_invocations"];
     let force = |word: &str| {
@@ -98,8 +102,9 @@ fn filling() -> String {
     )
 }
 
-/// Adds policies for queries of the directory over all scopes. The transaction has to set
-/// `tower_chat.all_scopes`, and cannot read messages.
+/// Returns the statements that add policies for queries of the directory over all scopes. These
+/// policies apply to a transaction that has set `tower_chat.all_scopes`. They do not include the
+/// messages.
 pub(crate) fn policies() -> String {
     let policy = |table| {
         format!(

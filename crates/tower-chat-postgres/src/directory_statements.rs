@@ -1,5 +1,6 @@
-//! The statements of the directory. The first parameter is the scope, the second the conversation.
-//! Each is null if the query does not name one.
+//! The statements of the directory. The first parameter is the scope, and the second parameter is
+//! the id of the conversation. A parameter is null if the query does not name a scope or a
+//! conversation.
 
 use tower_chat_core::store::UsageSum;
 
@@ -11,23 +12,23 @@ use crate::{
     statements::{OPEN_RUN, VISIBLE},
 };
 
-/// The statements, with the schema's name inserted.
+/// The statements, in which `{schema}` is replaced with the schema's name.
 #[derive(Debug)]
 pub(crate) struct DirectoryStatements {
     pub(crate) summary: String,
-    /// A page of the conversations of one scope.
+    /// Reads a page of the conversations of one scope.
     pub(crate) list: String,
-    /// A page of the conversations of all scopes.
+    /// Reads a page of the conversations of all scopes.
     pub(crate) list_all: String,
     pub(crate) runs: String,
     pub(crate) last_messages: String,
     pub(crate) describe: String,
-    /// The columns of the directory that a copy gets from its original.
+    /// Reads the columns of the directory that are copied when a conversation is copied.
     pub(crate) described: String,
     layout: Layout,
 }
 
-/// The extent of a query.
+/// The rows that a query may access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QueryExtent {
     Conversation,
@@ -36,7 +37,7 @@ pub(crate) enum QueryExtent {
 }
 
 impl QueryExtent {
-    /// Returns the condition that limits a table to the rows of the query.
+    /// Returns the SQL condition that limits a table to the rows that the query may access.
     fn of(self, table: &str) -> String {
         match self {
             Self::Conversation => format!("{table}.scope = $1 AND {table}.conversation = $2"),
@@ -45,7 +46,8 @@ impl QueryExtent {
         }
     }
 
-    /// Returns the condition that limits a table to the rows of the conversation `c`.
+    /// Returns the SQL condition that limits a table to the rows of the conversation with the alias
+    /// `c`.
     fn joined(self, table: &str) -> String {
         match self {
             Self::Conversation => self.of(table),
@@ -57,7 +59,7 @@ impl QueryExtent {
     }
 }
 
-/// The grouping of usage, with the columns that identify the group.
+/// The grouping of usage. Each variant determines the columns that identify a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Grouping {
     Run,
@@ -71,14 +73,14 @@ const SCOPE: &str = "coalesce(c.long_scope, c.scope)";
 const ID: &str = "coalesce(c.long_conversation, c.conversation)";
 const MODEL: &str = "coalesce(u.long_model, u.model)";
 
-/// Returns the sums of the counts. Negative counts are read as 0, and sums saturate at the largest
-/// count.
+/// Returns the SQL expressions for the sums of the counts. A negative count is added as 0, and a
+/// sum is at most [`UsageSum::LARGEST`].
 fn sums() -> String {
     let largest = UsageSum::LARGEST;
     let sum = |count: &str| {
         format!("least(coalesce(sum(greatest(u.{count}, 0)), 0), {largest})::bigint AS {count}")
     };
-    // An unknown cost stays null: `greatest` and `least` ignore null.
+    // The cost must stay null if it is unknown, and `greatest` and `least` ignore null.
     format!(
         "{counts}, CASE WHEN count(u.cost_nanos) > 0 THEN
              least(sum(greatest(u.cost_nanos, 0)), {largest})::bigint END AS cost_nanos",
@@ -86,7 +88,8 @@ fn sums() -> String {
     )
 }
 
-/// The filter, the order and the limit of a page. The upper bounds of times may be null.
+/// The conditions, the order and the limit of a page. The parameters for upper bounds of times are
+/// null if there is no bound.
 const PAGE: &str = "AND c.active_hour BETWEEN $4 AND $5
     AND c.last_active >= $6 AND (c.last_active < $7) IS NOT FALSE
     AND c.created >= $8 AND (c.created < $9) IS NOT FALSE
@@ -176,9 +179,11 @@ impl DirectoryStatements {
         }
     }
 
-    /// Returns the statement that sums up usage in a range of time, from the third parameter to the
-    /// fourth, which may be null. The columns of a group are scope, id, run, model and day; those
-    /// that do not identify the group are null. The number of runs and the counts follow.
+    /// Returns the statement that computes sums of the usage in a range of time. The third
+    /// parameter is the start of the range, and the fourth parameter its end; both may be null. The
+    /// first columns of a row are the scope, the id, the run, the model and the day of the group. A
+    /// column that does not identify the group is null. The next columns are the number of runs and
+    /// the counts.
     pub(crate) fn usage(&self, extent: QueryExtent, grouping: Grouping) -> String {
         let mut columns =
             ["NULL::bytea", "NULL::bytea", "NULL::bytea", "NULL::bytea", "NULL::bigint"];

@@ -21,7 +21,7 @@ use crate::{
     stored_key::StoredKey,
 };
 
-/// Returns the usage of runs. The server sums it up.
+/// Returns the usage of runs. The server computes the sums.
 pub(crate) async fn usage(
     connections: &Connections,
     query: &UsageQuery,
@@ -76,7 +76,8 @@ fn run(row: &Row, index: usize) -> Result<RunId, String> {
     Ok(RunId::from_bytes(run))
 }
 
-/// Reads the name of a model. A damaged name is counted like any other.
+/// Reads the name of a model. Invalid bytes of a damaged name are replaced, so that its usage is
+/// still returned.
 fn model(row: &Row, index: usize) -> Result<Option<Arc<str>>, String> {
     let model = String::from_utf8_lossy(column(row, index)?);
     Ok((!model.is_empty()).then(|| model.into()))
@@ -101,8 +102,8 @@ pub(crate) async fn runs(
     Ok(runs)
 }
 
-/// Adds the usage of one model by one run. If it belongs to the last run of the list, adds it to that
-/// run, and otherwise to a new run.
+/// Reads the usage of one model in one run. If the row belongs to the last run of the list, adds
+/// the usage to this run. Otherwise appends a new run to the list.
 fn see(row: &Row, runs: &mut Vec<RunSummary>) -> Result<(), String> {
     let run = run(row, 0)?;
     let (began, last) = (time(row, 2)?, time(row, 3)?);

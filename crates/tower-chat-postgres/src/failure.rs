@@ -15,7 +15,7 @@ pub(crate) struct Failure {
     source: BoxError,
 }
 
-/// The class of an error.
+/// The class of a failure, which determines the error that the store reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// Nothing was changed: the server could not be reached, or chose the transaction as a deadlock
@@ -25,16 +25,18 @@ pub(crate) enum Meaning {
     Unknown,
     /// Nothing was changed: the statement exceeded its timeout.
     TooSlow,
-    /// Nothing was changed: the server lacks disk, memory or connections for now.
+    /// Nothing was changed: the server has temporarily no disk space, memory or connections
+    /// available.
     ResourceExhausted,
     /// The server is read-only, such as a standby.
     ReadOnly,
     /// The server reports damaged data.
     Damaged,
-    /// Nothing was changed: a pooler has sent the request to another connection than the one that
-    /// prepared the statement. The server knows no statement, or a different one, by that name.
+    /// Nothing was changed: a pooler has sent the name of a prepared statement to a connection that
+    /// has not prepared this statement. On this connection, no statement has the name, or a
+    /// different one.
     NotPrepared,
-    /// Nothing was changed, and a retry will fail too.
+    /// Nothing was changed, and a retry would fail too.
     Permanent,
 }
 
@@ -43,14 +45,16 @@ impl Failure {
     pub(crate) fn of_statement(error: tokio_postgres::Error) -> Self {
         let meaning = match error.code() {
             Some(code) => meaning(code),
-            // An error without a code does not come from the server.
+            // The server sends a code with every error. An error without a code was created by the
+            // client library.
             None if error.is_closed() || is_io(&error) => Meaning::Unknown,
             None => Meaning::Permanent,
         };
         Self { meaning, source: error.into() }
     }
 
-    /// Converts the failure of a statement that was sent before the change: nothing was changed.
+    /// Converts the failure of a statement that precedes the change. Even if the statement was
+    /// executed, nothing was changed.
     pub(crate) fn before_statement(mut self) -> Self {
         if self.meaning == Meaning::Unknown {
             self.meaning = Meaning::NotApplied;
@@ -64,7 +68,8 @@ impl Failure {
             PoolError::Backend(error) => {
                 let has_code = error.code().is_some();
                 let mut failure = Self::of_statement(error).before_statement();
-                // Errors that prevent a connection have no code either.
+                // An error without a code means that no connection was opened, so that nothing was
+                // changed.
                 if !has_code {
                     failure.meaning = Meaning::NotApplied;
                 }
@@ -79,24 +84,25 @@ impl Failure {
         }
     }
 
-    /// Creates the failure of a change that returned no row, although it always returns one.
+    /// Creates the failure for a statement that has returned no row, although it always returns
+    /// one.
     pub(crate) fn no_row() -> Self {
         Self { meaning: Meaning::Permanent, source: NoRow.into() }
     }
 
-    /// Creates the failure of a request without an answer in time.
+    /// Creates the failure for a request that was not answered in time.
     pub(crate) fn no_answer() -> Self {
         Self { meaning: Meaning::Unknown, source: NoAnswer.into() }
     }
 
-    /// Returns whether this connection and all older ones should be dropped, because the server
-    /// does not answer or has become read-only.
+    /// Returns whether this connection and all idle ones should be closed, because the server does
+    /// not answer or has become read-only.
     pub(crate) fn spoils_connections(&self) -> bool {
         self.meaning == Meaning::ReadOnly || self.source.is::<NoAnswer>()
     }
 
-    /// Returns whether the request may be repeated at once. `is_repeatable` means that executing it
-    /// twice has the same effect as once.
+    /// Returns whether the store may repeat the request itself. `is_repeatable` means that a second
+    /// execution has no effect.
     pub(crate) fn may_repeat(&self, is_repeatable: bool) -> bool {
         match self.meaning {
             Meaning::NotApplied => true,
@@ -140,7 +146,7 @@ impl Failure {
 
 fn meaning(code: &SqlState) -> Meaning {
     match *code {
-        // The server reports these errors after a rollback.
+        // The server has rolled the transaction back before it reports these errors.
         SqlState::T_R_SERIALIZATION_FAILURE
         | SqlState::T_R_DEADLOCK_DETECTED
         | SqlState::CANNOT_CONNECT_NOW
@@ -155,8 +161,8 @@ fn meaning(code: &SqlState) -> Meaning {
         SqlState::DUPLICATE_PSTATEMENT | SqlState::INVALID_SQL_STATEMENT_NAME => {
             Meaning::NotPrepared
         }
-        // The store never sends numbers out of range, and never inserts a message at an existing
-        // position. These errors therefore show that a stored row is damaged.
+        // A damaged row is the only possible cause of these errors, because the store never sends
+        // numbers out of range, and never inserts a message at the position of an existing one.
         SqlState::DATA_CORRUPTED
         | SqlState::INDEX_CORRUPTED
         | SqlState::NUMERIC_VALUE_OUT_OF_RANGE
@@ -177,7 +183,8 @@ fn is_io(error: &tokio_postgres::Error) -> bool {
 fn is_untrusted(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        // `source()` of an operating system's error does not return the error inside.
+        // The source of an `io::Error` is not the error that it wraps, but the source of that
+        // error.
         let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
         let tls = error
             .downcast_ref::<rustls::Error>()

@@ -1,7 +1,8 @@
 //! Copies of conversations.
 //!
-//! A copy and its original may be on different servers, so that no transaction can include both.
-//! The visible data are read from one snapshot, then written in one transaction.
+//! The original and the copy may be on different servers, so that one transaction cannot access
+//! both. Therefore the store reads the visible data from one snapshot, and then writes the copy in
+//! a second transaction.
 
 use std::time::SystemTime;
 
@@ -27,12 +28,14 @@ use crate::{
 
 const ACTION: &str = "copy a conversation";
 
-/// The maximum number of messages or rows that one statement writes, and the maximum number of
-/// bytes of its messages.
+/// The maximum number of messages or of rows that one statement writes, and the maximum number of
+/// bytes of the messages in a statement.
 const MAX_ROWS: usize = 10_000;
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// Copies the visible part of a conversation. Returns [`Revision::ABSENT`] if there is none.
+/// Copies the visible part of a conversation, and returns the revision of the copy. If the
+/// conversation has neither a visible message nor a service id, creates no copy and returns
+/// [`Revision::ABSENT`].
 pub(crate) async fn fork(
     connections: &Connections,
     from: &ConversationKey,
@@ -55,7 +58,7 @@ pub(crate) async fn fork(
             Err(StoreError::Exists { key: to.clone() })
         };
     }
-    // Everything is decoded first, so that no unreadable data are copied.
+    // All data are decoded before anything is written, so that damaged data are not copied.
     read::messages(from, &messages, head.pruned).try_for_each(|message| message.map(drop))?;
     read::check_whole(from, head.pruned, messages.len(), sequence)?;
     let tools = tools.iter().map(|row| read::tool(from, row).map(ToolRecord::in_copy));
@@ -69,7 +72,8 @@ pub(crate) async fn fork(
         messages: messages.iter().map(message).collect::<Result<_, _>>()?,
         tools,
     };
-    // The incarnation identifies a copy that was written although its acknowledgement was lost.
+    // If the acknowledgement of the copy was lost, the next attempt recognises the copy by its
+    // incarnation.
     let is_made = connections.persist(ACTION, true, || copy.write(connections)).await?;
     if is_made { Ok(copy.revision) } else { Err(StoreError::Exists { key: to.clone() }) }
 }
@@ -85,7 +89,7 @@ struct Copy<'a> {
     tools: Vec<ToolRecord>,
 }
 
-/// The columns of the directory that the copy gets from the original.
+/// The columns of the directory that are copied from the original.
 #[derive(Debug, Default)]
 struct Described<'a> {
     mode: Option<&'a str>,
@@ -134,7 +138,7 @@ fn message(row: &Row) -> Result<StoredMessage<'_>, StoreError> {
 }
 
 impl Copy<'_> {
-    /// Writes the copy. Returns false if another conversation has the key.
+    /// Writes the copy. Returns false if another conversation with this key exists.
     async fn write(&self, connections: &Connections) -> Result<bool, Failure> {
         let mut client = connections.get().await?;
         let is_made = self.write_over(connections, &mut client).await;
@@ -209,7 +213,7 @@ impl Copy<'_> {
     }
 }
 
-/// Returns the number of these messages that one statement writes, at least one.
+/// Returns the number of messages, from the first on, that one statement writes; at least one.
 fn batch(messages: &[StoredMessage<'_>]) -> usize {
     let mut bytes = 0;
     let fit = messages.iter().take(MAX_ROWS).take_while(|message| {

@@ -1,21 +1,23 @@
-//! The database functions that change a conversation. Each call is one round trip, and one
-//! transaction on one conversation.
+//! The database functions that change a conversation. Each call is one round trip and one
+//! transaction, and changes one conversation.
 
 use crate::activity;
 
-/// Names the scope of a function for the policies of the tables, if there are policies.
+/// The statement of a function that sets the scope for the policies of the tables. Functions
+/// contain it only if the tables have policies.
 pub(crate) const NAME_SCOPE: &str =
     "PERFORM set_config('tower_chat.scope', '\\x' || encode(p_scope, 'hex'), true);";
 
 /// Stores a write, or returns the reason why the write is refused.
 ///
-/// Most writes append messages after the last one, outside of an open run and without claims. For
-/// such a write the function first tries one statement that updates the conversation's row if it is
-/// at the expected revision.
+/// Most writes append messages to a conversation without an open run, and have no claims. For such
+/// a write the function first executes one `UPDATE`, which changes the conversation's row if the
+/// conversation is at the expected revision.
 ///
-/// For all other writes, and if that statement finds no row, the function locks the conversation's
-/// row. The writes of one conversation are therefore serialized, and each sees the result of the
-/// previous one. Nothing is written before all checks have passed.
+/// For all other writes, and if the `UPDATE` finds no row, the function locks the conversation's
+/// row and checks the write. The lock serializes the writes to one conversation, so that each write
+/// sees the result of the previous one. The function changes nothing before all checks have passed,
+/// except that it inserts the row of a new conversation.
 const APPEND: &str = "
 CREATE OR REPLACE FUNCTION {schema}.append(
     p_scope bytea, p_conversation bytea, p_long_scope bytea, p_long_conversation bytea,
@@ -234,8 +236,8 @@ $append$;
 
 /// Returns the function that stores a write.
 ///
-/// A process of an older release calls the function of that release, which has fewer parameters and
-/// remains in the database.
+/// The function of an older release has fewer parameters, and remains in the database, so that
+/// processes of that release can still call it.
 pub(crate) fn append() -> String {
     APPEND
         .replace("{counted}", &activity::counted("p_at", "p_run", "p_mode"))
@@ -245,7 +247,7 @@ pub(crate) fn append() -> String {
         .replace("{used_again}", &activity::used_again())
 }
 
-/// Deletes a conversation with everything that belongs to it, and returns whether it existed.
+/// Deletes all rows of a conversation, and returns whether the conversation existed.
 pub(crate) const DELETE: &str = "
 CREATE OR REPLACE FUNCTION {schema}.delete(p_scope bytea, p_conversation bytea)
 RETURNS boolean LANGUAGE plpgsql AS $delete$
@@ -270,8 +272,8 @@ END
 $delete$;
 ";
 
-/// Sets the description of a conversation, if it has the expected version. Returns the version that
-/// was found, or null if there is no conversation.
+/// Sets the description of a conversation, if the stored description has the expected version.
+/// Returns the version before the change, or null if the conversation does not exist.
 pub(crate) const DESCRIBE: &str = "
 CREATE OR REPLACE FUNCTION {schema}.describe(
     p_scope bytea, p_conversation bytea, p_title bytea, p_metadata text, p_expected bigint

@@ -1,5 +1,5 @@
-//! A test of the text of every statement: each access to a table names the scope, and also the
-//! conversation, unless the statement lists a scope.
+//! A test that reads the text of every statement. Each access to a table must have a condition on
+//! the scope, and a condition on the conversation unless the statement accesses a whole scope.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::{fs, path::Path};
@@ -14,13 +14,13 @@ fn layout() -> Layout {
     Layout { schema: "s".to_owned(), partitions: None, row_level_security: false }
 }
 
-/// Normalises SQL to words with one space between them, without comments.
+/// Removes comments from SQL, and replaces each white space with one space.
 fn words(sql: &str) -> String {
     let lines = sql.lines().map(|line| line.split_once("--").map_or(line, |(before, _)| before));
     lines.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the accesses of a statement to tables that lack a required condition or name.
+/// Returns a description of each access to a table that has no alias or lacks a required condition.
 fn faults(sql: &str, scope: Scope) -> Vec<String> {
     let sql = words(sql);
     let mut faults = Vec::new();
@@ -29,7 +29,7 @@ fn faults(sql: &str, scope: Scope) -> Vec<String> {
             let before = &sql[..at];
             let after = &sql[at + found.len()..];
             if before.ends_with("INSERT INTO ") {
-                // The first inserted columns are those of the key.
+                // An `INSERT` must name the columns of the conversation's key first.
                 if !after.split_once('(').unwrap().1.starts_with("scope, conversation") {
                     faults.push(format!("{table} is filled without a key"));
                 }

@@ -74,8 +74,8 @@ impl<'a> QueryParameters<'a> {
     }
 }
 
-/// Returns the calls that match a query. One statement reads the rows and the messages that they
-/// refer to, each once, and no other message.
+/// Returns the calls that match a query. One statement reads the rows, and the messages to which
+/// the rows refer. The statement reads each message once, and no other message.
 pub(crate) async fn invocations(
     connections: &Connections,
     query: &InvocationQuery,
@@ -97,7 +97,7 @@ pub(crate) async fn invocations(
             messages.take(row).map_err(damaged)?;
         }
     }
-    // The statement is a union of rows and messages, and SQL guarantees no order of a union.
+    // The rows are sorted here, because SQL guarantees no order of the rows of a union.
     rows.sort_by(|left, right| left.order().cmp(&right.order()));
     let mut invocations = Invocations::default();
     for AskedRow { key, stored, sequence, index, record } in rows {
@@ -136,7 +136,7 @@ pub(crate) async fn tool_totals(
 /// Adds the calls of a tool that started on one day and took the same time.
 fn add(row: &Row, totals: &mut Vec<ToolTotals>) -> Result<(), String> {
     let count = |index| column::<i64>(row, index).map(i64::cast_unsigned);
-    // A damaged name is counted like any other.
+    // Bytes of a damaged name are replaced, so that its calls are counted.
     let name = String::from_utf8_lossy(column(row, 0)?);
     if totals.last().is_none_or(|last| last.name != name) {
         totals.push(ToolTotals::new(name));
@@ -160,7 +160,7 @@ fn add(row: &Row, totals: &mut Vec<ToolTotals>) -> Result<(), String> {
 /// A row that matches a query.
 struct AskedRow {
     key: ConversationKey,
-    /// The key of the conversation in the tables.
+    /// The id of the conversation, as the tables contain it.
     stored: Vec<u8>,
     sequence: u64,
     index: u32,
@@ -188,7 +188,7 @@ impl AskedRow {
     }
 }
 
-/// The messages that rows refer to, by conversation and sequence number.
+/// The messages to which rows refer, by conversation and sequence number.
 #[derive(Default)]
 struct Found(HashMap<Vec<u8>, HashMap<u64, Readable>>);
 

@@ -22,13 +22,15 @@ pub(crate) async fn conversations(
     let start = after.unwrap_or_default();
     if start.len() <= stored_key::MAX_UNCHANGED_BYTES {
         let rows = page(connections, sql, scope, start, limit).await?;
-        // Shortened ids are in order, unless two have the same beginning.
+        // The order by shortened ids may differ from the order by full ids, if two ids have the
+        // same beginning. Therefore the result is used only if it contains no shortened id.
         let is_long = |row: &Row| column::<Option<&[u8]>>(row, 1) != Ok(None);
         if !rows.iter().any(is_long) {
             return keys(scope, &rows);
         }
     }
-    // This statement sorts all full ids of the scope, so that they need no index.
+    // This statement sorts all conversations of the scope by their full ids, which are not in an
+    // index.
     let sql = if after.is_some() { &statements.list_long_after } else { &statements.list_long };
     keys(scope, &page(connections, sql, scope, start, limit).await?)
 }
@@ -57,7 +59,9 @@ fn keys(scope: &str, rows: &[Row]) -> Result<Vec<ConversationKey>, StoreError> {
     rows.iter().map(key).collect()
 }
 
-/// Reads the id of a conversation, from the columns of its key and of the full id.
+/// Reads the full id of a conversation. `key` is the index of the column with the id in the primary
+/// key, and `whole` the index of the column with the full id, which is null unless the id is
+/// shortened.
 pub(crate) fn id(row: &Row, key: usize, whole: usize) -> Result<String, String> {
     key_part(row, key, whole, "a conversation's id")
 }
@@ -71,7 +75,7 @@ fn key_part(row: &Row, key: usize, whole: usize, name: &str) -> Result<String, S
     Ok(key_part.to_owned())
 }
 
-/// Lists scopes that have a conversation, in byte order.
+/// Lists scopes that contain conversations, in byte order.
 pub(crate) async fn scopes(
     connections: &Connections,
     after: Option<&str>,
@@ -82,12 +86,14 @@ pub(crate) async fn scopes(
     let after = after.map(str::as_bytes);
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     if after.is_none_or(|after| after.len() <= stored_key::MAX_UNCHANGED_BYTES) {
-        // No text is between a scope and the same scope with a zero byte appended.
+        // The scope with a zero byte appended is the next possible text in byte order.
         let start = after.map_or_else(Vec::new, |after| [after, b"\0"].concat());
         let values: [&dyn Parameter; 2] = [&start, &limit];
         let query = Query { sql: &statements.maintenance.scopes, values: &values };
         let [rows] = connections.read_all_scopes(action, [query]).await?;
-        // Shortened scopes are in order, unless two have the same beginning.
+        // The order by shortened scopes may differ from the order by full scopes, if two scopes
+        // have the same beginning. Therefore the result is used only if it contains no shortened
+        // scope.
         let is_long = |row: &Row| column::<Option<&[u8]>>(row, 1) != Ok(None);
         if !rows.iter().any(is_long) {
             return rows.iter().map(scope).collect();

@@ -45,7 +45,7 @@ pub(crate) async fn rows(
     Ok(Some(ConversationRows::new(head, messages, tools.iter().map(read_tool).collect())))
 }
 
-/// Reads a message. If its number is out of range, returns 0 and the error.
+/// Reads a message with its sequence number. If the number is out of range, returns 0 and an error.
 fn read_message(row: &Row) -> (u64, Result<Arc<Message>, FormatError>) {
     match unsigned(row, 0) {
         Ok(sequence) => (sequence, message::read(row, 1).map(Arc::new)),
@@ -62,8 +62,8 @@ fn read_tool(row: &Row) -> (SequencePosition, Result<ToolRecord, String>) {
     }
 }
 
-/// Executes a rewrite in one transaction. The new incarnation identifies a rewrite that was
-/// executed although its acknowledgement was lost.
+/// Executes a rewrite in one transaction. If the acknowledgement was lost, the next attempt
+/// recognises the executed rewrite by the new incarnation.
 pub(crate) async fn rewrite(
     connections: &Connections,
     rewrite: &Rewrite,
@@ -102,7 +102,8 @@ impl Work<'_> {
         let outcome = self.within(connections, &transaction).await?;
         match outcome {
             Ok(_) => connections.in_time(transaction.commit()).await?,
-            // Dropping the transaction would roll it back too, but not wait for the server.
+            // The explicit rollback waits for the server. Dropping the transaction would roll it
+            // back too, but without waiting.
             Err(_) => connections.before(transaction.rollback()).await?,
         }
         Ok(outcome)
@@ -119,7 +120,7 @@ impl Work<'_> {
             connections.execute_within(transaction, sql, values).await
         };
         let (scope, id) = (&key.scope, &key.conversation);
-        // All writers to the conversation wait for this row.
+        // This lock makes all other writers to the conversation wait.
         execute(&statements.lock_conversation, &[scope, id]).await?;
         let sql = &statements.conversation;
         let found = connections.rows_within(transaction, sql, &[scope, id]).await?;

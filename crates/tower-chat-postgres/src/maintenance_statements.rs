@@ -1,15 +1,16 @@
-//! The statements for whole stores and for repairs. The first parameter is the scope, the second
-//! the conversation. Statements that list scopes have neither.
+//! The statements for whole stores and for repairs. The first parameter is the scope, and the
+//! second parameter is the id of the conversation. Statements that list scopes have neither of
+//! them.
 
 use crate::schema::Layout;
 #[cfg(test)]
 use crate::statements::Scope;
 
-/// The statements, with the schema's name inserted.
+/// The statements, in which `{schema}` is replaced with the schema's name.
 #[derive(Debug)]
 pub(crate) struct MaintenanceStatements {
     pub(crate) scopes: String,
-    /// Like `scopes`, for scopes of any length.
+    /// Lists scopes as `scopes` does, but sorts them by their full names.
     pub(crate) scopes_long: String,
     pub(crate) rewrite_message: String,
     pub(crate) remove_tool: String,
@@ -65,8 +66,8 @@ impl MaintenanceStatements {
                  WHERE u.scope = $1 AND u.conversation = $2"
                     .to_owned(),
             ),
-            // A run has a row for each model, but the calls of a model are not known. The first row gets
-            // all calls of the run.
+            // A run has a usage row for each model, and the record does not contain the model that
+            // has made a call. Therefore the first row of a run gets all calls of the run.
             recount_tool_calls: named(
                 "UPDATE {schema}.run_usage AS u SET tool_calls = CASE
                      WHEN u.model = (SELECT f.model FROM {schema}.run_usage AS f
@@ -94,8 +95,8 @@ impl MaintenanceStatements {
     }
 }
 
-/// Returns the query of each scope from `$1` on, in the order of the stored keys. Each scope is one
-/// step in the index, however many conversations it has.
+/// Returns a recursive query of all scopes from `$1` on, in the order of the primary key. The query
+/// needs one search in the index for each scope, regardless of the number of its conversations.
 fn each_scope() -> String {
     let next = |from: &str| {
         format!(

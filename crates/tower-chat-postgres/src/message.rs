@@ -7,7 +7,8 @@ use tower_chat_core::{
     store::StoreError,
 };
 
-/// Decodes the message of a row. The columns run, index in its run and body begin at `first`.
+/// Decodes a message from a row. The columns at `first` and after it are the run, the index in the
+/// run, and the body.
 pub(crate) fn read(row: &Row, first: usize) -> Result<Message, FormatError> {
     let malformed = FormatError::malformed;
     let run: &[u8] =

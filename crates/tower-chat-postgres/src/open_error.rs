@@ -27,7 +27,7 @@ pub enum OpenError {
     /// The server cannot be reached, or refuses the connection.
     #[error("{}", not_connected(source))]
     Connect {
-        /// The cause. Its chain shows whether opening may succeed if it is repeated.
+        /// The cause. Its chain of sources shows whether a repeated attempt may succeed.
         source: Classified,
     },
     /// The server's certificate is not valid for the host in the address.
@@ -44,10 +44,10 @@ pub enum OpenError {
     Migrate {
         /// The schema.
         schema: String,
-        /// The server's error. Its chain shows whether opening may succeed if it is repeated.
+        /// The server's error. Its chain of sources shows whether a repeated attempt may succeed.
         source: Classified,
     },
-    /// There are no tables, and creating them was not allowed.
+    /// There are no tables, and the options do not allow creating them.
     #[error(
         "schema `{schema}` does not have the tables: check the address and the schema, or allow creating them \
          (`with_migration`)"
@@ -56,7 +56,7 @@ pub enum OpenError {
         /// The schema.
         schema: String,
     },
-    /// An older release created the tables, and a migration was not allowed.
+    /// An older release created the tables, and the options do not allow a migration.
     #[error(
         "the tables in schema `{schema}` have version {version} and must be migrated to version {supported}: open \
          them once with a migration (`with_migration`)"
@@ -103,7 +103,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Returns whether opening may succeed if it is repeated unchanged.
+    /// Returns whether a repeated attempt to open the store with the same options may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Address { source }
@@ -120,8 +120,8 @@ impl OpenError {
     }
 }
 
-/// Returns a description of the failed connection: whether the server answered, and with which
-/// error.
+/// Returns the message for a failed connection. It distinguishes whether the server has answered,
+/// and with which error.
 fn not_connected(source: &Classified) -> &'static str {
     let mut cause = source.source();
     while let Some(error) = cause {
@@ -133,7 +133,7 @@ fn not_connected(source: &Classified) -> &'static str {
     "the PostgreSQL server cannot be reached: check that it runs, and that the address is correct"
 }
 
-/// Returns a description of this error of the server.
+/// Returns the message for an error with which the server has refused the connection.
 fn refused(code: &SqlState) -> &'static str {
     if *code == SqlState::INVALID_CATALOG_NAME {
         "the PostgreSQL server does not have the database in the address: correct the name, or create the database \

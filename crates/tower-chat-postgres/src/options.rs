@@ -9,7 +9,7 @@ use crate::{
     server_settings::{self, ServerSettings},
 };
 
-/// The options with which a [`PostgresStore`] is opened.
+/// The options for opening a [`PostgresStore`].
 ///
 /// ```no_run
 /// # async fn open() -> Result<(), tower_chat_postgres::OpenError> {
@@ -39,8 +39,9 @@ pub struct PostgresOptions {
 
 impl PostgresOptions {
     /// Creates the default options: the schema `tower_chat`, 16 connections, 1024 slots in the
-    /// queue, 30 seconds each for a statement and for retries, no partitions, no row-level
-    /// security, prepared statements, and the certificates of the operating system.
+    /// queue, a statement timeout and a retry timeout of 30 seconds each, prepared statements, and
+    /// the root certificates of the operating system. Partitions and row-level security are
+    /// disabled.
     pub fn new() -> Self {
         Self {
             schema: "tower_chat".to_owned(),
@@ -56,15 +57,16 @@ impl PostgresOptions {
         }
     }
 
-    /// Sets the PostgreSQL schema of the tables. If the schema does not exist, opening creates it, and
-    /// the user must have the right to create schemas in the database.
+    /// Sets the PostgreSQL schema of the tables. If the schema does not exist, opening creates it,
+    /// and the user must have the right to create schemas in the database.
     #[must_use]
     pub fn with_schema(mut self, name: impl Into<String>) -> Self {
         self.schema = name.into();
         self
     }
 
-    /// Sets the maximum number of connections, at least 1. Each is opened when it is first needed.
+    /// Sets the maximum number of connections, at least 1. The store opens each connection when it
+    /// is first needed.
     #[must_use]
     pub fn with_max_connections(mut self, connections: usize) -> Self {
         self.connections = connections;
@@ -79,54 +81,60 @@ impl PostgresOptions {
         self
     }
 
-    /// Sets the server's timeout of one statement, at least a millisecond. After this time the
-    /// server cancels the statement, and the error is retryable. The timeout must be long enough to
-    /// load the longest conversation.
+    /// Sets the timeout after which the server cancels a statement, at least one millisecond. The
+    /// error of a cancelled statement is retryable. The timeout must be long enough to load the
+    /// longest conversation.
     ///
-    /// The connection sets the timeout in the startup parameter `options`. A pooler may refuse or
-    /// ignore this parameter. In that case use `ALTER ROLE chat SET statement_timeout = '30s'`.
+    /// The store sends the timeout in the startup parameter `options` of each connection. A pooler
+    /// may refuse or ignore this parameter. In that case set the timeout of the role, for example
+    /// with `ALTER ROLE chat SET statement_timeout = '30s'`.
     #[must_use]
     pub fn with_statement_timeout(mut self, timeout: Duration) -> Self {
         self.statement_timeout = timeout;
         self
     }
 
-    /// Sets the time for which requests are repeated, with growing pauses, while the server is
-    /// unreachable. The time begins with the first failure. [`Duration::ZERO`] means no retries,
-    /// [`Duration::MAX`] no limit. An attempt without an answer counts as failed five seconds after the
-    /// [statement timeout](Self::with_statement_timeout). Later writes of the conversation wait
-    /// meanwhile.
+    /// Sets how long the store repeats a request, with increasing pauses, while the server is
+    /// unreachable. The time begins with the first failed attempt. [`Duration::ZERO`] disables
+    /// retries, and with [`Duration::MAX`] the store retries without a limit. If the server does
+    /// not answer, an attempt fails five seconds after the [statement
+    /// timeout](Self::with_statement_timeout). While a write is repeated, later writes to the same
+    /// conversation wait.
     #[must_use]
     pub fn with_retry_timeout(mut self, retry_timeout: Duration) -> Self {
         self.retry_timeout = retry_timeout;
         self
     }
 
-    /// Divides each table into this many partitions by a hash of the conversation's key. The option
-    /// takes effect when the tables are created, and is ignored afterwards.
+    /// Divides each table into `partitions` partitions, by a hash of the conversation's key. The
+    /// option only affects the creation of the tables. It is ignored if the tables exist.
     #[must_use]
     pub fn with_partitions(mut self, partitions: u16) -> Self {
         self.partitions = Some(partitions);
         self
     }
 
-    /// Makes the server itself isolate scopes, against mistakes and against other users of the database.
-    /// A transaction sees only the rows of the scope in the setting `tower_chat.scope`, as bytes
-    /// (`\x616c696365` for `alice`), and no rows without the setting. The restriction also applies to a
-    /// query that names a partition. A transaction that sets `tower_chat.all_scopes` to `on` can read all
-    /// rows except messages, and change none. The store does so for queries of the directory over all
-    /// scopes. Superusers, and roles with `BYPASSRLS`, see all rows.
+    /// Enables row-level security, with which the server itself isolates scopes. This protects the
+    /// data of a scope from programming errors and from other users of the database. A transaction
+    /// sees only the rows of the scope that it names in the setting `tower_chat.scope`, in
+    /// hexadecimal form (`\x616c696365` for `alice`). A transaction without this setting sees no
+    /// rows. The restriction also applies to queries that name a partition.
     ///
-    /// The option takes effect when the tables are created, and is ignored afterwards.
+    /// A transaction that sets `tower_chat.all_scopes` to `on` can read the rows of all scopes,
+    /// except messages, and can change no row. The store uses this setting for queries of the
+    /// directory over all scopes. Superusers, and roles with `BYPASSRLS`, see all rows.
+    ///
+    /// The option only affects the creation of the tables. It is ignored if the tables exist.
     #[must_use]
     pub fn with_row_level_security(mut self, on: bool) -> Self {
         self.row_level_security = on;
         self
     }
 
-    /// Sets whether opening creates missing tables and migrates those of an older release (default:
-    /// true). If not, opening fails for missing tables ([`OpenError::NoTables`]) and for older ones
-    /// ([`OpenError::Older`]), and changes nothing.
+    /// Sets whether opening a store creates missing tables and migrates the tables of an older
+    /// release (default: true). If `on` is false, opening changes nothing. It then fails with
+    /// [`OpenError::NoTables`] if the tables are missing, and with [`OpenError::Older`] if an older
+    /// release has created them.
     ///
     /// ```no_run
     /// # async fn open() -> Result<(), tower_chat_postgres::OpenError> {
@@ -147,10 +155,11 @@ impl PostgresOptions {
         self
     }
 
-    /// Sets whether each connection prepares its statements, so that the server parses and plans
-    /// most of them once (default: true). If not, every statement is sent as text, still in one
-    /// round trip. PgBouncer needs this if it shares connections between transactions and is older
-    /// than 1.21 or has `max_prepared_statements = 0`. `docs/scaling.md` has the measured cost.
+    /// Sets whether each connection prepares its statements, so that the server parses most of them
+    /// only once per connection (default: true). If `on` is false, the store sends the text of
+    /// every statement, still in one round trip. Set this option to false if PgBouncer shares
+    /// connections between transactions and is older than version 1.21, or has
+    /// `max_prepared_statements = 0`. `docs/scaling.md` contains the measured cost.
     ///
     /// ```no_run
     /// # async fn open() -> Result<(), tower_chat_postgres::OpenError> {
@@ -166,8 +175,8 @@ impl PostgresOptions {
         self
     }
 
-    /// Sets the root certificates that verify the server's certificate, in PEM, instead of those of
-    /// the operating system.
+    /// Sets the root certificates, in PEM format, with which the store verifies the server's
+    /// certificate. By default, the store uses the root certificates of the operating system.
     #[must_use]
     pub fn with_root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.root_certificates = Some(pem.into());
@@ -176,30 +185,32 @@ impl PostgresOptions {
 
     /// Opens the store at an address, such as
     /// `postgres://user:password@host:port/database?sslmode=require` or `host=... user=...`.
-    /// Creates or migrates the tables. Must be called on the tokio runtime on which the store is
-    /// used, with its timer and its network enabled.
+    /// Creates or migrates the tables. Must be called on the tokio runtime on which the store will
+    /// be used. The timer and the I/O driver of this runtime must be enabled.
     ///
-    /// If the server offers TLS it is used, unless the address contains `sslmode=disable`, and the
-    /// server's certificate must be valid for the host.
+    /// If the server offers TLS, the store uses TLS, unless the address contains `sslmode=disable`.
+    /// The server's certificate must be valid for the host in the address.
     ///
-    /// The timeout `connect_timeout`, 10 seconds by default, applies to connecting to each host, and once
-    /// more to the authentication at the last host. While this or another process creates or migrates
-    /// tables, opening waits without a limit.
+    /// The parameter `connect_timeout` of the address, 10 seconds by default, limits the time for
+    /// the connection to each host, and also the time for the authentication at the last host.
+    /// While this process or another one creates or migrates the tables, opening waits without a
+    /// limit.
     ///
     /// # Errors
     ///
-    /// [`OpenError`].
+    /// Returns an [`OpenError`] if the store cannot be opened.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime, or on one without timer or network.
+    /// Panics outside of a tokio runtime, or on a runtime whose timer or I/O driver is disabled.
     pub async fn connect(self, address: &str) -> Result<PostgresStore, OpenError> {
         self.check()?;
         PostgresStore::connect_with(address, self).await
     }
 
-    /// Returns the settings of the server, and of the tables in the schema of these options.
-    /// Nothing is created or changed. The tables may be of any release, or missing.
+    /// Returns the settings of the server, and of the tables in the schema that these options name.
+    /// This function creates and changes nothing. The tables may be missing, or may have been
+    /// created by any release.
     ///
     /// ```no_run
     /// # async fn look() -> Result<(), tower_chat_postgres::OpenError> {
@@ -214,11 +225,11 @@ impl PostgresOptions {
     ///
     /// # Errors
     ///
-    /// [`OpenError`], if the server cannot be reached or queried.
+    /// Returns an [`OpenError`] if the server cannot be reached or queried.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime, or on one without timer or network.
+    /// Panics outside of a tokio runtime, or on a runtime whose timer or I/O driver is disabled.
     pub async fn server_settings(self, address: &str) -> Result<ServerSettings, OpenError> {
         self.check()?;
         server_settings::ask(address, &self).await

@@ -7,8 +7,8 @@ use tokio_postgres::types::{ToSql, Type};
 /// The parameters of a statement.
 pub(crate) type Values<'a> = &'a [&'a dyn Parameter];
 
-/// A parameter of a statement. A statement that is sent without being prepared contains the types
-/// of its parameters.
+/// A parameter of a statement. If a statement is not prepared, the client sends the types of its
+/// parameters together with the text of the statement.
 pub(crate) trait Parameter: Debug + Sync {
     /// Returns the value for the client library.
     fn value(&self) -> &(dyn ToSql + Sync);
@@ -27,12 +27,12 @@ impl<T: ToSql + Sync + HasType> Parameter for T {
     }
 }
 
-/// A Rust type with a fixed type in the statements of this crate.
+/// A Rust type that corresponds to one PostgreSQL type in all statements of this crate.
 pub(crate) trait HasType {
     const TYPE: Type;
 }
 
-/// An element of a list.
+/// A Rust type that can be an element of a list parameter.
 pub(crate) trait Element {
     const LIST: Type;
 }

@@ -18,8 +18,10 @@ use crate::{
 
 const ACTION: &str = "prune a conversation";
 
-/// Deletes the runs that need not be kept, in one transaction. A request that may have been executed is
-/// not repeated, because the second execution would find nothing to delete and report this.
+/// Deletes the oldest runs of a conversation, in one transaction: those before the first run that
+/// `keep` retains, and before the first run with a call that waits for a decision or a result. The
+/// request is not sent again if it may have been executed, because a second execution would report
+/// that it has deleted nothing.
 pub(crate) async fn prune(
     connections: &Connections,
     key: &ConversationKey,
@@ -54,7 +56,8 @@ impl Work<'_> {
         let outcome = self.within(connections, &transaction).await?;
         match outcome {
             Ok(_) => connections.in_time(transaction.commit()).await?,
-            // Dropping the transaction would roll it back too, but not wait for the server.
+            // The explicit rollback waits for the server. Dropping the transaction would roll it
+            // back too, but without waiting.
             Err(_) => connections.before(transaction.rollback()).await?,
         }
         Ok(outcome)
@@ -71,7 +74,7 @@ impl Work<'_> {
         let execute = async |sql: &str, values: Values<'_>| {
             connections.execute_within(transaction, sql, values).await
         };
-        // All writers to the conversation wait for this row.
+        // This lock makes all other writers to the conversation wait.
         if ask(&statements.lock_conversation).await?.is_empty() {
             return Ok(Ok(Pruned::default()));
         }
@@ -120,7 +123,8 @@ impl Work<'_> {
                     u32::try_from(index).map_err(|_| format!("there is no call {index}"))?;
                 let call = SequencePosition { sequence: unsigned(row, 0)?, index };
                 let status: &str = column(row, 2)?;
-                // An unknown status counts as `Pending`, so that the run of the call is not pruned.
+                // An unknown status is treated as `Pending`, so that the run of the call is not
+                // deleted.
                 let status = status.parse().unwrap_or(ToolStatus::Pending);
                 let result = column::<Option<i64>>(row, 3)?;
                 let result = result.map(|_| unsigned(row, 3)).transpose()?;

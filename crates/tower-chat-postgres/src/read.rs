@@ -60,7 +60,8 @@ pub(crate) async fn history(
     Ok(history)
 }
 
-/// Checks that this many messages after the first `before` are all visible messages.
+/// Fails if the number of messages that were read differs from the number of visible messages after
+/// the first `before` messages.
 pub(crate) fn check_whole(
     key: &ConversationKey,
     before: u64,
@@ -74,7 +75,8 @@ pub(crate) fn check_whole(
     Ok(())
 }
 
-/// Reads a conversation's open run with its staged messages and rows, from one snapshot.
+/// Returns a conversation's open run with its staged messages and rows, read from one snapshot;
+/// `None` if no run is open.
 pub(crate) async fn open_run(
     connections: &Connections,
     key: &ConversationKey,
@@ -93,8 +95,8 @@ pub(crate) async fn open_run(
     Ok(Some(OpenRunContent::new(head, open, messages, tools)))
 }
 
-/// Decodes messages, which must follow the first `before` messages of the conversation without a
-/// gap.
+/// Decodes messages from rows. Fails if their sequence numbers do not begin after `before`, or have
+/// a gap.
 pub(crate) fn messages(
     key: &ConversationKey,
     rows: &[Row],
@@ -113,7 +115,7 @@ fn missing(key: &ConversationKey, sequence: u64) -> StoreError {
     corrupt(&format!("message {sequence} of conversation {key} is missing"))
 }
 
-/// Decodes a row of the record. Any damage is an error.
+/// Decodes a row of the record of tool calls. Returns an error if the row is damaged.
 pub(crate) fn tool(key: &ConversationKey, row: &Row) -> Result<ToolRecord, StoreError> {
     let sequence = sequence(row, 0)?;
     tool_row::read(row, 1, sequence).map_err(|reason| {
@@ -127,7 +129,8 @@ pub(crate) fn sequence(row: &Row, index: usize) -> Result<u64, StoreError> {
     conversation::unsigned(row, index).map_err(|reason| corrupt(&reason))
 }
 
-/// Returns the approval requests that wait in visible messages, grouped by answer.
+/// Returns the pending approval requests of visible messages, grouped by the answer that contains
+/// the calls.
 fn pending_approvals(
     key: &ConversationKey,
     rows: &[Row],

@@ -1,19 +1,19 @@
-//! The schema: the tables, and the migrations of older databases.
+//! The database schema: the tables of the current version, and the migrations of older databases.
 
 use sha2::{Digest, Sha256};
 use tokio_postgres::{Client, Error, IsolationLevel, Transaction, types::Type};
 
 use crate::{connections::Connections, directory_migration, failure::Failure, functions};
 
-/// The migrations. The migration at an index migrates the version with that number to the next
-/// version. A released migration is never changed.
+/// The migrations. The migration with index `n` changes tables of version `n` to version `n + 1`. A
+/// released migration must never be changed.
 const MIGRATIONS: &[fn(&Layout) -> String] =
     &[first, pruned, partition_policies, unchanged, directory, activity_index, marks];
 
 /// The version of the schema that this release writes.
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// The location and the properties of the tables.
+/// The PostgreSQL schema that contains the tables, and the properties of the tables.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     /// The PostgreSQL schema of the tables, without quotes.
@@ -30,7 +30,7 @@ impl Layout {
         format!("\"{}\"", self.schema.replace('"', "\"\""))
     }
 
-    /// Inserts the name of the schema into a statement.
+    /// Replaces `{schema}` in a statement with the quoted name of the schema.
     pub(crate) fn with_schema(&self, sql: &str) -> String {
         sql.replace("{schema}", &self.quoted())
     }
@@ -47,13 +47,15 @@ impl Layout {
     }
 }
 
-/// The tables. The conversation's key is the first part of every primary key, and no row refers to
-/// another conversation, so that the tables can be divided by conversation.
+/// The tables, each with its columns. The conversation's key is the first part of every primary
+/// key, and no row refers to another conversation. Therefore the tables can be divided by
+/// conversation.
 ///
-/// A conversation's row contains its last sequence number and, while a run is open, the number of visible
-/// messages. A write therefore reads one row before it inserts its own. Every append updates this row
-/// without a change of an indexed column, so that PostgreSQL can store the new row version on the same
-/// page. For this reason the index of the directory contains only the hour of the last activity.
+/// The row of a conversation contains its last sequence number and, while a run is open, the number
+/// of visible messages. Therefore a write reads only this row before it inserts its own rows. Every
+/// append updates the row of the conversation. Such an update usually changes no indexed column, so
+/// that PostgreSQL can store the new version of the row in the same page (a heap-only tuple). For
+/// this reason the index of the directory contains only the hour of the last activity.
 pub(crate) const TABLES: &[(&str, &str)] = &[
     (
         "conversations",
@@ -135,8 +137,8 @@ pub(crate) const RUN_USAGE: (&str, &str) = (
     PRIMARY KEY (scope, conversation, run, model)",
 );
 
-/// An index of calls that wait for approval, so that finding these few calls costs the same in a record
-/// of any length.
+/// A partial index of the calls that wait for approval. With this index, the cost of finding these
+/// calls does not depend on the length of the record.
 const PENDING_APPROVALS: &str = "
     CREATE INDEX pending_approvals ON {schema}.tool_invocations (scope, conversation, sequence)
     WHERE status = 'pending_approval';";
@@ -156,7 +158,8 @@ fn first(layout: &Layout) -> String {
     layout.with_schema(&sql.replace("{name_scope}", name_scope))
 }
 
-/// Adds the number of pruned messages of a conversation, so that a missing message is detected.
+/// Adds the number of pruned messages of a conversation, by which a reader distinguishes a pruned
+/// message from a missing one.
 fn pruned(layout: &Layout) -> String {
     let column =
         "ALTER TABLE {schema}.conversations ADD COLUMN pruned bigint NOT NULL DEFAULT 0;\n";
@@ -166,7 +169,8 @@ fn pruned(layout: &Layout) -> String {
     )
 }
 
-/// Version 4 added the function `replace_staged`, which only older releases call.
+/// Changes nothing. Version 4 of an older release added the function `replace_staged`, which this
+/// release does not call.
 fn unchanged(_: &Layout) -> String {
     String::new()
 }
@@ -190,11 +194,12 @@ fn directory(layout: &Layout) -> String {
     layout.with_schema(&sql)
 }
 
-/// Makes the index of conversations by activity a partial index, which only lists of conversations use.
-/// If the planner assumes one conversation per scope, the planner considers the full index as good as the
-/// primary key for finding a conversation, and then scans all conversations of a large scope. The
-/// condition of the partial index is always true. The condition excludes the index from all queries that
-/// do not contain the same condition.
+/// Replaces the index of conversations by activity with a partial index, which only lists of
+/// conversations use. If the planner assumes that each scope has one conversation, it regards the
+/// full index as being as good as the primary key for finding a conversation. A search through that
+/// index then scans all conversations of a large scope. The condition of the partial index is true
+/// for every row. Its purpose is that the planner uses the index only for queries that contain the
+/// same condition.
 fn activity_index(layout: &Layout) -> String {
     layout.with_schema(
         "DROP INDEX {schema}.conversations_by_activity;
@@ -203,13 +208,15 @@ fn activity_index(layout: &Layout) -> String {
     )
 }
 
-/// Adds the properties of the whole store, in one row: whether it contains sealed data, which the
-/// migration determines once.
+/// Adds a table with one row, which contains the properties of the whole store: whether the store
+/// contains sealed data. The migration determines this from the existing data.
 ///
-/// Policies also apply to the owner of the tables and are disabled temporarily.
+/// The migration disables the policies temporarily, because they also apply to the owner of the
+/// tables.
 ///
-/// `append` is created again, because it now records when the first request of a run arrived as the
-/// start of the run, instead of the first write.
+/// The function `append` is replaced. From this version on it records the time when the first
+/// request of a run arrived as the start of the run. In older versions it recorded the time of the
+/// first write.
 fn marks(layout: &Layout) -> String {
     let force = |word: &str| {
         if !layout.row_level_security {
@@ -232,9 +239,10 @@ fn marks(layout: &Layout) -> String {
 }
 
 /// Adds policies to the partitions, because the policy of a table does not apply to a query that
-/// names a partition.
+/// names one of its partitions.
 ///
-/// `append` is created again, because step 2 may have created a version that does not name the scope.
+/// The function `append` is replaced, because an older release of migration 2 may have created a
+/// version of it that does not name the scope.
 fn partition_policies(layout: &Layout) -> String {
     if !layout.row_level_security {
         return String::new();
@@ -265,7 +273,7 @@ fn partition_policies(layout: &Layout) -> String {
 }
 
 fn table_sql(layout: &Layout, table: &str, columns: &str) -> String {
-    // Leaves space on each page for the next version of a conversation's row.
+    // The fill factor leaves space in each page for new versions of its rows.
     let storage = match table {
         "conversations" | "open_runs" | "run_usage" => " WITH (fillfactor = 70)",
         _ => "",
@@ -286,7 +294,8 @@ fn table_sql(layout: &Layout, table: &str, columns: &str) -> String {
 }
 
 /// Returns the statements that add a policy to a table. The policy also applies to the owner of the
-/// table. A transaction that has not set `tower_chat.scope` sees no row.
+/// table. A transaction sees only rows of the scope in its setting `tower_chat.scope`, and no rows
+/// if this is not set.
 fn policy(table: &str) -> String {
     format!(
         "ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
@@ -303,19 +312,21 @@ pub(crate) fn all(layout: &Layout) -> String {
     MIGRATIONS.iter().map(|step| step(layout)).collect()
 }
 
-/// The version of the schema that was found.
+/// The result of a check of the schema's version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// The version of this release.
+    /// The tables have the version of this release.
     Current,
-    /// The version of a newer release.
+    /// The tables have the version of a newer release.
     Newer { version: i64 },
-    /// The version of an older release, if a migration was not allowed; 0 if there are no tables.
+    /// The tables have the version of an older release, and the options do not allow a migration.
+    /// The version is 0 if there are no tables.
     Older { version: i64 },
 }
 
-/// Creates the tables, or migrates those of an older release, if that is allowed. If the version is
-/// current, this function needs no permission and waits for no lock.
+/// Creates the tables, or migrates the tables of an older release, if `is_allowed` is true. If the
+/// tables have the current version, this function only reads the version, so that it needs no
+/// permission to create objects, and waits for no lock.
 pub(crate) async fn migrate(
     connections: &Connections,
     client: &mut Client,
@@ -332,17 +343,20 @@ pub(crate) async fn migrate(
     bring_up_to_date(client, layout).await.map_err(Failure::of_statement)
 }
 
-/// Begins a transaction that may change the tables of a schema, and creates the schema if it does not
-/// exist. The transaction has an advisory lock, so that only one process at a time changes the tables.
-/// Neither its statements nor the wait for the lock have a timeout.
+/// Begins a transaction that may change the tables of a schema, and creates the schema if it does
+/// not exist. The transaction acquires an advisory lock, so that only one process at a time changes
+/// the tables. The statements of the transaction, including the one that waits for the lock, have
+/// no timeout.
 async fn locked<'a>(client: &'a mut Client, layout: &Layout) -> Result<Transaction<'a>, Error> {
-    // With READ COMMITTED each statement sees the commits of processes that had the lock earlier.
+    // With READ COMMITTED, the statements after the lock see the commits of processes that had the
+    // lock before.
     let builder = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted);
     let transaction = builder.start().await?;
     transaction.batch_execute("SET LOCAL statement_timeout = 0").await?;
     let lock = [(&layout.lock() as _, Type::INT8)];
     transaction.query_typed("SELECT pg_advisory_xact_lock($1)", &lock).await?;
-    // `IF NOT EXISTS` would need the right to create a schema even if the schema exists.
+    // The existence is checked first, because `CREATE SCHEMA IF NOT EXISTS` needs the right to
+    // create schemas even if the schema exists.
     let sql = "SELECT to_regnamespace($1) IS NULL";
     if transaction.query_typed_one(sql, &[(&layout.quoted(), Type::TEXT)]).await?.try_get(0)? {
         transaction.batch_execute(&layout.with_schema("CREATE SCHEMA {schema}")).await?;
@@ -350,8 +364,8 @@ async fn locked<'a>(client: &'a mut Client, layout: &Layout) -> Result<Transacti
     Ok(transaction)
 }
 
-/// Executes `sql`, which creates tables, unless `table` exists or creating is not allowed. Returns
-/// whether the table exists afterwards.
+/// Executes `sql`, which creates tables, if `table` does not exist and `is_allowed` is true.
+/// Returns whether the table exists afterwards.
 #[cfg(feature = "delivery")]
 pub(crate) async fn create(
     client: &mut Client,
@@ -387,7 +401,7 @@ async fn bring_up_to_date(client: &mut Client, layout: &Layout) -> Result<Found,
     }
     let mut layout = layout.clone();
     if version > 0 {
-        // The existing tables determine these properties, regardless of the options of this process.
+        // The properties of the existing tables are used instead of the options of this process.
         layout.row_level_security = has_policies(transaction.client(), &layout).await?;
         layout.partitions = partitions(transaction.client(), &layout).await?;
     }

@@ -1,4 +1,4 @@
-//! Statements that are sent by their prepared name or as text.
+//! Statements that the client sends as the name of a prepared statement, or as text.
 
 use deadpool_postgres::{ClientWrapper, Transaction};
 use futures_util::TryStreamExt;
@@ -9,7 +9,7 @@ use tokio_postgres::{
 
 use crate::{connections::Connections, failure::Failure, parameter::Values};
 
-/// The target of a statement.
+/// The connection or transaction through which a statement is sent.
 #[derive(Clone, Copy)]
 pub(crate) enum Over<'a> {
     /// The statement is a separate transaction.
@@ -18,7 +18,7 @@ pub(crate) enum Over<'a> {
     Transaction(&'a Transaction<'a>),
 }
 
-/// A statement that is ready to be sent.
+/// A statement that can be sent in one round trip.
 #[derive(Debug)]
 pub(crate) enum SentStatement<'sql> {
     Prepared(Statement),
@@ -42,8 +42,8 @@ impl Over<'_> {
 }
 
 impl SentStatement<'_> {
-    /// Sends the statement and waits for its rows. Statements are sent in the order in which their
-    /// futures are first polled.
+    /// Sends the statement and waits for its rows. The client sends several statements in the order
+    /// in which their futures are first polled.
     pub(crate) async fn rows(&self, over: Over<'_>, values: Values<'_>) -> Result<Vec<Row>, Error> {
         match self {
             Self::Prepared(statement) => {
@@ -54,7 +54,7 @@ impl SentStatement<'_> {
         }
     }
 
-    /// Sends a statement without rows. Returns the number of affected rows.
+    /// Sends a statement that returns no rows. Returns the number of affected rows.
     pub(crate) async fn execute(&self, over: Over<'_>, values: Values<'_>) -> Result<u64, Error> {
         match self {
             Self::Prepared(statement) => {
@@ -67,8 +67,9 @@ impl SentStatement<'_> {
 }
 
 impl Connections {
-    /// Returns a statement that can be sent. Prepares it first, if the options require this and the
-    /// connection has not done so yet. If that fails, nothing was executed.
+    /// Returns a statement that can be sent. If the options require prepared statements, and the
+    /// connection has not prepared this statement yet, this function prepares it. An error of this
+    /// function means that the statement was not executed.
     pub(crate) async fn statement<'sql>(
         &self,
         over: Over<'_>,
@@ -81,7 +82,8 @@ impl Connections {
         }
     }
 
-    /// Executes a statement in a transaction that is not committed yet, and returns the rows.
+    /// Executes a statement in a transaction that is not committed yet, and returns its rows. An
+    /// error means that nothing was committed.
     pub(crate) async fn rows_within(
         &self,
         transaction: &Transaction<'_>,
@@ -93,8 +95,8 @@ impl Connections {
         self.before(statement.rows(over, values)).await
     }
 
-    /// Executes a statement without rows in a transaction that is not committed yet. Returns the
-    /// number of affected rows.
+    /// Executes a statement that returns no rows in a transaction that is not committed yet.
+    /// Returns the number of affected rows.
     pub(crate) async fn execute_within(
         &self,
         transaction: &Transaction<'_>,

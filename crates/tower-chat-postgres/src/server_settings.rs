@@ -25,34 +25,37 @@ pub struct ServerSettings {
     pub version_number: i32,
     /// The encoding of the database.
     pub encoding: String,
-    /// Whether the server syncs writes to the disk. If not, a power loss may damage the database.
+    /// Whether the server syncs its writes to the disk. If this is false, a power loss may damage
+    /// the database.
     pub fsync: bool,
-    /// Whether torn pages can be repaired after a power loss.
+    /// Whether the server can repair pages that a power loss has written only in part.
     pub full_page_writes: bool,
     /// The setting `synchronous_commit`.
     pub synchronous_commit: String,
-    /// The timeout of statements of the store; `None` if there is no limit.
+    /// The statement timeout on the connections of the store; `None` if there is no limit.
     pub statement_timeout: Option<Duration>,
-    /// Whether that is the timeout in the options. If not, a pooler such as PgBouncer does not
-    /// forward startup parameters.
+    /// Whether [`statement_timeout`](Self::statement_timeout) equals the timeout in the options. If
+    /// this is false, a pooler such as PgBouncer has not forwarded the startup parameters.
     pub has_statement_timeout_of_options: bool,
     /// The timeout of idle transactions; `None` if there is no limit.
     pub idle_in_transaction_timeout: Option<Duration>,
     /// The timeout of idle connections; `None` if there is no limit.
     pub idle_session_timeout: Option<Duration>,
-    /// The maximum number of connections of ordinary roles.
+    /// The maximum number of connections of all roles without special privileges.
     pub max_connections: i64,
-    /// The current number of connections, including those of other roles that the role may see.
+    /// The current number of connections, including the connections of other roles, as far as the
+    /// role of the store may see them.
     pub connections: i64,
     /// The maximum number of connections of a store with these options.
     pub max_connections_of_store: usize,
     /// Whether the server removes dead rows automatically.
     pub autovacuum: bool,
-    /// The age of the oldest row of the database, in transactions.
+    /// The age of the oldest transaction id in the database (`datfrozenxid`), in transactions.
     pub freeze_age: i64,
-    /// The age at which the server begins to freeze such rows with priority.
+    /// The age at which the server begins to freeze old rows even if autovacuum is disabled
+    /// (`autovacuum_freeze_max_age`).
     pub freeze_max_age: i64,
-    /// Whether the server is a replica or read-only for another reason.
+    /// Whether the server refuses writes, because it is a replica or for another reason.
     pub is_read_only: bool,
     /// The role of the store.
     pub role: String,
@@ -69,7 +72,7 @@ pub struct ServerSettings {
     pub row_level_security: Option<bool>,
 }
 
-/// Queries the server at an address.
+/// Queries the settings of the server at an address.
 pub(crate) async fn ask(
     address: &str,
     options: &PostgresOptions,

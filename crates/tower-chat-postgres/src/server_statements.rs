@@ -1,9 +1,10 @@
-//! The statements that query the settings of a server, and read no row of a conversation.
+//! The statements that query the settings of a server. They read no data of conversations.
 
-/// The table whose permissions are checked.
+/// The table whose permissions [`RIGHTS`] checks.
 pub(crate) const TABLE: &str = "{schema}.conversations";
 
-/// Settings may be missing on older servers.
+/// The settings of the server. A subquery of `pg_settings` returns null for a setting that an older
+/// server does not have.
 pub(crate) const SETTINGS: &str = "
     SELECT current_setting('server_version'), current_setting('server_version_num')::int4,
         current_setting('server_encoding'),
@@ -22,8 +23,8 @@ pub(crate) const SETTINGS: &str = "
         current_user::text,
         (SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user)";
 
-/// The permissions of the role: for the tables or, if they are missing, for the schema or the
-/// database.
+/// The permissions of the role for the tables. If the tables are missing, these are the permissions
+/// to create them: in the schema, or in the database if the schema is missing too.
 pub(crate) const RIGHTS: &str = "
     SELECT CASE
         WHEN to_regclass($1) IS NOT NULL THEN (

@@ -1,7 +1,7 @@
-//! All statements of a store, except those that create the tables.
+//! The SQL statements of a store, except the statements that create the tables.
 //!
-//! The first parameter is the scope. The second is the conversation, except for statements that
-//! list a scope.
+//! The first parameter of a statement is the scope. The second parameter is the id of the
+//! conversation, except in statements that list the conversations of a scope.
 
 use tower_chat_core::ToolStatus;
 
@@ -10,7 +10,7 @@ use crate::{
     plain_append::PlainAppends, schema::Layout,
 };
 
-/// The columns of a row of the record from the call's index on, in the order in which
+/// The columns of a row of the record, beginning with the index of the call, in the order in which
 /// [`tool_row`](crate::tool_row) reads them.
 const TOOL: &str = "t.call_index, t.round_index, t.call_id, t.name, t.status, t.result_sequence, \
     t.result_index, t.result, t.error, t.started, t.finished";
@@ -18,51 +18,53 @@ const TOOL: &str = "t.call_index, t.round_index, t.call_id, t.name, t.status, t.
 pub(crate) const OPEN_RUN: &str = "o.run, o.attempt, o.holder, o.opened, o.renewed, o.until, o.visible, \
     o.changes_service_id, o.service_id, o.partial_text";
 
-/// The number of visible messages of a conversation, in a statement that reads it as `c`.
+/// The SQL expression for the sequence number of the last visible message. The table
+/// `conversations` has the alias `c`.
 pub(crate) const VISIBLE: &str = "coalesce(c.visible, c.last_sequence)";
 
-/// The full id of a conversation, in a statement that reads it as `c`.
+/// The SQL expression for the full id of a conversation. The table `conversations` has the alias
+/// `c`.
 const WHOLE_ID: &str = "coalesce(c.long_conversation, c.conversation)";
 
-/// The statements, with the schema's name inserted.
+/// The statements, in which `{schema}` is replaced with the schema's name.
 #[derive(Debug)]
 pub(crate) struct Statements {
-    /// Stores any write.
+    /// Calls the database function that stores any write.
     pub(crate) append: String,
-    /// Store plain appends.
+    /// The statements for plain appends.
     pub(crate) plain_appends: PlainAppends,
     pub(crate) delete: String,
-    /// The rows of the conversation and of its open run.
+    /// Reads the row of a conversation, with its open run.
     pub(crate) conversation: String,
-    /// The visible messages.
+    /// Reads the visible messages.
     pub(crate) messages: String,
-    /// The staged messages.
+    /// Reads the staged messages.
     pub(crate) staged_messages: String,
     pub(crate) staged_tools: String,
     pub(crate) pending_approvals: String,
-    /// The visible rows of the record.
+    /// Reads the rows of the record of tool calls whose messages are visible.
     pub(crate) tools: String,
     pub(crate) copy_conversation: String,
     pub(crate) copy_messages: String,
     pub(crate) copy_tools: String,
     /// Locks the conversation's row before a change of several tables.
     pub(crate) lock_conversation: String,
-    /// The first message after a position that does not belong to a run.
+    /// Reads the first message after a sequence number that does not belong to a run.
     pub(crate) others_after: String,
-    /// The run of each message.
+    /// Reads the run of each message.
     pub(crate) runs: String,
-    /// The status of each recorded call, and the position of its result.
+    /// Reads the status of each recorded call, and the position of its result.
     pub(crate) calls: String,
     pub(crate) prune_messages: String,
     pub(crate) prune_tools: String,
     pub(crate) prune_conversation: String,
     pub(crate) list: String,
     pub(crate) list_after: String,
-    /// Like the two above, for ids of any length.
+    /// Lists conversations as the two statements above do, but sorts them by their full ids.
     pub(crate) list_long: String,
     pub(crate) list_long_after: String,
     pub(crate) open_runs: String,
-    /// Whether the store contains sealed data.
+    /// Reads the mark whether the store contains sealed data.
     pub(crate) holds_sealed: String,
     pub(crate) set_holds_sealed: String,
     pub(crate) directory: DirectoryStatements,
@@ -209,10 +211,10 @@ impl Statements {
         }
     }
 
-    /// Returns the statement that selects rows of the record, and the messages that they refer to,
-    /// each once. Parameters: scope, conversation (null for a whole scope), tool, status, the first
-    /// start time, the start time after the last, the sequence numbers of messages if the query
-    /// names any, and the limit.
+    /// Returns the statement that selects rows of the record, and each message to which one of
+    /// these rows refers. The parameters are the scope, the id of the conversation (null for a
+    /// whole scope), the tool, the status, the first start time (inclusive), the last start time
+    /// (exclusive), the sequence numbers of messages if the query names any, and the limit.
     pub(crate) fn invocations(&self, extent: RecordExtent) -> String {
         let sql = format!(
             "WITH asked AS MATERIALIZED (
@@ -239,16 +241,16 @@ impl Statements {
         self.layout.with_schema(&sql)
     }
 
-    /// Returns the statement that counts rows of the record, per tool, day and duration. The
-    /// parameters are those of [`invocations`](Self::invocations) without the limit.
+    /// Returns the statement that counts rows of the record per tool, day and duration. It has the
+    /// parameters of [`invocations`](Self::invocations) without the limit.
     pub(crate) fn tool_totals(&self, extent: RecordExtent) -> String {
         let open: Vec<_> = ToolStatus::ALL
             .into_iter()
             .filter(|status| status.is_open())
             .map(|status| format!("'{status}'"))
             .collect();
-        // Durations have two significant digits, like those of `CallTimes`, so that the number of
-        // rows is bounded.
+        // The statement rounds durations to two significant digits, as `CallTimes` does, so that
+        // the number of groups is bounded.
         let steps: Vec<_> = (2..18)
             .map(|digits| format!("WHEN taken < 1e{digits} THEN 1e{}", digits - 2))
             .collect();
@@ -272,14 +274,14 @@ impl Statements {
             steps = steps.join(" "),
             error = ToolStatus::Error,
             open = open.join(", "),
-            // For a call in progress, the column `finished` contains the expiry of its lease.
+            // The column `finished` of a call in progress contains the expiry of its lease instead.
             pending = ToolStatus::PendingApproval,
             clauses = extent.clauses(),
         );
         self.layout.with_schema(&sql)
     }
 
-    /// Returns every statement with its name and its extent.
+    /// Returns every statement, with its name and the rows that it may access.
     #[cfg(test)]
     pub(crate) fn all(&self) -> Vec<(&'static str, Scope, String)> {
         let mut all = vec![
@@ -324,18 +326,18 @@ impl Statements {
     }
 }
 
-/// The extent of a statement.
+/// The rows that a statement may access.
 #[cfg(test)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
     Conversation,
-    /// One scope.
+    /// The rows of one scope.
     One,
-    /// All scopes, which only queries of the directory may read.
+    /// The rows of all scopes. Only statements of the directory may access them.
     All,
 }
 
-/// The extent of a query of the record.
+/// The kind of a query of the record, which determines its statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordExtent {
     /// Whether the query names a conversation.
@@ -345,7 +347,8 @@ pub(crate) struct RecordExtent {
 }
 
 impl RecordExtent {
-    /// Returns `FROM` and `WHERE` for the rows, as `t`, with their conversations, as `c`.
+    /// Returns the clauses `FROM` and `WHERE` that select the matching rows. The rows have the
+    /// alias `t`, and their conversations the alias `c`.
     fn clauses(self) -> String {
         let of_messages = if self.of_messages { "AND t.sequence = ANY($7)" } else { "" };
         format!(
@@ -366,7 +369,8 @@ impl RecordExtent {
         if self.of_conversation {
             format!("AND {table}.conversation = $2")
         } else {
-            // PostgreSQL requires that a statement uses all its parameters.
+            // This condition is always true. It exists because a statement must use all its
+            // parameters.
             "AND $2::bytea IS NULL".to_owned()
         }
     }

@@ -30,11 +30,11 @@ use crate::{
 
 /// Stores conversations in a PostgreSQL database.
 ///
-/// Clones are handles of the same store. Tasks of the runtime on which the store was opened execute
-/// the submitted writes, even after the last handle is dropped, as long as the runtime runs. To
-/// wait for them, [`close`](HistoryStore::close) the store.
+/// Clones share one store. Tasks on the runtime on which the store was opened execute the submitted
+/// writes. As long as the runtime runs, they continue even after the last clone was dropped. To
+/// wait for the submitted writes, [`close`](HistoryStore::close) the store.
 ///
-/// The async methods of the store must be called on the same runtime.
+/// The async methods of the store must be called on the runtime on which it was opened.
 #[derive(Debug, Clone)]
 pub struct PostgresStore(Arc<Shared>);
 
@@ -51,7 +51,7 @@ impl PostgresStore {
     ///
     /// # Errors
     ///
-    /// [`OpenError`].
+    /// Returns an [`OpenError`] if the store cannot be opened.
     pub async fn connect(address: &str) -> Result<Self, OpenError> {
         PostgresOptions::new().connect(address).await
     }
@@ -61,7 +61,7 @@ impl PostgresStore {
         &self.0.connections
     }
 
-    /// Returns options with which to open a store.
+    /// Returns the default options for opening a store.
     pub fn options() -> PostgresOptions {
         PostgresOptions::new()
     }
@@ -315,8 +315,8 @@ impl ToolCallQueries for PostgresStore {
     }
 }
 
-/// Deletes a conversation, and returns whether it existed. A request that may have been executed is not
-/// repeated, because the second execution would find no conversation and report this.
+/// Deletes a conversation, and returns whether it existed. The request is not sent again if it may
+/// have been executed, because a second execution would report that the conversation did not exist.
 async fn delete(connections: &Connections, key: &StoredKey) -> Result<bool, StoreError> {
     let sql = &connections.statements.delete;
     let query = Query { sql, values: &[&key.scope, &key.conversation] };
@@ -325,8 +325,8 @@ async fn delete(connections: &Connections, key: &StoredKey) -> Result<bool, Stor
     row.try_get(0).map_err(|error| StoreError::backend(action, false, error))
 }
 
-/// Creates the pool of a store without opening a connection, and returns the location of its
-/// tables.
+/// Creates the connection pool of a store without opening a connection, and returns the layout of
+/// the tables.
 pub(crate) fn connections(
     address: &str,
     options: &PostgresOptions,
@@ -353,7 +353,8 @@ fn config(address: &str, options: &PostgresOptions) -> Result<Config, OpenError>
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(CONNECT_TIMEOUT);
     }
-    // With READ COMMITTED each statement of a write sees earlier commits.
+    // With READ COMMITTED, each statement sees all changes that were committed before the statement
+    // began.
     let settings = format!(
         "{} -c statement_timeout={} -c default_transaction_isolation=read\\ committed",
         config.get_options().unwrap_or_default(),
@@ -365,7 +366,8 @@ fn config(address: &str, options: &PostgresOptions) -> Result<Config, OpenError>
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Checks the database and migrates its tables. Returns whether they have policies.
+/// Checks the encoding of the database, and creates or migrates the tables. Returns whether the
+/// tables have policies for row-level security.
 async fn prepare(
     connections: &Connections,
     layout: &Layout,

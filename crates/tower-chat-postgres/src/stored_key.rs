@@ -3,15 +3,17 @@
 use sha2::{Digest, Sha256};
 use tower_chat_core::ConversationKey;
 
-/// The maximum length of a scope or an id that the tables contain unchanged, in bytes. PostgreSQL's
-/// indexes accept at most 2,704 bytes for both and a message's position.
+/// The maximum length in bytes of a scope or an id that the primary keys contain unchanged. An
+/// entry of a PostgreSQL index has at most 2,704 bytes, and contains the scope, the id and the
+/// position of a message.
 pub(crate) const MAX_UNCHANGED_BYTES: usize = 512;
 
-/// The scope and the id of a key, as bytes. PostgreSQL's `text` cannot contain every character, and its
-/// order depends on the collation.
+/// The scope and the id of a conversation, as the tables contain them. The columns have the type
+/// `bytea`, because PostgreSQL's `text` cannot contain U+0000, and the order of `text` depends on
+/// the collation.
 ///
-/// A scope or id longer than [`MAX_UNCHANGED_BYTES`] is shortened to its beginning and its SHA-256.
-/// Another column contains the whole text.
+/// A scope or id longer than [`MAX_UNCHANGED_BYTES`] is replaced with its beginning and its
+/// SHA-256. Another column then contains the full text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StoredKey {
     pub(crate) scope: Vec<u8>,
@@ -31,7 +33,7 @@ impl StoredKey {
     }
 }
 
-/// Returns the form of a scope or an id in the keys.
+/// Returns the form of a scope or an id that the primary keys contain.
 pub(crate) fn key_part(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     match bytes.get(..MAX_UNCHANGED_BYTES) {
@@ -42,7 +44,7 @@ pub(crate) fn key_part(text: &str) -> Vec<u8> {
     }
 }
 
-/// Returns the whole scope or id if the keys contain its shortened form.
+/// Returns the full scope or id if the primary keys contain its shortened form; `None` otherwise.
 pub(crate) fn long(text: &str) -> Option<Vec<u8>> {
     (text.len() > MAX_UNCHANGED_BYTES).then(|| text.as_bytes().to_vec())
 }

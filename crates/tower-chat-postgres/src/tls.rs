@@ -13,8 +13,8 @@ use tower_chat_core::{BoxError, Classified};
 
 use crate::OpenError;
 
-/// Returns a connector to servers whose certificate is signed by a root in `pem`, or by one of the
-/// operating system's.
+/// Returns a TLS connector. The connector accepts servers whose certificate is signed by a root
+/// certificate in `pem`, or, if `pem` is `None`, by a root certificate of the operating system.
 pub(crate) fn connect(config: &Config, pem: Option<&[u8]>) -> Result<MakeRustlsConnect, OpenError> {
     let failed = |cause: BoxError| OpenError::Certificates { source: Classified::permanent(cause) };
     let mut roots = RootCertStore::empty();
@@ -28,7 +28,7 @@ pub(crate) fn connect(config: &Config, pem: Option<&[u8]>) -> Result<MakeRustlsC
                 return Err(failed("there is no certificate in the PEM text".into()));
             }
         }
-        // Without TLS no root is needed.
+        // Without TLS no root certificates are needed.
         None if config.get_ssl_mode() == SslMode::Disable => {}
         None => {
             let found = rustls_native_certs::load_native_certs();

@@ -7,8 +7,8 @@ use tower_chat_core::store::author::{ToolColumns, ToolRecord};
 
 use crate::parameter::Parameter;
 
-/// The values of a row, with the types of the columns. PostgreSQL's `text` cannot contain all
-/// characters, so text is stored as bytes.
+/// The values of a row of the record of tool calls, as values of its columns. Most texts are stored
+/// as bytes, because PostgreSQL's `text` cannot contain U+0000.
 #[derive(Debug)]
 pub(crate) struct ToolRow {
     pub(crate) sequence: i64,
@@ -25,7 +25,7 @@ pub(crate) struct ToolRow {
     finished: Option<i64>,
 }
 
-/// The rows as parameters of a statement: one list per column.
+/// The rows as parameters of a statement, with one list for each column.
 #[derive(Debug, Default)]
 pub(crate) struct ToolRows {
     pub(crate) sequences: Vec<i64>,
@@ -42,8 +42,8 @@ pub(crate) struct ToolRows {
     pub(crate) finished: Vec<Option<i64>>,
 }
 
-/// Returns the rows of a write. Of several rows for one call only the last is used, because a
-/// statement cannot write a row twice.
+/// Returns the rows of a write. If a write contains several rows for one call, returns only the
+/// last of them, because an `INSERT ... ON CONFLICT` statement cannot change a row twice.
 pub(crate) fn rows(records: &[ToolRecord]) -> Vec<ToolRow> {
     let last: BTreeMap<_, _> = records.iter().map(|record| (record.call, record)).collect();
     last.into_values().map(ToolRow::new).collect()
@@ -88,7 +88,7 @@ impl ToolRow {
 }
 
 impl ToolRows {
-    /// Returns the lists after the conversation's key.
+    /// Returns the lists for all columns after the conversation's key.
     pub(crate) fn values<'v>(
         &'v self,
         scope: &'v dyn Parameter,
@@ -134,18 +134,18 @@ impl FromIterator<ToolRow> for ToolRows {
     }
 }
 
-/// Converts a sequence number into the type of a column. No sequence number exceeds the range of
-/// the column.
+/// Converts a sequence number to the type of a column. Every valid sequence number is in the range
+/// of the column.
 pub(crate) fn number(sequence: u64) -> i64 {
     i64::try_from(sequence).unwrap_or(i64::MAX)
 }
 
-/// Reads a row for a call in the message with this sequence number. Its columns, from the call's
-/// index on, begin at `first`.
+/// Reads a row of the record of tool calls. `sequence` is the sequence number of the message that
+/// contains the call, and `first` is the index of the column with the call's index.
 ///
 /// # Errors
 ///
-/// A description of the damage in the row.
+/// Returns a description of the damage in the row.
 pub(crate) fn read(row: &Row, first: usize, sequence: u64) -> Result<ToolRecord, String> {
     let result_sequence: Option<i64> = column(row, first + 5)?;
     let unsigned = |sequence| {
@@ -174,7 +174,8 @@ fn small(row: &Row, index: usize) -> Result<u32, String> {
     u32::try_from(stored).map_err(|_| format!("its {} cannot be {stored}", name(row, index)))
 }
 
-/// Reads text in a column of bytes. PostgreSQL's `text` cannot contain all characters.
+/// Reads text that is stored in a column of type `bytea`, because PostgreSQL's `text` cannot
+/// contain U+0000.
 fn text(row: &Row, index: usize) -> Result<Option<String>, String> {
     let Some(bytes) = column::<Option<Vec<u8>>>(row, index)? else { return Ok(None) };
     let text = String::from_utf8(bytes);

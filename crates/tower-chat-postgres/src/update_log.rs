@@ -25,9 +25,10 @@ use crate::{
     stored_key::key_part,
 };
 
-/// The table that is created last, and the statements that create the tables. The scope and the id of a
-/// conversation have the same form as in the tables of conversations. `ON DELETE CASCADE` also erases
-/// updates that a concurrent append adds.
+/// The name of the table that is created last, and the statements that create the tables. The
+/// columns for the scope and the id of a conversation have the form of
+/// [`StoredKey`](crate::stored_key::StoredKey). `ON DELETE CASCADE` also erases updates that an
+/// append adds concurrently with an erasure.
 const TABLES: (&str, &str) = (
     "{schema}.run_log_updates",
     "CREATE TABLE IF NOT EXISTS {schema}.run_log (
@@ -52,7 +53,8 @@ const INSERT: &str = "WITH changed AS (
         INSERT INTO {schema}.run_log (scope, conversation, run, record, last_at)
         VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING RETURNING id)
     SELECT count(pg_notify($6, $7)) FROM changed";
-/// Replaces a record and adds updates, unless another process has changed the record.
+/// The statement that replaces the record of a run and adds updates. It changes nothing if another
+/// process has changed the record.
 const REPLACE: &str = "WITH changed AS (
         UPDATE {schema}.run_log SET record = $4, last_at = $5
         WHERE scope = $1 AND conversation = $2 AND run = $3 AND record = $8 RETURNING id
@@ -61,27 +63,29 @@ const REPLACE: &str = "WITH changed AS (
         SELECT changed.id, new.position, new.data
         FROM changed, unnest($9::bigint[], $10::bytea[]) AS new (position, data))
     SELECT count(pg_notify($6, $7)) FROM changed";
-/// Erases some expired runs, first the one with the id in `$2`. Returns the number of runs that remain.
+/// The statement that erases some expired runs, beginning with the run in its parameters if that
+/// run has expired. Returns the number of remaining runs.
 const SWEEP: &str = "WITH gone AS (
         DELETE FROM {schema}.run_log WHERE id IN (
             SELECT id FROM {schema}.run_log WHERE last_at <= $1
             ORDER BY run <> $2 LIMIT 100 FOR UPDATE SKIP LOCKED)
         RETURNING id)
     SELECT (SELECT count(*) FROM {schema}.run_log) - (SELECT count(*) FROM gone)";
-/// Erases the runs for which a condition holds. An empty notification wakes the readers of all runs.
+/// The statement that erases the runs for which a condition is true. It sends a notification with
+/// an empty payload, which wakes the readers of all runs.
 const ERASE: &str = "WITH gone AS (DELETE FROM {schema}.run_log WHERE {condition} RETURNING id)
     SELECT count(*), CASE WHEN count(*) > 0 THEN pg_notify($1, '') END FROM gone";
 
 /// An update log in a PostgreSQL database, for processes on several machines.
 ///
-/// The log has tables of its own in the schema of the options, and can share the connections of a store.
-/// The policies of row-level security do not apply to these tables. The updates are stored in plaintext,
-/// even if the store of the histories encrypts its messages. The `EncryptedUpdateLog` of
-/// `tower-chat-encrypted` wraps this log and encrypts them.
+/// The log has separate tables, in the schema that the options name, and can share the connections
+/// of a store. These tables have no policies for row-level security. The log stores updates in
+/// plaintext, even if the store of the histories encrypts its messages. `EncryptedUpdateLog` of
+/// `tower-chat-encrypted` wraps this log and encrypts the updates.
 ///
-/// Clones are handles of the same log. Notifications of the server wake its waiting readers; see the
-/// documentation of the crate. If several processes begin runs at the same time, each of them may exceed
-/// the maximum number of runs by one. Leases and expiry use the clock of the process.
+/// Clones share one log. Notifications of the server wake waiting readers; see the documentation of
+/// the crate. If several processes begin runs at the same time, each process may exceed the maximum
+/// number of runs by one. Leases and expiry times use the clock of the process.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -108,20 +112,22 @@ struct Server {
 }
 
 impl PostgresUpdateLog {
-    /// Opens the log at an address with the default options, and creates its tables if they are missing.
+    /// Opens the log at an address with the default options, and creates its tables if they are
+    /// missing.
     ///
     /// # Errors
     ///
-    /// [`OpenError`].
+    /// Returns an [`OpenError`] if the log cannot be opened.
     pub async fn connect(address: &str) -> Result<Self, OpenError> {
         Self::connect_with(address, PostgresOptions::new(), UpdateLogOptions::default()).await
     }
 
-    /// Opens the log at an address. Only the options for connections, the schema and migrations apply.
+    /// Opens the log at an address. Of the options in `server`, only those for connections, the
+    /// schema and migrations have an effect.
     ///
     /// # Errors
     ///
-    /// [`OpenError`].
+    /// Returns an [`OpenError`] if the log cannot be opened.
     pub async fn connect_with(
         address: &str,
         server: PostgresOptions,
@@ -131,11 +137,12 @@ impl PostgresUpdateLog {
         Self::open(Arc::new(store::connections(address, &server)?.0), options).await
     }
 
-    /// Opens the log in the database and the schema of a store, whose connections it shares.
+    /// Opens the log in the database and the schema of a store. The log uses the connections of the
+    /// store.
     ///
     /// # Errors
     ///
-    /// [`OpenError`].
+    /// Returns an [`OpenError`] if the log cannot be opened.
     pub async fn from_store(
         store: &PostgresStore,
         options: UpdateLogOptions,
@@ -266,7 +273,7 @@ impl ServerLog for PostgresUpdateLog {
 }
 
 impl Server {
-    /// Executes a statement that returns a number.
+    /// Executes a statement that returns one number, and returns this number.
     async fn count(
         &self,
         action: &'static str,
@@ -294,7 +301,7 @@ impl Notifications for Server {
         let mut messages = stream::poll_fn(move |context| connection.poll_message(context)).boxed();
         let listen = format!("LISTEN {}", self.channel);
         {
-            // The connection makes progress only while its messages are received.
+            // The client makes progress only while the stream of messages is polled.
             let mut listen = pin!(client.batch_execute(&listen));
             loop {
                 match select(listen.as_mut(), messages.next()).await {
@@ -304,7 +311,7 @@ impl Notifications for Server {
                 }
             }
         }
-        // Dropping the client would close the connection.
+        // The stream owns the client, because dropping the client would close the connection.
         let texts = stream::unfold((client, messages), |(client, mut messages)| async {
             loop {
                 if let AsyncMessage::Notification(found) = messages.next().await?.ok()? {
@@ -328,7 +335,7 @@ fn unreadable(error: tokio_postgres::Error) -> UpdateLogError {
     UpdateLogError::backend("decode a row", false, error)
 }
 
-/// Returns the scope, the conversation and the id of a run, as in the tables.
+/// Returns the scope, the conversation and the id of a run, as the tables contain them.
 fn stored_key(run: &RunKey) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let key = &run.conversation;
     (key_part(key.scope()), key_part(key.id()), run.run.to_bytes().to_vec())

@@ -8,8 +8,9 @@ use tower_chat_core::{
 
 use crate::{append::NotStored, conversation, row_key};
 
-/// Deletes the oldest runs of a conversation, up to the first run that `keep` selects or that
-/// contains a call without an outcome. The caller has begun the transaction.
+/// Deletes the oldest runs of a conversation: those before the first run that `keep` retains, and
+/// before the first run with a call that waits for a decision or a result. The caller has begun the
+/// transaction.
 pub(crate) fn prune(
     connection: &Connection,
     key: &ConversationKey,

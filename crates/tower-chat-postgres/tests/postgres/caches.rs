@@ -1,4 +1,4 @@
-//! Tests that caches of several processes in front of one database return no stale data.
+//! Tests that caches in several processes, which wrap stores of one database, return no stale data.
 
 use crate::common::{key, open, schema, write};
 use tower_chat_cache::CachingStore;
@@ -13,7 +13,8 @@ use tower_chat_postgres::PostgresStore;
 
 type Cache = CachingStore<PostgresStore>;
 
-/// Opens two stores of one schema, like two processes: they share only the database.
+/// Opens two stores of one schema, as two processes would do: the stores share nothing but the
+/// database.
 async fn two() -> [Cache; 2] {
     let options = PostgresStore::options().with_schema(schema()).with_max_connections(2);
     [CachingStore::new(open(options.clone()).await), CachingStore::new(open(options).await)]
@@ -36,7 +37,7 @@ async fn each_sees_at_once_what_the_other_has_written() {
     let mut revision = Revision::ABSENT;
     let mut expected = Vec::new();
     for number in 0..30 {
-        // Some of the writers write several times in a row.
+        // The writer is chosen so that one store sometimes writes several times consecutively.
         let writer = &stores[usize::from(number % 5 < 2)];
         let text = number.to_string();
         revision = append(writer, write(&key, revision, &[&text])).await.unwrap();
@@ -58,7 +59,8 @@ async fn a_conversation_that_the_other_made_anew_is_not_taken_for_the_old_one() 
     assert_eq!(texts(&one, &key).await, ["old"]);
     assert!(other.delete(&key).await.unwrap());
     assert_eq!(texts(&one, &key).await, Vec::<String>::new());
-    // The new conversation has as many messages as the old one.
+    // The new conversation has the same number of messages as the deleted one, so that only the
+    // incarnations differ.
     append(&other, write(&key, Revision::ABSENT, &["new"])).await.unwrap();
     assert_eq!(texts(&one, &key).await, ["new"]);
 }

@@ -1,4 +1,5 @@
-//! Tests of the directory in its tables: data of older releases, damage, and the cost of an append.
+//! Tests of the directory: long names, damaged rows, pages that are read in batches, row-level
+//! security, and the use of indexes.
 
 use std::time::{Duration, SystemTime};
 
@@ -26,7 +27,8 @@ fn with_activity(write: Write, milliseconds: u64, usage: &[ModelUsage]) -> Write
     write.with_activity(RunActivity::new(at(milliseconds)).with_usage(usage.iter().cloned()))
 }
 
-/// Names that exceed the size of an index are shortened in the keys and returned in full.
+/// The primary keys contain shortened forms of names that are too long for an index. Queries return
+/// the full names.
 #[tokio::test]
 async fn long_names_of_models_scopes_and_conversations_are_returned_whole() {
     let store = open(options()).await;
@@ -56,7 +58,8 @@ async fn long_names_of_models_scopes_and_conversations_are_returned_whole() {
     assert_eq!(runs[0].usage, [calls(&one, 7), calls(&other, 70)]);
 }
 
-/// Unreadable data of one conversation are reported beside the other conversations.
+/// A list reports a conversation with damaged data as unreadable, and still contains the other
+/// conversations.
 #[tokio::test]
 async fn damage_of_one_conversation_leaves_the_list_of_the_others() {
     let schema = schema();
@@ -88,14 +91,14 @@ async fn damage_of_one_conversation_leaves_the_list_of_the_others() {
     assert_eq!(store.conversations(&damaged).await.unwrap().conversations.len(), 1);
 }
 
-/// If few conversations match, a page is read in several batches. No conversation is missed between
-/// two batches.
+/// If few conversations match the query, the store reads a page in several batches. The page must
+/// not miss a conversation between two batches.
 #[tokio::test]
 async fn a_page_continues_where_a_batch_ends() {
     let schema = schema();
     let store = open(PostgresStore::options().with_schema(&schema)).await;
     let client = raw(&server().address("postgres")).await;
-    // Many conversations of one millisecond, and some of later hours.
+    // Many conversations have the same time in milliseconds, and some have times in later hours.
     let sql = format!(
         "INSERT INTO {}.conversations (scope, conversation, incarnation, last_sequence, created,
              last_active, metadata)
@@ -120,13 +123,13 @@ async fn a_page_continues_where_a_batch_ends() {
         }
         assert_eq!(found, expected, "{limit} at a time");
     }
-    // Different numbers do not match.
+    // A number in the metadata matches only the same number.
     let other = ConversationQuery::in_scope("scope").with_metadata("n", 100);
     assert_eq!(store.conversations(&other).await.unwrap().conversations, []);
 }
 
-/// Only a query over all scopes crosses scopes: without a setting no row of the directory is
-/// visible.
+/// Only a transaction that has set `tower_chat.all_scopes` sees rows of all scopes. A transaction
+/// without a setting sees no row of the directory.
 #[tokio::test]
 async fn with_row_level_security_no_role_sees_the_directory_without_saying_so() {
     let schema = schema();
@@ -159,7 +162,8 @@ async fn with_row_level_security_no_role_sees_the_directory_without_saying_so() 
     assert_eq!(counts, [2, 2, 0, 0, 0], "no partition by its name, and no message");
 }
 
-/// Appends within an hour update the row of the conversation on its page and change no index.
+/// Appends within the same hour write the new version of the conversation's row to the same page,
+/// and change no index.
 #[tokio::test]
 async fn an_append_changes_no_index_of_the_conversation() {
     let schema = schema();
@@ -177,7 +181,7 @@ async fn an_append_changes_no_index_of_the_conversation() {
     let summary = store.summary(&key).await.unwrap().unwrap();
     assert_eq!((summary.runs, summary.usage.service_calls), (1, 20));
     assert_eq!([summary.created_at, summary.last_active_at], [at(0), at(19_000)]);
-    // A connection reports its statistics when it ends.
+    // A connection reports its statistics to the server when the connection is closed.
     store.close().await.unwrap();
     drop(store);
     let client = raw(&server().address("postgres")).await;
@@ -210,7 +214,7 @@ async fn a_conversation_is_found_by_its_key_in_a_scope_of_which_the_planner_know
              FROM generate_series(1, 5000) AS i"
         )
     };
-    // The statistics contain only scopes with one conversation.
+    // When the statistics are collected, every scope has one conversation.
     client.batch_execute(&insert("convert_to('user ' || i, 'UTF8')")).await.unwrap();
     client.batch_execute(&format!("ANALYZE {table}")).await.unwrap();
     client.batch_execute(&insert("convert_to('large', 'UTF8')")).await.unwrap();

@@ -1,4 +1,4 @@
-//! Tests of a server that closes connections, and of answers that are lost.
+//! Tests of connections that the server closes, and of lost answers.
 
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -12,7 +12,8 @@ use tower_chat_core::{
 };
 use tower_chat_postgres::PostgresStore;
 
-/// Opens a store with one connection, which uses a proxy and was used for a write already.
+/// Opens a store with one connection, which goes through a proxy. The store has already stored a
+/// write.
 async fn through_a_proxy() -> (Proxy, PostgresStore) {
     let (proxy, address) = Proxy::start(&server().address("postgres")).await;
     let store = options().with_max_connections(1).connect(&address).await.unwrap();
@@ -25,8 +26,8 @@ async fn an_append_is_one_round_trip() {
     let (proxy, store) = through_a_proxy().await;
     let key = key("one round trip");
     let (before, begun) = (proxy.asked(), Instant::now());
-    // Beside the appends, the store reads the mark of sealed data: before each write that creates a
-    // conversation, and when the cached mark is a second old.
+    // In addition to the appends, the store reads the mark of sealed data: before each write that
+    // creates a conversation, and whenever the cached mark is older than a second.
     let asked_for = |appends: usize, of_new_conversations: usize| {
         let checks = proxy.asked() - before - appends;
         let max = of_new_conversations + usize::try_from(begun.elapsed().as_secs()).unwrap();
@@ -38,7 +39,7 @@ async fn an_append_is_one_round_trip() {
         revision = append(&store, write(&key, revision, texts)).await.unwrap();
     }
     asked_for(2, 1);
-    // A conflict is one round trip too.
+    // A write to a conversation that already exists is a conflict after one round trip.
     append(&store, write(&key, Revision::ABSENT, &["x"])).await.unwrap_err();
     asked_for(3, 2);
     assert_eq!(texts(&store, &key).await, ["a", "b", "c", "d"]);
@@ -82,7 +83,8 @@ async fn a_claim_whose_answer_was_lost_is_not_sent_again() {
     let error = append(&store, claiming.clone()).await.unwrap_err().source;
     assert!(matches!(error, StoreError::Backend { .. }), "{error:?}");
     assert!(!error.is_retryable(), "nobody knows whether it holds");
-    // The claim was stored: sent again, the write finds its own claim.
+    // The server has stored the claim. When the test sends the write again, the server finds the
+    // call claimed.
     let error = append(&store, claiming).await.unwrap_err().source;
     assert!(matches!(error, StoreError::Claimed { .. }), "{error:?}");
 }
@@ -109,7 +111,7 @@ async fn a_question_whose_answer_was_lost_is_asked_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_that_waits_too_long_for_a_lock_is_not_stored_and_can_be_sent_again() {
     let schema = crate::common::schema();
-    // The timeout is long enough for requests that need not wait, also on a busy machine.
+    // The timeout is long enough for requests that do not wait for a lock, even on a busy machine.
     let options = PostgresStore::options()
         .with_schema(&schema)
         .with_statement_timeout(Duration::from_secs(3));

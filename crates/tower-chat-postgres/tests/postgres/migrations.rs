@@ -10,7 +10,8 @@ use tower_chat_core::{
 };
 use tower_chat_postgres::PostgresStore;
 
-/// The statements of version 1, unchanged: plain, or in two partitions with row-level security.
+/// The statements with which version 1 created its tables. The divided tables have two partitions
+/// and row-level security.
 const TABLES: &str = include_str!("../fixtures/version_1/tables.sql");
 const DIVIDED_TABLES: &str = include_str!("../fixtures/version_1/divided_tables.sql");
 const FUNCTIONS: &str = include_str!("../fixtures/version_1/functions.sql");
@@ -32,7 +33,8 @@ const WITHOUT_DIRECTORY: &str = "
 
 const REVISION: Revision = Revision { incarnation: 7, sequence: 1 };
 
-/// Creates a schema of version 1 for the ordinary user, with a conversation of one message.
+/// Creates a schema of version 1 that belongs to the ordinary user, and a conversation with one
+/// message in it.
 async fn version_1(tables: &str, name_scope: &str) -> String {
     let schema = schema();
     let client = raw(&ordinary_user().await).await;
@@ -51,12 +53,13 @@ async fn version_1(tables: &str, name_scope: &str) -> String {
     schema
 }
 
-/// Opens a store of the ordinary user without options for the layout.
+/// Opens a store as the ordinary user, without options for partitions or row-level security.
 async fn open(schema: &str) -> PostgresStore {
     PostgresStore::options().with_schema(schema).connect(&ordinary_user().await).await.unwrap()
 }
 
-/// Writes to the old conversation, which has this revision, and to a new one.
+/// Checks that the store can write to the old conversation, which has the revision `revision`, and
+/// to a new conversation.
 async fn assert_is_usable(store: &PostgresStore, revision: Revision) {
     assert_eq!(texts(store, &key("old")).await, ["a"]);
     let revision = append(store, write(&key("old"), revision, &["b"])).await.unwrap();
@@ -66,7 +69,7 @@ async fn assert_is_usable(store: &PostgresStore, revision: Revision) {
     assert!(store.delete(&key("new")).await.unwrap());
 }
 
-/// Returns the number of messages that the owner of the tables sees without naming a scope.
+/// Returns the number of rows that the owner of a table sees without setting a scope.
 async fn seen(client: &Client, schema: &str, table: &str) -> i64 {
     let sql = format!("SELECT count(*) FROM {}.{table}", quoted(schema));
     client.query_one(&sql, &[]).await.unwrap().get(0)
@@ -75,7 +78,8 @@ async fn seen(client: &Client, schema: &str, table: &str) -> i64 {
 #[tokio::test]
 async fn version_1_is_brought_up_to_date() {
     let schema = version_1(TABLES, "").await;
-    // The option for row-level security has no effect on existing tables.
+    // This store enables the option for row-level security, which must have no effect on existing
+    // tables.
     let options = PostgresStore::options().with_schema(&schema).with_row_level_security(true);
     assert_is_usable(&options.connect(&ordinary_user().await).await.unwrap(), REVISION).await;
     let client = raw(&ordinary_user().await).await;
@@ -103,8 +107,8 @@ fn run_made_at(second: u64) -> RunId {
     RunId::from_bytes(bytes)
 }
 
-/// The directory includes the conversations of version 1, with the times at which their runs were
-/// made.
+/// After the migration, the directory contains the conversations of version 1. Their times are
+/// taken from the ids of their runs.
 #[tokio::test]
 async fn the_directory_of_an_older_version_has_the_times_of_its_runs() {
     for (tables, name_scope) in [(TABLES, ""), (DIVIDED_TABLES, NAME_SCOPE)] {
@@ -115,7 +119,7 @@ async fn the_directory_of_an_older_version_has_the_times_of_its_runs() {
         let table = quoted(&schema);
         let runs: Vec<RunId> = (1..=3).map(run_made_at).collect();
         let body = format::encode(&Message::user("from long ago"));
-        // The first run continues after the second, and the third is open.
+        // The first run continues after the second one, and the third run is open.
         for (sequence, run) in (1_i64..).zip([0, 0, 1, 0, 2, 2]) {
             let sql =
                 format!("INSERT INTO {table}.messages VALUES ('scope', 'long', $1, $2, 0, $3)");
@@ -161,8 +165,8 @@ async fn the_directory_of_an_older_version_has_the_times_of_its_runs() {
     }
 }
 
-/// In version 2 `append` could lack the name of the scope, and partitions had no policies, so that
-/// every role could read them by their names.
+/// In version 2, the function `append` could lack the statement that sets the scope. Partitions had
+/// no policies, so that a query that named a partition saw the rows of all scopes.
 #[tokio::test]
 async fn version_2_gets_the_name_of_the_scope_and_the_policies_of_partitions() {
     let schema = schema();

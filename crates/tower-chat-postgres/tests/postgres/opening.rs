@@ -1,4 +1,5 @@
-//! Tests of opening a store: concurrently, with existing tables, and in separate schemas.
+//! Tests of opening a store: by several processes at once, with existing tables, with missing
+//! rights, and in separate schemas.
 
 use std::{
     env,
@@ -118,7 +119,8 @@ async fn with_row_level_security_a_transaction_sees_the_scope_that_it_names() {
         let key = ConversationKey::new(scope, "mine");
         append(&store, write(&key, Revision::ABSENT, &[scope])).await.unwrap();
     }
-    // A store without the option detects the policies.
+    // A store without the option for row-level security must detect the policies of existing
+    // tables.
     let store = PostgresStore::options().with_schema(&schema).connect(&address).await.unwrap();
     let fork = ConversationKey::new("bob", "fork");
     store.fork(&ConversationKey::new("alice", "mine"), &fork).await.unwrap();
@@ -130,7 +132,7 @@ async fn with_row_level_security_a_transaction_sees_the_scope_that_it_names() {
         let rows = client.query(&messages, &[]).await.unwrap();
         rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>()
     };
-    // The policies also apply to this user, who owns the tables.
+    // The policies also apply to this connection, although its user owns the tables.
     let client = raw(&address).await;
     assert_eq!(seen(&client).await, Vec::<String>::new());
     let name = "SELECT set_config('tower_chat.scope', '\\x616c696365', false)";

@@ -1,4 +1,5 @@
-//! Tests of plain appends: they have the effect of other writes, in one round trip.
+//! Tests of plain appends: they have the same effect as writes through the database function, in
+//! one round trip.
 
 mod damaged;
 
@@ -18,8 +19,8 @@ use tower_chat_core::{
 };
 use tower_chat_postgres::PostgresStore;
 
-/// Opens a store with one connection through a proxy. Its statements for writes of one and of two
-/// messages, without rows of the record, are prepared.
+/// Opens a store with one connection, which goes through a proxy. The connection has already
+/// prepared the statements for writes of one and of two messages without rows of the record.
 async fn prepared() -> (Proxy, PostgresStore) {
     let (proxy, address) = Proxy::start(&server().address("postgres")).await;
     let store = options().with_max_connections(1).connect(&address).await.unwrap();
@@ -55,7 +56,7 @@ async fn they_are_one_round_trip_and_two_where_the_conversation_has_changed() {
     let found = conflict(&store, write(&key, begun, &["other"])).await;
     assert_eq!((found.expected, found.found), (begun, revision));
     assert_eq!(proxy.asked() - before, 3);
-    // A repetition is recognised too, also after later writes.
+    // The server recognises a repeated write, even after later writes.
     let last = append(&store, write(&key, revision, &["c", "d"])).await.unwrap();
     assert_eq!(append(&store, second).await.unwrap(), revision);
     assert_eq!(store.head(&key).await.unwrap().revision, last);
@@ -81,7 +82,7 @@ async fn one_that_waits_for_another_finds_what_it_has_stored() {
     for text in ["b", "c"] {
         revision = append(&store, write(&one, revision, &[text])).await.unwrap();
     }
-    // The other process has an uncommitted change.
+    // Another connection has changed the row of the conversation and has not committed yet.
     let mut other = raw(&server().address("postgres")).await;
     let transaction = other.transaction().await.unwrap();
     let table = format!("{}.conversations", quoted(&schema));
@@ -106,7 +107,7 @@ async fn one_that_waits_for_another_finds_what_it_has_stored() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_waits_too_long_is_not_stored_and_can_be_sent_again() {
     let schema = schema();
-    // The timeout is long enough for requests that need not wait, also on a busy machine.
+    // The timeout is long enough for requests that do not wait for a lock, even on a busy machine.
     let timeout = Duration::from_secs(3);
     let store =
         open(PostgresStore::options().with_schema(&schema).with_statement_timeout(timeout)).await;
@@ -150,7 +151,8 @@ async fn an_open_run_keeps_them_out() {
     assert_eq!(texts(&store, &key).await, ["begun"]);
 }
 
-/// Stores every number of messages and rows, including numbers that have no statement of their own.
+/// Stores writes with every combination of a number of messages and a number of rows, including
+/// combinations for which there is no statement.
 #[tokio::test(flavor = "multi_thread")]
 async fn any_number_of_rows_is_stored_alike() {
     let schema = schema();
@@ -168,7 +170,8 @@ async fn any_number_of_rows_is_stored_alike() {
             let (key, mut revision) = begun(&store, &format!("{messages} and {tools}")).await;
             let mut expected = vec!["begun".to_owned()];
             let mut stored = Vec::new();
-            // The first write of each shape calls the function, the others use their own statement.
+            // The first write with each combination calls the function. Later writes use the
+            // statement for the combination.
             for round in 0..3 {
                 let first = revision.sequence + 1;
                 let texts: Vec<_> =
@@ -193,7 +196,7 @@ async fn any_number_of_rows_is_stored_alike() {
     }
 }
 
-/// A row whose call was recorded before is replaced.
+/// A write replaces the row of a call that was already recorded.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_of_the_record_is_brought_up_to_date() {
     let store = open(options()).await;
@@ -221,7 +224,7 @@ async fn a_row_of_the_record_is_brought_up_to_date() {
     assert_eq!(statuses, [ToolStatus::Ok; 3]);
 }
 
-/// Returns a row. Between them, the rows of the test set every column.
+/// Returns a row of the record. Each column has a value in at least one row of the test.
 fn row(sequence: u64, index: u32) -> ToolRecord {
     let call = SequencePosition { sequence, index };
     let mut row = ToolRecord::pending(call, 2, format!("call\0{index}"), "pay");

@@ -1,5 +1,5 @@
-//! Tests with a PgBouncer that shares connections between transactions: each transaction may use
-//! another connection, on which no statement is prepared.
+//! Tests with a PgBouncer that shares connections between transactions. Each transaction may use
+//! another connection, on which the store has prepared no statement.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,8 @@ use tower_chat_core::store::{Revision, StoreError};
 use tower_chat_postgres::PostgresOptions;
 use tower_chat_testkit::server::{PgBouncer, PoolMode, required};
 
-/// The pool has fewer connections than one store.
+/// The number of connections of the pooler to the server. It is smaller than the number of
+/// connections of a store.
 const POOL_SIZE: usize = 2;
 
 static POOLER: LazyLock<PgBouncer> = LazyLock::new(|| {
@@ -41,7 +42,8 @@ mod contract {
     );
 }
 
-/// Without the option, the error names the option, and nothing is stored.
+/// Without the option `with_prepared_statements(false)`, a write fails with an error that names the
+/// option, and stores nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn prepared_statements_that_are_not_found_name_the_option() {
     let one = PgBouncer::start(server(), PoolMode::Transaction, 1);
@@ -52,8 +54,8 @@ async fn prepared_statements_that_are_not_found_name_the_option() {
     let prepared = options.clone().connect(&address).await.unwrap();
     let revision = append(&prepared, write(&key, Revision::ABSENT, &["first"])).await.unwrap();
 
-    // `DEALLOCATE ALL` on the pooler's only connection has the effect of a switch to another
-    // connection.
+    // The pooler has one connection to the server. `DEALLOCATE ALL` on this connection has the same
+    // effect as a switch to another connection.
     crate::common::raw(&address).await.batch_execute("DEALLOCATE ALL").await.unwrap();
 
     let second = write(&key, revision, &["second"]);

@@ -1,4 +1,4 @@
-//! Tests of a server that stops during writes and restarts.
+//! Tests of a server that is stopped during writes and started again.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -7,9 +7,9 @@ use tokio::sync::Mutex;
 use tower_chat_core::store::{Revision, StoreError};
 use tower_chat_testkit::server::{PostgresServer, writes_through_outages};
 
-/// A server for these tests only.
+/// A server that only these tests use, because they stop it.
 static SERVER: LazyLock<PostgresServer> = LazyLock::new(start);
-/// A lock, because the tests stop the server.
+/// Lets one test at a time use the server.
 static IN_USE: Mutex<()> = Mutex::const_new(());
 
 #[tokio::test(flavor = "multi_thread")]

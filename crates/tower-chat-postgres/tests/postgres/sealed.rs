@@ -1,4 +1,5 @@
-//! Tests that a store with sealed data accepts only changes of the wrapper that seals the data.
+//! Tests that a store with sealed data refuses changes that do not come from the store wrapper that
+//! seals the data.
 
 use std::sync::Arc;
 
@@ -21,7 +22,8 @@ async fn plain_changes_are_refused_once_a_sealed_write_is_stored() {
     store_contract::plain_changes_are_refused_once_a_sealed_write_is_stored(open).await;
 }
 
-/// Tables of version 6 with sealed data are marked, with row-level security too.
+/// The migration of version 6 marks tables that contain sealed data, with and without row-level
+/// security.
 #[tokio::test]
 async fn tables_of_an_older_version_are_marked_if_they_hold_sealed_data() {
     let item: RawJson = "\"tower-chat-1:k:1:0:AAAA\"".parse().unwrap();

@@ -1,4 +1,4 @@
-//! Tests of the settings of a server, and of stores that are opened without a migration.
+//! Tests of reading the settings of a server, and of opening a store without a migration.
 
 use std::time::Duration;
 

@@ -9,15 +9,16 @@ use futures_util::future::join_all;
 use tower_chat_core::store::{HistoryStore, Keep, Maintenance, Revision};
 use tower_chat_postgres::{OpenError, PostgresStore};
 
-/// More requests than any operation sends.
+/// A number of requests that is larger than that of any operation.
 const NEVER: usize = 1_000;
 
-/// The timeout is long enough for requests that are answered, also on a busy machine.
+/// The statement timeout, which is long enough for requests that the server answers, even on a busy
+/// machine.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[tokio::test]
 async fn a_server_that_never_answers_is_given_up() {
-    // The system accepts the connections, but no program reads from them.
+    // The operating system accepts connections to this listener, but no program reads from them.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     for sslmode in ["disable", "require"] {
@@ -45,8 +46,8 @@ async fn an_opening_that_is_not_answered_ends() {
     opened.unwrap();
     for (after, (_, opened)) in join_all((0..count).map(once)).await.into_iter().enumerate() {
         match opened {
-            // The last request only closes a statement, and the client does not wait for its
-            // answer.
+            // The last request only closes a prepared statement, and the client does not wait for
+            // its answer. Therefore no retry follows.
             Ok(_) => assert_eq!(after + 1, count),
             Err(error) => assert!(error.is_retryable(), "{after}: {error:?}"),
         }
@@ -66,8 +67,9 @@ async fn one_silent_connection_is_enough_to_try_none_that_was_made_before() {
     assert_eq!((proxy.unread(), proxy.connections()), (1, 5));
 }
 
-/// Executes `work` once for each of its requests, over a connection that becomes silent at that
-/// request. `prepare` runs before, over another connection.
+/// Executes `work` as many times as it sends requests. In each execution, the connection becomes
+/// silent at another one of these requests. Before each execution, `prepare` runs over another
+/// connection, which is never silent.
 async fn silent_at_each_question<Answer>(
     prepare: impl AsyncFn(&PostgresStore, &str),
     work: impl AsyncFn(&PostgresStore, &str) -> Answer,
@@ -83,7 +85,7 @@ async fn silent_at_each_question<Answer>(
         prepare(&other, &name).await;
         let (proxy, through) = Proxy::start(&address).await;
         let store = options.clone().with_max_connections(1).connect(&through).await.unwrap();
-        // Requests that were sent before are counted once this one is answered.
+        // When this request has been answered, the proxy has counted all earlier requests.
         store.head(&key("nothing")).await.unwrap();
         let before = proxy.asked();
         proxy.fall_silent_after(after);
@@ -129,7 +131,7 @@ async fn a_pruning_that_is_not_answered_is_tried_again_until_it_may_have_been_do
     let work =
         async |store: &PostgresStore, name: &str| store.prune(&key(name), Keep::Messages(1)).await;
     let (other, mut found) = silent_at_each_question(two_messages, work).await;
-    // The request without an answer was the commit.
+    // In the last execution, the unanswered request was the commit.
     let error = found.pop().unwrap().unwrap_err();
     assert!(!error.is_retryable(), "{error:?}");
     assert!(found.len() > 5);

@@ -1,4 +1,4 @@
-//! The contract of stores, on a real server.
+//! Tests the store against the store contract, on a real server.
 
 mod plain {
     use tower_chat_postgres::PostgresStore;
@@ -35,8 +35,8 @@ mod divided_with_row_level_security {
     );
 }
 
-/// The contract of the cache is tested in its own crate. These tests need equal revisions in two
-/// stores.
+/// Contract tests that compare revisions of two stores. The crate of the cache tests the other
+/// rules of the cache.
 mod cached {
     use tower_chat_cache::CachingStore;
 

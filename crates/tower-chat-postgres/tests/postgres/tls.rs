@@ -20,7 +20,7 @@ static SERVER: LazyLock<PostgresServer> = LazyLock::new(|| {
     required(server, "TLS of the PostgreSQL store")
 });
 
-/// A certificate authority, created by the program `openssl`.
+/// A certificate authority, which the program `openssl` creates.
 struct Authority {
     folder: TempDir,
 }
@@ -32,7 +32,8 @@ impl Authority {
         authority
     }
 
-    /// Returns a certificate for a server of this name, and its key.
+    /// Returns a certificate for a server with the given name, and the private key of the
+    /// certificate.
     fn sign(&self, name: &str) -> (String, String) {
         let name = format!("subjectAltName=DNS:{name}");
         let is_no_authority = "basicConstraints=critical,CA:FALSE";
@@ -64,7 +65,7 @@ impl Authority {
     }
 }
 
-/// Returns the address of the server under a name.
+/// Returns an address that contains the given host name and connects to the server.
 fn address(name: &str, sslmode: &str) -> String {
     let port = SERVER.port();
     format!(
@@ -94,7 +95,8 @@ async fn a_certificate_of_another_authority_is_refused() {
         assert!(matches!(error, OpenError::Untrusted { .. }), "{error:?}");
         assert!(!error.is_retryable());
     }
-    // The test authority is not among the roots of the operating system.
+    // The certificate of the test authority is not one of the root certificates of the operating
+    // system.
     let error = options().connect(&address(NAME, "require")).await.unwrap_err();
     assert!(matches!(error, OpenError::Untrusted { .. }), "{error:?}");
 }

@@ -1,4 +1,4 @@
-//! The log of the updates of detached runs.
+//! Tests of the update log.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,8 @@ mod contract {
     });
 }
 
-/// The contract of a log that shares the connections of a store with row-level security.
+/// Tests the contract of update logs for a log that shares the connections of a store with
+/// row-level security.
 mod beside_a_store {
     use crate::common::{options, ordinary_user};
     use tower_chat_postgres::PostgresUpdateLog;
@@ -35,14 +36,14 @@ mod beside_a_store {
 }
 
 const LEASE: Duration = Duration::from_secs(600);
-/// The maximum time for which a test waits. If the log is correct, each wait ends long before this time.
+/// The maximum time of a wait in these tests. If the log is correct, each wait ends long before.
 const LONG: Duration = Duration::from_secs(120);
 
 async fn connect(address: &str, options: PostgresOptions) -> PostgresUpdateLog {
     PostgresUpdateLog::connect_with(address, options, UpdateLogOptions::default()).await.unwrap()
 }
 
-/// Returns a run with one update, which has begun in the log.
+/// Begins a run in the log, appends one update, and returns the key of the run.
 async fn begun(log: &PostgresUpdateLog) -> RunKey {
     let run = RunKey::new(ConversationKey::new("alice", "wardrobe"), RunId::new());
     log.begin(&run, 1, LEASE).await.unwrap();
@@ -55,7 +56,8 @@ async fn append(log: &PostgresUpdateLog, run: &RunKey, index: u32) {
     log.append(run, UpdatePosition::new(1, index), &[update], None).await.unwrap();
 }
 
-/// Waits until a reader receives notifications: it then no longer returns every 250 ms.
+/// Waits until the log receives notifications. From then on, waiting readers no longer return every
+/// 250 ms.
 async fn listens(log: &PostgresUpdateLog, run: &RunKey) {
     let begun = Instant::now();
     while tokio::time::timeout(Duration::from_secs(2), wait(log, run)).await.is_ok() {
@@ -77,7 +79,7 @@ async fn a_log_wakes_the_readers_of_another() {
     listens(&reader, &run).await;
     let (other, waiting) = (begun(&writer).await, wait(&reader, &run));
     let mut waiting = std::pin::pin!(waiting);
-    // A change of another run does not end the wait.
+    // A change of another run must not end the wait.
     append(&writer, &other, 1).await;
     assert!(tokio::time::timeout(Duration::from_secs(1), waiting.as_mut()).await.is_err());
     append(&writer, &run, 1).await;
@@ -103,7 +105,8 @@ async fn a_reader_survives_the_loss_of_its_connection() {
             WHERE query LIKE 'LISTEN %' AND application_name = 'loses'";
         client.batch_execute(sql).await.unwrap();
     };
-    // The loss of the connection ends the wait, so the reader misses no update.
+    // The loss of the connection must end the wait, because the reader could otherwise miss an
+    // update.
     let woken = async { tokio::time::timeout(LONG / 2, wait(&log, &run)).await.expect("a wait") };
     tokio::join!(woken, kill);
     listens(&log, &run).await;
@@ -146,13 +149,14 @@ async fn tables_are_created_only_if_that_is_allowed() {
     let limits = UpdateLogOptions::default;
     let refused = PostgresUpdateLog::connect_with(&address, without.clone(), limits()).await;
     assert!(matches!(refused, Err(OpenError::NoTables { .. })), "{refused:?}");
-    // Several processes may open the log and the store at the same time.
+    // The test opens logs and stores at the same time, as several processes could.
     let logs = std::array::from_fn::<_, 3, _>(|_| connect(&address, options.clone()));
     futures_util::future::join(futures_util::future::join_all(logs), open(options)).await;
     connect(&address, without).await;
 }
 
-/// A pooler that shares connections between transactions does not forward notifications.
+/// A pooler that shares connections between transactions does not forward notifications. Readers
+/// must then poll.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_without_notifications_is_polled() {
     let pooler = PgBouncer::start(server(), PoolMode::Transaction, 2);
@@ -165,7 +169,7 @@ async fn a_log_without_notifications_is_polled() {
     }
 }
 
-/// An erasure of the run also erases updates that a concurrent transaction adds.
+/// Erasing a run must also erase updates that a concurrent transaction adds to the run.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_update_outlives_its_run() {
     let schema = schema();

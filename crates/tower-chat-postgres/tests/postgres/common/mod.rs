@@ -25,12 +25,12 @@ pub fn start() -> PostgresServer {
     required(PostgresServer::start(), "the PostgreSQL store")
 }
 
-/// Returns the shared server, which is started when it is first needed.
+/// Returns the server that all tests of this program share. The first call starts it.
 pub fn server() -> &'static PostgresServer {
     &SERVER
 }
 
-/// Returns an unused name of a schema.
+/// Returns a new schema name.
 pub fn schema() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("test \"'{}", NEXT.fetch_add(1, Ordering::Relaxed))
@@ -41,7 +41,7 @@ pub fn quoted(schema: &str) -> String {
     format!("\"{}\"", schema.replace('"', "\"\""))
 }
 
-/// Returns options for a store in its own schema, with few connections.
+/// Returns options for a store in a new schema, with few connections.
 pub fn options() -> PostgresOptions {
     PostgresStore::options().with_schema(schema()).with_max_connections(4)
 }
@@ -67,7 +67,7 @@ pub async fn raw(address: &str) -> tokio_postgres::Client {
     let (client, connection) =
         tokio_postgres::connect(address, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(async move {
-        // The connection ends with the server, or with the test.
+        // The task ends when the server stops or the test ends, and its error is ignored.
         drop(connection.await);
     });
     client
@@ -91,7 +91,7 @@ pub fn key(id: &str) -> ConversationKey {
     ConversationKey::new("scope", id)
 }
 
-/// Returns a write of a new run, with these texts as user messages.
+/// Returns a write of a new run, which contains a user message for each text.
 pub fn write(key: &ConversationKey, expected: Revision, texts: &[&str]) -> Write {
     let id = MessageId { run: RunId::new(), index: 0 };
     Write::new(key.clone(), id, expected, texts.iter().map(|text| Arc::new(Message::user(*text))))

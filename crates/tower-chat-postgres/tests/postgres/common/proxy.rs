@@ -1,4 +1,5 @@
-//! A proxy that loses answers or stops forwarding on command, and counts requests.
+//! A proxy between a store and the server. It counts requests, and on command it loses an answer or
+//! stops forwarding.
 
 use std::{
     net::SocketAddr,
@@ -19,15 +20,17 @@ pub struct Proxy(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Counts down to the answer that is lost; 0 for none.
+    /// The number of answers up to and including the answer that will be lost; 0 if no answer will
+    /// be lost.
     lost_at: AtomicUsize,
     lost: AtomicUsize,
     asked: AtomicUsize,
-    /// The number of connections.
+    /// The number of connections that clients have opened.
     made: AtomicUsize,
-    /// The number of the request at which the connections become silent; 0 for none.
+    /// The number of the request at which the existing connections become silent; 0 if they do not.
     silent_at: AtomicUsize,
-    /// The number of silent connections, which are the oldest ones.
+    /// The number of silent connections. The connections that were opened first are the silent
+    /// ones.
     silent: AtomicUsize,
     unread: AtomicUsize,
 }
@@ -55,13 +58,14 @@ impl Proxy {
         self.lose_the_answer_after(0);
     }
 
-    /// Like [`lose_the_next_answer`](Self::lose_the_next_answer), for a request after this many more.
+    /// Forwards `answers` more answers, and then loses an answer as
+    /// [`lose_the_next_answer`](Self::lose_the_next_answer) does.
     pub fn lose_the_answer_after(&self, answers: usize) {
         self.0.lost_at.store(answers + 1, Ordering::SeqCst);
     }
 
-    /// Makes the existing connections silent at the next request after this many more: they stay
-    /// open and forward nothing.
+    /// Forwards `questions` more requests, and makes the existing connections silent at the next
+    /// request after them. A silent connection stays open and forwards nothing.
     pub fn fall_silent_after(&self, questions: usize) {
         self.0.silent_at.store(self.asked() + questions + 1, Ordering::SeqCst);
     }
@@ -71,7 +75,7 @@ impl Proxy {
         self.0.lost.load(Ordering::SeqCst)
     }
 
-    /// Returns the number of connections.
+    /// Returns the number of connections that clients have opened.
     pub fn connections(&self) -> usize {
         self.0.made.load(Ordering::SeqCst)
     }
@@ -94,7 +98,8 @@ impl Proxy {
         let number = self.0.made.fetch_add(1, Ordering::SeqCst) + 1;
         let asking = self.clone().carry_questions(number, from_client, to_server);
         let answering = self.carry_answers(number, from_server, to_client);
-        // When one end is closed, the other is closed too.
+        // When one side of the connection is closed, dropping the other future closes the other
+        // side.
         tokio::select! { () = asking => {} () = answering => {} }
     }
 
@@ -104,7 +109,7 @@ impl Proxy {
         mut from: tcp::OwnedReadHalf,
         mut to: tcp::OwnedWriteHalf,
     ) {
-        // The first message has no type.
+        // The startup message of the protocol has no type byte.
         let mut has_type = false;
         loop {
             let mut message = Vec::new();
@@ -117,7 +122,8 @@ impl Proxy {
                     }
                     if number <= self.0.silent.load(Ordering::SeqCst) {
                         self.0.unread.fetch_add(1, Ordering::SeqCst);
-                        // The connection stays open until the client closes it.
+                        // A silent connection stays open until the client closes it. The proxy
+                        // reads its requests and ignores them.
                         drop(copy(&mut from, &mut sink()).await);
                         return;
                     }

@@ -1,5 +1,5 @@
-//! Tests of rows that other programs have changed: each causes a typed error, and the store deletes
-//! nothing because of it.
+//! Tests of damaged rows: every operation succeeds or returns a typed error, and the store deletes
+//! nothing because of the damage.
 
 use tower_chat_core::{
     Message, MessageId, RunId, ToolStatus,
@@ -15,7 +15,7 @@ use crate::common::{append, key, open, options, quoted, raw, schema, server, tex
 
 const LARGEST: &str = "9223372036854775807";
 
-/// A table, and the change of its rows of conversation `c`.
+/// The kinds of damage: a table, and the change of its rows of conversation `c`.
 const DAMAGES: &[(&str, &str)] = &[
     ("messages", "sequence = 0 WHERE sequence = 1"),
     ("messages", "sequence = -1 WHERE sequence = 1"),
@@ -56,7 +56,8 @@ fn staged(store: &PostgresStore, close: Option<Close>) -> Staged {
     Staged { lease, close, service_id: None, partial_text: None }
 }
 
-/// Writes six messages of three runs, with one recorded call, and an open run if `is_open`.
+/// Writes a conversation with six messages of three runs and one recorded call. If `is_open` is
+/// true, also opens a run in it.
 async fn fill(store: &PostgresStore, is_open: bool) -> Revision {
     let mut at = Revision::ABSENT;
     for texts in [["one", "two"], ["three", "four"], ["five", "six"]] {
@@ -119,7 +120,8 @@ async fn exercise(table: &str, change: &str, is_open: bool) {
     let _ = check(&what, "totals", store.tool_totals(&query).await);
     for keep in [Keep::Messages(0), Keep::Since(std::time::SystemTime::now())] {
         match check(&what, "prune", store.prune(&c, keep).await) {
-            // Pruning does not read the index of a message in its run.
+            // A prune must find the damage that a load finds, except a damaged run index, which a
+            // prune does not read.
             Ok(pruned) => assert!(
                 pruned.messages == 0 || loaded.is_ok() || change.starts_with("run_index"),
                 "{what}: {pruned:?}"
