@@ -43,7 +43,7 @@ pub(crate) async fn complete(
     };
     let key = (endpoint.key)(&asked)?;
     let named = named_run(&parts.headers)?;
-    // The name of the run marks a retry.
+    // A retry with a run id is recognised by this id, and the header for retries is ignored.
     let tries_again = tries_again(&parts.headers)? && named.is_none();
     let include_usage = take_include_usage(&mut body);
     refuse_choices(&body)?;
@@ -93,19 +93,21 @@ pub(crate) async fn complete(
     Ok(with_run(with_conversation(response, &key), run))
 }
 
-/// The body size in bytes from which one pass over a request takes a large part of a millisecond.
+/// The body size, in bytes, from which [`yield_if`] yields. Parsing or comparing a request of this
+/// size takes a large part of a millisecond.
 const LARGE_BODY_BYTES: usize = 256 * 1024;
 
-/// Before a long computation on a large body, yields to the other tasks of the worker. If the client has
-/// disconnected, the request is dropped here.
+/// Yields to the other tasks of the worker thread if the body is large. The handler calls this
+/// function before each long computation. If the client has disconnected, the server drops the
+/// handler's future at this point.
 async fn yield_if(is_large: bool) {
     if is_large {
         tokio::task::yield_now().await;
     }
 }
 
-/// Returns whether the client marks the request as a retry, as OpenAI's SDKs do. Fails if the value of
-/// the header is not a number.
+/// Returns whether the client has marked the request as a retry with the header that OpenAI's SDKs
+/// send. Fails if the value of the header is not a number.
 fn tries_again(headers: &HeaderMap) -> Result<bool, ErrorResponse> {
     const RETRIES: &str = "x-stainless-retry-count";
     let Some(count) = single_header(headers, RETRIES)? else { return Ok(false) };
@@ -116,8 +118,8 @@ fn tries_again(headers: &HeaderMap) -> Result<bool, ErrorResponse> {
     })
 }
 
-/// Returns the stored answer of `run`, the newest run of a conversation: its messages from the first
-/// message of the assistant on.
+/// Returns the stored answer of `run`, which is the newest run of the conversation. The answer
+/// consists of the first message of the assistant in the run, and of all messages after it.
 fn last_answer(stored: &Messages, run: Option<RunId>) -> ChatResponse {
     let is_of_run = |message: &&Arc<Message>| message.id.map(|id| id.run) == run;
     let mut of_run: Vec<Arc<Message>> =
@@ -127,8 +129,8 @@ fn last_answer(stored: &Messages, run: Option<RunId>) -> ChatResponse {
     ChatResponse::whole(answer, Finish::stop())
 }
 
-/// Parses the fields of a body. Refuses an object that has a key twice, at any level, because a map
-/// would silently keep only the final value.
+/// Parses a body as a JSON object. Fails if any object in the body has a key twice, because the
+/// parsed map would contain only the last of the two values.
 fn as_object(bytes: &[u8]) -> Result<Map<String, Value>, ErrorResponse> {
     let text = str::from_utf8(bytes)
         .map_err(|error| ErrorResponse::bad_request(format!("the body is not UTF-8: {error}")))?;
@@ -137,8 +139,8 @@ fn as_object(bytes: &[u8]) -> Result<Map<String, Value>, ErrorResponse> {
     })
 }
 
-/// Removes `stream_options`, and returns whether the stream must end with the usage. The model client
-/// sets its own `stream_options`.
+/// Removes `stream_options` from the body, because the model client sets its own. Returns whether
+/// the client requests the usage at the end of the stream.
 fn take_include_usage(body: &mut Map<String, Value>) -> bool {
     let options = body.remove("stream_options");
     let include_usage =
@@ -146,7 +148,7 @@ fn take_include_usage(body: &mut Map<String, Value>) -> bool {
     include_usage.unwrap_or_default()
 }
 
-/// Fails if the request asks for a number of choices other than 1.
+/// Fails if the client requests a number of choices other than 1.
 fn refuse_choices(body: &Map<String, Value>) -> Result<(), ErrorResponse> {
     match body.get("n") {
         None | Some(Value::Null) => Ok(()),
@@ -161,7 +163,8 @@ fn refuse_choices(body: &Map<String, Value>) -> Result<(), ErrorResponse> {
 /// Adds the conversation id to the headers of a response.
 fn with_conversation(response: impl IntoResponse, key: &ConversationKey) -> Response {
     let mut response = response.into_response();
-    // An id that is not valid in a header was in the body of the request, so the client knows it.
+    // If the id is not valid in a header, the client has sent the id in the body, and does not need
+    // the header.
     if let Ok(id) = HeaderValue::from_str(key.id()) {
         response.headers_mut().insert(CONVERSATION_HEADER, id);
     }

@@ -9,11 +9,11 @@ use uuid::Uuid;
 
 use crate::ErrorResponse;
 
-/// The header with the conversation id, in requests and responses.
+/// The header of requests and responses that contains the conversation id.
 pub const CONVERSATION_HEADER: &str = "x-conversation-id";
 
-/// The request extension with the scope of a request: the tenant or the user. A layer of the host that
-/// authenticates clients inserts it.
+/// The request extension that contains the scope of a request, such as the tenant or the user. The
+/// host must insert this extension in a layer that authenticates the client.
 ///
 /// ```
 /// use axum::{Router, extract::Request, middleware::{self, Next}, response::Response};
@@ -40,15 +40,15 @@ pub const CONVERSATION_HEADER: &str = "x-conversation-id";
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Scope(pub Arc<str>);
 
-/// The parts of a request from which a [`keyed_by`](crate::ChatEndpoint::keyed_by) rule determines its
-/// conversation.
+/// The parts of a request from which the rule of
+/// [`ChatEndpoint::keyed_by`](crate::ChatEndpoint::keyed_by) determines the conversation.
 ///
 /// ```
 /// use http::StatusCode;
 /// use tower_chat::ConversationKey;
 /// use tower_chat_http::{ChatEndpoint, ErrorResponse};
 /// # fn with(endpoint: ChatEndpoint) -> ChatEndpoint {
-/// // Every tenant is a host name of its own; a proxy in front has checked who may use it.
+/// // Each tenant has its own host name. A proxy has checked that the client may use this host name.
 /// endpoint.keyed_by(|asked| {
 ///     let tenant = asked.headers.get("host").and_then(|value| value.to_str().ok());
 ///     let tenant = tenant.ok_or_else(|| ErrorResponse::new(StatusCode::BAD_REQUEST, "no host"))?;
@@ -63,20 +63,21 @@ pub struct Scope(pub Arc<str>);
 pub struct Asked<'a> {
     /// The headers of the request.
     pub headers: &'a HeaderMap,
-    /// The extensions of the request, including those that layers of the host have inserted.
+    /// The extensions of the request, which layers of the host may have inserted.
     pub extensions: &'a Extensions,
-    /// The id in the body's field `conversation`, which is a string or an object with an `id`.
+    /// The conversation id in the field `conversation` of the body. The field is a string, or an
+    /// object with the field `id`.
     pub conversation: Option<&'a str>,
 }
 
 impl<'a> Asked<'a> {
-    /// Returns the conversation id that the client sent, in the header or in the field; `None` if the
-    /// client sent none. An empty header counts as missing.
+    /// Returns the conversation id that the client sent, in the header [`CONVERSATION_HEADER`] or
+    /// in the field `conversation`. Returns `None` if the client sent no id or an empty header.
     ///
     /// # Errors
     ///
-    /// A refusal, if the header and the field have different ids, or if the header is not text or occurs
-    /// twice.
+    /// Fails with an error response if the header and the field have different ids, if the header
+    /// contains characters other than visible ASCII, or if the header occurs twice.
     pub fn conversation_id(&self) -> Result<Option<&'a str>, ErrorResponse> {
         let header = single_header(self.headers, CONVERSATION_HEADER)?;
         match (header.filter(|id| !id.is_empty()), self.conversation) {
@@ -91,12 +92,14 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Returns the value of a header that may occur only once; `None` if it is missing.
+/// Returns the value of a header that may occur only once. Returns `None` if the request does not
+/// have the header.
 ///
 /// # Errors
 ///
-/// A refusal, if the value is not text, or if the request has the header twice, even with equal values.
-/// A proxy may check only one of two headers, and the endpoint could then use the unchecked one.
+/// Fails with an error response if the value contains characters other than visible ASCII, or if
+/// the header occurs twice, even with equal values. A proxy might check only one of two headers
+/// while the endpoint uses the other one.
 pub(crate) fn single_header<'a>(
     headers: &'a HeaderMap,
     name: &'static str,
@@ -113,8 +116,8 @@ pub(crate) fn single_header<'a>(
     })
 }
 
-/// Returns the key of the conversation that the client named. If the client named none, returns the key
-/// of a new conversation with a random id.
+/// Returns the key of the conversation whose id the client sent. If the client sent no id, returns
+/// the key of a new conversation with a random id.
 pub(crate) fn key_in_scope(
     asked: &Asked<'_>,
     scope: Arc<str>,
@@ -124,8 +127,8 @@ pub(crate) fn key_in_scope(
     Ok(ConversationKey::new(scope, id))
 }
 
-/// Returns the id in the value of a `conversation` field; `None` if the field is missing or `null`.
-/// Fails for a value without an id.
+/// Returns the id that the field `conversation` contains. Returns `None` if the field is missing or
+/// `null`, and fails if the value contains no id.
 pub(crate) fn id_in_body(field: Option<&Value>) -> Result<Option<&str>, ErrorResponse> {
     let Some(field) = field.filter(|field| !field.is_null()) else { return Ok(None) };
     let id = field.as_str().or_else(|| field.get("id")?.as_str());

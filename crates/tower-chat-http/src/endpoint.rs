@@ -1,4 +1,4 @@
-//! The endpoint that a host configures.
+//! [`ChatEndpoint`], which a host configures and converts to a router.
 
 use std::{error::Error, fmt, sync::Arc};
 
@@ -20,7 +20,8 @@ use crate::{
     models, runs,
 };
 
-/// A stack as an HTTP endpoint. The documentation of the [crate](crate) describes the requests.
+/// An HTTP endpoint that calls a tower stack for each request. The documentation of the [crate]
+/// describes the requests.
 #[derive(Clone)]
 pub struct ChatEndpoint {
     pub(crate) stack: BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>,
@@ -36,9 +37,9 @@ type KeyRule = dyn Fn(&Asked<'_>) -> Result<ConversationKey, ErrorResponse> + Se
 type UpstreamRule = dyn Fn(&(dyn Error + 'static)) -> Option<ErrorResponse> + Send + Sync;
 
 impl ChatEndpoint {
-    /// Creates an endpoint for a stack and the store of the stack's histories. The endpoint only reads
-    /// the store, to find out which messages of a request are repeated. The scope of a request is its
-    /// [`Scope`] extension.
+    /// Creates an endpoint for a stack. `store` must be the store in which the stack stores its
+    /// histories. The endpoint only reads this store, in order to find the messages of a request
+    /// that are stored already. The scope of a request is the [`Scope`] in its extensions.
     pub fn new<S>(stack: S, store: impl HistoryStore) -> Self
     where
         S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + Sync + 'static,
@@ -59,17 +60,18 @@ impl ChatEndpoint {
         }
     }
 
-    /// Puts all conversations of all clients into one scope, so every client that knows an id can read
-    /// the conversation. This suits a server with one user, or a server behind a proxy that separates
-    /// users.
+    /// Uses one scope for the conversations of all clients. Every client that knows the id of a
+    /// conversation can then continue it. Use this setting for a server with one user, or behind a
+    /// proxy that separates users.
     #[must_use]
     pub fn in_one_scope(self, scope: impl Into<Arc<str>>) -> Self {
         let scope = scope.into();
         self.keyed_by(move |asked| key_in_scope(asked, scope.clone()))
     }
 
-    /// Sets the rule that determines the conversation of a request. The rule is responsible for the
-    /// scope: it must not read the scope from a request that was not authenticated.
+    /// Sets the rule that determines the scope and the id of the conversation of a request. The
+    /// rule must derive the scope from data that was authenticated, because a client could
+    /// otherwise access the conversations of another client.
     #[must_use]
     pub fn keyed_by(
         mut self,
@@ -79,10 +81,10 @@ impl ChatEndpoint {
         self
     }
 
-    /// Sets the function that converts errors of the model's service to responses for clients. The
-    /// function is called with an error and then with each of its sources, and returns a refusal for an
-    /// error that it knows. The status is 502 if neither the function nor the endpoint knows the error or
-    /// one of its sources.
+    /// Sets the function that converts errors of the model client to error responses. The endpoint
+    /// calls the function with the error of a request, and then with each source of the error,
+    /// until the function returns a response. The status is 502 if neither the function nor the
+    /// endpoint has a response for the error or for one of its sources.
     ///
     /// ```
     /// use tower_chat_http::{ChatEndpoint, ErrorResponse};
@@ -107,8 +109,9 @@ impl ChatEndpoint {
         self
     }
 
-    /// Sets the models that `/v1/models` lists. A request that names another model is refused. If the
-    /// list is empty, which is the default, every model name is passed to the model client.
+    /// Sets the models that `/v1/models` lists. The endpoint refuses a request that names another
+    /// model. By default the list is empty, and the endpoint passes every model name to the model
+    /// client.
     #[must_use]
     pub fn with_models<M: Into<String>>(mut self, models: impl IntoIterator<Item = M>) -> Self {
         self.models = models.into_iter().map(Into::into).collect();
@@ -122,8 +125,9 @@ impl ChatEndpoint {
         self
     }
 
-    /// Adds the routes of runs that continue when their client disconnects. The stack must contain
-    /// `runs` as a layer.
+    /// Adds the routes with which a client attaches to a run again, or stops it. The stack must
+    /// contain `runs` as a layer, because this layer continues a run after its client has
+    /// disconnected.
     ///
     /// ```
     /// use tower::Layer;
@@ -142,9 +146,9 @@ impl ChatEndpoint {
         self
     }
 
-    /// Returns the routes, which a host serves or merges into another router.
-    /// [`RequestLimits::max_body_bytes`] limits the bodies; axum's `DefaultBodyLimit` has no effect on
-    /// them.
+    /// Converts the endpoint to an axum router, which a host serves or merges into another router.
+    /// [`RequestLimits::max_body_bytes`] limits the size of a body. axum's `DefaultBodyLimit` has
+    /// no effect.
     pub fn into_router(self) -> Router {
         let mut router = Router::new()
             .route("/v1/chat/completions", post(chat::complete))

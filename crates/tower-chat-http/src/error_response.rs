@@ -1,4 +1,4 @@
-//! Error responses.
+//! [`ErrorResponse`], and its conversion from the errors of a stack.
 
 use std::{error::Error, time::Duration};
 
@@ -15,7 +15,7 @@ use tower_chat_wire::body::BodyError;
 
 use crate::models::as_json;
 
-/// An error response: an HTTP status with a body in OpenAI's form.
+/// An HTTP response that reports an error, with a body in the format of OpenAI's API.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 #[non_exhaustive]
@@ -24,18 +24,18 @@ pub struct ErrorResponse {
     pub status: StatusCode,
     /// The message for the client.
     pub message: String,
-    /// The error code, for programs.
+    /// The error code, by which programs distinguish errors.
     pub code: Option<String>,
-    /// The field of the request that is wrong.
+    /// The name of the invalid field of the request.
     pub param: Option<String>,
-    /// The wait before the next attempt.
+    /// The time that a client should wait before it sends the request again.
     pub retry_after: Option<Duration>,
 }
 
-/// The code for a request that differs from the stored conversation.
+/// The error code for a request whose messages differ from the stored conversation.
 const DIVERGED: &str = "conversation_diverged";
 
-/// The code for a decision about a call that already has a result.
+/// The error code for a decision about a call that already has a result.
 const APPROVAL_ANSWERED: &str = "approval_answered";
 
 impl ErrorResponse {
@@ -45,9 +45,10 @@ impl ErrorResponse {
         Self { status, message, code: None, param: None, retry_after: None }
     }
 
-    /// Creates an error response from a status of the model's service. 400, 404, 413, 422 and 429 are not
-    /// changed; 503 and 529 become 503. Any other status becomes 502, because the client cannot resolve
-    /// its reason, such as an invalid key of the host.
+    /// Creates an error response for a response of the model's service with this status. The
+    /// statuses 400, 404, 413, 422, 429 and 503 are used unchanged, and 529 becomes 503. Any other
+    /// status becomes 502, because the cause, such as an invalid API key of the host, does not
+    /// concern the client.
     pub fn upstream(status: u16, message: impl Into<String>) -> Self {
         let status = match status {
             400 => StatusCode::BAD_REQUEST,
@@ -68,14 +69,14 @@ impl ErrorResponse {
         self
     }
 
-    /// Adds the name of the field that is wrong.
+    /// Adds the name of the invalid field of the request.
     #[must_use]
     pub fn with_param(mut self, param: impl Into<String>) -> Self {
         self.param = Some(param.into());
         self
     }
 
-    /// Adds the wait before the next attempt.
+    /// Adds the time that a client should wait before it sends the request again.
     #[must_use]
     pub fn with_retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
@@ -124,14 +125,15 @@ impl ErrorResponse {
         Self::of_storage(error.is_retryable())
     }
 
-    /// Converts an error of a stack to an error response. [`ChatEndpoint`](crate::ChatEndpoint) uses this
-    /// function; handlers of a host can use it too. The [crate's documentation](crate) lists the
-    /// statuses.
+    /// Converts an error of a stack to an error response, as [`ChatEndpoint`](crate::ChatEndpoint)
+    /// does. A host can call this function in its own handlers. The documentation of the [crate]
+    /// lists the statuses.
     ///
-    /// The error and its sources are examined in their order, and the first one with an error response decides.
-    /// Each is passed to `upstream`, and then compared with the errors of this project's layers.
-    /// `upstream` returns an error response for the errors of the model client, whose types this crate does not
-    /// know. The text of an internal error is logged, and is not part of the error response.
+    /// The function examines the error and then each of its sources, until one of them has an error
+    /// response. Each error is passed to `upstream` first, and then compared with the error types
+    /// of tower-chat's layers. `upstream` returns the error response for an error of the model
+    /// client, whose type this crate does not know, and `None` for any other error. The text of an
+    /// internal error is logged, and is not part of the error response.
     ///
     /// ```
     /// use http::StatusCode;
@@ -166,11 +168,12 @@ impl ErrorResponse {
         Self::new(StatusCode::BAD_GATEWAY, message).with_code("upstream_error")
     }
 
-    /// Returns the error response for an error of a layer; `None` if the error is not one, or if its source
-    /// decides.
+    /// Returns the error response for an error of a tower-chat layer. Returns `None` for other
+    /// errors, and for errors whose source determines the response.
     fn of_layer(error: &(dyn Error + 'static)) -> Option<Self> {
         match error.downcast_ref::<PersistenceError>() {
-            // The source of these errors is the service's refusal, which is examined next.
+            // The source of these errors is the error of the model client, which `of_error`
+            // examines next.
             Some(
                 PersistenceError::ContentRefused { .. }
                 | PersistenceError::ServiceHistoryLost { .. },
@@ -222,8 +225,8 @@ impl ErrorResponse {
         None
     }
 
-    /// Converts an error of a detached run. Returns `None` for an unknown run, and for an error of the
-    /// run itself, which is the source of the error.
+    /// Converts an error of the layer that detaches runs. Returns `None` if the run is unknown, and
+    /// if the run itself failed. The error of the run is then the source of this error.
     pub(crate) fn of_delivery(error: &DeliveryError) -> Option<Self> {
         match error {
             DeliveryError::TooManyRuns { .. } => {
@@ -291,7 +294,7 @@ impl ErrorResponse {
         Self::new(status, message).with_code("history_error")
     }
 
-    /// Returns the body of the response, or the data of an error event in a stream.
+    /// Returns the JSON for the body of an error response, and for an error event in a stream.
     pub(crate) fn body(&self) -> Value {
         let kind = match self.status {
             StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
@@ -314,7 +317,8 @@ impl IntoResponse for ErrorResponse {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         if self.status == StatusCode::CONFLICT && !self.is_retryable() {
-            // OpenAI's SDKs retry after a 409, unless this header forbids it.
+            // OpenAI's SDKs send a request again after the status 409, unless the response has this
+            // header.
             headers.insert("x-should-retry", HeaderValue::from_static("false"));
         }
         response

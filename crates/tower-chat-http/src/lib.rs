@@ -1,12 +1,13 @@
-//! A `tower-chat` stack as an HTTP endpoint that is compatible with OpenAI's Chat Completions. Needed by
-//! servers for clients of that API.
+//! An HTTP endpoint that is compatible with OpenAI's Chat Completions, and calls a `tower-chat`
+//! stack.
 //!
-//! OpenAI's SDKs can use the endpoint. The conversations are stored in the stack's store. The routes
-//! are:
+//! OpenAI's SDKs can use the endpoint. The stack stores the conversations. The routes are:
 //!
-//! - `POST /v1/chat/completions`, whole and streamed (server-sent events up to `[DONE]`);
+//! - `POST /v1/chat/completions`, whose response is a JSON object or a stream of server-sent events
+//!   that ends with `[DONE]`;
 //! - `GET /v1/models` and `GET /v1/models/{model}`;
-//! - with [`ChatEndpoint::with_runs`], the events, the state and the stop of a run.
+//! - with [`ChatEndpoint::with_runs`], routes to read the events and the state of a run, and to
+//!   stop it.
 //!
 //! ```no_run
 //! # async fn run<S>(stack: S, store: tower_chat::MemoryStore) -> std::io::Result<()>
@@ -22,63 +23,71 @@
 //!
 //! # Which conversation
 //!
-//! The id is in the header `x-conversation-id`, or in the field `conversation` of the body, which is a
-//! string or an object with an `id`. A request without an id begins a new conversation. The response has
-//! the id in the header `x-conversation-id`. The status is 400 if one of the headers that the endpoint
-//! reads occurs twice, or if an object of the body has a key twice, at any level.
+//! A client sends the conversation id in the header `x-conversation-id`, or in the field
+//! `conversation` of the body. The field is a string, or an object with the field `id`. A request
+//! without an id begins a new conversation. The response contains the id in the header
+//! `x-conversation-id`. The status is 400 if a header that the endpoint reads occurs twice, or if
+//! any object in the body has a key twice.
 //!
 //! A client never chooses the scope. By default, the scope is the [`Scope`] in the extensions of the
-//! request. A layer of the host authenticates the client and inserts it. Without a `Scope` the status is
-//! 401. A server with one user sets [`ChatEndpoint::in_one_scope`]. [`ChatEndpoint::keyed_by`] sets any
-//! other rule.
+//! request. The host inserts this extension in a layer that authenticates the client. Without a
+//! `Scope`, the status is 401. A server with one user calls [`ChatEndpoint::in_one_scope`]. Any
+//! other rule for scopes and ids is set by [`ChatEndpoint::keyed_by`].
 //!
 //! # Which messages are new
 //!
-//! A client may send only new messages, or repeat the conversation and add to it, as users of SDKs do.
-//! Stored messages are not stored again. The first messages of a request count as repeated if they equal
-//! the end of the stored conversation; all later messages are new. Calls that ran in the stack, which the
-//! client does not know, are not compared. Results are compared by the id of their call, and other
-//! messages by their content. [`tower_chat_layers::transcript::recognise`] implements the comparison, in
-//! time linear in the sizes of the conversation and the request.
+//! A client may send only new messages, or send the whole conversation with new messages at its
+//! end, as users of SDKs do. Stored messages are not stored again: if the first messages of a
+//! request equal the last messages of the stored conversation, these messages of the request are
+//! repeated, and the messages after them are new.
 //!
-//! - System messages at the beginning count as repeated if they equal the current ones of the
-//!   conversation. Other system messages are new, and are stored at their position.
-//! - If the assistant's messages in a request differ from the stored conversation, the request is
-//!   refused with 409 and the code `conversation_diverged`, because stored messages are never removed.
-//!   The client can send only the new messages, or begin another conversation with the whole history.
-//! - If a request repeats everything up to a question without an answer, the endpoint calls the
-//!   model again, and no message is stored twice.
-//! - If a request has been answered before, the response is the stored answer, with no usage. A request
-//!   counts as answered before if the client marks the request as a retry (`x-stainless-retry-count`,
-//!   which OpenAI's SDKs send), or if the request repeats all answers except the newest, which therefore
-//!   did not arrive. In all other cases, a message with the text of a stored message is a new message.
+//! The comparison ignores calls that ran in the stack, because the client has not received them.
+//! Results are compared by the id of their call, and other messages by their content.
+//! [`tower_chat_layers::transcript::recognise`] implements the comparison, in time linear in the
+//! sizes of the conversation and the request.
+//!
+//! - System messages at the beginning of a request are repeated if they equal the current system
+//!   messages of the conversation. Other system messages are new, and are stored at their position.
+//! - If the assistant's messages in a request differ from those of the stored conversation, the
+//!   status is 409 and the error code is `conversation_diverged`, because stored messages are never
+//!   replaced. The client can then send only the new messages, or begin another conversation with
+//!   the whole history.
+//! - If a request contains only stored messages and the last of them is a question without an
+//!   answer, the endpoint calls the stack to answer this question. No message is stored twice.
+//! - If a request was answered before, the response is the stored answer, without usage. The
+//!   endpoint detects this in two cases: the client marks the request as a retry with the header
+//!   `x-stainless-retry-count` that OpenAI's SDKs send, or the request repeats all answers except
+//!   the newest, which means that the client did not receive the newest answer. In all other cases,
+//!   a message with the text of a stored message is a new message.
 //!
 //! # Tools
 //!
-//! Tools that the request declares are the client's: the response has their calls as `tool_calls`, and
-//! the client sends their results with its next request. Tools of the stack run in its loop; the client
-//! sees neither their calls nor their results, only the text before and after them. If one answer calls
-//! tools of both kinds, the client gets its own calls, and the model has to repeat the other calls.
-//! Calls that wait for approval are listed in the field `approval_requests` of the choice; the host
-//! decides about them through the stack.
+//! The client runs the tools that its request declares: the response contains calls of these tools
+//! in `tool_calls`, and the client sends the results with its next request. The stack runs its own
+//! tools. The client receives neither the calls nor the results of these tools, but the text that
+//! the model generates before and after them. If one answer calls tools of both kinds, the client
+//! receives its own calls, and the other calls are not executed until the model repeats them. Calls
+//! that wait for approval are listed in the field `approval_requests` of the choice. The host
+//! approves or rejects these calls by calling the stack.
 //!
 //! # Streams
 //!
-//! Text is sent as the model writes it. Tool calls are sent whole, at the end of the answer, because the
-//! endpoint knows only then which of them are the client's. If an error occurs after the headers are
-//! sent, the stream ends with an event with the field `error`, without `[DONE]`.
-//! `stream_options.include_usage` is supported.
+//! The endpoint sends text while the model generates it. It sends each tool call completely, at the
+//! end of the answer, because it cannot distinguish the client's calls from those of the stack
+//! earlier. If an error occurs after the response headers were sent, the last event has the field
+//! `error` and the stream ends without `[DONE]`. `stream_options.include_usage` is supported.
 //!
 //! # Errors
 //!
-//! Bodies have OpenAI's form `{"error": {…}}`. The statuses are:
+//! The body of an error response is `{"error": {…}}`, as in OpenAI's API. The statuses are:
 //!
-//! - the request is wrong: 400; 401 without a scope; 404 for an unknown model; 413 if it exceeds one of
-//!   the [`RequestLimits`]; 422 if it reuses the id of a run for another input, or approves calls whose
-//!   original arguments are not stored;
+//! - the request is invalid: 400, or 401 without a scope, 404 for an unknown model, and 413 above
+//!   one of the [`RequestLimits`]. The status is 422 if the request uses the id of an earlier run
+//!   with other messages, or approves calls whose original arguments are not stored;
 //! - the request conflicts with the stored conversation, or with another run or decision: 409;
-//! - the server is overloaded, or a run that continues without its client was interrupted or truncated: 503; a
-//!   deadline or a timeout has passed: 504;
+//! - the server is overloaded, or a detached run was interrupted, or updates of this run are missing:
+//!   503;
+//! - a deadline or a timeout has passed: 504;
 //! - the store failed: 500, or 503 if a retry may succeed;
 //! - the model's service failed: 502, or the status from [`ChatEndpoint::with_upstream`], such as 429
 //!   with `retry-after`.
@@ -87,40 +96,50 @@
 //!
 //! # Disconnects and shutdown
 //!
-//! When a client disconnects, its run is dropped, and the stack's persistence mode determines what is
-//! stored. With [`ChatEndpoint::with_runs`], the run continues instead. To shut down, pass a signal to
-//! axum's `with_graceful_shutdown`: in-flight runs finish before the server ends. Runs without a client
-//! belong to no connection, so with `with_runs` also await `DetachedRunsLayer::drained`. Then close the
-//! store. A client that sends half a request, or does not read its response, prevents the server from
-//! ending, so the host should limit the time of the shutdown.
+//! When a client disconnects, its run is dropped, and the stack's persistence mode determines which
+//! messages are stored. With [`ChatEndpoint::with_runs`], the run continues instead.
+//!
+//! To shut down, pass a signal to axum's `with_graceful_shutdown`: the server then waits for
+//! in-flight requests. With `with_runs`, also await `DetachedRunsLayer::drained`, because a run
+//! whose client has disconnected belongs to no request. Then close the store. Limit the time of the
+//! shutdown, because a client that sends an incomplete request, or does not read its response,
+//! would otherwise prevent the server from stopping.
 //!
 //! # Runs that continue without their client
 //!
-//! With [`ChatEndpoint::with_runs`], a run continues when its client disconnects. The response of a
-//! completion has the run id in the header `x-run-id`. A client may create the id itself, as a UUID, and
-//! send it in the same header of its request. The same request with the same id then joins or continues
-//! the run; without an id, a request after a lost connection may begin a second run. The paths below name the conversation and the
-//! run. The scope is that of the request, so a client reaches only runs of its own scope.
+//! With [`ChatEndpoint::with_runs`], a run continues when its client disconnects. The response to a
+//! completion request contains the run id in the header `x-run-id`. A client may generate the run
+//! id itself, as a UUID, and send it in the header `x-run-id` of the request. If the client sends
+//! the same request with the same id again, it joins the run that is in progress, or continues a
+//! run that was interrupted. If a client without a run id sends its request again after a lost
+//! connection, it may begin a second run.
 //!
-//! - `GET /v1/conversations/{conversation}/runs/{run}/events` streams the run from its beginning, as
-//!   server-sent events. `text` has the next part of a message's text (`{"text": ...}`). `message` has
-//!   the complete text of a message, in place of its deltas (`{"index": ..., "text": ...}`); it replaces
-//!   all messages with the same or a later index, and its text may be empty. After `restarted`, the text of the unfinished message
-//!   begins anew. `end` is the final event (`{"end": "completed" | "failed" | "interrupted" |
-//!   "truncated"}`). The log lacks the last updates of a truncated run, and the history has its messages. Every
-//!   other event has an id. A request with the header `Last-Event-ID`, which a browser's `EventSource`
-//!   sends when it reconnects, or with the query `after`, receives the events that follow the event with
-//!   this id.
-//! - `POST /v1/conversations/{conversation}/runs/{run}/stop` stops the run; the answer so far is stored.
-//! - `GET /v1/conversations/{conversation}/runs/{run}` returns the `state` of the run: `in_progress`,
-//!   `stopping`, or its end.
+//! The paths below contain the ids of the conversation and the run. The scope is that of the
+//! request, as for a completion, so that a client can only access runs of its own scope.
+//!
+//! - `GET /v1/conversations/{conversation}/runs/{run}/events` streams the run from its beginning,
+//!   as server-sent events. The event `text` contains the next piece of the current message's text
+//!   (`{"text": ...}`). The event `message` contains the complete text of a message (`{"index":
+//!   ..., "text": ...}`), which may be empty. The client replaces the pieces of this message, and
+//!   all messages with the same or a greater index, by this text. After the event `restarted`, the
+//!   client discards the pieces of the unfinished message. The last event is `end` (`{"end":
+//!   "completed" | "failed" | "interrupted" | "truncated"}`). If a run is `truncated`, its last
+//!   events are missing, and the client loads the conversation instead. Every event except `end`
+//!   has an id. To receive only the events after a known event, a client sends the id of that event
+//!   in the header `Last-Event-ID`, as a browser's `EventSource` does when it reconnects, or in the
+//!   query parameter `after`.
+//! - `POST /v1/conversations/{conversation}/runs/{run}/stop` stops the run. The part of the answer
+//!   that was generated before the stop is stored.
+//! - `GET /v1/conversations/{conversation}/runs/{run}` returns the `state` of the run:
+//!   `in_progress`, `stopping`, or one of the values of the event `end`.
 //!
 //! The status is 404 if the run is unknown, or if its events have expired.
 //!
 //! # Not supported
 //!
-//! `POST /v1/responses` and several choices (`n`). The deprecated `functions` are passed to the model
-//! unchanged, but their calls are not recognised as the client's.
+//! `POST /v1/responses` and several choices (`n`) are not supported. The deprecated field
+//! `functions` is passed to the model unchanged, but the endpoint does not return calls of these
+//! functions to the client as the client's calls.
 
 mod chat;
 mod conversation;

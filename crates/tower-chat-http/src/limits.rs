@@ -7,11 +7,11 @@ use tower_chat_wire::stream::{Limits, check_depth};
 
 use crate::ErrorResponse;
 
-/// Limits on the bytes, levels of nesting, messages, calls and results in a request. Repeated messages
-/// count too.
+/// Limits on the bytes, the levels of nesting, the messages, the calls and the results in a
+/// request. Messages that the request repeats from the stored conversation are included.
 ///
-/// The defaults are at least ten times the largest values in the recorded requests and conversations:
-/// 100,641 bytes, 11 levels, 100 messages, 49 calls, 49 results.
+/// Each default is at least ten times the largest value in the recorded requests and conversations
+/// of the tests. These values are 100,641 bytes, 11 levels, 100 messages, 49 calls and 49 results.
 ///
 /// ```
 /// use tower_chat_http::RequestLimits;
@@ -21,7 +21,8 @@ use crate::ErrorResponse;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestLimits {
-    /// The largest body in bytes; 2 MiB by default. This limit replaces axum's `DefaultBodyLimit`.
+    /// The maximum size of a body in bytes; 2 MiB by default. This limit replaces axum's
+    /// `DefaultBodyLimit`.
     pub max_body_bytes: usize,
     /// The maximum number of levels of nested objects and arrays in the body; 120 by default.
     /// [`with_max_depth`](Self::with_max_depth) reduces a larger value to 120.
@@ -46,20 +47,20 @@ impl Default for RequestLimits {
     }
 }
 
-/// The default of [`RequestLimits::max_depth`], and the maximum that `with_max_depth` sets. The value is
-/// below 127, the maximum number of levels that `serde_json` parses.
+/// The default and the largest possible value of [`RequestLimits::max_depth`]. It is below 127, the
+/// maximum number of levels that `serde_json` parses.
 const MAX_DEPTH: usize = 120;
 
 impl RequestLimits {
-    /// Sets the largest body of a request, in bytes.
+    /// Sets the maximum size of a body in bytes.
     #[must_use]
     pub fn with_max_body_bytes(mut self, bytes: usize) -> Self {
         self.max_body_bytes = bytes;
         self
     }
 
-    /// Sets the maximum number of levels of nesting in the JSON of a request; more than 120 count
-    /// as 120.
+    /// Sets the maximum number of levels of nested objects and arrays in the JSON of a request. A
+    /// value above 120 is reduced to 120.
     #[must_use]
     pub fn with_max_depth(mut self, levels: usize) -> Self {
         self.max_depth = levels.min(MAX_DEPTH);
@@ -87,7 +88,8 @@ impl RequestLimits {
         self
     }
 
-    /// Reads the body of a request. Fails if it is larger than the limit.
+    /// Reads the body of a request. Fails if the body is larger than
+    /// [`max_body_bytes`](Self::max_body_bytes).
     pub(crate) async fn read(&self, body: Body) -> Result<Vec<u8>, ErrorResponse> {
         let mut chunks = body.into_data_stream();
         let mut bytes = Vec::new();
@@ -106,7 +108,7 @@ impl RequestLimits {
         Ok(bytes)
     }
 
-    /// Fails if the JSON of a body is nested more deeply than the limit.
+    /// Fails if the JSON of a body has more levels of nesting than [`max_depth`](Self::max_depth).
     pub(crate) fn check_depth(&self, body: &[u8]) -> Result<(), ErrorResponse> {
         let text = std::str::from_utf8(body).map_err(|error| {
             ErrorResponse::bad_request(format!("the body is not UTF-8: {error}"))
@@ -119,11 +121,11 @@ impl RequestLimits {
         })
     }
 
-    /// Fails if a request has more messages, calls or results than the limits.
+    /// Checks the numbers of messages, calls and results in a request.
     ///
     /// # Errors
     ///
-    /// [`RequestOverLimit`].
+    /// Fails with [`RequestOverLimit`] if one of these numbers exceeds its limit.
     pub fn check(&self, messages: &Messages) -> Result<(), RequestOverLimit> {
         let (mut calls, mut results) = (0, 0);
         for message in messages.iter() {
@@ -152,14 +154,14 @@ impl RequestLimits {
 )]
 #[non_exhaustive]
 pub struct RequestOverLimit {
-    /// The counted items that exceed the limit, such as `messages`.
+    /// The kind of items that exceed the limit, such as `messages`.
     pub what: &'static str,
-    /// The number of these items in the request. For bytes and levels of nesting, a lower bound, because
-    /// counting stops at the limit.
+    /// The number of these items in the request. For bytes and levels of nesting, `found` is a
+    /// lower bound, because counting stops when the limit is exceeded.
     pub found: usize,
     /// The limit.
     pub limit: usize,
-    /// The setting of [`RequestLimits`] for this limit.
+    /// The name of the field of [`RequestLimits`] that sets the limit.
     pub setting: &'static str,
 }
 
@@ -175,8 +177,8 @@ impl From<RequestOverLimit> for ErrorResponse {
 mod tests {
     use super::*;
 
-    /// The largest recorded conversation, which a client may send as a whole, and the largest recorded
-    /// request.
+    /// The numbers are the sizes of the largest recorded conversation, which a client may send as
+    /// one request, and of the largest recorded request.
     #[test]
     fn the_defaults_are_at_least_ten_times_what_the_recordings_reach() {
         let limits = RequestLimits::default();

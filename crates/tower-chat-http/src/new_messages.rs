@@ -8,11 +8,13 @@ use tower_chat_layers::{
 
 use crate::ErrorResponse;
 
-/// Compares a request with the stored conversation, and returns the new messages or the stored answer.
+/// Compares the messages of a request with the stored conversation. Returns the new messages, or
+/// [`Recognised::LastAnswer`] if the request was answered before.
 ///
 /// # Errors
 ///
-/// A refusal, if the messages contradict the stored conversation, or if there is nothing to answer.
+/// Fails with an error response if the messages differ from the stored conversation, or if the
+/// request contains no new message and no question without an answer.
 pub(crate) fn new_messages(
     stored: &History,
     sent: &Messages,
@@ -27,8 +29,9 @@ pub(crate) fn new_messages(
     })
 }
 
-/// Returns the history before a run. A request that names its run contains the input of the run again,
-/// which the comparison with its stored messages would remove.
+/// Returns the part of the history that precedes a run. A client that sends a request with a run id
+/// again repeats the input of this run. If the stored messages of the run were included, the
+/// comparison would remove the repeated input from the request.
 pub(crate) fn before_run(stored: History, run: RunId) -> History {
     let is_of_run = |id: tower_chat_layers::MessageId| id.run == run;
     let first = stored.messages.iter().position(|message| message.id.is_some_and(is_of_run));

@@ -1,4 +1,4 @@
-//! The handlers of runs: their events, their state, and their stop.
+//! The handlers that stream the events of a run, return its state, and stop it.
 
 use std::convert::Infallible;
 
@@ -23,15 +23,17 @@ use crate::{
     models::as_json,
 };
 
-/// The header with the run id of a response. A client that creates the id of its run itself, as a UUID,
-/// sends it in the header of its request: the same request with the same id joins or continues the run.
+/// The header of requests and responses that contains the run id. A client that generates the run
+/// id itself, as a UUID, sends it in this header of its request. If the client sends the same
+/// request with the same id again, it joins the run that is in progress, or continues a run that
+/// was interrupted.
 ///
 /// ```
 /// assert_eq!(tower_chat_http::RUN_HEADER, "x-run-id");
 /// ```
 pub const RUN_HEADER: &str = "x-run-id";
 
-/// The names of the conversation and the run in the path of a request.
+/// The ids of the conversation and the run in the path of a request.
 type Names = Path<(String, String)>;
 
 pub(crate) async fn events(
@@ -66,7 +68,7 @@ pub(crate) async fn stop(
     state_response(&run, &state)
 }
 
-/// Returns the id that the client has chosen for its run.
+/// Returns the run id in the header of a request, if the client has sent one.
 pub(crate) fn named_run(headers: &HeaderMap) -> Result<Option<RunId>, ErrorResponse> {
     let id = single_header(headers, RUN_HEADER)?.filter(|id| !id.is_empty());
     id.map(str::parse).transpose().map_err(|_| {
@@ -83,8 +85,9 @@ pub(crate) fn with_run(mut response: Response, run: Option<RunId>) -> Response {
     response
 }
 
-/// Returns the run that the path of a request names, in the scope of the request. Fails if the path
-/// names no run, or if the endpoint has no runs that continue.
+/// Returns the layer of detached runs, and the key of the run that the path of the request names.
+/// The scope is that of the request. Fails if the path contains no valid run id, or if
+/// [`ChatEndpoint::with_runs`] was not called.
 fn run_of<'e>(
     endpoint: &'e ChatEndpoint,
     (conversation, run): &(String, String),
@@ -101,9 +104,9 @@ fn run_of<'e>(
     Ok((runs, RunKey::new(key, run)))
 }
 
-/// Returns the position of the most recent event that the client has received: from the header that
-/// browsers send when they reconnect, or else from the query. If there is neither, returns the
-/// beginning.
+/// Returns the position of the last event that the client has received. The position is read from
+/// the header that browsers send when they reconnect, or from the query parameter `after`. Without
+/// both, returns the position of the beginning.
 fn after(request: &Request) -> Result<UpdatePosition, ErrorResponse> {
     let header = single_header(request.headers(), "last-event-id")?;
     let mut query = request.uri().query().unwrap_or_default().split('&');
@@ -116,10 +119,10 @@ fn after(request: &Request) -> Result<UpdatePosition, ErrorResponse> {
     }
 }
 
-/// Reads the next event of a run; `None` at the end of the stream. The event in the result is `None` if
-/// clients do not receive it.
+/// Reads the next event of a run, and returns it with the reader. The event is `None` if clients do
+/// not receive it. The result is `None` at the end of the stream.
 async fn next(mut reader: RunReader) -> Option<(Option<Event>, RunReader)> {
-    // After an error the stream ends without the event `end`, so the client reconnects.
+    // After an error, the stream ends without the event `end`. The client then reconnects.
     let event = reader.next().await?.ok()?;
     let event = match event {
         RunEvent::Update { position, update } => {
@@ -141,9 +144,10 @@ fn positioned(name: &str, position: UpdatePosition, data: &Value) -> Event {
     Event::default().event(name).id(position.to_string()).data(data.to_string())
 }
 
-/// Returns the name and the data of the event for an update; `None` for an update that clients do not
-/// receive. Clients receive the text of the model, but not its reasoning, and no calls and results of
-/// tools. In a later attempt, a message without text replaces those of earlier attempts too.
+/// Returns the name and the data of the event for an update. Returns `None` for an update that
+/// clients do not receive: clients receive text of the model, but no reasoning, calls or results.
+/// From the second attempt of a run on, an event `message` is sent even for a message without text,
+/// because it replaces messages of the earlier attempts.
 fn data_of(update: &ChatUpdate, attempt: u32) -> Option<(&'static str, Value)> {
     match update {
         ChatUpdate::TextDelta(text) => Some(("text", json!({"text": text}))),

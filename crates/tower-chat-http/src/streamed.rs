@@ -14,7 +14,8 @@ use crate::ErrorResponse;
 
 type UpstreamRule = dyn Fn(&(dyn Error + 'static)) -> Option<ErrorResponse> + Send + Sync;
 
-/// Returns the response with the stream of an answer, which ends with `[DONE]` or with an error event.
+/// Returns a response that streams an answer. The last event is `[DONE]`, or an error if the answer
+/// failed.
 pub(crate) fn respond(
     response: ChatResponse,
     completion: Completion,

@@ -18,7 +18,7 @@ fn new_messages(
     super::new_messages(&History::new(head, stored.clone()), sent, tries_again)
 }
 
-/// Returns the messages of runs, as a store returns them.
+/// Returns the messages of these runs with the ids that a store would return.
 fn stored<const N: usize>(runs: [&[Message]; N]) -> Messages {
     let mut messages = Messages::new();
     for run in runs {
@@ -32,7 +32,7 @@ fn stored<const N: usize>(runs: [&[Message]; N]) -> Messages {
     messages
 }
 
-/// Returns the messages of a request after a round trip through OpenAI's JSON.
+/// Encodes messages in OpenAI's JSON and decodes them, as happens to the messages of a request.
 fn sent(messages: &[Message]) -> Messages {
     let json = render_messages(messages, Audience::Model);
     let json = serde_json::to_string(&json).unwrap();
@@ -174,8 +174,9 @@ fn an_answer_that_did_not_arrive_is_given_again() {
     let whole = [user("yes"), model("1"), user("two")];
     assert_eq!(again(&whole, false).unwrap(), Recognised::LastAnswer);
     assert_eq!(again(&[user("two")], true).unwrap(), Recognised::LastAnswer);
-    // Without a mark of the client, a message with the same text is new.
+    // If the client does not mark the request as a retry, a message with the text of a stored
+    // message is new.
     assert_eq!(new(&stored, &[user("two")]), [user("two")]);
-    // The text of an earlier question does not count as a repetition of the newest question.
+    // A retry repeats the newest question. A message with the text of an earlier question is new.
     assert_eq!(again(&[user("yes")], true).unwrap(), Recognised::New(sent(&[user("yes")])));
 }

@@ -1,4 +1,4 @@
-//! The behaviour of the endpoint that the tests with the openai packages do not cover.
+//! Tests the behaviour of the endpoint that the tests with OpenAI's packages do not cover.
 
 use std::{sync::Mutex, time::Duration};
 
@@ -20,7 +20,7 @@ use tower_chat_http::{CONVERSATION_HEADER, ChatEndpoint, ErrorResponse, RequestL
 use tower_chat_providers::{OpenAiChat, ProviderError};
 use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
-/// The model client's error in these tests.
+/// An error of the model client: the service limits the rate of requests.
 #[derive(Debug, thiserror::Error)]
 #[error("slow down")]
 struct Limited;
@@ -75,7 +75,7 @@ async fn json_of(response: Response) -> Value {
     serde_json::from_str(&text_of(response).await).unwrap()
 }
 
-/// Returns the data of the events of a stream.
+/// Returns the data of all events of a stream.
 async fn events_of(response: Response) -> Vec<String> {
     assert_eq!(response.status(), StatusCode::OK);
     assert_eq!(response.headers()["content-type"], "text/event-stream");
@@ -408,7 +408,7 @@ async fn a_client_that_hangs_up_drops_its_run() {
         let request = tokio::spawn(request.send());
         was_called.await.unwrap();
         request.abort();
-        // The sender was dropped without a message.
+        // The sender is dropped with the future of the model client.
         assert!(was_dropped.await.is_err());
     }
 }
@@ -426,7 +426,7 @@ async fn a_served_endpoint_says_which_conversation_it_is() {
     assert_eq!(served.model.remaining(), 0);
 }
 
-/// Sends a `POST` request with these headers.
+/// Sends a completion request with these headers.
 async fn post_with(endpoint: &ChatEndpoint, headers: &[(&str, &str)], body: &Value) -> Response {
     let mut request = Request::post("/v1/chat/completions");
     for (name, value) in headers {

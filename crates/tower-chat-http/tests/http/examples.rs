@@ -1,4 +1,5 @@
-//! The examples run without a key, and print the text in their documentation.
+//! Runs the examples without an API key, and checks that they print the text in their
+//! documentation.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -8,7 +9,8 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// Returns the path of an example's program. Cargo builds a package's examples before it runs the tests.
+/// Returns the path of the executable of an example. `cargo test` builds the examples of a package
+/// before it runs the tests.
 pub(crate) fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let built = test.ancestors().nth(2).unwrap();

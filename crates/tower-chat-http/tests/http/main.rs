@@ -1,4 +1,5 @@
-//! Tests of the endpoint over HTTP: its requests and responses, OpenAI's own packages, and a browser.
+//! Tests the endpoint over HTTP, with single requests, with OpenAI's own packages, and with a
+//! browser.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 

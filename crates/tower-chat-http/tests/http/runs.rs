@@ -1,4 +1,4 @@
-//! Runs that continue without their client, over HTTP.
+//! Tests the routes of runs that continue after their client has disconnected.
 
 use axum::{body::Body, response::Response};
 use http::{Request, StatusCode};
@@ -46,7 +46,8 @@ impl Fixture {
         self.send(Some("alice"), Request::get(path).body(Body::empty()).unwrap()).await
     }
 
-    /// Sends a streamed question, with the id of its run if there is one.
+    /// Sends a question whose answer is streamed. `run` is the run id in the header of the request,
+    /// if any.
     async fn ask(&self, question: &str, run: Option<&str>) -> Response {
         let body = json!({"conversation": "c", "stream": true,
             "messages": [{"role": "user", "content": question}]});
@@ -57,7 +58,7 @@ impl Fixture {
         self.send(Some("alice"), request.body(Body::from(body.to_string())).unwrap()).await
     }
 
-    /// Begins a streamed answer, and disconnects. Returns the path of its run.
+    /// Sends a question, and disconnects before the answer ends. Returns the path of the run.
     async fn begin(&self) -> String {
         let response = self.ask("What should I wear?", None).await;
         assert_eq!(response.status(), StatusCode::OK);
@@ -79,7 +80,7 @@ async fn json_of(response: Response) -> Value {
     serde_json::from_str(&text_of(response).await).unwrap()
 }
 
-/// Returns the events of a stream: name, id, and data.
+/// Returns the name, the id and the data of each event of a stream.
 async fn events_of(response: Response) -> Vec<(String, String, Value)> {
     assert_eq!(response.status(), StatusCode::OK);
     assert_eq!(response.headers()["content-type"], "text/event-stream");
@@ -117,7 +118,8 @@ async fn a_client_that_disconnects_reads_the_rest() {
     assert_eq!((&*message.0, &message.2["text"]), ("message", &json!("Take a coat.")));
     assert_eq!((&*end.0, &*end.1, &end.2), ("end", "", &json!({"end": "completed"})));
 
-    // A browser reconnects with the id of the last event, and a page with its own record of it.
+    // A client can send the id of the last event in two ways: a browser sends the header when it
+    // reconnects, and a page that was loaded again sends the query parameter.
     let request = Request::get(format!("{run}/events")).header("last-event-id", &first.1);
     let rest = fixture.send(Some("alice"), request.body(Body::empty()).unwrap()).await;
     assert_eq!(events_of(rest).await, events[1..]);
@@ -194,7 +196,8 @@ async fn a_client_names_its_run() {
     let question = "What should I wear?";
     let gate = Gate::closed();
     let fixture = Fixture::new([step().waits_after(1, &gate)]);
-    // The first connection is lost, and the same request joins the run. Later it gets the stored answer.
+    // The first response is dropped. The same request then joins the run, and after the end of the
+    // run it receives the stored answer.
     drop(fixture.ask(question, Some(id)).await);
     let joined = fixture.ask(question, Some(id)).await;
     assert_eq!(joined.headers()[RUN_HEADER], id);
@@ -219,8 +222,9 @@ async fn a_client_names_its_run() {
     assert_eq!(json_of(response).await["error"]["code"], "invalid_header");
 }
 
-/// The messages of a named run do not count as repeated, and an equal question of an earlier run is not
-/// its question, although the client marks the request as a retry.
+/// A request with a run id contains the input of this run. The endpoint does not treat this input
+/// as a repetition of an equal question in an earlier run, even if the client marks the request as
+/// a retry.
 #[tokio::test(start_paused = true)]
 async fn the_input_of_a_named_run_is_its_own() {
     let id = "6f1b0f0c-8f0e-4d55-9a0b-3a4ff0f5f003";
@@ -259,7 +263,8 @@ async fn a_named_run_continues_after_a_failure() {
     assert_eq!(fixture.store.load(&key).await.unwrap().messages.len(), 2);
 }
 
-/// The first attempt answers, and its process dies. The second one calls a tool instead.
+/// The update log contains an attempt whose process died. The second attempt calls a tool, and its
+/// message without text must replace the text of the first attempt.
 #[tokio::test(start_paused = true)]
 async fn a_message_without_text_replaces_those_of_an_earlier_attempt() {
     let log = MemoryUpdateLog::new();

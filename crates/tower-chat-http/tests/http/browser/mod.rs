@@ -1,5 +1,5 @@
-//! Tests the page of the example `resumable_chat` in a browser: it is reloaded in the middle of an answer, its
-//! connection is cut, a second tab is opened, and the server is killed and started again.
+//! Tests the page of the example `resumable_chat` in a browser. During an answer, the test reloads
+//! the page, opens a second tab, closes the page's connections, and kills and restarts the server.
 
 #[path = "../../../../tower-chat-inspector/tests/inspector/browser/install.rs"]
 mod install;

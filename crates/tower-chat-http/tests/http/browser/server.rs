@@ -1,7 +1,8 @@
-//! The server of the tests in a browser: the page of the example `resumable_chat`, with journaled runs and a
-//! model that sends a word when standard input has a line.
+//! The server for the tests in a browser. It serves the page of the example `resumable_chat`, and
+//! executes journaled runs. Its model sends one word for each line that the test writes to standard
+//! input.
 //!
-//! Prints its address, and `asked` for each request to the model.
+//! Prints the address of the server, and then the line `asked` for each request to the model.
 
 use std::sync::Arc;
 
@@ -61,7 +62,7 @@ async fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Calls the tool, and answers when there is a result.
+/// Returns an answer that calls the tool, or the final answer if the request contains a result.
 fn answer(request: &ChatRequest, words: Arc<Semaphore>) -> ChatResponse {
     println!("asked");
     let has_result = request.messages().iter().any(|message| message.results().next().is_some());

@@ -1,4 +1,5 @@
-//! The openai Python package has conversations with the endpoint, and SQLite stores the history.
+//! Sends the requests of whole conversations with OpenAI's Python package to an endpoint whose
+//! history is stored in SQLite.
 
 use std::path::Path;
 
@@ -44,7 +45,7 @@ async fn the_openai_package_holds_a_conversation_with_tools_and_sqlite_has_it() 
     }
     store.close().await.unwrap();
 
-    // Opens the file again, as another process would.
+    // Opens the file a second time, to read only data that is stored in the file.
     let store = SqliteStore::open(&path).await.unwrap();
     for conversation in &held {
         let key = ConversationKey::new("alice", conversation.as_str());
@@ -55,7 +56,7 @@ async fn the_openai_package_holds_a_conversation_with_tools_and_sqlite_has_it() 
     assert_eq!(kept.len(), held.len(), "{kept:?}");
 }
 
-/// Returns the answers of the model.
+/// Returns the scripted answers of the model.
 fn script() -> Vec<Step> {
     let weather = |id: &str, city: &str| {
         Part::ToolCall(ToolCall::new(id, "weather", json!({"city": city}).to_string()))
@@ -78,7 +79,7 @@ fn script() -> Vec<Step> {
     .into()
 }
 
-/// Returns the stored messages.
+/// Returns the messages that the conversation must contain, in the form of [`sketch`].
 fn stored() -> Vec<Value> {
     vec![
         json!(["system", "Be brief."]),
@@ -102,7 +103,7 @@ async fn hold(python: &Path, served: &Served, arguments: &[&str]) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/http/packages/conversation.py");
     let mut command = tokio::process::Command::new(python);
     command.arg(script).arg(served.url("/v1")).args(arguments);
-    // Without these variables, no request leaves this machine.
+    // These variables could make the package send its requests to another machine.
     for name in ["OPENAI_BASE_URL", "OPENAI_API_KEY", "HTTP_PROXY", "http_proxy", "ALL_PROXY"] {
         command.env_remove(name);
     }

@@ -10,17 +10,18 @@ use std::{
 const PYTHON: &str = "3.54.0";
 const JAVASCRIPT: &str = "7.57.0";
 
-/// An interpreter that runs scripts with the package.
+/// An interpreter with which a script can use OpenAI's package.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
     pub(crate) program: PathBuf,
-    /// The folder in which it is started.
+    /// The working directory of the interpreter.
     pub(crate) folder: PathBuf,
-    /// The script that sends requests.
+    /// The file name of the script that sends the recorded requests.
     pub(crate) script: &'static str,
 }
 
-/// Returns the Python of an environment with the package. Two tests use it; the first installs it.
+/// Returns the Python interpreter of an environment that contains the package. The first test that
+/// calls this function installs the package.
 pub(crate) fn python() -> Result<Program, String> {
     static INSTALLED: OnceLock<Result<Program, String>> = OnceLock::new();
     INSTALLED.get_or_init(install_python).clone()
@@ -44,7 +45,7 @@ fn install_python() -> Result<Program, String> {
     Ok(Program { program: python, folder, script: "ask.py" })
 }
 
-/// Returns Node.js, started in a folder with the package.
+/// Returns Node.js with the folder in which the package is installed.
 pub(crate) fn javascript() -> Result<Program, String> {
     let folder = target().join(format!("openai-js-{JAVASCRIPT}"));
     let is_installed = || {

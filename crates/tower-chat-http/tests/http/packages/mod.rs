@@ -1,7 +1,7 @@
 //! Tests with OpenAI's own packages.
 //!
-//! The packages are installed once, from PyPI and npm, into cargo's target folder. If a package cannot be
-//! installed, each of its tests is skipped and prints its subject and the reason.
+//! The first test that needs a package installs it from PyPI or npm into cargo's target folder. If
+//! the installation fails, each test that needs the package is skipped, and prints the reason.
 
 mod conversation;
 mod install;

@@ -1,6 +1,6 @@
-//! OpenAI's Python and JavaScript packages send recorded requests to the endpoint, and directly to a
-//! server that replays OpenAI's recorded answers. The endpoint's stack uses the same server, so both
-//! answers must be equal.
+//! Sends recorded requests with OpenAI's Python and JavaScript packages, once to the endpoint, and
+//! once directly to a server that replays OpenAI's recorded answers. The model client of the
+//! endpoint uses the same server, so that the package must receive equal answers from both.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -57,7 +57,8 @@ async fn the_packages_of_openai_get_the_answers_that_were_recorded() {
             for ((through, direct), exchange) in through.iter().zip(&direct).zip(&exchanges) {
                 let mut direct = direct.clone();
                 if direct["finish_reason"].is_null() {
-                    // Some recorded streams have no finish reason; the endpoint always sends one.
+                    // Some recorded streams have no finish reason, but the endpoint always sends a
+                    // finish reason.
                     direct["finish_reason"] = through["finish_reason"].clone();
                 }
                 assert_eq!(*through, direct, "{name}, {mode:?}: {}", exchange.source);
@@ -68,8 +69,8 @@ async fn the_packages_of_openai_get_the_answers_that_were_recorded() {
     }
 }
 
-/// Returns the recorded requests that begin a conversation and have an answer. The others are counted by
-/// the reason for their exclusion.
+/// Returns the recorded exchanges that begin a conversation and have an answer. Prints the number
+/// of excluded exchanges for each reason.
 fn first_requests(recordings: &Recordings) -> Vec<Exchange> {
     let cassettes = recordings.cassettes().unwrap();
     let exchanges = cassettes.into_iter().flat_map(|cassette| cassette.exchanges);
@@ -107,19 +108,21 @@ fn reason_to_leave_out(exchange: &Exchange) -> Option<&'static str> {
         return Some("declares functions in place of tools");
     }
     if is_cut_off_in_a_call(exchange) {
-        // The stack itself answers a call that was cut off, and calls the model again.
+        // The stack adds an error result for an incomplete call and calls the model again, so that
+        // the answers would differ.
         return Some("cut off inside of a call");
     }
     (request["n"].as_u64().unwrap_or(1) > 1).then_some("asks for several choices")
 }
 
-/// Returns whether the token limit has ended an answer with calls.
+/// Returns whether the answer contains calls and ended at the token limit.
 fn is_cut_off_in_a_call(exchange: &Exchange) -> bool {
     let answer: String = exchange.text().unwrap().split_whitespace().collect();
     answer.contains(r#""finish_reason":"length""#) && answer.contains(r#""tool_calls":[{"#)
 }
 
-/// Returns the requests, one per line. The name of the model is the number of the request.
+/// Returns the input of the script: one request per line. The model name in each request contains
+/// the number of the request, by which the server finds the recorded answer.
 fn lines(exchanges: &[Exchange]) -> String {
     let line = |(number, exchange): (usize, &Exchange)| {
         let mut body = exchange.request.clone();
@@ -133,7 +136,7 @@ fn model(number: usize) -> String {
     format!("recorded-{number}")
 }
 
-/// Returns a server that replays the recorded answers.
+/// Starts a server that replays the recorded answers, and returns its URL.
 async fn recorded(exchanges: Vec<Exchange>) -> String {
     let answers = exchanges.into_iter().enumerate();
     let answers: HashMap<String, Exchange> =
@@ -153,7 +156,8 @@ async fn answer(
     Response::builder().header("content-type", kind).body(exchange.body.clone().into()).unwrap()
 }
 
-/// Returns the endpoint over a stack whose model client uses the server.
+/// Starts an endpoint whose model client sends its requests to `server`, and returns the URL of the
+/// endpoint.
 async fn endpoint(server: &str, mode: PersistenceMode, models: usize) -> String {
     let store = MemoryStore::new();
     let client = OpenAiChat::compatible(server).unwrap();
@@ -175,13 +179,14 @@ async fn listen(routes: Router) -> String {
 }
 
 impl install::Program {
-    /// Runs the package with each request, and returns the answers that it printed.
+    /// Runs the script, which sends all requests to `base_url`, and returns the answers that the
+    /// script prints.
     async fn ask(&self, base_url: &str, requests: &Path) -> Vec<Value> {
         let script =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/http/packages").join(self.script);
         let mut command = Command::new(&self.program);
         command.current_dir(&self.folder).arg(script).arg(base_url).arg(requests);
-        // Without these variables, no request leaves this machine.
+        // These variables could make the package send its requests to another machine.
         for name in ["OPENAI_BASE_URL", "OPENAI_API_KEY", "HTTP_PROXY", "http_proxy", "ALL_PROXY"] {
             command.env_remove(name);
         }

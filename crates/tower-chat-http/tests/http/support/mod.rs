@@ -1,4 +1,4 @@
-//! An endpoint over a scripted model, served on the loopback interface.
+//! Serves an endpoint with a scripted model on the loopback interface.
 
 use axum::{Router, extract::Request, middleware, response::Response};
 use serde_json::{Map, Value, json};
@@ -10,7 +10,7 @@ use tower_chat::{
 use tower_chat_http::{ChatEndpoint, Scope};
 use tower_chat_testkit::{ScriptedModel, Step};
 
-/// A running server; dropping it stops it.
+/// A server that runs until the tokio runtime of the test ends.
 pub(crate) struct Served {
     /// The model of the stack.
     pub(crate) model: ScriptedModel,
@@ -18,13 +18,14 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Returns the address of a path of the server.
+    /// Returns the URL of a path on the server.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("{}{path}", self.address)
     }
 }
 
-/// Serves a stack with the tool `order_status`; clients authenticate with a bearer token.
+/// Serves an endpoint whose stack has the tool `order_status`. Clients authenticate with a bearer
+/// token.
 pub(crate) async fn serve(
     steps: impl IntoIterator<Item = Step>,
     store: impl HistoryStore + Clone,
@@ -36,7 +37,7 @@ pub(crate) async fn serve(
     Served { model, address }
 }
 
-/// Returns the stack of the server.
+/// Returns the stack of the served endpoint.
 pub(crate) fn stack(
     model: ScriptedModel,
     store: impl HistoryStore,
@@ -53,7 +54,8 @@ pub(crate) fn stack(
         .unwrap()
 }
 
-/// Serves routes behind a layer that knows Alice's token.
+/// Serves routes behind a layer that inserts Alice's scope into a request with her token. Returns
+/// the URL of the server.
 pub(crate) async fn listen(routes: Router) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -70,8 +72,8 @@ async fn identify(mut request: Request, next: middleware::Next) -> Response {
     next.run(request).await
 }
 
-/// Returns a short form of messages: the role, the text if there is some, and the calls or results if
-/// there are any.
+/// Returns each message in a short form: the role, followed by the text, the calls and the results
+/// that the message contains.
 pub(crate) fn sketch(messages: &Messages) -> Vec<Value> {
     messages.iter().map(|message| sketch_of(message)).collect()
 }
