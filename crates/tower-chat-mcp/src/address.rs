@@ -1,13 +1,13 @@
 //! Removes secrets from addresses in the texts of errors.
 
-/// The characters that end an address in a text, besides white space.
+/// The characters, in addition to white space, that end an address in a text.
 const ENDS: [char; 5] = ['"', '`', '<', '>', '\u{0}'];
 
-/// Characters that belong to the sentence around an address if they are at the end of the address.
+/// The characters that belong to the surrounding sentence if an address ends with them.
 const PUNCTUATION: [char; 9] = [')', ']', '}', '\'', ',', '.', ';', ':', '!'];
 
-/// Returns the text of an error or a log line with every address cut to its scheme, host, port and path,
-/// because the user, password and query of an address may be secrets.
+/// Shortens every address in the text of an error or a log line to its scheme, host, port and path,
+/// because the user, the password and the query of an address may be secrets.
 ///
 /// ```
 /// use tower_chat_mcp::without_secrets;
@@ -42,16 +42,16 @@ fn host_and_path(address: &str) -> String {
     let shown = match authority.rsplit_once('@') {
         Some(_) => address.get(authority.rfind('@').map_or(0, |at| at.saturating_add(1))..),
         None if has_port_only(authority) => Some(address),
-        // The password contains a character that ends an authority, so the host begins after the final
-        // `@`.
+        // The user or the password contains a character that ends an authority. The host therefore
+        // begins after the last `@`.
         None => address.rsplit_once('@').map(|(_, shown)| shown),
     };
     let shown = shown.unwrap_or_default();
     shown.split(['?', '#']).next().unwrap_or_default().to_owned()
 }
 
-/// Returns whether an authority without an `@` is a host, with or without a port. Otherwise it is the
-/// beginning of a user and a password.
+/// Returns whether an authority without an `@` is a host, with or without a port. If it is not, the
+/// authority is the beginning of a user name and a password.
 fn has_port_only(authority: &str) -> bool {
     let after_host = match authority.strip_prefix('[') {
         Some(address) => address.split_once(']').map_or(address, |(_, rest)| rest),

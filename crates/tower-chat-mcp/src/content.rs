@@ -1,4 +1,4 @@
-//! Converts the answer of a server to the output of a tool.
+//! Converts a server's answer to a call into the output of a tool.
 
 use rmcp::model::{Annotations, CallToolResult, ContentBlock, ResourceContents, Role};
 use serde_json::Value;
@@ -7,8 +7,8 @@ use tower_chat_layers::{Media, MediaSource, Part, ToolOutput};
 /// Returns the output that the model receives. The output is never empty, because some providers refuse
 /// empty results.
 ///
-/// Omits content for the user alone (MCP specification 2025-11-25, `Annotations`: `audience`
-/// "describes who the intended customer of this object or data is").
+/// Omits content whose audience is only the user (MCP specification 2025-11-25, `Annotations`:
+/// `audience` "describes who the intended customer of this object or data is").
 pub(crate) fn output(answer: CallToolResult) -> ToolOutput {
     let is_error = answer.is_error == Some(true);
     let (for_user, for_model): (Vec<_>, Vec<_>) = answer.content.into_iter().partition(is_for_user);
@@ -31,7 +31,7 @@ pub(crate) fn output(answer: CallToolResult) -> ToolOutput {
     output
 }
 
-/// Returns whether a block has an audience that does not include the model.
+/// Returns whether the audience of a block does not include the model.
 fn is_for_user(block: &ContentBlock) -> bool {
     let annotations: Option<&Annotations> = match block {
         ContentBlock::Text(text) => text.annotations.as_ref(),
@@ -52,7 +52,7 @@ fn part(block: ContentBlock) -> Part {
         ContentBlock::Image(image) => media(image.mime_type, image.data),
         ContentBlock::Audio(audio) => media(audio.mime_type, audio.data),
         ContentBlock::Resource(resource) => match resource.resource {
-            // Adds the address of the resource, because another call may need it.
+            // The text begins with the address of the resource, because another call may need it.
             ResourceContents::TextResourceContents { uri, text, .. } if !uri.is_empty() => {
                 Part::text(format!("{uri}:\n{text}"))
             }

@@ -1,4 +1,4 @@
-//! The errors of an MCP server.
+//! The errors of the connection to an MCP server.
 
 use std::{error::Error, fmt, time::Duration};
 
@@ -9,8 +9,8 @@ use crate::without_secrets;
 
 /// The tools of a server could not be listed, or a tool did not answer.
 ///
-/// [`McpTool`](crate::McpTool) returns this error boxed, and the tool loop makes it the source of a
-/// [`ToolFailure`](tower_chat_layers::tool_loop::ToolFailure).
+/// [`McpTool`](crate::McpTool) returns this error boxed, and the tool loop returns a
+/// [`ToolFailure`](tower_chat_layers::tool_loop::ToolFailure) whose source is this error.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum McpError {
@@ -26,7 +26,7 @@ pub enum McpError {
     },
     /// The server sent more than a limit allows.
     OverLimit(OverLimit),
-    /// The whole list of tools did not arrive in time.
+    /// The complete list of tools did not arrive within the time limit.
     ListTimedOut {
         /// The limit.
         limit: Duration,
@@ -49,7 +49,7 @@ pub enum McpError {
         /// ended.
         source: Classified,
     },
-    /// No answer arrived in time. The call was cancelled.
+    /// The answer did not arrive within the time limit. The call was cancelled at the server.
     TimedOut {
         /// The server's name of the tool.
         tool: String,
@@ -63,7 +63,8 @@ pub enum McpError {
         /// The kind of the answer.
         what: &'static str,
     },
-    /// The call failed in another way, such as with an answer of an unexpected kind.
+    /// The call failed for another reason, for example because the kind of the answer was
+    /// unexpected.
     NotCalled {
         /// The server's name of the tool.
         tool: String,
@@ -149,7 +150,7 @@ impl From<DuplicateTool> for McpError {
     }
 }
 
-/// The server sent more than one of the [limits](crate::McpLimits) allows.
+/// The server exceeded one of the [limits](crate::McpLimits).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the MCP server sent more than {limit} {what}: raise McpLimits::{setting}")]
 #[non_exhaustive]
@@ -215,7 +216,7 @@ fn with_safe_addresses(error: ServiceError) -> ServiceError {
     }
 }
 
-/// Joins the texts of an error and its sources. Omits a text that an earlier one contains.
+/// Joins the texts of an error and its sources. Omits a text that is contained in an earlier text.
 fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -236,7 +237,7 @@ fn chain(error: &(dyn Error + 'static)) -> String {
 #[error("{0}")]
 struct TransportFailure(String);
 
-/// Returns whether the connection cannot be used any more.
+/// Returns whether the connection can no longer be used.
 fn is_closed(error: &ServiceError) -> bool {
     matches!(
         error,

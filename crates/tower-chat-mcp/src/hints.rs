@@ -2,8 +2,8 @@
 
 use rmcp::model::ToolAnnotations;
 
-/// A server's hints about the effects of a tool. Hints that the server does not send have the defaults
-/// of the specification.
+/// A server's hints about the effects of a tool. If the server does not send a hint, the hint has
+/// the default of the specification.
 ///
 /// A server may send false hints. Base decisions on them only if you trust the server (MCP specification
 /// 2025-11-25, `ToolAnnotations`).
@@ -23,7 +23,8 @@ pub struct ToolHints {
     /// Whether another call with the same arguments has no further effect. `true` if the tool is
     /// read-only.
     pub idempotent: bool,
-    /// Whether the tool interacts with systems outside of the server, as a web search does.
+    /// Whether the tool interacts with systems outside of the server, as a tool for web searches
+    /// does.
     pub open_world: bool,
 }
 

@@ -8,9 +8,9 @@ use crate::OverLimit;
 
 /// Limits on a server's list of tools, and on the answer to one call.
 ///
-/// Sizes are the numbers of bytes of JSON. A message is counted after it was received as a whole, so the
-/// limits bound the stored data and the number of requested pages. Only the transport can limit the size
-/// of one message.
+/// Sizes are numbers of bytes of JSON. A message is counted only after the whole message was
+/// received. The limits therefore bound the stored data and the number of requested pages, but only
+/// the transport can limit the size of one message.
 ///
 /// ```
 /// use tower_chat_mcp::McpLimits;
@@ -59,7 +59,7 @@ impl McpLimits {
         self
     }
 
-    /// Sets the time in which a whole list must arrive; a minute by default.
+    /// Sets the time limit for a complete list; a minute by default.
     #[must_use]
     pub fn with_max_list_time(mut self, time: Duration) -> Self {
         self.list_time = time;
@@ -74,8 +74,8 @@ impl McpLimits {
     }
 }
 
-/// A counter with a limit. `name` is the name of the counted items, and `setting` is the method that sets
-/// the limit.
+/// A counter with an upper limit. `name` is the name of the counted items, and `setting` is the
+/// method that sets the limit.
 pub(crate) struct Counted {
     limit: usize,
     /// The amount that can be added before the limit is exceeded.

@@ -23,7 +23,8 @@ pub struct McpTools {
 }
 
 impl McpTools {
-    /// Creates the settings for the server at the other end of a connection, without a request.
+    /// Creates the settings for the server at the other end of a connection. This function sends no
+    /// request.
     pub fn new(server: &Peer<RoleClient>) -> Self {
         let server = server.clone();
         let (needs_approval, safe_to_retry) = (None, None);
@@ -32,8 +33,8 @@ impl McpTools {
         Self { server, prefix, needs_approval, safe_to_retry, time_limit, limits }
     }
 
-    /// Sets a prefix for the names that the model is sent, so that the tools of several servers have
-    /// different names.
+    /// Sets a prefix for the names that the model receives, so that the tools of several servers
+    /// have different names.
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
@@ -41,7 +42,7 @@ impl McpTools {
     }
 
     /// Sets the function that selects the tools that need approval: calls of these tools wait for a
-    /// decision. By default no tool does.
+    /// decision. By default, no tool needs approval.
     #[must_use]
     pub fn needs_approval(
         mut self,
@@ -51,8 +52,9 @@ impl McpTools {
         self
     }
 
-    /// Declares tools [safe to retry]. If a journaled run is resumed and it is unknown whether such a
-    /// call has run, the call is repeated. By default no tool is safe to retry.
+    /// Sets the function that selects the tools that are [safe to retry]. If a journaled run is
+    /// resumed, and it is unknown whether a call of such a tool has run, the call is repeated. By
+    /// default, no tool is safe to retry.
     ///
     /// [safe to retry]: tower_chat_layers::ToolDefinition::safe_to_retry
     #[must_use]
@@ -64,10 +66,10 @@ impl McpTools {
         self
     }
 
-    /// Sets the longest time of a call. After this time the call is cancelled at the server, and fails
-    /// with [`McpError::TimedOut`]. By default only the limits of the whole run apply. Progress
-    /// notifications of the server do not extend the time. [`McpLimits::with_max_list_time`] limits the
-    /// time of a listing.
+    /// Sets the time limit of a call. A call that exceeds the limit is cancelled at the server, and
+    /// fails with [`McpError::TimedOut`]. By default only the limits of the whole run apply.
+    /// Progress notifications of the server do not extend the limit.
+    /// [`McpLimits::with_max_list_time`] limits the time of listing the tools.
     #[must_use]
     pub fn with_max_call_time(mut self, limit: Duration) -> Self {
         self.time_limit = Some(limit);
@@ -82,7 +84,8 @@ impl McpTools {
         self
     }
 
-    /// Lists the tools that the server has now: all pages, in the server's order.
+    /// Lists the tools that the server has at this time. Reads all pages of the list, and preserves
+    /// the server's order.
     ///
     /// # Errors
     ///
@@ -121,17 +124,18 @@ impl McpTools {
         }
     }
 
-    /// Lists the tools that the server has now, and adds them at the end of `tools`.
+    /// Lists the tools that the server has at this time, and adds them at the end of `tools`.
     ///
     /// # Errors
     ///
-    /// As for [`list`](Self::list); or [`McpError::Duplicate`], if `tools` already has a tool with the
-    /// same name.
+    /// The errors of [`list`](Self::list); [`McpError::Duplicate`], if `tools` already has a tool
+    /// with the same name.
     pub async fn add_to(&self, tools: Tools) -> Result<Tools, McpError> {
         let mut listed = self.list().await?;
         for tool in &mut listed {
-            // The set already has a tool with this name, such as a tool of another server. If this
-            // tool's name was changed for the model, it gets a digest; otherwise `try_with` fails.
+            // The set already has a tool with this name, for example from another server. If the
+            // name of the new tool was changed for the model, the tool gets a name with a digest.
+            // Otherwise `try_with` returns an error.
             if tools.get(&tool.definition().name).is_some() {
                 let name = name::with_digest(&self.prefix, &tool.listed().name);
                 tool.rename(name);
@@ -140,8 +144,8 @@ impl McpTools {
         Ok(listed.into_iter().try_fold(tools, Tools::try_with)?)
     }
 
-    /// Sets the names for the model, so that tools with different names at the server have different
-    /// names.
+    /// Renames the tools for the model, so that tools with different names at the server have
+    /// different names for the model.
     fn with_unique_names(&self, mut tools: Vec<McpTool>) -> Vec<McpTool> {
         let listed: Vec<_> = tools.iter().map(|tool| tool.listed().name.clone()).collect();
         let listed: Vec<&str> = listed.iter().map(|name| &**name).collect();
@@ -152,7 +156,7 @@ impl McpTools {
         tools
     }
 
-    /// Creates the tool of this listing, with the settings applied to it.
+    /// Creates a tool of the list, and applies the settings to it.
     fn take(&self, tool: rmcp::model::Tool) -> McpTool {
         let mut tool = McpTool::new(self.server.clone(), tool, &self.prefix);
         tool.bound(self.time_limit, self.limits);

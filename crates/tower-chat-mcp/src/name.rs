@@ -5,11 +5,12 @@ use std::collections::HashMap;
 /// The length of the longest name that every provider accepts, in characters.
 const MAX_NAME_LENGTH: usize = 64;
 
-/// Returns the name under which the model is sent a tool.
+/// Returns the name that the model receives for a tool.
 ///
-/// MCP allows dots and 128 characters. OpenAI and Anthropic accept `^[a-zA-Z0-9_-]{1,64}$`, and Gemini
-/// requires a letter or an underscore first. Other characters become underscores, an underscore is added
-/// in front if the first character requires it, and a longer name is cut off.
+/// MCP allows dots and 128 characters. OpenAI and Anthropic accept `^[a-zA-Z0-9_-]{1,64}$`, and
+/// Gemini requires a letter or an underscore first. Therefore this function replaces all other
+/// characters with underscores, adds an underscore if the first character is not allowed at the
+/// beginning, and cuts off longer names.
 pub(crate) fn for_model(prefix: &str, name: &str) -> String {
     let full = format!("{prefix}{name}");
     let is_first = |first: char| first.is_ascii_alphabetic() || first == '_';
@@ -19,11 +20,12 @@ pub(crate) fn for_model(prefix: &str, name: &str) -> String {
     lead.chars().chain(allowed).take(MAX_NAME_LENGTH).collect()
 }
 
-/// Returns the names under which the model is sent the tools of one server, in their order.
+/// Returns the names that the model receives for the tools of one server, in the order of the
+/// tools.
 ///
-/// A name is that of [`for_model`] if only one tool gets it: stored approvals refer to this name. If
-/// several tools get the same name from `for_model`, each of them gets the name of [`with_digest`].
-/// Tools with the same name at the server get the same name.
+/// If [`for_model`] returns different names for all tools, these names are used, because stored
+/// approvals refer to them. A tool whose name from `for_model` is also that of another tool gets
+/// its name from [`with_digest`] instead. Tools with the same name at the server get the same name.
 pub(crate) fn unique_names(prefix: &str, names: &[&str]) -> Vec<String> {
     let given: Vec<String> = names.iter().map(|name| for_model(prefix, name)).collect();
     let mut counts: HashMap<&str, usize> = HashMap::new();
@@ -35,9 +37,10 @@ pub(crate) fn unique_names(prefix: &str, names: &[&str]) -> Vec<String> {
     names.collect()
 }
 
-/// Returns the name for a tool if another tool has its usual name, that of [`for_model`]. The new name is
-/// the beginning of the usual name, followed by a digest of the prefix and the original name. If the
-/// usual name equals the original name with the prefix, returns the usual name.
+/// Returns the name for a tool if another tool already has the name that [`for_model`] returns,
+/// called the usual name here. The new name is the beginning of the usual name, followed by a
+/// digest of the prefix and the original name. If the usual name is the original name with its
+/// prefix, unchanged, returns the usual name.
 pub(crate) fn with_digest(prefix: &str, name: &str) -> String {
     let usual = for_model(prefix, name);
     let whole = format!("{prefix}{name}");
@@ -72,13 +75,13 @@ mod tests {
         assert_ne!(names[0], names[2]);
         assert!(names[4].starts_with("s_a_b_") && names[4] != names[5], "{names:?}");
         assert!(names.iter().all(|name| name.len() <= MAX_NAME_LENGTH), "{names:?}");
-        // The name does not depend on other tools, and is the same in every release.
+        // The name does not depend on the other tools, and does not change between releases.
         assert_eq!(unique_names("s_", &[&two, &one])[1], names[0]);
         assert_eq!(
             with_digest("", &"x".repeat(65)),
             format!("{}_{}", "x".repeat(47), "7d70a52549704607")
         );
-        // A server lists the same tool twice.
+        // The server lists the same tool twice.
         let twice = unique_names("", &[&one, &one]);
         assert_eq!(twice[0], twice[1]);
     }

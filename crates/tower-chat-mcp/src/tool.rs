@@ -35,24 +35,24 @@ impl McpTool {
         Self { definition, listed: Arc::new(listed), server, time_limit, limits }
     }
 
-    /// Changes the name under which the model is sent the tool.
+    /// Changes the name that the model receives for the tool.
     pub(crate) fn rename(&mut self, name: String) {
         self.definition.name = name;
     }
 
-    /// Sets the longest time of a call, and the limits on its answer.
+    /// Sets the time limit of a call, and the limits on its answer.
     pub(crate) fn bound(&mut self, time_limit: Option<Duration>, limits: McpLimits) {
         self.time_limit = time_limit;
         self.limits = limits;
     }
 
-    /// Sets whether calls need approval, and whether they are safe to retry.
+    /// Sets whether calls of the tool need approval, and whether they are safe to retry.
     pub(crate) fn declare(&mut self, needs_approval: bool, safe_to_retry: bool) {
         self.definition.needs_approval = needs_approval;
         self.definition.safe_to_retry = safe_to_retry;
     }
 
-    /// Returns the tool as the server listed it, with the server's name.
+    /// Returns the tool in the form in which the server listed it, with the name at the server.
     pub fn listed(&self) -> &rmcp::model::Tool {
         &self.listed
     }
@@ -62,7 +62,7 @@ impl McpTool {
         self.listed.annotations.as_ref().map(ToolHints::of).unwrap_or_default()
     }
 
-    /// Calls the tool at the server, and converts its answer.
+    /// Calls the tool at the server, and converts the server's answer.
     async fn answer(&self, arguments: JsonObject) -> Result<ToolOutput, McpError> {
         let tool = self.listed.name.to_string();
         let params = CallToolRequestParams::new(self.listed.name.clone()).with_arguments(arguments);

@@ -5,7 +5,7 @@ use serde_json::{Error, Value};
 
 use crate::nulls::referred;
 
-/// A value that must not be deserialized, and its path.
+/// A value that must not be deserialized because it does not conform to the schema, and its path.
 #[derive(Debug)]
 pub(crate) struct Misfit {
     pub(crate) path: String,
@@ -27,11 +27,12 @@ impl Misfit {
     }
 }
 
-/// Finds an array where the schema has an object, which serde would read as the object's fields in
-/// order; or a number that serde would read as an infinite `f32`.
+/// Finds one of two kinds of values: an array where the schema has an object, because serde would
+/// read the elements of the array as the fields of the object; and a number that serde would read
+/// as an infinite `f32`.
 ///
-/// Of several alternatives, only the best match is searched, so the time is linear in the size of the
-/// value.
+/// If the schema has alternatives, only the alternative that fits best is searched, so that the
+/// time is linear in the size of the value.
 pub(crate) fn find_misfit(value: &Value, schema: &Value) -> Option<Misfit> {
     find(value, schema, schema)
 }
@@ -82,8 +83,8 @@ fn find_in_alternatives(value: &Value, alternatives: &[Value], root: &Value) -> 
     }
 }
 
-/// Returns whether a value has the type and, if it is an object, the required fields that a schema
-/// states. With `by_fields`, the fields must have the stated types too.
+/// Returns whether a value has the type that a schema states and, if the value is an object, all
+/// required fields. If `by_fields` is set, the fields must have the stated types too.
 fn fits(value: &Value, schema: &Value, root: &Value, by_fields: bool) -> bool {
     let schema = referred(schema, root);
     if !has_type(value, schema) || !is_among_values(value, schema) {
@@ -123,7 +124,7 @@ fn is_among_values(value: &Value, schema: &Value) -> bool {
     is_constant && values.is_none_or(|values| values.contains(value))
 }
 
-/// Returns whether a schema accepts objects, and perhaps `null`, but no arrays.
+/// Returns whether a schema accepts objects, and possibly `null`, but no arrays.
 fn is_object_only(schema: &Value) -> bool {
     match schema.get("type") {
         Some(Value::Array(stated)) => {

@@ -1,5 +1,5 @@
-//! JSON Schemas of Rust types, in a form that every provider accepts. Needed to describe arguments of
-//! tools or answers of models by types.
+//! JSON Schemas of Rust types, in a form that every provider accepts. Use this crate to describe
+//! the arguments of tools, or the answers of models, by types.
 //!
 //! ```
 //! use serde_json::json;
@@ -23,15 +23,17 @@
 //! # Ok::<(), tower_chat_schema::ParseError>(())
 //! ```
 //!
-//! Providers support different parts of JSON Schema. All of them accept the portable form of a schema.
-//! In this form, objects are closed and every property is required; a property that is optional in the
-//! type may be `null`. Alternatives are written as `anyOf`. Limits of numbers, strings and arrays are
-//! sentences in descriptions instead of constraints. If the schema of a type is not an object, such as
-//! that of an enum or a list, the portable form is an object with the value in the field `value`. `()`
-//! is an object without properties. A map is an object with any keys.
+//! Providers support different parts of JSON Schema. All of them accept the portable form of a
+//! schema. In this form, objects are closed and every property is required; a property that is
+//! optional in the type may be `null`. Alternatives are written as `anyOf`. Limits of numbers,
+//! strings and arrays are sentences in descriptions instead of constraints. If the values of a type
+//! are not JSON objects, as those of an enum or a list, the portable form describes an object that
+//! contains the value in the field `value`. For `()`, it describes an object without properties,
+//! and for a map an object with any keys.
 //!
-//! Deserialization is stricter than serde. These are errors: a key that an object has twice, an array
-//! where the schema has an object, and a number that an `f32` cannot represent.
+//! Deserialization is stricter than that of serde, and returns an error for an object that has the
+//! same key twice, for an array where the schema has an object, and for a number that an `f32`
+//! cannot represent.
 //!
 //! `tower-chat-layers` uses this crate for arguments of tools, and `tower-chat-providers` for structured
 //! output.

@@ -1,8 +1,9 @@
-//! Removes `null` fields that exist only because the portable schema requires every property.
+//! Removes `null` fields that a model sends only because the portable schema requires every
+//! property.
 
 use serde_json::Value;
 
-/// Removes fields that are `null`, if the type does not accept `null` but does not require the field.
+/// Removes a field that is `null`, if the schema lists the field and does not require it.
 pub(crate) fn remove_nulls_of_missing(value: &mut Value, schema: &Value) {
     remove(value, schema, schema);
 }

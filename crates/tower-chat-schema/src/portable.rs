@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// Keywords that some providers refuse, and that are moved into the description.
+/// The keywords that some providers refuse, and whose content is moved into the description.
 const LIMITS: [&str; 15] = [
     "exclusiveMaximum",
     "exclusiveMinimum",
@@ -21,11 +21,12 @@ const LIMITS: [&str; 15] = [
     "uniqueItems",
 ];
 
-/// String formats that all providers with formats accept. Number formats are names of Rust types.
+/// The string formats that all providers that support formats accept. Formats of numbers are not in
+/// this list, because they are names of Rust types.
 const FORMATS: [&str; 9] =
     ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid"];
 
-/// The field with the value of a type that is not an object.
+/// The name of the field that contains the value of a type whose values are not objects.
 pub(crate) const VALUE: &str = "value";
 
 /// A schema in the portable form.
@@ -37,14 +38,14 @@ pub(crate) struct PortableSchema {
     pub(crate) is_closed: bool,
 }
 
-/// The relation of the object that a request asks for to the type.
+/// How the object that a request asks for contains the value of the type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Root {
-    /// The type itself.
+    /// The object is the value itself.
     Itself,
-    /// An object without properties, because the type is `null`.
+    /// The object has no properties, because the only value of the type is `null`.
     Nothing,
-    /// An object with the type in the field [`VALUE`].
+    /// The object contains the value in the field [`VALUE`].
     Wrapped,
 }
 
@@ -87,7 +88,7 @@ impl PortableSchema {
 
 fn make_portable(schema: &mut Value, is_closed: &mut bool) {
     let Some(fields) = schema.as_object_mut() else {
-        // `true` accepts any value.
+        // The schema `true` accepts any value.
         *is_closed = false;
         return;
     };
@@ -131,7 +132,8 @@ fn name_properties(fields: &mut Map<String, Value>) {
     }
 }
 
-/// Requires every property of an object, and allows no other keys. Optional properties may be `null`.
+/// Changes the schema of an object so that it requires every property and accepts no other keys. A
+/// property that was optional may be `null`.
 fn close(fields: &mut Map<String, Value>, is_closed: &mut bool) {
     if fields.get("type").is_none_or(|kind| kind != "object") && !fields.contains_key("properties")
     {
@@ -178,7 +180,7 @@ fn make_nullable(property: &mut Value) {
     }
 }
 
-/// Moves limits into the end of the description.
+/// Removes the keywords in [`LIMITS`], and describes them at the end of the description.
 fn describe_limits(fields: &mut Map<String, Value>) {
     let limits: Vec<String> = LIMITS
         .iter()

@@ -1,4 +1,4 @@
-//! The schema of a type, and deserialization of its values.
+//! The schema of a type, and the deserialization of values of the type.
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::de::DeserializeOwned;
@@ -21,7 +21,8 @@ pub struct TypeSchema {
 }
 
 impl TypeSchema {
-    /// Creates the schema of `T`. The name and the documentation of `T` become its name and description.
+    /// Creates the schema of `T`. The name and the description of the schema are the name and the
+    /// documentation of `T`.
     pub fn of<T: JsonSchema>() -> Self {
         let settings = SchemaSettings::draft2020_12().with(|settings| settings.meta_schema = None);
         let mut of_type: Value = settings.into_generator().into_root_schema_for::<T>().into();
@@ -55,8 +56,9 @@ impl TypeSchema {
         &self.sent.schema
     }
 
-    /// Returns whether no object accepts keys that the schema does not list, as `strict` requires.
-    /// Returns `true` for types without maps.
+    /// Returns whether the schema is closed: no object in it accepts keys that the schema does not
+    /// list. The setting `strict` requires a closed schema. The schema of a type without maps is
+    /// closed.
     pub fn is_closed(&self) -> bool {
         self.sent.is_closed
     }
@@ -66,9 +68,9 @@ impl TypeSchema {
     ///
     /// # Errors
     ///
-    /// If the text is not JSON, or has a key twice in one object; if the type is not an object, and the
-    /// field `value` is missing; if the text has an array where the type has an object, or a number that
-    /// an `f32` cannot represent.
+    /// If the text is not JSON, or has an object with the same key twice; if the values of the type
+    /// are not objects, and the text has no field `value`; if the text has an array where the type
+    /// has an object, or a number that an `f32` cannot represent.
     pub fn value(&self, json: &str) -> Result<Value, ParseError> {
         let mut value: Value = serde_json::from_str(json).map_err(ParseError::NotJson)?;
         check_unique_keys(json).map_err(ParseError::RepeatedKey)?;
@@ -91,7 +93,8 @@ impl TypeSchema {
     ///
     /// # Errors
     ///
-    /// If the text is not JSON or not a value of the type; the error names the field.
+    /// If the text is not JSON or does not represent a value of the type. The error names the
+    /// field.
     pub fn parse<T: DeserializeOwned>(&self, json: &str) -> Result<T, ParseError> {
         let value = self.value(json)?;
         serde_path_to_error::deserialize(value).map_err(|error| {
@@ -101,7 +104,7 @@ impl TypeSchema {
     }
 }
 
-/// The reason why a text is not a value of a type.
+/// The reason why a text does not represent a value of a type.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseError {
@@ -111,14 +114,15 @@ pub enum ParseError {
     /// An object has a key twice. Parsers differ in which of the two values they use.
     #[error(transparent)]
     RepeatedKey(serde_json::Error),
-    /// The type is not an object, and the field with its value is missing.
+    /// The values of the type are not objects, and the text has no field that contains the value.
     #[error("the object has no field `{VALUE}`")]
     NoValue,
     /// A field is missing, unknown or of another type.
     #[error("{}{source}", of_field(field))]
     #[non_exhaustive]
     Field {
-        /// The path to the field, such as `dishes[1].name`; `.` or empty for the whole value.
+        /// The path to the field, such as `dishes[1].name`; `.` or an empty text for the whole
+        /// value.
         field: String,
         /// The fault of the value.
         source: serde_json::Error,

@@ -1,4 +1,4 @@
-//! Successful calls, in the history and in the record.
+//! Tests of successful calls: their messages in the history, and their rows in the record.
 
 use tower_chat::{
     Part, Role,

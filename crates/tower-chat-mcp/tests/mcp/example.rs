@@ -1,4 +1,4 @@
-//! The example runs without a key, and prints the text in its documentation.
+//! Tests that the example runs without a key, and prints the text in its documentation.
 
 use std::process::Command;
 

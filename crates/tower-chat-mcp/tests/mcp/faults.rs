@@ -1,4 +1,4 @@
-//! Servers that refuse calls, stop or are too slow, and runs that are cancelled.
+//! Tests of servers that refuse calls, stop or are too slow, and of runs that are cancelled.
 
 use std::{error::Error, time::Duration};
 
@@ -90,8 +90,8 @@ async fn a_run_that_is_dropped_cancels_the_call_at_the_server() {
     assert_eq!(result.content, [Part::text("a call was cancelled")]);
 }
 
-/// Waits until the server has the call. The server reads its requests in order, so it has read the call
-/// when it answers this later request.
+/// Waits until the server has read the call in progress. The server reads its requests in order.
+/// When it answers this later request, it has therefore read the call.
 async fn reaches_the_server(agent: &Agent, client: &RunningService<RoleClient, ()>) {
     agent.model.called(1).await;
     McpTools::new(client).list().await.unwrap();

@@ -1,4 +1,4 @@
-//! The list of tools, and the definitions that are made from it.
+//! Tests of the list of tools, and of the tool definitions that are made from it.
 
 use tower_chat::Tool;
 use tower_chat_mcp::{McpError, McpLimits};

@@ -31,7 +31,7 @@ fn built(name: &str) -> PathBuf {
     folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
 }
 
-/// Returns a connection to a new server, which ends with the connection.
+/// Starts a server and returns a connection to it. The server ends with the connection.
 async fn connect(arguments: &[&str]) -> RunningService<RoleClient, ()> {
     let mut command = tokio::process::Command::new(built("mcp_test_server"));
     command.args(arguments);
@@ -42,7 +42,7 @@ fn key() -> ConversationKey {
     ConversationKey::new("alice", "support")
 }
 
-/// Returns a step that calls tools, each given as `(name, arguments)`.
+/// Returns a step that calls tools, each as `(name, arguments)`.
 fn calls<const N: usize>(calls: [(&str, &str); N]) -> Step {
     let mut id = 0;
     Step::message(Message::tool_calls(calls.map(|(name, arguments)| {

@@ -1,7 +1,7 @@
 //! The MCP server of the tests, over standard input and output.
 //!
 //! Each page of its list of tools has two tools. With the argument `circle`, the last page refers
-//! to the first page again. With `endless`, every page refers to another one. With `silent`, the
+//! to the first page again. With `endless`, every page refers to a further page. With `silent`, the
 //! server never answers.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -25,7 +25,7 @@ const PAGE: usize = 2;
 
 struct TestServer {
     list: String,
-    /// Has one permit for each call that was cancelled.
+    /// A semaphore to which each cancelled call adds a permit.
     cancelled: Arc<Semaphore>,
 }
 
