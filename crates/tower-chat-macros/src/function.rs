@@ -1,4 +1,4 @@
-//! Parses the function under the attribute, and expands it.
+//! Parses the function with the attribute `#[tool]`, and generates the code that replaces it.
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -9,7 +9,7 @@ use syn::{
 
 use crate::settings::{Settings, check_name};
 
-/// An async function under the `#[tool]` attribute.
+/// An async function with the `#[tool]` attribute.
 pub(crate) struct ToolFunction {
     item: ItemFn,
     parameters: Vec<Parameter>,
@@ -17,8 +17,8 @@ pub(crate) struct ToolFunction {
 
 struct Parameter {
     name: Ident,
-    /// The variable of the parameter's value in the generated function. Its name must differ from that
-    /// of the tool's function, which the generated code calls.
+    /// The variable with the parameter's value in the generated function. It must not have the name
+    /// of the tool's function, because the generated code calls that function.
     variable: Ident,
     kind: Kind,
 }
@@ -26,7 +26,8 @@ struct Parameter {
 enum Kind {
     /// The tool context: `&ToolContext`.
     Context,
-    /// A reference to this type: a value that the application passes when it creates the tool.
+    /// A reference to this type. The application passes the value, which is called a state, when it
+    /// creates the tool.
     State(Box<Type>),
     /// An argument that the model writes.
     Argument { attributes: Vec<Attribute>, of_type: Box<Type> },
@@ -74,10 +75,10 @@ impl ToolFunction {
         let checks = state_types.iter().map(|of_type| {
             quote_spanned!(of_type.span() => #tower_chat::__macro::is_state::<#of_type>();)
         });
-        // Where possible, a field of `__Arguments` has a type parameter as its type, and the argument's
-        // type replaces the parameter where the struct is used. An argument type without the required
-        // traits then causes one compiler error there, instead of one error for each line that the
-        // derives generate.
+        // Where possible, the type of a field of `__Arguments` is a type parameter, for which the
+        // closure below inserts the type of the argument. If that type lacks the required traits,
+        // the compiler then reports one error at the closure, instead of one error for each line
+        // that the derives generate.
         let (mut names, mut arguments, mut fields) = (Vec::new(), Vec::new(), Vec::new());
         let (mut parameters, mut types) = (Vec::new(), Vec::new());
         for Parameter { name, variable, kind } in &self.parameters {
@@ -108,8 +109,8 @@ impl ToolFunction {
                     async move {
                         let __Arguments { #(#names: #arguments),* } = __arguments;
                         let _ = &__context;
-                        // The return type of the function decides which of these traits' methods is
-                        // called.
+                        // The method call below selects a method of one of these traits, depending
+                        // on the return type of the function.
                         use #tower_chat::__macro::{JsonReturned as _, ValueReturned as _};
                         let __returned = #function(#(#passed),*).await;
                         let __result = #tower_chat::__macro::Returned(&__returned).result();
@@ -125,12 +126,12 @@ impl ToolFunction {
             Some(hook) => quote!(#tower_chat::tool::persist_with(#tool, #hook)),
             None => tool,
         };
-        // The derives use the serde and the schemars that `tower-chat` exports, so an application needs
-        // no dependency on these crates.
+        // The derives use the `serde` and `schemars` that `tower-chat` exports, so that an
+        // application need not depend on these crates.
         let serde = format!("{}::__macro::serde", path_text(&tower_chat));
         let schemars = format!("{}::__macro::schemars", path_text(&tower_chat));
-        // All other names in the generated code begin with two underscores. The names of an application
-        // are assumed not to.
+        // All other names in the generated code begin with two underscores. It is assumed that no
+        // name of an application begins with two underscores.
         Ok(quote! {
             #(#attrs)*
             #vis fn #function(
@@ -153,8 +154,8 @@ impl ToolFunction {
     }
 }
 
-/// Removes the attributes from a parameter, and returns it with its kind. Fails for a parameter that a
-/// tool cannot have.
+/// Removes the attributes from a parameter, and returns the parameter with its kind. Returns an
+/// error for a parameter that a tool cannot have.
 fn parameter(input: &mut FnArg, function: &Ident) -> syn::Result<Parameter> {
     let FnArg::Typed(typed) = input else {
         return Err(Error::new(
@@ -192,8 +193,8 @@ fn parameter(input: &mut FnArg, function: &Ident) -> syn::Result<Parameter> {
         }
         _ => Kind::Argument { attributes, of_type: typed.ty.clone() },
     };
-    // A state is also a parameter of the generated function, so it keeps its name for the documentation,
-    // unless the function has the same name.
+    // A state is also a parameter of the generated function. The parameter has the name of the
+    // state, which users see in the documentation, unless the tool's function has the same name.
     let variable = match &kind {
         Kind::State(_) if name != *function => name.clone(),
         Kind::State(_) | Kind::Context | Kind::Argument { .. } => {
@@ -203,8 +204,9 @@ fn parameter(input: &mut FnArg, function: &Ident) -> syn::Result<Parameter> {
     Ok(Parameter { name, variable, kind })
 }
 
-/// Returns whether a parameter has attributes of serde or schemars. Such attributes may define how a type
-/// without these crates' traits is deserialized or described, so the field must have the type itself.
+/// Returns whether a parameter has attributes of serde or schemars. With such attributes, a type
+/// can be deserialized or described although it does not implement the traits of these crates. The
+/// type of the field must then be the argument's type instead of a type parameter.
 fn has_derive_attributes(attributes: &[Attribute]) -> bool {
     let is_of_derive = |attribute: &Attribute| {
         attribute.path().is_ident("serde") || attribute.path().is_ident("schemars")
@@ -212,8 +214,8 @@ fn has_derive_attributes(attributes: &[Attribute]) -> bool {
     attributes.iter().any(is_of_derive)
 }
 
-/// Returns whether the type is `str` or a slice. A reference to such a type is refused, because it is
-/// meant as an argument, not as state.
+/// Returns whether the type is `str` or a slice. A reference to such a type is refused, because its
+/// author has most likely meant an argument instead of a state.
 fn is_text_or_list(of_type: &Type) -> bool {
     matches!(of_type, Type::Slice(_)) || ends_with(of_type, &["str"])
 }

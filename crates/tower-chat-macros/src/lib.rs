@@ -1,10 +1,10 @@
-//! The attribute `#[tool]`, which makes a tool from an async function. Applications use it through the
-//! feature `macros` of `tower-chat`.
+//! The attribute `#[tool]`, which makes a tool from an async function. Applications use the
+//! attribute by enabling the feature `macros` of `tower-chat`.
 //!
-//! The expansion refers to items of `tower-chat`, so this crate cannot be used alone. The documentation
-//! of `tower_chat::tool` has the rules for parameters, results and settings, with examples. This crate
-//! has no example, because cargo would have to build all of `tower-chat` a second time for it, for the
-//! host.
+//! The expansion refers to items of `tower-chat`, so this crate cannot be used alone. The
+//! documentation of `tower_chat::tool` has the rules for parameters, results and settings, with
+//! examples. This crate has no example, because an example needs `tower-chat` as a dependency,
+//! which cargo would then build a second time for the host.
 
 mod function;
 mod settings;

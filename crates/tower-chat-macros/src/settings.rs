@@ -8,7 +8,7 @@ use syn::{
     parse::{Parse, ParseStream},
 };
 
-/// The settings of one tool. Each may be set once.
+/// The settings of one tool. Each setting may be given once.
 #[derive(Default)]
 pub(crate) struct Settings {
     pub(crate) name: Option<LitStr>,
@@ -19,7 +19,7 @@ pub(crate) struct Settings {
     retries: Option<LitInt>,
     /// The delay before a retry, in milliseconds; 100 if it is not set.
     retry_delay_ms: Option<LitInt>,
-    /// The settings without a value, which are also the names of methods of `TypedTool`.
+    /// The settings without a value. Each has the name of a method of `TypedTool`.
     flags: Vec<Ident>,
 }
 
@@ -100,10 +100,11 @@ impl Settings {
     }
 }
 
-/// Fails if no provider accepts the name of a tool.
+/// Returns an error if no provider accepts the name of a tool.
 ///
-/// OpenAI and Anthropic accept ASCII letters, digits, `_` and `-`; Gemini also accepts `.` and `:`. If the
-/// provider of a request does not accept the name, the codec sends another name in its place.
+/// OpenAI and Anthropic accept ASCII letters, digits, `_` and `-`; Gemini also accepts `.` and `:`.
+/// If the provider of a request does not accept the name, the codec of the provider sends another
+/// name instead.
 pub(crate) fn check_name(name: &str, span: Span) -> syn::Result<()> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
     if (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(is_allowed) {
