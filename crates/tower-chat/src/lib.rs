@@ -1,8 +1,9 @@
 //! Durable conversations for programs that call language models through tower: stores for histories,
 //! layers that write them, a tool loop, and model clients.
 //!
-//! For one question, an agent may call the model and run tools many times. The layers store every
-//! answer, and keep the stored history valid for every provider, wherever the process stops.
+//! To answer one question, an agent may call the model and run tools many times. The layers store
+//! every answer. Even if the process stops between two calls, the stored history is valid for every
+//! provider.
 //!
 //! ```
 //! # fn main() -> Result<(), tower_chat::BoxError> {
@@ -55,7 +56,7 @@
 //!
 //! # Modules
 //!
-//! The root has the items that every application uses. The other items have one path each:
+//! The root has the items that every application uses. Every other item is in exactly one module:
 //!
 //! | module | contents |
 //! |---|---|
@@ -77,7 +78,8 @@ pub use tower_chat_layers::{
 };
 pub use tower_chat_layers::{adapt, recovery, replay, telemetry, transcript, validate};
 
-/// Errors that a program matches, and whether a failed request is worth a repetition.
+/// Errors that a program may handle individually, and the functions that return whether a failed
+/// request may succeed if it is sent again.
 pub mod error {
     pub use tower_chat_layers::{
         BuildError, Classified, ContentRefused, DeadlineExceeded, HistoryLost, NotStored,
@@ -103,7 +105,7 @@ pub mod layer {
     };
 }
 
-/// The parts of messages, and texts of untrusted messages for people.
+/// The parts of messages, and functions that escape untrusted text for people.
 pub mod message {
     pub use tower_chat_layers::{
         ContentKind, ErrorPart, Media, MediaSource, MessageId, Messages, Native, RawJson,
@@ -112,8 +114,9 @@ pub mod message {
     };
 }
 
-/// The choices of a [`PersistencePolicy`]. The module [`recovery`] has those for journaled runs, and
-/// [`replay`] those for the history that a model receives.
+/// The choices of a [`PersistencePolicy`]. The choices for the recovery of journaled runs are in
+/// the module [`recovery`], and the choices for the history that a model receives are in
+/// [`replay`].
 pub mod policy {
     pub use tower_chat_layers::{
         ConcurrentRuns, ConflictPolicy, LostHistory, MissingPersister, Price, PriceList,
@@ -129,14 +132,14 @@ pub mod request {
     };
 }
 
-/// The run that a request belongs to: its name, its handle, and the run that layers share.
-/// [`tower_chat_layers::run`] describes it for authors of layers.
+/// The run that a request belongs to: its name, its handle, and the data that the layers of the run
+/// share. [`tower_chat_layers::run`] describes these items for authors of layers.
 pub mod run {
     pub use tower_chat_layers::{Clock, Conversation, RunHandle, RunId, run::*};
 }
 
-/// Stores of conversations: their capabilities, and what they return. The module `author` is for authors of
-/// stores.
+/// Stores of conversations: their capabilities, and the types that they return. The module `author`
+/// is for authors of stores.
 pub mod store {
     pub use tower_chat_layers::format;
     pub use tower_chat_layers::store::{
@@ -152,8 +155,8 @@ pub mod store {
     };
 }
 
-/// Tools of all kinds, approvals, and records of tool calls. [`tower_chat_layers::tool`] begins with an
-/// example.
+/// Tools of all kinds, approvals, and records of tool calls. The documentation of
+/// [`tower_chat_layers::tool`] begins with an example.
 pub mod tool {
     pub use tower_chat_layers::{
         ApprovalRequest, ApprovalResponse, CallPosition, ToolInvocation, ToolStatus,
@@ -166,16 +169,17 @@ pub mod tool {
     };
 }
 
-/// Re-exports for implementations of this crate's traits, whose signatures contain their types: a
-/// [`store`], a [`Tool`], a codec of [`adapt`], a layer or a model client. They have the versions that
-/// this crate uses. `tower` has its feature `util`; other features need your own dependency.
+/// Re-exports of crates whose types are in the signatures of this crate's traits. Use them to
+/// implement a [`store`], a [`Tool`], a codec of [`adapt`], a layer or a model client. Their
+/// versions are those that this crate uses. The feature `util` of `tower` is enabled; for other
+/// features, add `tower` to your own dependencies.
 #[doc(no_inline)]
 pub use async_trait::async_trait;
 #[doc(no_inline)]
 pub use tower;
 
-/// Re-exports for the types of arguments and results of tools. Use them with `#[serde(crate =
-/// "tower_chat::serde")]`, or depend on the same versions.
+/// Re-exports for types that are arguments or results of tools. Derive the traits of these crates
+/// with `#[serde(crate = "tower_chat::serde")]`, or add the same versions to your own dependencies.
 #[doc(no_inline)]
 pub use tower_chat_layers::__macro::{schemars, serde};
 

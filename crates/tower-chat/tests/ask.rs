@@ -1,4 +1,4 @@
-//! A question in a conversation, with `ChatPipeline::ask`.
+//! Tests of questions in a conversation, which are sent with `ChatPipeline::ask`.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Compiler errors of wrong programs: the programs are in the folder `compile_errors`.
+//! Tests of the compiler's errors for incorrect programs, which are in the folder `compile_errors`.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 
-/// Each program, with texts that the compiler's errors must contain.
+/// Each program, with the texts that the compiler's errors must contain.
 const PROGRAMS: &[(&str, &[&[&str]])] = &[
     (
         "boxed_service",
@@ -90,8 +90,9 @@ fn errors_say_what_to_do() {
     }
 }
 
-/// The compiler errors of a program: for each first line, all reports with this first line. With debug
-/// information the compiler reports some errors twice, with different notes.
+/// The compiler errors of a program, by the first line of each report. If several reports have the
+/// same first line, their texts are joined, because with debug information the compiler reports
+/// some errors twice, with different notes.
 type Errors = BTreeMap<String, String>;
 
 /// Checks all programs in one run of cargo. The programs are the binaries of one package, which depends
@@ -109,7 +110,7 @@ fn errors_by_program() -> BTreeMap<String, Errors> {
     for line in output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         let line: Value = serde_json::from_slice(line).unwrap();
         let message = &line["message"];
-        // An error without a span only reports the number of the other errors.
+        // An error without a span only states how many other errors there are.
         let is_error = message["level"] == "error"
             && message["spans"].as_array().is_some_and(|spans| !spans.is_empty());
         if line["reason"] == "compiler-message" && is_error {
@@ -123,7 +124,7 @@ fn errors_by_program() -> BTreeMap<String, Errors> {
     errors
 }
 
-/// Writes the package.
+/// Writes the package that contains the programs.
 fn package() -> PathBuf {
     let facade = Path::new(env!("CARGO_MANIFEST_DIR"));
     let package = Path::new(env!("CARGO_TARGET_TMPDIR")).join("compile_errors");

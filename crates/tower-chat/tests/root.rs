@@ -1,4 +1,4 @@
-//! The root of the facade stays small, and every item has one path.
+//! Tests that the root of the facade has few names, and that every item has one path.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 
 const SOURCE: &str = include_str!("../src/lib.rs");
 
-/// Returns the names of a `pub use` without its keyword, such as `a::{b::C, D as E}`.
+/// Returns the names that a `pub use` exports. `tree` is the text after the keywords, such as
+/// `a::{b::C, D as E}`.
 fn used_names(tree: &str) -> Vec<String> {
     let inner = match tree.split_once('{') {
         Some((_, inner)) => inner.rsplit_once('}').unwrap().0,
@@ -35,7 +36,8 @@ fn used_names(tree: &str) -> Vec<String> {
     names
 }
 
-/// Returns the names that the file declares at this indentation, without hidden ones.
+/// Returns the names that the file declares at this level of indentation, without those that are
+/// hidden in the documentation.
 fn declared(indentation: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut is_hidden = false;

@@ -1,4 +1,5 @@
-//! Tools that are made from functions and types: their definitions, and the results of calls.
+//! Tests of tools that are made from functions and types: their definitions, and the results of
+//! their calls.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -137,7 +138,7 @@ fn without_arguments(call: &mut StoredCall<'_>) -> Result<Retention, BoxError> {
     Ok(Retention::Keep)
 }
 
-/// Returns the text and the error flag of the result of one call.
+/// Calls a tool once, and returns the text and the error flag of the result.
 async fn tool_result(tool: impl Tool, name: &str, arguments: &str) -> (String, bool) {
     let call = Message::tool_calls([ToolCall::new("call_9", name, arguments)]);
     let model = ScriptedModel::new([Step::message(call), Step::text("thanks")]);
@@ -481,7 +482,8 @@ async fn a_persist_function_decides_what_is_stored() {
     assert_eq!(stored, [("{}", ToolStatus::PendingApproval)]);
 }
 
-/// Returns the schema of a tool in a request to each provider, and the flag for strict conformance.
+/// Returns the schema of a tool in a request to each provider, and the flag that requests strict
+/// conformance.
 fn rendered(definition: &ToolDefinition) -> Vec<(&'static str, Value, Option<Value>)> {
     let body = |wire: BodyWire, pointer: &str, strict: &str| {
         let tool = wire.render_tool(definition).unwrap();
@@ -522,7 +524,7 @@ fn rendered(definition: &ToolDefinition) -> Vec<(&'static str, Value, Option<Val
     schemas
 }
 
-/// Returns the first part of a schema that strict mode refuses.
+/// Returns a description of the first part of a schema that strict mode refuses.
 fn refused(schema: &Value, root: &Value) -> Option<String> {
     let fields = schema.as_object()?;
     for keyword in ["oneOf", "const", "default", "minimum", "maxLength", "pattern", "$schema"] {
@@ -577,7 +579,7 @@ fn strict_is_asked_for_only_where_it_was_set() {
     let tool = TypedTool::new("look", "Looks.", async |_: Dish, _| Ok(""));
     for (provider, schema, strict) in rendered(tool.definition()) {
         assert_eq!(refused(&schema, &schema), None, "{provider}");
-        // Responses would otherwise make a schema strict by default.
+        // Without this flag, OpenAI's Responses API would apply strict mode by default.
         let expected = (provider == "responses").then_some(json!(false));
         assert_eq!(strict, expected, "{provider}");
     }
