@@ -16,16 +16,16 @@ pub enum AnswerError {
     /// The service refused the request, with an HTTP status or with an error inside its answer.
     #[non_exhaustive]
     Refused {
-        /// The HTTP status. For an error inside an answer: the status that the error names, if there is
-        /// one.
+        /// The HTTP status of the response. An error inside an answer has the HTTP status 200; this
+        /// field is then the status that the error itself contains, if any.
         status: Option<u16>,
         /// The service's name for the error, such as `overloaded_error`, `RESOURCE_EXHAUSTED` or
         /// `context_length_exceeded`.
         code: Option<String>,
-        /// The service's message, or the whole body if it has another form.
+        /// The service's error message. The whole body if it contains no message.
         message: String,
-        /// The wait before the next attempt that the service requests, if the body contains this time.
-        /// The client reads the headers.
+        /// How long the client has to wait before the next attempt, if the body contains this time.
+        /// The headers of the response are not read.
         retry_after: Option<Duration>,
         /// The error as it was received.
         body: String,
@@ -33,11 +33,11 @@ pub enum AnswerError {
     /// The answer does not have the form that the provider's API documents.
     #[non_exhaustive]
     Malformed {
-        /// The fault of the answer.
+        /// A description of the fault, for the error message.
         what: String,
         /// The part of the answer that is wrong, as it was received.
         body: String,
-        /// The error of the parser that reported it, if there is one.
+        /// The error of the parser, if the parser found the fault.
         source: Option<BoxError>,
     },
     /// The answer is larger, or nested more deeply, than the limits allow.
@@ -45,11 +45,11 @@ pub enum AnswerError {
     /// A streamed answer ended before it was complete.
     #[non_exhaustive]
     Truncated {
-        /// The text that had been received.
+        /// The text that was received before the stream ended.
         text: String,
-        /// The way in which the stream ended.
+        /// A description of how the stream ended, for the error message.
         reason: String,
-        /// The error of the connection, if it reported one.
+        /// The error of the connection, if the connection failed.
         source: Option<BoxError>,
     },
 }
@@ -60,8 +60,9 @@ impl AnswerError {
         Self::Malformed { what: what.into(), body: body.into(), source: None }
     }
 
-    /// Creates the error of a connection that broke during a streamed answer. The error has no text:
-    /// [`updates`](crate::stream::updates) adds the text that was received.
+    /// Creates the error of a connection that broke during a streamed answer. The `text` of the
+    /// error is empty until [`updates`](crate::stream::updates) sets it to the text that was
+    /// received.
     ///
     /// ```
     /// use tower_chat_wire::AnswerError;
@@ -96,7 +97,8 @@ impl AnswerError {
         }
     }
 
-    /// Returns the wait before the next attempt that the service requests.
+    /// Returns how long the client has to wait before the next attempt, if the service has sent
+    /// this time.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { retry_after, .. } => *retry_after,
@@ -106,9 +108,10 @@ impl AnswerError {
 
     /// Returns whether the same request may succeed later.
     ///
-    /// `true` for truncated streams, for the statuses 408, 409, 429 and 5xx, and for errors inside an
-    /// answer that have no status, unless their code blames the request. `false` for an exhausted quota
-    /// (`insufficient_quota`), because waiting does not restore it.
+    /// `true` for truncated streams, for the statuses 408, 409, 429 and 5xx, and for errors inside
+    /// an answer that have no status, unless the code of the error shows that the request is the
+    /// cause. `false` for an exhausted quota (`insufficient_quota`), because waiting does not
+    /// restore it.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Truncated { .. } => true,
@@ -117,8 +120,8 @@ impl AnswerError {
         }
     }
 
-    /// Sets the text that was received, if this is the error of a truncated stream. Returns any other error
-    /// unchanged.
+    /// Sets `text` to the result of `received` if this error is [`Truncated`](Self::Truncated).
+    /// Returns any other error unchanged.
     #[must_use]
     pub fn after(self, received: impl FnOnce() -> String) -> Self {
         match self {
@@ -178,9 +181,9 @@ impl Error for AnswerError {
     }
 }
 
-/// Returns whether a service that refused a request may accept the same request later. If the refusal has an
-/// HTTP status, the status decides, except that the code `insufficient_quota` is never retryable. Without a
-/// status, the code decides.
+/// Returns whether a service that refused a request may accept the same request later. A refusal
+/// with the code `insufficient_quota` is never retryable. For any other refusal, the HTTP status
+/// decides, or the code if there is no status.
 ///
 /// ```
 /// use tower_chat_wire::is_refusal_retryable;
@@ -198,8 +201,8 @@ pub fn is_refusal_retryable(status: Option<u16>, code: Option<&str>) -> bool {
     }
 }
 
-/// Parts of error codes, in lower case, which show that the request is the cause: the same request would fail
-/// again.
+/// Parts of error codes, in lower case. A code that contains one of them shows that the request
+/// itself is the cause of the error, and that a retry of the same request would fail too.
 const BLAMES_REQUEST: [&str; 16] = [
     "invalid",
     "not_found",

@@ -1,10 +1,12 @@
-//! Marks messages that were read in an unusual form. The mark contains the JSON, so that the message is
-//! written in the same form.
+//! Marks messages that were read from an unusual form of JSON. The mark contains this JSON, so that
+//! the message can be written in the same form again.
 //!
-//! The wires of Bedrock, Cohere and Ollama have several forms for the same message. A message that was
-//! read in the usual form has no mark. Any other message begins with a native part that contains the
-//! JSON from which it was read. As long as this JSON is still read as the same message, the JSON is
-//! written. If an application has changed the message, its parts are written in the usual form.
+//! The wires of Bedrock, Cohere and Ollama have several forms for the same message. A message that
+//! was read in the usual form has no mark. Any other message begins with a native part that
+//! contains the JSON from which it was read. When the message is written, the JSON of the mark is
+//! parsed again. If the result is equal to the message, the JSON is written unchanged. If it
+//! differs, an application has changed the message, and the parts of the message are written in the
+//! usual form.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +14,17 @@ use tower_chat_core::{Message, Native, Part, RawJson};
 
 use crate::{WireError, fields::Fields};
 
-/// The only field of the native part.
+/// The name of the only field in the JSON object of the native part.
 const FIELD: &str = "as_read";
 
-/// Adds a mark with the JSON from which the message was read.
+/// Inserts a mark with the JSON from which the message was read.
 pub(crate) fn keep(message: &mut Message, wire: &str, json: &RawJson) {
     let mut fields = Fields::default();
     fields.set(FIELD, json.clone());
     message.parts.insert(0, Part::Native(fields.into_native(wire)));
 }
 
-/// Returns whether the native item is a mark, which is never written itself.
+/// Returns whether the native item is a mark. A mark is never written as an item of a request.
 pub(crate) fn is_mark(native: &Native, wire: &str) -> bool {
     mark(native, wire).is_some()
 }
@@ -32,7 +34,7 @@ fn mark(native: &Native, wire: &str) -> Option<RawJson> {
     (fields.len() == 1).then(|| fields.take(FIELD)).flatten()
 }
 
-/// Returns the JSON in a message's mark, whether or not the message was changed later.
+/// Returns the JSON in a message's mark, even if the message has been changed since.
 pub(crate) fn original(message: &Message, wire: &str) -> Option<RawJson> {
     match message.parts.first()? {
         Part::Native(native) => mark(native, wire),
@@ -40,8 +42,8 @@ pub(crate) fn original(message: &Message, wire: &str) -> Option<RawJson> {
     }
 }
 
-/// Returns the JSON in a message's mark if `parse` still reads this message from the JSON. `None` if the
-/// message was changed or has no mark.
+/// Returns the JSON in a message's mark if `parse` reads an equal message from this JSON. Returns
+/// `None` if the message has been changed, or has no mark.
 pub(crate) fn unchanged(
     message: &Message,
     wire: &str,
@@ -56,8 +58,8 @@ pub(crate) fn unchanged(
     is_same.then_some(json)
 }
 
-/// Returns whether a part is equal to the part that was read. Ignores fields that are set after the message
-/// was read: those that a store sets in results, and the mark of a call that was cut off.
+/// Returns whether a part is equal to the part that was read. Ignores the fields that are set after
+/// a message is read: `call` and `ends_run` of results, and `is_cut_off` of calls.
 fn is_same_part(read: &Part, part: &Part) -> bool {
     match part {
         Part::ToolResult(result) if result.call.is_some() || result.ends_run => {
@@ -74,14 +76,15 @@ fn is_same_part(read: &Part, part: &Part) -> bool {
     }
 }
 
-/// Returns whether two texts are the same JSON value: fields may be in any order, and numbers must have the
-/// same digits. Values nested more deeply than `MAX_DEPTH` are the same only if their texts are equal.
+/// Returns whether two JSON texts have the same value. The order of fields is ignored, and numbers
+/// must have the same digits. Below a nesting depth of `MAX_DEPTH`, values are the same only if
+/// their texts are equal.
 pub(crate) fn same(one: &RawJson, other: &RawJson) -> bool {
     same_at(one, other, 0)
 }
 
-/// The number of objects and lists around a value, up to which [`same`] compares values. No service sends
-/// deeper values.
+/// The maximum nesting depth at which [`same`] parses and compares values. No service sends values
+/// that are nested more deeply.
 const MAX_DEPTH: usize = 120;
 
 fn same_at(one: &RawJson, other: &RawJson, depth: usize) -> bool {

@@ -7,26 +7,27 @@ use tower_chat_core::{
     pairing::{Answers, Candidate, Matcher, Target},
 };
 
-/// Assigns the call ids of one round. A round consists of consecutive messages of the assistant and the
-/// results of their calls.
+/// Assigns the call ids of one round: of the calls in consecutive assistant messages, and of the
+/// results of these calls.
 ///
-/// Anthropic and Bedrock require ids of ASCII letters, digits, `_` and `-`, each once in a round. An id
-/// in this form is not changed. A new id depends only on the round, so a round is always written in the
-/// same way, regardless of the messages before it.
+/// Anthropic and Bedrock require ids of ASCII letters, digits, `_` and `-`, and no two calls of a
+/// round may have the same id. An id that satisfies both rules is written unchanged. Any other id
+/// is replaced by an id that depends only on the round, so that the messages before a round do not
+/// change how the round is written.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
     calls: Matcher<String>,
     /// The ids that were written for the calls, in the order of the calls.
     written: Vec<String>,
-    /// The written ids, which no later call of the round may have.
+    /// The ids in `written`. No later call of the round may have one of these ids.
     taken: HashSet<String>,
-    /// The next number to try for an id that occurs again; all smaller numbers are in use.
+    /// For each id that several calls have: the number that is appended to the id of the next call.
     next_number: HashMap<String, usize>,
-    /// Whether ids may have any character.
+    /// Whether ids may contain any character.
     takes_any: bool,
-    /// Whether a call was written with another id than it has.
+    /// Whether the written id of a call differs from the call's own id.
     has_renamed: bool,
-    /// Whether a message of another role follows the messages of the assistant.
+    /// Whether a message of another role follows the assistant messages of the round.
     is_answered: bool,
 }
 
@@ -36,13 +37,14 @@ impl Round {
         Self { takes_any: true, ..Self::default() }
     }
 
-    /// Returns whether a call was written with another id than it has.
+    /// Returns whether the written id of a call differs from the call's own id.
     pub(crate) fn has_renamed(&self) -> bool {
         self.has_renamed
     }
 
-    /// Begins the next message, which has this role. `asks` is whether it has calls. A message of the
-    /// assistant with calls begins a new round if a message of another role precedes it.
+    /// Begins the next message. `role` is the role of the message, and `asks` is whether the
+    /// message has calls. An assistant message with calls begins a new round if a message of
+    /// another role precedes it.
     pub(crate) fn follow(&mut self, role: Role, asks: bool) {
         if role != Role::Assistant {
             self.is_answered = true;
@@ -67,8 +69,9 @@ impl Round {
         written
     }
 
-    /// Returns the id to write for the next result: the id of its call. For a result without a call, returns
-    /// the result's own id in an accepted form.
+    /// Returns the id to write for the next result: the written id of the call that the result
+    /// answers. For a result without a call, returns the result's own id, with unaccepted
+    /// characters replaced.
     pub(crate) fn result(&mut self, id: Option<&str>) -> String {
         let target = Target::id(id);
         let call = match self.calls.answer(target) {
@@ -82,7 +85,8 @@ impl Round {
         if self.takes_any { id.to_owned() } else { acceptable(id) }
     }
 
-    /// Returns the wanted id, or the id with a number at its end if another call of the round has the id.
+    /// Returns the wanted id. If another call of the round already has this id, appends a number to
+    /// it.
     fn free(&mut self, wanted: String) -> String {
         if !self.taken.contains(&wanted) {
             return wanted;

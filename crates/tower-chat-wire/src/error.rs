@@ -8,16 +8,17 @@ use tower_chat_core::Retryability;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WireError {
-    /// The text is not JSON, or has another kind of value than its position requires.
+    /// The text is not valid JSON, or contains a value of a type that is not allowed at its
+    /// position.
     Json {
         /// The kind of text that was read, such as `a message`.
         what: &'static str,
-        /// The kind of value that was expected.
+        /// The type of value that was expected.
         expected: &'static str,
         /// The error of the parser, with the position in the text.
         source: serde_json::Error,
     },
-    /// A required field is missing, or has another kind of value.
+    /// A required field is missing, or has a value of the wrong type.
     Field {
         /// The kind of object that was read, such as `a message`.
         what: &'static str,
@@ -58,7 +59,7 @@ impl fmt::Display for WireError {
 impl Error for WireError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            // The text of the error already contains that of its source.
+            // The message of `Json` already contains the message of the parser's error.
             Self::Json { .. } | Self::Field { .. } | Self::UnknownRole { .. } => {
                 Some(Retryability::Permanent.as_source())
             }

@@ -5,7 +5,7 @@ use tower_chat_core::{Finish, FinishReason, Message, Part, RawJson, ToolCall, Us
 
 use crate::object;
 
-/// The finish reasons of a wire.
+/// Converts between the finish reasons of a wire and [`FinishReason`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reasons {
     /// Converts a text of the wire to a finish reason.
@@ -15,13 +15,14 @@ pub(crate) struct Reasons {
 }
 
 impl Reasons {
-    /// Sets the finish reason of an answer from the text of the wire.
+    /// Sets the finish reason of an answer from the text that the wire has for it.
     ///
     /// Some wires have no separate text for an answer that ends with calls. On these wires, a stop becomes
     /// [`FinishReason::ToolCalls`] if the answer has calls.
     ///
-    /// Returns the text if [`text`](Self::text) would return a different one for the same answer, such as
-    /// `stop_sequence` for a stop. The caller stores this text in the metadata.
+    /// Returns the text of the wire if it is not the usual text for this finish reason, such as
+    /// Anthropic's `stop_sequence` for a stop. The caller stores the returned text in the metadata
+    /// of the answer, because [`text`](Self::text) needs it.
     pub(crate) fn set(self, finish: &mut Finish, text: String, has_calls: bool) -> Option<String> {
         let mut reason = (self.read)(text.clone());
         let has_no_calls_reason =
@@ -35,9 +36,9 @@ impl Reasons {
         (!is_usual).then_some(text)
     }
 
-    /// Returns the text for the finish reason of an answer. `received` is the text that was received with
-    /// the answer. Returns the received text if it still means the finish reason, and otherwise the usual
-    /// text.
+    /// Returns the text for the finish reason of an answer. `received` is the text that was
+    /// received with the answer. Returns the received text if it is read as the finish reason of
+    /// the answer, and otherwise the usual text.
     pub(crate) fn text(self, finish: &Finish, received: Option<&Value>, has_calls: bool) -> String {
         let received = received.and_then(Value::as_str).map(str::to_owned);
         let is_same = |text: &String| Some((self.read)(text.clone())) == finish.reason;
@@ -64,16 +65,16 @@ fn effective(reason: Option<&FinishReason>, has_calls: bool) -> FinishReason {
 fn may_cut_off(finish: &Finish) -> bool {
     match &finish.reason {
         Some(FinishReason::Length | FinishReason::ContentFilter) => true,
-        // `malformed_tool_use` of Bedrock, `MALFORMED_FUNCTION_CALL` of Gemini.
+        // For example `malformed_tool_use` of Bedrock, or `MALFORMED_FUNCTION_CALL` of Gemini.
         Some(FinishReason::Other(reason)) => reason.to_ascii_lowercase().starts_with("malformed"),
         _ => false,
     }
 }
 
-/// Marks a call at the end of an answer as cut off, if an answer with this finish reason may end with an
-/// incomplete call. If arguments are an object on a wire, those of an incomplete call can look complete: the
-/// object is empty, or the service has closed it
-/// (<https://docs.claude.com/en/docs/build-with-claude/handling-stop-reasons>).
+/// Marks a call at the end of an answer as cut off, if an answer with this finish reason may end
+/// with an incomplete call. On a wire that sends arguments as a JSON object, the arguments of an
+/// incomplete call can look complete, because the service sends an empty object or adds the missing
+/// end (<https://docs.claude.com/en/docs/build-with-claude/handling-stop-reasons>).
 pub(crate) fn note_cut_off_call(message: &mut Message, finish: &Finish) {
     if may_cut_off(finish)
         && let Some(call) = last_call(message)
@@ -82,9 +83,9 @@ pub(crate) fn note_cut_off_call(message: &mut Message, finish: &Finish) {
     }
 }
 
-/// Marks a call without arguments at the end of an answer as cut off, if an answer with this finish reason
-/// may end with an incomplete call. On wires that send a call as a whole, the service may replace the
-/// arguments of an incomplete call by an empty object.
+/// Marks a call without arguments at the end of an answer as cut off, if an answer with this finish
+/// reason may end with an incomplete call. On a wire that sends each call as a whole, the service
+/// may send an empty object instead of the arguments of an incomplete call.
 pub(crate) fn note_empty_call(message: &mut Message, finish: &Finish) {
     if may_cut_off(finish)
         && let Some(call) = last_call(message)
@@ -95,11 +96,12 @@ pub(crate) fn note_empty_call(message: &mut Message, finish: &Finish) {
     }
 }
 
-/// Marks the calls of an answer that were cut off, if a token limit or a filter has ended the answer and some
-/// of its calls have a free text. The arguments of such a call need not be JSON and do not show whether they
-/// are complete: only a call at the end of the answer can be cut off, unless its service has marked it as
-/// complete. Also sets the finish reason of the last message, so that [`Answer::new`] does not judge the calls
-/// again.
+/// Marks the calls that were cut off in an answer with free-text calls. The arguments of a
+/// free-text call need not be JSON. Does nothing unless a token limit or a filter ended the answer.
+///
+/// A free-text call is marked if it is at the end of the answer, and the service has not marked it
+/// as complete. Any other call is marked if its arguments are not valid JSON. Also sets the finish
+/// reason of the last message, so that [`Answer::new`] does not search for calls that were cut off.
 ///
 /// [`Answer::new`]: tower_chat_core::Answer::new
 pub(crate) fn note_free_texts(
@@ -129,19 +131,19 @@ pub(crate) fn note_free_texts(
     last.finish_reason.clone_from(&finish.reason);
 }
 
-/// Returns whether the arguments of a call are `null` or no valid JSON.
+/// Returns whether the arguments of a call are `null` or are not valid JSON.
 fn is_incomplete(call: &ToolCall) -> bool {
     let arguments = call.arguments.trim();
     arguments == "null" || arguments.parse::<RawJson>().is_err()
 }
 
-/// Returns whether the service has marked an item as complete.
+/// Returns whether the service has marked the item of a call as complete.
 fn is_marked_complete(call: &ToolCall) -> bool {
     let item = call.native.as_ref().map(|native| object::to_value(&native.item));
     item.is_some_and(|item| item.get("status").is_some_and(|status| status == "completed"))
 }
 
-/// Returns the call at the end of a message, if the final part is a call. Native parts are ignored.
+/// Returns the last part of a message, if the part is a call. Native parts are ignored.
 fn last_call(message: &mut Message) -> Option<&mut ToolCall> {
     let of_content = message.parts.iter_mut().filter(|part| !matches!(part, Part::Native(_)));
     match of_content.last() {
@@ -150,8 +152,8 @@ fn last_call(message: &mut Message) -> Option<&mut ToolCall> {
     }
 }
 
-/// Sets the usage in a body, unless the body already has a value with the same counts, which was received
-/// with the answer.
+/// Sets the usage in a body. If the body already contains a usage with the same counts, does not
+/// change it, because it was received with the answer and may have more fields.
 pub(crate) fn put_usage(
     body: &mut Map<String, Value>,
     field: &str,

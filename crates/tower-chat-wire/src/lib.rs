@@ -1,5 +1,5 @@
-//! Converts the JSON of providers to the messages of `tower-chat` and back, without loss. Needed by
-//! authors of model clients, endpoints and programs that read transcripts.
+//! Converts the JSON of providers to the messages of `tower-chat` and back, without loss. Authors
+//! of model clients, endpoints and programs that read transcripts need this crate.
 //!
 //! ```
 //! use tower_chat_wire::{
@@ -17,7 +17,7 @@
 //! let messages = openai_chat::parse_messages(recorded)?;
 //! assert_eq!(messages[1].calls().next().map(|call| &*call.name), Some("weather"));
 //!
-//! // ... is a request to another one, which would accept it.
+//! // ... is converted to a request that another provider accepts.
 //! let request = tower_chat_core::ChatRequest::new(messages);
 //! let body = BodyWire::Anthropic.render_request(&request)?;
 //! tower_chat_testkit::validate::validate(tower_chat_testkit::validate::Wire::Anthropic, &body)?;
@@ -33,8 +33,8 @@
 //! - [`gemini`]: the contents and the system instruction of Gemini's `generateContent`.
 //! - [`openai_responses`]: the items of OpenAI Responses.
 //! - [`bedrock_converse`], [`cohere`], [`ollama`]: the messages of Bedrock Converse, Cohere and Ollama.
-//! - [`rules`]: the rules of services beyond their wire format, and the changes that make a conversation
-//!   conform to them.
+//! - [`rules`]: rules of services that their wire format does not express, and the changes to a
+//!   request that make it conform to these rules.
 //! - [`stream`]: limits, framing and accumulators of streamed answers, for model clients.
 //! - `codec`, with the feature `codec`: codecs of JSON bodies for `tower_chat::adapt`.
 

@@ -1,4 +1,4 @@
-//! Functions for JSON objects with their values as JSON text.
+//! Functions for JSON objects whose values are JSON text.
 
 use serde_json::{Map, Value};
 use tower_chat_core::{ChatOptions, Classified, RawJson};
@@ -18,7 +18,7 @@ pub(crate) fn parse(json: &str) -> Result<Object, AnswerError> {
     })
 }
 
-/// Parses the fields of an event's data.
+/// Parses the data of an event as a JSON object.
 pub(crate) fn of_frame(frame: &Frame) -> Result<Object, AnswerError> {
     serde_json::from_str(&frame.data).map_err(|source| AnswerError::Malformed {
         what: format!("an event is not a JSON object{}", beginning(&frame.data)),
@@ -76,7 +76,8 @@ pub(crate) fn to_value(value: &RawJson) -> Value {
     value.parse().unwrap_or_else(|_| Value::String(value.get().to_owned()))
 }
 
-/// Converts the fields of a body to JSON text. Numbers have all digits of the numbers in the options.
+/// Converts the fields of a body to JSON text. Writes the numbers in `options` with all their
+/// digits.
 pub(crate) fn to_object(fields: &Map<String, Value>, options: &ChatOptions) -> Object {
     let fields = fields.iter().map(|(name, value)| (name.clone(), raw(value)));
     let mut fields: Object = fields.collect();
@@ -84,13 +85,14 @@ pub(crate) fn to_object(fields: &Map<String, Value>, options: &ChatOptions) -> O
     fields
 }
 
-/// Returns the remaining fields of an answer, for metadata.
+/// Converts fields of an answer to metadata, without the fields that are `null`.
 pub(crate) fn metadata(fields: &Object) -> Map<String, Value> {
     let set = fields.iter().filter(|(_, value)| value.get() != "null");
     set.map(|(name, value)| (name.clone(), to_value(value))).collect()
 }
 
-/// Adds fields. A field replaces an earlier one unless it is `null`.
+/// Adds the fields of `later` to `whole`. A `null` field of `later` does not replace a field of
+/// `whole`.
 pub(crate) fn overlay(whole: &mut Object, later: Object) {
     for (name, value) in later {
         if value.get() != "null" || !whole.contains_key(&name) {

@@ -9,21 +9,24 @@ use crate::{
     object::{Object, reports, text},
 };
 
-/// The fields of an error that contain its code.
+/// The fields from which the code of an error is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CodeFields {
-    /// `code`, or else `type`, in OpenAI's and compatible APIs. The type `error` is ignored, because it
-    /// has no information.
+    /// For OpenAI's and compatible APIs: `code`, or `type` if there is no `code`. The type `error`
+    /// is ignored, because it contains no information.
     OpenAi,
-    /// `status`, or else `type`, or else `code`. Google's `code` repeats the HTTP status.
+    /// For other APIs: the first of `status`, `type` and `code` that the error has. `code` is last,
+    /// because Google's `code` repeats the HTTP status.
     Others,
 }
 
-/// Returns whether an answer, or an event of a stream, reports an error. `content` is the name of a field
-/// that every answer has, and that no error has.
+/// Returns whether an answer, or an event of a stream, reports an error. `content` is the name of a
+/// field that is in every answer and in no error.
 ///
-/// The error is usually in `error`. vLLM and Mistral send `{"object": "error", "message": …}`, and services
-/// that use FastAPI send `{"detail": …}`. An error after the beginning of a stream has the HTTP status 200.
+/// Most services send the error in the field `error`. vLLM and Mistral send
+/// `{"object": "error", "message": …}`, and services that use FastAPI send `{"detail": …}`. The
+/// HTTP status does not show an error that occurs after the service has begun a stream, because it
+/// is 200 then.
 pub(crate) fn is_error(fields: &Object, content: &str) -> bool {
     let is_named = |name| text(fields, name).is_some_and(|kind| kind == "error");
     let has_reason = |name| fields.get(name).is_some_and(|it| !is_empty(it.get()));
@@ -39,8 +42,8 @@ pub(crate) fn is_error(fields: &Object, content: &str) -> bool {
                 || is_text("msg"))
 }
 
-/// Returns whether MiniMax reports an error, which it does in a field of its own and with the HTTP
-/// status 200 (<https://platform.minimax.io/docs/api-reference/errorcode>).
+/// Returns whether the field `base_resp` reports an error. MiniMax reports errors in this field,
+/// with the HTTP status 200 (<https://platform.minimax.io/docs/api-reference/errorcode>).
 fn has_failed_at_minimax(fields: &Object) -> bool {
     let base = fields.get("base_resp").and_then(|base| base.parse::<Object>().ok());
     let code = base.and_then(|base| base.get("status_code").map(|code| code.get().to_owned()));
@@ -52,8 +55,9 @@ fn is_empty(json: &str) -> bool {
     matches!(json, "null" | "\"\"" | "[]" | "{}" | "false")
 }
 
-/// Reads the error in a body: `{"error": {…}}`, `{"error": "text"}`, `{"message": "text"}`, or a list with
-/// one of these. If `status` is `None`, the status in the body is used, if there is one.
+/// Reads the error in a body: `{"error": {…}}`, `{"error": "text"}`, `{"message": "text"}`, or a
+/// list with one of these. If `status` is `None`, the error has the status that the body contains,
+/// if any.
 pub(crate) fn parse(status: Option<u16>, body: &str, fields: CodeFields) -> AnswerError {
     let json: Value = serde_json::from_str(body).unwrap_or(Value::Null);
     // Google and other services send a list with the error if the request requires a stream.
@@ -84,9 +88,9 @@ fn as_words(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Returns the HTTP status in the fields of an error, as a number or as digits. If the answer has begun
-/// with the status 200, services send the real status in `code` (OpenRouter, Google), `status_code`
-/// (Groq) or `status`.
+/// Returns the HTTP status that the fields of an error contain, as a number or as a string of
+/// digits. If an error occurs after the HTTP status 200 was sent, services send the actual status
+/// in `code` (OpenRouter, Google), `status_code` (Groq) or `status`.
 fn named_status(error: &Value) -> Option<u16> {
     ["status_code", "code", "status", "http_status"].into_iter().find_map(|name| {
         let status = match error.get(name)? {
@@ -98,7 +102,8 @@ fn named_status(error: &Value) -> Option<u16> {
     })
 }
 
-/// Returns the wait that Google requests in the body: `"retryDelay": "34.5s"` in a `google.rpc.RetryInfo`.
+/// Returns how long the client has to wait before a retry, from the `google.rpc.RetryInfo` that
+/// Google sends in an error, such as `"retryDelay": "34.5s"`.
 fn retry_info(error: &Value) -> Option<Duration> {
     let details = error.get("details")?.as_array()?;
     let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;

@@ -26,7 +26,7 @@ pub(crate) fn messages(request: &ChatRequest) -> impl Iterator<Item = Arc<Messag
     instructions.into_iter().chain(request.messages().iter().cloned())
 }
 
-/// Returns whether the message has the role of the system or the developer.
+/// Returns whether the role of the message is system or developer.
 pub(crate) fn is_system(message: &Message) -> bool {
     matches!(message.role, Role::System | Role::Developer)
 }
@@ -43,7 +43,8 @@ pub(crate) fn object_of(arguments: &str) -> RawJson {
     }
 }
 
-/// The calls that have no result yet, with their ids and the names of their tools.
+/// The calls of a conversation that have no result yet, with their ids and the names of their
+/// tools.
 #[derive(Debug, Default)]
 pub(crate) struct OpenCalls {
     /// The id and the tool name of each call, by the number of the call in the conversation.
@@ -61,8 +62,9 @@ impl OpenCalls {
         self.next += 1;
     }
 
-    /// Removes the call that a result answers: the first call with the result's id, or else the first call.
-    /// Returns the result's own tool name, or else that of the call. `None` if no call is open.
+    /// Removes the call that a result answers: the first open call with the result's id, or the
+    /// first open call if none has this id. Returns the tool name of the result, or that of the
+    /// removed call if the result has no tool name. Returns `None` if no call is open.
     pub(crate) fn answer(&mut self, result: &ToolResult) -> Option<String> {
         let same = self.by_id.get(&result.call_id).and_then(BTreeSet::first).copied();
         let number = same.or_else(|| self.calls.keys().next().copied())?;

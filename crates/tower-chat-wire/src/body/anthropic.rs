@@ -73,7 +73,7 @@ fn render_usage(usage: &Usage) -> Value {
 pub(super) fn render_tool(definition: &tower_chat_core::ToolDefinition) -> Option<Value> {
     let mut tool = TOOL.render(definition)?;
     if !definition.parameters.is_null() {
-        // The service requires a schema.
+        // The service refuses a tool without a schema.
         let fields = tool.as_object_mut()?;
         fields.entry(TOOL.parameters).or_insert_with(|| json!({"type": "object"}));
     }
@@ -83,7 +83,7 @@ pub(super) fn render_tool(definition: &tower_chat_core::ToolDefinition) -> Optio
 fn tool_choice(choice: &Value) -> Option<ToolChoice> {
     let fields = choice.as_object()?;
     let name = fields.get("name").and_then(Value::as_str);
-    // A choice with other fields is not changed.
+    // A choice with other fields is not converted, so that these fields are not lost.
     match (fields.get("type")?.as_str()?, name, fields.len()) {
         ("auto", None, 1) => Some(ToolChoice::Auto),
         ("any", None, 1) => Some(ToolChoice::Required),

@@ -15,22 +15,22 @@ use crate::{
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AnswerContext {
-    /// The place where the history of the request is stored. The location determines the service id of
-    /// the answer. `None` means that the location is unknown: the fields of the answer then determine the
-    /// service id.
+    /// Whether the caller or the service stores the history of the request. The location determines
+    /// the service id of the answer. If the location is `None`, the fields of the answer determine
+    /// the service id.
     pub history: Option<HistoryLocation>,
-    /// Whether the request is for a background answer. A background answer that is still in progress is read
-    /// as an answer without messages, and its id becomes the continuation token. If the request is for
-    /// another answer, an answer in progress is an error.
+    /// Whether the request is for a background answer. If `true`, an answer that is still in
+    /// progress is read as an answer without messages, whose id is the continuation token. If
+    /// `false`, an answer that is still in progress is an error.
     pub is_background: bool,
-    /// The service that answers. The service becomes the [issuer](Native::issuer) of the answer's native
-    /// items that have none.
+    /// The name of the service that answers. Native items of the answer that have no
+    /// [issuer](Native::issuer) get this name as their issuer.
     pub issuer: Option<Arc<str>>,
-    /// The names of tools that were sent in another form. The reader restores the original names in the
-    /// answer.
+    /// The tools that were sent under another name. The reader of the answer restores their
+    /// original names.
     pub names: NameMap,
-    /// The differences between the stored messages and the request, for
-    /// [`Finish`](tower_chat_core::Finish).
+    /// The differences between the stored messages and the messages that were sent. The reader
+    /// stores them in the [`Finish`](tower_chat_core::Finish) of the answer.
     pub changes: Vec<Change>,
 }
 
@@ -47,14 +47,14 @@ impl AnswerContext {
         self
     }
 
-    /// Sets the service that answers.
+    /// Sets the name of the service that answers.
     #[must_use]
     pub fn with_issuer(mut self, issuer: Arc<str>) -> Self {
         self.issuer = Some(issuer);
         self
     }
 
-    /// Sets the names of tools and the changes of the request.
+    /// Sets the tools that were sent under another name, and the changes of the sent messages.
     #[must_use]
     pub fn with_changes(mut self, names: NameMap, changes: Vec<Change>) -> Self {
         (self.names, self.changes) = (names, changes);
@@ -71,8 +71,8 @@ impl AnswerContext {
         answer.finish.changes.clone_from(&self.changes);
     }
 
-    /// Wraps an accumulator. The wrapper joins the halves of surrogate pairs in the frames, passes the frames
-    /// to the accumulator, and completes its answer.
+    /// Wraps an accumulator. The wrapper joins the halves of surrogate pairs in the frames before
+    /// the accumulator receives the frames, and calls [`complete`](Self::complete) for its answer.
     pub(super) fn around(
         self,
         accumulator: Box<dyn ResponseAccumulator>,
@@ -115,7 +115,7 @@ impl AnswerContext {
     }
 }
 
-/// The wrapper of an accumulator that [`AnswerContext::around`] returns.
+/// The wrapper that [`AnswerContext::around`] returns.
 #[derive(Debug)]
 struct Completing {
     accumulator: Box<dyn ResponseAccumulator>,

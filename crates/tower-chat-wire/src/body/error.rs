@@ -24,7 +24,8 @@ pub enum BodyError {
         /// The part of the request that the wire does not have.
         what: &'static str,
     },
-    /// The request promises a local history, but no layer above the client stores one.
+    /// The request has the history owner [`Local`](tower_chat_core::HistoryOwner::Local), but no
+    /// layer above the client stores the history.
     Sentinel(SentinelAtClient),
 }
 

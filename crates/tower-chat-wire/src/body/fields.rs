@@ -12,8 +12,8 @@ use crate::object::{Object, raw};
 pub(crate) struct Fields(Map<String, Value>);
 
 impl Fields {
-    /// Parses the fields of a body. Omits `null` fields, and the fields whose names are in
-    /// `conversation`, because these are read as JSON text.
+    /// Parses the fields of a body. Omits `null` fields. Also omits the fields with a name in
+    /// `conversation`, which [`conversation_field`] reads as JSON text.
     pub(crate) fn of_body(body: &str, conversation: &[&str]) -> Result<Self, BodyError> {
         let error = |_| BodyError::Field { field: "fields", expected: "a JSON object" };
         let mut object: Object = serde_json::from_str(body).map_err(error)?;
@@ -23,7 +23,7 @@ impl Fields {
         Ok(Self::of_object(fields))
     }
 
-    /// Returns the fields of an object that are not `null`.
+    /// Creates the fields of an object, without those that are `null`.
     pub(crate) fn of_object(mut fields: Map<String, Value>) -> Self {
         fields.retain(|_, value| !value.is_null());
         Self(fields)
@@ -71,14 +71,15 @@ impl Fields {
     }
 }
 
-/// Sets a field of a body if there is a value.
+/// Sets a field of a body if `value` is not `None`.
 pub(crate) fn set(body: &mut Map<String, Value>, name: &str, value: Option<impl Into<Value>>) {
     if let Some(value) = value {
         body.insert(name.to_owned(), value.into());
     }
 }
 
-/// Sets the fields of another object in a body. A `null` removes the field from the body.
+/// Adds `fields` to a body. A field of the same name is replaced. If the new value is `null`, the
+/// field is removed from the body.
 pub(crate) fn merge(body: &mut Map<String, Value>, fields: &Map<String, Value>) {
     for (name, value) in fields {
         if value.is_null() {
@@ -89,7 +90,7 @@ pub(crate) fn merge(body: &mut Map<String, Value>, fields: &Map<String, Value>) 
     }
 }
 
-/// Returns the JSON of a body: the fields of `body`, and the fields of `more`, which are already JSON text.
+/// Returns the JSON text of an object with the fields of `body` and the fields of `more`.
 pub(crate) fn whole<const N: usize>(
     body: &Map<String, Value>,
     more: [(&str, Option<RawJson>); N],
@@ -99,7 +100,8 @@ pub(crate) fn whole<const N: usize>(
     raw(&options.chain(more).collect::<Object>())
 }
 
-/// Returns the JSON text of a field. `None` if the field is missing or `null`.
+/// Returns the value of a field of the body as JSON text. Returns `None` if the field is missing or
+/// `null`.
 pub(crate) fn conversation_field(body: &str, name: &str) -> Result<Option<RawJson>, BodyError> {
     let error = |_| BodyError::Field { field: "fields", expected: "a JSON object" };
     let mut object: Object = serde_json::from_str(body).map_err(error)?;

@@ -18,8 +18,8 @@ use crate::{
     object::{Object, raw, text},
 };
 
-/// The name of the field with the schema of a function in full JSON Schema. The field `parameters` supports
-/// only a part of JSON Schema.
+/// The name of the field with the schema of a function in full JSON Schema. The other field,
+/// `parameters`, supports only a subset of JSON Schema.
 pub(crate) const JSON_SCHEMA: &str = "parametersJsonSchema";
 
 pub(crate) const FUNCTION: Form = Form {
@@ -30,8 +30,8 @@ pub(crate) const FUNCTION: Form = Form {
     plain: || json!({}),
 };
 
-/// The name of the field with the functions of the client. Any other field is a tool that the service runs
-/// itself.
+/// The name of the field with the functions that the client runs. Each other field of an entry of
+/// `tools` is a tool that the service runs.
 const FUNCTIONS: &str = "functionDeclarations";
 
 pub(super) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
@@ -90,8 +90,8 @@ fn render_usage(usage: &Usage) -> Value {
     })
 }
 
-/// Reads an entry of `tools`. Returns a definition for each function, and for each tool that the service runs
-/// itself.
+/// Reads an entry of `tools`. Returns a definition for each function of the client, and for each
+/// tool that the service runs.
 fn parse_tool(tool: Value) -> Vec<ToolDefinition> {
     let Value::Object(fields) = tool else { return Vec::new() };
     let mut definitions = Vec::new();
@@ -113,19 +113,20 @@ fn parse_tool(tool: Value) -> Vec<ToolDefinition> {
 fn parse_function(function: Value) -> ToolDefinition {
     let schema = function.get(JSON_SCHEMA).cloned();
     let mut definition = FUNCTION.parse(function);
-    // The field remains in the native item, so that the schema is written to the same field.
+    // The native item still contains the field `parametersJsonSchema`, so that the schema is
+    // written to this field again.
     if let Some(schema) = schema {
         definition.parameters = schema;
     }
     definition
 }
 
-/// Writes the tools. The schema of a tool that was not read from this wire is written to the field
-/// `schema_name`: `parameters` or [`JSON_SCHEMA`].
+/// Writes the entries of `tools`. `schema_name` is the field for the schema of a tool that was not
+/// read from this wire: `parameters` or [`JSON_SCHEMA`].
 pub(crate) fn render_tools(definitions: &[ToolDefinition], schema_name: &str) -> Vec<Value> {
     let mut functions = Vec::new();
     let mut tools = Vec::new();
-    // All functions are in one tool, at the position of the first one.
+    // One entry contains all functions. Its position in the list is that of the first function.
     let mut index = 0;
     for definition in definitions {
         let native = definition.native.as_ref();

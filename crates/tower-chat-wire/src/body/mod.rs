@@ -1,10 +1,11 @@
-//! Reads and writes whole bodies: requests with their options, and answers with their finish.
+//! Reads and writes whole bodies: of requests, with their options, and of answers, with their
+//! finish reason, usage and metadata.
 //!
-//! A [`BodyWire`] reads and writes the JSON bodies of one API, using the modules for its messages.
-//! Fields of a request for which [`ChatOptions`](tower_chat_core::ChatOptions) has a field are stored in
-//! that field. All other fields are stored in [`extra`](tower_chat_core::ChatOptions::extra), so that a
-//! request is written as it was read. A `null` field counts as not set. Fields of an answer for which
-//! [`Finish`] has no field are stored in its [`metadata`](Finish::metadata).
+//! A [`BodyWire`] reads and writes the JSON bodies of one API. A field of a request is stored in
+//! the field of [`ChatOptions`](tower_chat_core::ChatOptions) with the same meaning. A field that
+//! has no such option is stored in [`extra`](tower_chat_core::ChatOptions::extra), and is written
+//! from there. A `null` field is ignored. A field of an answer for which [`Finish`] has no field is
+//! stored in its [`metadata`](Finish::metadata).
 //!
 //! ```
 //! use tower_chat_wire::body::BodyWire;
@@ -54,9 +55,10 @@ pub enum BodyWire {
     /// OpenAI Chat Completions and compatible APIs. The token limit is written as
     /// `max_completion_tokens`; `max_tokens` is read too.
     OpenAiChat,
-    /// OpenAI Responses. `previous_response_id` and `conversation` are the service id.
+    /// OpenAI Responses. The service id is written as `previous_response_id` or `conversation`.
     OpenAiResponses,
-    /// Anthropic Messages. The API requires `max_tokens`: 4096 is written for a request without a limit.
+    /// Anthropic Messages. The API requires `max_tokens`. For a request without a token limit, 4096
+    /// is written.
     Anthropic,
     /// Gemini's `generateContent`, whose body does not name the model.
     Gemini,
@@ -79,8 +81,8 @@ impl BodyWire {
         self.parse_request_json(&body.to_string())
     }
 
-    /// Reads the JSON text of the body of a request: like [`parse_request`](Self::parse_request), but
-    /// integers of any size keep all digits.
+    /// Reads the body of a request from JSON text. Unlike in
+    /// [`parse_request`](Self::parse_request), integers of any size keep all their digits.
     ///
     /// # Errors
     ///
@@ -107,10 +109,11 @@ impl BodyWire {
     ///
     /// # Errors
     ///
-    /// [`BodyError::Unsupported`], if the wire cannot express the request, such as a conversation that the
-    /// service stores, or a background answer. [`BodyError::Field`], if the wire requires a model and the
-    /// request does not name one. [`BodyError::Sentinel`], if the request promises a local history that no
-    /// layer stores.
+    /// [`BodyError::Unsupported`], if the wire cannot express the request, such as a conversation
+    /// that the service stores, or a background answer. [`BodyError::Field`], if the wire requires
+    /// a model and the request does not name one. [`BodyError::Sentinel`], if the request has the
+    /// history owner [`Local`](tower_chat_core::HistoryOwner::Local) and no layer stores the
+    /// history.
     pub fn render_request(self, request: &ChatRequest) -> Result<Value, BodyError> {
         Ok(to_value(&self.render_request_json(request)?))
     }
@@ -119,7 +122,7 @@ impl BodyWire {
     ///
     /// # Errors
     ///
-    /// As [`render_request`](Self::render_request).
+    /// The errors of [`render_request`](Self::render_request).
     pub fn render_request_json(self, request: &ChatRequest) -> Result<RawJson, BodyError> {
         if request.options.is_background() {
             return Err(BodyError::Unsupported { what: "background answers" });
@@ -147,8 +150,8 @@ impl BodyWire {
         Ok(raw(&body))
     }
 
-    /// Writes the definition of a tool as an entry of the list of tools. `None` for a tool that only
-    /// another provider runs.
+    /// Writes the definition of a tool as an entry of the list of tools. Returns `None` for a tool
+    /// that another provider runs.
     pub fn render_tool(self, definition: &ToolDefinition) -> Option<Value> {
         match self {
             Self::OpenAiChat => openai_chat::TOOL.render(definition),
@@ -164,9 +167,9 @@ impl BodyWire {
         }
     }
 
-    /// Reads the body of a whole answer. The arguments of calls have the same bytes as in the body, and
-    /// numbers in unknown fields have the same digits. Like [`parse_answer_to`](Self::parse_answer_to),
-    /// without information about the request.
+    /// Reads the body of a whole answer, without information about the request (see
+    /// [`parse_answer_to`](Self::parse_answer_to)). The arguments of calls have the same bytes as
+    /// in the body, and numbers in unknown fields have the same digits.
     ///
     /// # Errors
     ///
@@ -186,7 +189,7 @@ impl BodyWire {
     ///
     /// # Errors
     ///
-    /// As [`parse_answer`](Self::parse_answer).
+    /// The errors of [`parse_answer`](Self::parse_answer).
     pub fn parse_answer_to(
         self,
         body: &str,
@@ -206,8 +209,8 @@ impl BodyWire {
         Ok(answer)
     }
 
-    /// Creates the accumulator for the frames of one streamed answer. Like
-    /// [`accumulator_to`](Self::accumulator_to), without information about the request.
+    /// Creates the accumulator for the frames of one streamed answer, without information about the
+    /// request (see [`accumulator_to`](Self::accumulator_to)).
     pub fn accumulator(self) -> Box<dyn ResponseAccumulator> {
         self.accumulator_to(AnswerContext::default())
     }
@@ -230,7 +233,7 @@ impl BodyWire {
         completing.around(accumulator)
     }
 
-    /// Reads the body of a response whose HTTP status is not a success. The result is always
+    /// Reads the body of a response whose HTTP status is not 2xx. The result is always
     /// [`AnswerError::Refused`], regardless of the content of the body.
     ///
     /// ```
@@ -252,8 +255,8 @@ impl BodyWire {
         refusal::parse(Some(status), body, fields)
     }
 
-    /// Writes the body of a whole answer with one message. The fields that identify the answer (`id`,
-    /// `created`) are written if [`Finish::metadata`] has them.
+    /// Writes the body of a whole answer with one message. The fields `id` and `created` are
+    /// written only if [`Finish::metadata`] contains them.
     pub fn render_answer(self, message: &Message, finish: &Finish) -> Value {
         to_value(&self.render_answer_json(message, finish))
     }
@@ -279,8 +282,8 @@ impl BodyWire {
     }
 }
 
-/// The fields of request bodies that contain messages. Their numbers are never rounded, because messages
-/// store them as text.
+/// The fields of request bodies that contain messages. Numbers in these fields are never rounded,
+/// because messages store numbers as text.
 const CONVERSATION: [&str; 3] = ["contents", "input", "messages"];
 
 /// Parses JSON text that this crate has written. Returns `null` for any other text.
@@ -288,7 +291,8 @@ fn value(json: &RawJson) -> Value {
     json.parse().unwrap_or(Value::Null)
 }
 
-/// Returns the model of a request, for a wire whose body requires a model.
+/// Returns the model of a request. Fails if the request names no model, because the body of the
+/// wire requires it.
 fn model(request: &ChatRequest) -> Result<&str, BodyError> {
     let expected = "set in the request";
     let unnamed = BodyError::Field { field: "model", expected };

@@ -59,7 +59,7 @@ pub(super) fn render_answer(message: &Message, finish: &Finish) -> RawJson {
     };
     let mut body = finish.metadata.clone();
     set(&mut body, "model", finish.model.as_deref());
-    // A usage without a total was received on another wire.
+    // A usage without `total_tokens` was received on another wire, and has other field names.
     if body.get("usage").is_some_and(|usage| usage.get("total_tokens").is_none()) {
         body.remove("usage");
     }
@@ -87,8 +87,7 @@ fn render_usage(usage: &Usage) -> Value {
     })
 }
 
-/// Writes an item in the complete form that an answer has. A message of a request may have a shorter
-/// form.
+/// Adds the fields to a message that messages in requests may omit, and messages in answers have.
 fn output_item(item: RawJson) -> RawJson {
     let Ok(mut fields) = item.parse::<Object>() else { return item };
     if !fields.contains_key("role") {

@@ -12,17 +12,19 @@ pub(crate) struct Form {
     pub(crate) wire: &'static str,
     /// The name of the field with the schema of the arguments.
     pub(crate) parameters: &'static str,
-    /// Whether the definition is nested in a field whose name is the type.
+    /// Whether the name, the description and the parameters are in an inner object. The field with
+    /// this object is named after the type of the tool, such as `function`.
     pub(crate) is_nested: bool,
-    /// Whether the definition has a field `strict` beside the schema.
+    /// Whether the definition has a field `strict` in the same object as the schema.
     pub(crate) has_strict: bool,
-    /// Returns the JSON of a function without name, description and parameters. A definition with other
-    /// fields has a native item.
+    /// Returns the JSON of a function without name, description and parameters. If a definition has
+    /// any more fields, a native item stores them.
     pub(crate) plain: fn() -> Value,
 }
 
 impl Form {
-    /// Reads the JSON object that defines a tool. A tool without a name gets the name of its type.
+    /// Reads the JSON object that defines a tool. If the tool has no name, its type is used as its
+    /// name.
     pub(crate) fn parse(&self, tool: Value) -> ToolDefinition {
         let kind = tool.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
         let mut rest = tool;
@@ -32,8 +34,8 @@ impl Form {
             None => rest.as_object_mut(),
         };
         let mut definition = ToolDefinition::new(kind.clone(), "", Value::Null);
-        // A definition without a description gets a native item, so that it is written without a description
-        // again.
+        // A definition without a description gets a native item, which makes `render` write the
+        // definition without a description again.
         let mut is_plain = false;
         if let Some(fields) = fields {
             if let Some(name) = take_text(fields, "name") {
@@ -56,7 +58,8 @@ impl Form {
         definition
     }
 
-    /// Writes the JSON object that defines a tool. `None` for a tool that only another wire has.
+    /// Writes the JSON object that defines a tool. Returns `None` for a tool that only another wire
+    /// has.
     pub(crate) fn render(&self, definition: &ToolDefinition) -> Option<Value> {
         let native = definition.native.as_ref().filter(|native| &*native.wire == self.wire);
         let native: Option<Value> = native.and_then(|native| native.item.parse().ok());
@@ -92,8 +95,8 @@ impl Form {
     }
 }
 
-/// Removes and returns a field if it is a string that is not empty. Any other field is not removed, and
-/// is written as it was read.
+/// Removes and returns a field if it is a string that is not empty. Any other value remains in
+/// `fields`.
 fn take_text(fields: &mut Map<String, Value>, name: &str) -> Option<String> {
     let text = fields.get(name)?.as_str().filter(|text| !text.is_empty())?.to_owned();
     fields.remove(name);

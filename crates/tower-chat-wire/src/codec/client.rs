@@ -11,8 +11,8 @@ use crate::body::{BodyError, BodyWire};
 
 /// A codec for an HTTP client with JSON bodies.
 ///
-/// A request is a `POST` to one address with `content-type: application/json`. The layers of the client
-/// add keys and other headers. Answers are not streamed.
+/// Each request is a `POST` to one address, with `content-type: application/json`. Layers of the
+/// HTTP client can add an API key and other headers. Answers are not streamed.
 #[derive(Debug, Clone)]
 pub struct JsonClient {
     wire: BodyWire,
@@ -20,9 +20,10 @@ pub struct JsonClient {
 }
 
 impl JsonClient {
-    /// Creates a codec of a wire, for an address such as `https://api.openai.com/v1/chat/completions`. The
-    /// codec replaces `{model}` in the address by the name of the model, for services that expect the model
-    /// there (Gemini).
+    /// Creates a codec for a wire and an address, such as
+    /// `https://api.openai.com/v1/chat/completions`. Some services, such as Gemini, expect the name
+    /// of the model in the address: the codec replaces `{model}` in the address by the name of the
+    /// model.
     pub fn new(wire: BodyWire, uri: impl Into<String>) -> Self {
         Self { wire, uri: uri.into() }
     }
@@ -72,20 +73,22 @@ impl ClientCodec for JsonClient {
     }
 }
 
-/// The error of a response whose HTTP status is not a success.
+/// The error for a response whose HTTP status is not 2xx.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RefusedAnswer {
     /// The HTTP status.
     pub status: StatusCode,
-    /// The wait that the service requests in the header `retry-after`, if the header has a number of seconds.
+    /// How long the client has to wait before a retry, if the response has a header `retry-after`
+    /// with a number of seconds.
     pub retry_after: Option<Duration>,
     /// The body of the response.
     pub body: Value,
 }
 
 impl RefusedAnswer {
-    /// Returns whether the same request may succeed later: the statuses 408, 409, 429 and 5xx.
+    /// Returns whether the same request may succeed later: `true` for the statuses 408, 409, 429
+    /// and 5xx.
     pub fn is_retryable(&self) -> bool {
         matches!(self.status.as_u16(), 408 | 409 | 429 | 500..=599)
     }

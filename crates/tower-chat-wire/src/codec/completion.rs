@@ -1,4 +1,4 @@
-//! Writes the answer of a run as a chat completion, whole or in chunks.
+//! Writes the answer of a run as an OpenAI chat completion: as one body or in chunks.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -16,11 +16,12 @@ use tower_chat_layers::{
 
 use crate::body::BodyWire;
 
-/// The answer of a stack as an OpenAI chat completion: the body of a whole answer, or the chunks of a
-/// stream, which add up to the same.
+/// Writes the answer of a stack as an OpenAI chat completion: as one body, or as the chunks of a
+/// stream with the same content.
 ///
-/// The answer is one message, made by [`as_one_message`]. If the request declares tools and the model
-/// calls some of them, calls of other tools are omitted, because they belong to the stack.
+/// [`as_one_message`] combines the messages of the answer into one message. If the message calls a
+/// tool that the request declares, calls of other tools are omitted, because these tools belong to
+/// the stack.
 ///
 /// ```
 /// use tower_chat::{Answer, Finish, Message, run::RunId};
@@ -34,22 +35,22 @@ use crate::body::BodyWire;
 #[derive(Debug, Clone)]
 pub struct Completion {
     id: String,
-    /// The creation time, in seconds since 1 January 1970.
+    /// The creation time of the completion, in seconds since 1 January 1970 (UTC).
     created: u64,
     model: Option<String>,
     /// The names of the tools that the request declares.
     declared: HashSet<String>,
 }
 
-/// The chunk of a stream that contains the usage.
+/// Selects the chunk of a stream that contains the usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum UsageChunk {
-    /// The stream has no usage.
+    /// No chunk contains the usage.
     None,
-    /// In a separate chunk without choices at the end of the stream, as OpenAI sends it for
-    /// `stream_options.include_usage`.
+    /// A separate chunk without choices, at the end of the stream, contains the usage. OpenAI sends
+    /// this chunk for `stream_options.include_usage`.
     Own,
-    /// In the final chunk with a choice.
+    /// The chunk with the finish reason contains the usage.
     Last,
 }
 
@@ -61,7 +62,8 @@ impl Completion {
         Self { id, created: now.as_secs(), model: None, declared: HashSet::new() }
     }
 
-    /// Adds the request's model, which is used if the answer names none, and the request's tools.
+    /// Sets the tools that the request declares. Also sets the model of the request, which is used
+    /// if the answer names no model.
     #[must_use]
     pub fn asked_by(mut self, options: &ChatOptions) -> Self {
         self.model.clone_from(&options.model);
@@ -70,7 +72,7 @@ impl Completion {
     }
 
     /// Returns the body of a whole answer. Calls that wait for approval are in the field
-    /// `approval_requests` of the choice, which OpenAI does not have.
+    /// `approval_requests` of the choice, which is not part of OpenAI's API.
     pub fn body(&self, answer: &Answer) -> Value {
         let mut message = as_one_message(answer);
         let is_own = |name: &str| self.declared.contains(name);
@@ -99,10 +101,10 @@ impl Completion {
         body
     }
 
-    /// Returns the chunks of a streamed answer as JSON, without the end of the stream on the wire (`[DONE]`).
-    /// Text and reasoning are returned when they arrive. Calls are returned whole, at the end of the
-    /// answer, because a call of a tool that the request does not declare is omitted only if the answer also
-    /// calls a declared tool. The stream ends after an error.
+    /// Returns the chunks of a streamed answer as JSON. The caller has to send `[DONE]` at the end
+    /// of the stream. Text and reasoning are returned when they arrive. Calls are returned whole,
+    /// at the end of the answer: only then is it known whether the answer calls a declared tool,
+    /// and calls of other tools are omitted. The stream ends after an error.
     pub fn chunks(
         self,
         response: ChatResponse,
@@ -114,7 +116,7 @@ impl Completion {
         })
     }
 
-    /// Returns the fields that a body and all chunks have.
+    /// Returns the fields that a body and every chunk have: id, type, creation time and model.
     fn head(&self, object: &str, model: Option<Value>) -> Map<String, Value> {
         let model = model.or_else(|| self.model.clone().map(Value::String));
         Map::from_iter([
@@ -128,17 +130,17 @@ impl Completion {
 
 struct Chunks {
     completion: Completion,
-    /// The response; `None` after its end.
+    /// The response. `None` after its end.
     response: Option<ChatResponse>,
     usage: UsageChunk,
-    /// The chunks that were not returned yet.
+    /// The chunks that [`next`](Self::next) has not returned yet.
     ready: VecDeque<Value>,
     messages: Vec<Arc<Message>>,
-    /// Whether some text of any message was returned.
+    /// Whether a chunk with text of any message was created.
     has_spoken: bool,
-    /// Whether some text of the current message was returned.
+    /// Whether a chunk with text of the current message was created.
     is_speaking: bool,
-    /// Whether some reasoning was returned.
+    /// Whether a chunk with reasoning was created.
     has_reasoned: bool,
 }
 
@@ -186,7 +188,7 @@ impl Chunks {
             ChatUpdate::Message(message) => {
                 if message.role == Role::Assistant {
                     if !self.is_speaking {
-                        // The message arrived without deltas.
+                        // The text of this message was not streamed in deltas.
                         self.push_delta(&message.text());
                     }
                     self.is_speaking = false;
@@ -234,8 +236,8 @@ impl Chunks {
         }
     }
 
-    /// Returns the fields of a whole message that were not streamed: its calls, and fields of the
-    /// service.
+    /// Returns the fields of a message that were not streamed: its calls, and fields that only this
+    /// service has.
     fn extra_fields(&self, mut message: Map<String, Value>) -> Map<String, Value> {
         let is_known = |name: &str| match name {
             "role" | "content" => true,

@@ -1,12 +1,15 @@
 //! Codecs for [`tower_chat_layers::adapt`] with JSON bodies (feature `codec`).
 //!
 //! [`JsonClient`] makes a model client from a `Service<http::Request<Value>, Response =
-//! http::Response<Value>>`. [`JsonServer`] makes a service of this type from a stack. [`JsonTypes`] does both
-//! for an application's own types, which serde converts to and from the JSON bodies. Each codec uses one
-//! [`BodyWire`](crate::body::BodyWire). [`JsonClient`] and [`JsonServer`] copy the extensions of a request,
-//! which layers use to communicate. [`JsonTypes`] copies them if [`JsonTypes::carrying`] is set. A JSON body
-//! is not streamed, so these codecs neither request nor return streams. [`Completion`] writes an answer in
-//! chunks, for an application's own server.
+//! http::Response<Value>>`. [`JsonServer`] makes a service of this type from a stack. [`JsonTypes`]
+//! is for both directions, with an application's own types instead of HTTP requests and responses.
+//! Serde converts these types to and from the JSON bodies. Each codec uses one
+//! [`BodyWire`](crate::body::BodyWire). Layers communicate through the extensions of a request.
+//! [`JsonClient`] and [`JsonServer`] move the extensions from one request to the other.
+//! [`JsonTypes`] does so only if [`JsonTypes::carrying`] is set.
+//!
+//! These codecs neither request nor return streams. An application's own server can stream an
+//! answer with [`Completion`], which writes the answer in chunks.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

@@ -1,4 +1,4 @@
-//! A codec that makes a service of HTTP requests from a stack.
+//! A codec that makes an HTTP service from a stack.
 
 use std::{
     fmt,
@@ -15,12 +15,12 @@ use tower_chat_layers::{
 
 use crate::body::BodyWire;
 
-/// A codec that makes a service of HTTP requests with JSON bodies from a stack.
+/// A codec that makes a service of HTTP requests and responses with JSON bodies from a stack.
 ///
-/// The extensions of the HTTP request become those of the chat request. The request belongs to the
-/// [`Conversation`](tower_chat_layers::Conversation) in the extensions, or to the conversation whose key
-/// [`keyed_by`](Self::keyed_by) returns. The answer is one message, made by [`as_one_message`]. The
-/// response has the [`Answer`] in its extensions.
+/// The extensions of the HTTP request are moved to the chat request. The request belongs to the
+/// [`Conversation`](tower_chat_layers::Conversation) in the extensions, or to the conversation
+/// whose key [`keyed_by`](Self::keyed_by) returns. [`as_one_message`] combines the messages of the
+/// answer into one message. The extensions of the HTTP response contain the whole [`Answer`].
 #[derive(Clone)]
 pub struct JsonServer {
     wire: BodyWire,
@@ -30,13 +30,14 @@ pub struct JsonServer {
 type KeyRule = dyn Fn(&http::Request<Value>) -> Option<ConversationKey> + Send + Sync;
 
 impl JsonServer {
-    /// Creates a codec of a wire.
+    /// Creates a codec for the bodies of this wire.
     pub fn new(wire: BodyWire) -> Self {
         Self { wire, key: Arc::new(|_| None) }
     }
 
-    /// Sets the function that returns the key of the conversation in which a request begins a run. If
-    /// the function reads the scope from the request, any client can choose the scope.
+    /// Sets the function that returns the key of a request's conversation. The request begins a new
+    /// run in this conversation. If the function reads the scope from fields that the HTTP client
+    /// sets, a client can choose the scope of another user.
     #[must_use]
     pub fn keyed_by(
         mut self,
@@ -81,7 +82,8 @@ impl ServerCodec for JsonServer {
     }
 }
 
-/// Adds the id and the time that the wire requires, if the model client has not set them.
+/// Adds the id and the creation time that answers of the wire require, if the body does not have
+/// these fields.
 pub(super) fn identify(wire: BodyWire, body: &mut Value) {
     let Some(fields) = body.as_object_mut() else { return };
     let (id, created, prefix) = match wire {

@@ -1,4 +1,5 @@
-//! A codec for clients and stacks with an application's own types. The JSON of these types is that of a wire.
+//! A codec for clients and stacks with an application's own request and response types. Serde
+//! converts these types to and from the JSON of a wire.
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
@@ -11,12 +12,12 @@ use tower_chat_layers::{
 
 use crate::body::BodyWire;
 
-/// A codec for an application's own types: a request and an answer that serde converts to and from the
-/// JSON bodies of a wire. The codec works in both directions, so layers of this project can be added in
-/// the middle of a stack with these types.
+/// A codec for an application's own types: a request `Q` and an answer `A` that serde converts to
+/// and from the JSON bodies of a wire. The codec works in both directions. A stack with these types
+/// can therefore contain layers of this project between two of its own layers.
 ///
-/// Fields of the wire that the types do not have are dropped without an error, in both directions. A
-/// tool loop over these types may lose ids, reasoning and provider items: see
+/// In both directions, fields of the wire that the application's types do not have are lost without
+/// an error. A tool loop with these types may lose ids, reasoning and provider items: see
 /// [`PerServiceCallPersistence`](tower_chat_layers::PerServiceCallPersistence).
 ///
 /// ```
@@ -65,13 +66,14 @@ pub struct JsonTypes<Q, A> {
 type ConversationRule<Q> = dyn Fn(&Q) -> Option<Conversation> + Send + Sync;
 
 impl<Q, A> JsonTypes<Q, A> {
-    /// Creates a codec of a wire.
+    /// Creates a codec for the bodies of this wire.
     pub fn new(wire: BodyWire) -> Self {
         Self { wire, conversation: Arc::new(|_| None), extensions: None, types: PhantomData }
     }
 
-    /// Sets the function that returns the key of a request's conversation. Each request then has its own
-    /// run, and the persister below a tool loop recognises the run by its messages.
+    /// Sets the function that returns the key of a request's conversation. Each request is then
+    /// sent with a new run id. A persister below a tool loop compares messages to find the run of a
+    /// request.
     #[must_use]
     pub fn keyed_by(
         self,
@@ -93,10 +95,10 @@ impl<Q, A> JsonTypes<Q, A> {
         self
     }
 
-    /// Sets the function that returns the extensions of a request. The request has them in a field that serde
-    /// skips. Layers communicate through the extensions. If a tool loop over these types copies the
-    /// extensions into each request that it sends, a layer above the loop shares its run with a layer below
-    /// it.
+    /// Sets the function that returns the extensions of a request, through which layers
+    /// communicate. The type of the request contains the extensions in a field that serde skips. A
+    /// layer above a tool loop shares its run with a layer below the loop only if the tool loop
+    /// copies the extensions into each request that it sends.
     #[must_use]
     pub fn carrying(mut self, extensions: fn(&mut Q) -> &mut http::Extensions) -> Self {
         self.extensions = Some(extensions);
@@ -114,7 +116,7 @@ where
 
     fn encode(&self, mut request: ChatRequest) -> Result<Q, BoxError> {
         if request.options.stream {
-            // The types have no streamed answers.
+            // The answer type cannot be a stream.
             Arc::make_mut(&mut request.options).stream = false;
         }
         let body = self.wire.render_request_json(&request)?;
