@@ -1,4 +1,4 @@
-//! Accumulates the events of a stream.
+//! Accumulates the events of a streamed answer.
 
 use std::sync::Arc;
 
@@ -12,28 +12,28 @@ use crate::{
     stream::{DONE, Frame, Indexed, ResponseAccumulator},
 };
 
-/// The accumulated answer, as the JSON object of a whole answer.
+/// Accumulates the events of one answer into the JSON object of a whole answer.
 #[derive(Debug, Default)]
 pub(crate) struct AnthropicAccumulator {
     /// The fields of the message besides `content` and `usage`.
     fields: Object,
     usage: Object,
     blocks: Indexed<Block>,
-    /// The number of calls so far that the client has to answer.
+    /// The number of received calls that the client has to answer.
     calls: usize,
-    /// Whether `message_stop` has arrived.
+    /// Whether the event `message_stop` was received.
     has_stopped: bool,
 }
 
 #[derive(Debug, Default)]
 struct Block {
     fields: Object,
-    /// The names of the fields that arrive in pieces, each with its text so far.
+    /// The text fields that arrive in deltas: the name of each field, and its accumulated text.
     texts: Vec<(&'static str, String)>,
     /// The accumulated `partial_json` of a call's input.
     input: String,
     citations: Vec<RawJson>,
-    /// The index of the call among the calls that the client has to answer. `None` for any other block.
+    /// If the block is a call that the client has to answer: its index among these calls.
     call: Option<usize>,
 }
 
@@ -65,15 +65,16 @@ impl ResponseAccumulator for AnthropicAccumulator {
                 self.has_stopped = true;
                 None
             }
-            // `ping`, `content_block_stop`, and unknown events. Unknown events have no content: by its
-            // versioning policy, the service adds kinds of content only to the known events.
+            // The events `ping` and `content_block_stop`, and unknown events, are ignored. Unknown
+            // events have no content, because the service's versioning policy adds new kinds of
+            // content only to the known events.
             _ => None,
         };
         Ok(updates.into_iter().collect())
     }
 
     fn is_complete(&self) -> bool {
-        // Compatible services omit the stop reason, or the event `message_stop`.
+        // Some compatible services omit the stop reason, and others omit the event `message_stop`.
         self.has_stopped || text(&self.fields, "stop_reason").is_some()
     }
 
@@ -93,7 +94,7 @@ impl ResponseAccumulator for AnthropicAccumulator {
         }
         let mut answer = answer::parse(raw(&fields).get())?;
         let message = answer.messages.first_mut().map(Arc::make_mut);
-        // The parts of the message are in the order of the blocks, one for each block.
+        // The message has one part for each block, in the same order.
         for (part, input) in message.into_iter().flat_map(|it| &mut it.parts).zip(inputs) {
             if let (Part::ToolCall(call), Some(input)) = (part, input) {
                 call.arguments = input;
@@ -147,9 +148,10 @@ impl AnthropicAccumulator {
 }
 
 impl Block {
-    /// Adds a delta: `text` and `thinking` are appended, `partial_json` is appended to the input, and
-    /// `citation` is added to the list of citations. Any other field replaces the field of the block, except
-    /// that an empty `signature` replaces no other one.
+    /// Adds a delta: `text` and `thinking` are appended, `partial_json` is appended to the input,
+    /// and `citation` is added to the list of citations. Any other field replaces the field of the
+    /// same name in the block, except that an empty `signature` does not replace an earlier
+    /// `signature`.
     fn push(&mut self, delta: Object) -> Option<ChatUpdate> {
         let mut update = None;
         for (name, value) in delta {
@@ -182,7 +184,7 @@ impl Block {
         }
     }
 
-    /// Sets a text that arrives as a whole. An empty text does not replace an earlier one.
+    /// Sets a text field that arrives as a whole. An empty text does not replace an earlier text.
     fn replace(&mut self, name: &'static str, text: String) {
         match self.texts.iter_mut().find(|(known, _)| *known == name) {
             Some((_, before)) if !text.is_empty() => *before = text,
@@ -198,8 +200,8 @@ impl Block {
         ChatUpdate::ToolCallDelta(delta)
     }
 
-    /// Returns the accumulated input if it is not valid JSON: the answer ended inside it. `None` if it is
-    /// valid or empty.
+    /// Returns the accumulated input if it is not valid JSON, because the answer ended before the
+    /// input was complete. Returns `None` if the input is valid or empty.
     fn cut_off_input(&self) -> Option<String> {
         let is_json = self.input.is_empty() || self.input.parse::<RawJson>().is_ok();
         (!is_json).then(|| self.input.clone())

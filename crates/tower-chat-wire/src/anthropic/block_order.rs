@@ -13,7 +13,7 @@ pub(super) enum Speaker {
     Assistant,
 }
 
-/// The kind of a block, as far as its order depends on it.
+/// The kind of a block. The order of the blocks in a message depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -28,8 +28,8 @@ pub(super) enum Kind {
 pub(super) struct Block {
     kind: Kind,
     json: RawJson,
-    /// Whether `json` is a string. A string can be the whole content of a message. Among other blocks, it
-    /// becomes a text block.
+    /// Whether `json` is a string. A string is written as the content of a message if it is the
+    /// only block, and as a text block otherwise.
     is_bare: bool,
 }
 
@@ -62,8 +62,8 @@ impl Block {
 pub(super) struct Turn {
     pub(super) speaker: Speaker,
     pub(super) blocks: Vec<Block>,
-    /// The fields of the message besides role and blocks, including `content` if the message was read
-    /// with an empty content.
+    /// The fields of the message besides its role and its blocks. They include `content` only if
+    /// the message was read with an empty content.
     pub(super) other_fields: Fields,
 }
 
@@ -85,9 +85,10 @@ impl Turn {
         raw(&self.other_fields)
     }
 
-    /// Returns whether the message is written. A message without blocks is written only if it was read with
-    /// an empty content and is a system message or the assistant's message at the end of the request.
-    /// `is_last` is whether the message is at the end.
+    /// Returns whether the message is written. A message with blocks is always written. A message
+    /// without blocks is written only if it was read with an empty content, and is a system message
+    /// or an assistant message at the end of the request. `is_last` is whether the message is at
+    /// the end of the request.
     fn is_rendered(&self, is_last: bool) -> bool {
         let may_be_empty = match self.speaker {
             Speaker::System => true,
@@ -97,8 +98,8 @@ impl Turn {
         !self.blocks.is_empty() || may_be_empty && self.other_fields.contains("content")
     }
 
-    /// Sorts the blocks of a user message, with results first. In an assistant message, moves texts that
-    /// follow a call to the position before the first call.
+    /// Moves the results of a user message before its other blocks. In an assistant message, moves
+    /// the texts after the first call to the position before this call.
     fn sort(&mut self) {
         match self.speaker {
             Speaker::System => {}
@@ -115,7 +116,8 @@ impl Turn {
     }
 }
 
-/// Returns the value of `content` for these blocks: a string, or a list. `None` if there are no blocks.
+/// Returns the value of `content` for these blocks: a string, or a list. Returns `None` if `blocks`
+/// is empty.
 pub(super) fn content_of(blocks: Vec<Block>) -> Option<RawJson> {
     match blocks.as_slice() {
         [] => None,
@@ -127,9 +129,10 @@ pub(super) fn content_of(blocks: Vec<Block>) -> Option<RawJson> {
     }
 }
 
-/// Returns the JSON of the messages in the form that the service requires: with sorted blocks, without
-/// thinking at the end of a turn, and without empty messages. A message after an empty message is joined with
-/// the previous one if the two have the same role and the message was read without an envelope.
+/// Returns the JSON of the messages in the form that the service requires: with sorted blocks,
+/// without thinking at the end of a turn, and without empty messages. If messages between two
+/// messages of the same role were omitted, these two are joined, unless the second message has
+/// other fields than its role and content.
 pub(super) fn ordered_blocks(mut turns: Vec<Turn>) -> Vec<RawJson> {
     turns.iter_mut().for_each(Turn::sort);
     drop_last_thoughts(&mut turns);
@@ -140,7 +143,7 @@ pub(super) fn ordered_blocks(mut turns: Vec<Turn>) -> Vec<RawJson> {
             continue;
         }
         match kept.last_mut() {
-            // The messages between these two were omitted.
+            // The messages between `before` and `turn` were omitted.
             Some(before) if before.speaker == turn.speaker && turn.other_fields.is_empty() => {
                 before.blocks.extend(turn.blocks);
                 before.sort();
@@ -151,8 +154,8 @@ pub(super) fn ordered_blocks(mut turns: Vec<Turn>) -> Vec<RawJson> {
     kept.into_iter().map(Turn::into_json).collect()
 }
 
-/// Removes thinking blocks at the end of each turn of the assistant. A turn consists of the assistant's
-/// messages between two other messages with blocks.
+/// Removes thinking blocks at the end of each turn of the assistant. A turn consists of consecutive
+/// assistant messages. Messages without blocks do not end a turn.
 fn drop_last_thoughts(turns: &mut [Turn]) {
     let mut may_end = true;
     for turn in turns.iter_mut().rev() {

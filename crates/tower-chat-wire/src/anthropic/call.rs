@@ -29,7 +29,7 @@ pub(super) fn parse(mut fields: Fields) -> Result<ToolCall, WireError> {
     Ok(call)
 }
 
-/// Reads the provider-executed call in a block. `None` if the block has no name.
+/// Reads a provider-executed call from its block. Returns `None` if the block has no name.
 pub(super) fn parse_of_provider(block: &Fields) -> Option<ToolCall> {
     let mut fields = block.clone();
     let mut call = take_call(&mut fields)?;
@@ -47,7 +47,8 @@ pub(super) fn render(call: &ToolCall, id: &str) -> RawJson {
     raw(&with_call(fields, call))
 }
 
-/// Writes the block of a provider-executed call. `None` for a call of another wire.
+/// Writes the block of a provider-executed call. Returns `None` for a call that was read from
+/// another wire.
 pub(super) fn render_of_provider(call: &ToolCall) -> Option<RawJson> {
     let mut fields = Fields::of_native(call.native.as_ref(), WIRE)?;
     if !is_of_provider(&fields.text("type")?) {
@@ -72,11 +73,11 @@ fn with_call(mut fields: Fields, call: &ToolCall) -> Fields {
     fields
 }
 
-/// Returns the arguments as the JSON object that the wire requires. The text of an object is not
-/// changed.
+/// Returns the arguments as the JSON object that the wire requires. Arguments that are an object
+/// already are not changed.
 fn input(arguments: &str) -> RawJson {
-    // The arguments are parsed as a `Value`, because a text can look like JSON and contain an invalid
-    // string, such as an unpaired surrogate.
+    // Parsing as a `Value` also detects invalid strings, such as an unpaired surrogate. Parsing as
+    // `RawJson` does not.
     match serde_json::from_str::<Value>(arguments) {
         Ok(Value::Object(object)) => arguments.parse().unwrap_or_else(|_| raw(&object)),
         Ok(Value::Null) => raw(&Map::new()),

@@ -1,9 +1,10 @@
-//! Containers, in which Anthropic runs code.
+//! Continues the containers in which Anthropic runs code.
 //!
-//! An answer that used the code execution tool has the id of its container and the container's expiry
-//! time. A request with the id runs its code in the same container, with the files that are already
-//! there (<https://docs.claude.com/en/docs/agents-and-tools/tool-use/code-execution-tool>). A paused
-//! answer can only be continued in its container.
+//! If an answer used the code execution tool, the answer contains the id and the expiry time of a
+//! container. The code of a later request with this id runs in the same container, and can read the
+//! files that earlier code wrote
+//! (<https://docs.claude.com/en/docs/agents-and-tools/tool-use/code-execution-tool>). A paused
+//! answer can be continued only in the container of that answer.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,8 +20,8 @@ pub(super) fn keep(message: &mut Message, container: Option<&Value>) {
     message.metadata.extend(named.map(|named| (CONTAINER.to_owned(), named.clone())));
 }
 
-/// Returns the id of the newest container, unless it has expired or has no expiry time. Older containers are
-/// not used. `now` is the current time.
+/// Returns the id of the newest container in the messages. Returns `None` if this container has
+/// expired at the time `now`, or has no expiry time: an older container is never used.
 pub(super) fn current<'m>(
     messages: impl DoubleEndedIterator<Item = &'m Message>,
     now: SystemTime,
@@ -57,7 +58,8 @@ fn time(text: &str) -> Option<SystemTime> {
 
 /// Returns the number of days from 1 January 1970 to a date of the Gregorian calendar.
 fn days(year: u64, month: u64, day: u64) -> u64 {
-    // The year begins in March, so a leap day is its last day.
+    // The calculation uses years that begin in March, so that a leap day is the last day of its
+    // year.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let of_years = year * 365 + year / 4 - year / 100 + year / 400;
     of_years + (month * 153 + 2) / 5 + day - 1 - 719_468

@@ -10,7 +10,7 @@ use crate::{
     fields::{Fields, raw},
 };
 
-/// The position of a block, which decides the meaning of its type.
+/// The position of a block. The same type of block has different meanings at different positions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BlockContext {
     System,
@@ -38,8 +38,8 @@ pub(super) fn parse_list(list: &RawJson, context: BlockContext) -> Result<Vec<Pa
     Ok(parts)
 }
 
-/// Writes the content of a result: a string, or a list of blocks. Omits blank texts that have no native
-/// item.
+/// Writes the content of a result: a string, or a list of blocks. Omits blank texts without a
+/// native item.
 pub(super) fn render(parts: &[Part]) -> RawJson {
     if let [Part::Text(text)] = parts
         && is_bare(text)
@@ -59,12 +59,12 @@ pub(super) fn render_text(text: &Text) -> RawJson {
     raw(&fields)
 }
 
-/// Writes the block of media. `None` if the wire has no block for the kind of media.
+/// Writes the block of media. Returns `None` if the wire has no block for this kind of media.
 pub(super) fn render_media(media: &Media) -> Option<RawJson> {
     media::render(media).map(|fields| raw(&fields))
 }
 
-/// Returns whether the text can be written as a string instead of a list of one block.
+/// Returns whether the text can be written as a string instead of a list with one block.
 pub(super) fn is_bare(text: &Text) -> bool {
     Fields::of_native(text.native.as_ref(), WIRE).is_none()
 }
@@ -117,9 +117,9 @@ fn parse_block(
     }
 }
 
-/// Reads a text block. Returns `None` for a blank text in the system instructions or in a result, which then
-/// becomes a native part. The service may have accepted the text there, but the writer omits blank
-/// texts.
+/// Reads a text block. Returns `None` for a blank text in the system instructions or in a result.
+/// The caller then reads the block as a native part, because the service has accepted the text at
+/// this position, and the writer would omit a blank [`Text`].
 fn parse_text(block: &Fields, is_alone: bool, context: BlockContext) -> Option<Text> {
     let mut fields = block.clone();
     let mut text = Text::new(fields.take_text("text")?);
@@ -132,7 +132,8 @@ fn parse_text(block: &Fields, is_alone: bool, context: BlockContext) -> Option<T
     Some(text)
 }
 
-/// Returns whether the result answers one of these provider-executed calls, which are before the result.
+/// Returns whether the result answers a call in `run_by_provider`, the ids of the provider-executed
+/// calls before the result.
 fn has_call(run_by_provider: &HashSet<String>, result: &Fields) -> bool {
     result.text("tool_use_id").is_some_and(|id| run_by_provider.contains(&id))
 }

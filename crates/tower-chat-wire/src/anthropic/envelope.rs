@@ -1,17 +1,18 @@
-//! Envelopes: the fields of a message, or of the field `system`, besides its blocks.
+//! Envelopes: native parts with the fields of a message besides its blocks.
 
 use tower_chat_core::{Message, Native, Part, RawJson};
 
 use super::WIRE;
 use crate::fields::Fields;
 
-/// The field of a request body with the system instructions.
+/// The name of the field of a request body that contains the system instructions.
 pub(super) const SYSTEM: &str = "system";
 
 /// The meaning of a native part of this wire.
 #[derive(Debug)]
 pub(super) enum Item {
-    /// The beginning of a message: the fields of the message besides its blocks. Only this item has a role.
+    /// The envelope at the beginning of a message: the fields of the message besides its blocks.
+    /// Only an envelope has the field `role`.
     Message(Fields),
     /// The value of the field `system`, if it was read without blocks.
     System(RawJson),
@@ -20,8 +21,8 @@ pub(super) enum Item {
 }
 
 impl Item {
-    /// Returns the meaning of a native part. `None` for a part of another wire, and for a part without the
-    /// fields `role`, `type` and `system`.
+    /// Returns the meaning of a native part. Returns `None` if the part is of another wire, or has
+    /// none of the fields `role`, `type` and `system`.
     pub(super) fn of(native: &Native) -> Option<Self> {
         let mut fields = Fields::of_native(Some(native), WIRE)?;
         if fields.contains("role") {

@@ -1,9 +1,10 @@
 //! The output limits of Anthropic's models.
 
-/// Returns the maximum number of output tokens of a model. This number is the limit of a request without
-/// one, because the service requires a limit in each request
-/// (<https://docs.claude.com/en/docs/about-claude/models/overview>). An unknown model is assumed to be
-/// new, and to accept 64,000 tokens as Claude Sonnet 4 does.
+/// Returns the maximum number of output tokens of a model
+/// (<https://docs.claude.com/en/docs/about-claude/models/overview>). The service requires a token
+/// limit in each request. If the caller sets no limit, the request is sent with this number. An
+/// unknown model is assumed to be newer than the known ones, and to accept 64,000 tokens, like
+/// Claude Sonnet 4.
 pub(super) fn max_output_tokens(model: &str) -> u64 {
     let is = |names: &[&str]| names.iter().any(|name| model.contains(name));
     if is(&["3-opus", "3-haiku", "3-sonnet"]) {

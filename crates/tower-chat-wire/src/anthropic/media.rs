@@ -1,4 +1,4 @@
-//! Blocks of images and documents.
+//! Reads and writes the blocks of images and documents.
 
 use tower_chat_core::{Media, MediaSource, RawJson};
 
@@ -9,8 +9,8 @@ pub(super) const IMAGE: &str = "image";
 pub(super) const DOCUMENT: &str = "document";
 const PDF: &str = "application/pdf";
 
-/// Reads the media of a block. `None` if the type of its source is not `base64`, `url` or `file`, or if the
-/// source is incomplete.
+/// Reads the media of a block. Returns `None` if the type of the block's source is not `base64`,
+/// `url` or `file`, or if a field of the source is missing.
 pub(super) fn parse(block: &Fields) -> Option<Media> {
     let mut rest = block.clone();
     let mut source: Fields = rest.get("source")?.parse().ok()?;
@@ -32,7 +32,7 @@ pub(super) fn parse(block: &Fields) -> Option<Media> {
     Some(media)
 }
 
-/// Writes the block of media. `None` if the wire has no block for the kind of media.
+/// Writes the block of media. Returns `None` if the wire has no block for this kind of media.
 pub(super) fn render(media: &Media) -> Option<Fields> {
     Fields::of_native(media.native.as_ref(), WIRE)
         .and_then(|native| render_as(native, media))
@@ -52,8 +52,8 @@ fn render_plain(media: &Media) -> Option<Fields> {
     Some(fields)
 }
 
-/// Writes the media into the block from which they were read. `None` if the native item has no source, or if
-/// the wire has no form for the new source.
+/// Writes the media into `fields`, the block from which they were read. Returns `None` if the block
+/// has no source, or if the wire cannot express the current source of the media.
 fn render_as(mut fields: Fields, media: &Media) -> Option<Fields> {
     let rest: Fields = fields.get("source")?.parse().ok()?;
     let is_same_kind = match media.source {

@@ -12,8 +12,8 @@ use crate::{
     fields::{Fields, as_text, raw},
 };
 
-/// Reads the messages of a request body. If the body has the field `system`, its value is the first
-/// message. The messages in the field `messages` follow. All other fields are ignored.
+/// Reads the messages of a request body. The value of the field `system`, if any, becomes the first
+/// message, before the messages of the field `messages`. All other fields are ignored.
 ///
 /// ```
 /// use tower_chat_core::Role;
@@ -70,13 +70,13 @@ pub fn parse_system(json: &str) -> Result<Message, WireError> {
 
 /// Reads the messages in a JSON list, the value of `messages` in a request body.
 ///
-/// Consecutive messages of the assistant become one message, because the service treats them as one turn: the
-/// results of all their calls follow the final message of the turn.
+/// Consecutive assistant messages become one message, because the service treats them as one turn:
+/// the results of all calls in the turn follow its final message.
 ///
 /// # Errors
 ///
-/// [`WireError::InMessage`] for the first message that cannot be read; [`WireError::Json`] if the text
-/// is not a list.
+/// [`WireError::InMessage`], with the index of the first message that cannot be read.
+/// [`WireError::Json`], if the text is not a list.
 ///
 /// ```
 /// use tower_chat_wire::anthropic::parse_messages;
@@ -138,12 +138,13 @@ pub fn parse_message(json: &str) -> Result<Message, WireError> {
 }
 
 /// Reads the content in the body of a whole answer
-/// (`{"type":"message","role":"assistant","content":[…],…}`) as a message of the assistant. All other
+/// (`{"type":"message","role":"assistant","content":[…],…}`) as an assistant message. All other
 /// fields, such as the usage and the stop reason, are ignored.
 ///
 /// # Errors
 ///
-/// [`WireError`], if the text is not a JSON object with a content. The body of an error has no content.
+/// [`WireError`], if the text is not a JSON object with the field `content`. The body of an error
+/// has no such field.
 ///
 /// ```
 /// use tower_chat_wire::anthropic::parse_answer;
@@ -157,8 +158,8 @@ pub fn parse_answer(json: &str) -> Result<Message, WireError> {
     Ok(Message::new(Role::Assistant, parts))
 }
 
-/// Removes the content from the fields, and returns its parts. A blank string and an empty list have no
-/// parts, and remain in the fields.
+/// Removes the field `content`, and returns its parts. If the content is a blank string or an empty
+/// list, returns no parts and does not remove the field.
 fn take_content(fields: &mut Fields, context: BlockContext) -> Result<Vec<Part>, WireError> {
     let content = fields.get("content").ok_or(WireError::Field {
         what: "a message",
@@ -176,8 +177,8 @@ fn take_content(fields: &mut Fields, context: BlockContext) -> Result<Vec<Part>,
     Ok(parts)
 }
 
-/// Adds an envelope to a message without one. The envelope prevents the writer from joining the message with
-/// the previous one.
+/// Adds an envelope to a message, if the message does not begin with an envelope. The envelope
+/// prevents the writer from joining the message with the previous message.
 fn add_envelope(message: &mut Message) {
     if envelope::begins(message) {
         return;

@@ -1,48 +1,53 @@
-//! Reads and writes the conversations of Anthropic Messages (`POST /v1/messages`), at Anthropic, in
-//! Bedrock's `InvokeModel` and in Vertex AI.
+//! Reads and writes the conversations of Anthropic Messages. Anthropic's API (`POST /v1/messages`),
+//! Bedrock's `InvokeModel` and Vertex AI use this format.
 //!
-//! [`parse_body`] reads `system` and `messages` of a request body, [`parse_answer`] reads the body of an
-//! answer, and [`render_body`] writes the two fields of a request. Data for which
-//! [`Message`](tower_chat_core::Message) and its parts have a field are stored in that field only. All
-//! other data are stored in [`Native`](tower_chat_core::Native) items of the wire [`WIRE`], so that a
-//! body that the service accepts is written as it was read:
+//! [`parse_body`] reads `system` and `messages` of a request body, [`parse_answer`] reads the body
+//! of an answer, and [`render_body`] writes the two fields of a request. If a
+//! [`Message`](tower_chat_core::Message) or one of its parts has a field for a value, the value is
+//! stored only in this field. All other values are stored in [`Native`](tower_chat_core::Native)
+//! items of the wire [`WIRE`]. A body that the service accepts is therefore written as it was read:
 //!
-//! - A text, a call, a result, media and a `thinking` block have a `native` field: the block without the
-//!   fields of the part (`{"type":"thinking","signature":"…"}`). A part that was read from a block
-//!   without other fields has no native item, with one exception: a text that is alone in a list has
-//!   one, to distinguish the list from a string.
-//! - A `redacted_thinking` block is the `native` field of a [`Reasoning`](tower_chat_core::Reasoning)
-//!   without text, as a whole.
-//! - A block of an unknown type, or of a type that is not allowed at its position, is a
-//!   [`Part::Native`], as a whole.
-//! - Some messages begin with a [`Part::Native`] with the message object without its content: a message with
-//!   fields other than role and content, a message after another one of its role, and a `system` message in
-//!   the list `messages`. The writer never joins these messages with the previous one. Consecutive assistant
-//!   messages are one [`Message`](tower_chat_core::Message), in which a native part marks the beginning of
-//!   each of them.
+//! - Texts, calls, results, media and `thinking` blocks become parts. The `native` field of the
+//!   part contains the fields of the block that the part has no field for
+//!   (`{"type":"thinking","signature":"…"}`). If the block has no such fields, the part has no
+//!   native item. A text that is the only block of a list is an exception: its native item shows
+//!   that the content was a list, and not a string.
+//! - A `redacted_thinking` block becomes a [`Reasoning`](tower_chat_core::Reasoning) without text,
+//!   whose `native` field contains the whole block.
+//! - A block of an unknown type, or of a type that is not allowed at its position, becomes a
+//!   [`Part::Native`] with the whole block.
+//! - The following messages begin with a [`Part::Native`] that contains the message object without
+//!   its content: a message with fields other than role and content, a message after another
+//!   message of the same role, and a `system` message in the list `messages`. The writer never
+//!   joins such a message with the previous message. Consecutive assistant messages become one
+//!   [`Message`](tower_chat_core::Message), in which such a native part marks the beginning of the
+//!   second and of each later message.
 //!
-//! A user message with only results has the role [`Tool`](tower_chat_core::Role::Tool). Calls of tools
-//! that the service runs itself (`server_tool_use`, `mcp_tool_use`) are
-//! [provider-executed](tower_chat_core::ToolCall::provider_executed) calls, and their results are
-//! results in the same message. A result whose call is in another message is a native part.
+//! A user message that contains only results gets the role [`Tool`](tower_chat_core::Role::Tool).
+//! Calls of tools that the service runs (`server_tool_use`, `mcp_tool_use`) become
+//! [provider-executed](tower_chat_core::ToolCall::provider_executed) calls, and their results
+//! become results in the same message. If the result of such a call is in another message than its
+//! call, it becomes a native part.
 //!
 //! # Messages of other providers
 //!
-//! The fields of a message take precedence over its native items, so that changes of an application are
-//! written. A conversation of another provider is written in a form that the service accepts. The same
-//! messages always result in the same body:
+//! The fields of a message take precedence over its native items, so that changes by an application
+//! are written. The writer converts a conversation of another provider to a form that the service
+//! accepts. The same messages always result in the same body:
 //!
 //! - system messages are written to `system`, in their order;
-//! - consecutive messages of one role are joined, and tool messages are joined with user messages;
-//!   results are written first, and an assistant's texts before its calls;
-//! - a call id is replaced, in the call and in its result, if it is missing, occurs twice in a round, or has
-//!   a character that the service does not accept;
-//! - arguments that are not a JSON object are written as one: missing arguments and `null` as an empty
-//!   object, any other text as the field `arguments` of an object;
-//! - the following is not written: reasoning of other wires; reasoning of Claude without a signature; reasoning
-//!   at the end of a turn; blank texts; messages that are then empty; approvals and errors; native items of
-//!   other wires; provider-executed calls of other wires, and their results; media outside of user messages
-//!   and results; media other than images, PDF documents and files of the service.
+//! - consecutive messages of the same role are joined, and so are consecutive user and tool
+//!   messages; in a user message, results are written before other blocks; in an assistant message,
+//!   texts are written before calls;
+//! - a call id is replaced, in the call and in its result, if it is missing, occurs twice in a
+//!   round, or contains a character that the service does not accept;
+//! - arguments that are not a JSON object are converted to an object: empty arguments and `null` to
+//!   an empty object, and any other text to an object with the field `arguments`;
+//! - the following parts are not written: reasoning of other wires; reasoning of Claude without a
+//!   signature; reasoning at the end of a turn; blank texts; approvals and errors; native items of
+//!   other wires; provider-executed calls of other wires, and their results; media outside of user
+//!   messages and results; media other than images, PDF documents and files that the service
+//!   stores. A message without any other part is not written either.
 //!
 //! Calls without results and results without calls are written unchanged; replay removes them.
 //!

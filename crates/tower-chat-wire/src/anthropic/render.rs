@@ -1,4 +1,4 @@
-//! Writes a conversation.
+//! Writes the conversation of a request.
 
 use std::collections::HashSet;
 
@@ -14,19 +14,19 @@ use super::{
 };
 use crate::{call_ids::Round, fields::Fields, provider_calls::ids_of_assistants_provider_calls};
 
-/// The conversation of a request body. The conversation serializes as an object with these fields, to
-/// which a client adds the other fields of a body (`model`, `max_tokens`, `tools`).
+/// The conversation of a request body. It serializes as a JSON object with the fields `system` and
+/// `messages`. A client adds the other fields of the body (`model`, `max_tokens`, `tools`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Body {
-    /// The system instructions: a string or a list of blocks. The field is absent if there are none.
+    /// The system instructions: a string or a list of blocks. `None` is not serialized.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<RawJson>,
     /// The messages, in their order.
     pub messages: Vec<RawJson>,
 }
 
-/// Writes a conversation by the rules in the [module documentation](super).
+/// Writes a conversation according to the rules in the [module documentation](super).
 pub fn render_body<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Body {
     let mut writing = Writing { keeps_open_calls: true, ..Writing::default() };
     for message in messages {
@@ -35,8 +35,8 @@ pub fn render_body<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Body 
     writing.into_body()
 }
 
-/// Writes the conversation of a request. A provider-executed call without a result is omitted, unless the
-/// service continues the call.
+/// Writes the conversation of a request. Omits each provider-executed call without a result, unless
+/// the service will continue the call.
 pub(super) fn render_conversation<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Body {
     let messages: Vec<&Message> = messages.into_iter().collect();
     let mut writing = Writing { answered: answered_hosted_calls(&messages), ..Writing::default() };
@@ -47,9 +47,9 @@ pub(super) fn render_conversation<'a>(messages: impl IntoIterator<Item = &'a Mes
     writing.into_body()
 }
 
-/// Returns the ids of the provider-executed calls that have results: the call ids of all results in assistant
-/// messages. All messages are searched, because an answer can pause after a call. The result is then in the
-/// answer that continues the paused one.
+/// Returns the ids of the provider-executed calls that have results: the call ids of all results in
+/// assistant messages. All messages are searched, because an answer can pause after a call: the
+/// result of the call is then in the next answer.
 fn answered_hosted_calls(messages: &[&Message]) -> HashSet<String> {
     let of_assistant = messages.iter().filter(|message| message.role == Role::Assistant);
     let ids = of_assistant.flat_map(|message| &message.parts).filter_map(|part| match part {
@@ -60,30 +60,30 @@ fn answered_hosted_calls(messages: &[&Message]) -> HashSet<String> {
     ids.collect()
 }
 
-/// Returns whether a message may contain provider-executed calls without results. `later` are the
-/// messages after it. The service continues such calls in a paused answer at the end of the request, and
-/// in an answer that is followed by results of the client's tools. The service refuses such calls in any
-/// other message.
+/// Returns whether the service accepts provider-executed calls without results in a message.
+/// `later` are the messages after this message. The service continues such calls in a paused answer
+/// at the end of the request, and in an answer that is followed by results of the client's tools.
+/// The service refuses such calls in any other message.
 fn keeps_open_calls(later: &[&Message]) -> bool {
     let next = later.iter().find(|message| message.role != Role::Assistant);
     next.is_none_or(|next| next.results().next().is_some())
 }
 
-/// The conversation under construction.
+/// Builds the conversation of a request, message by message.
 #[derive(Debug, Default)]
 struct Writing {
     /// The blocks of the field `system`.
     system: Vec<Block>,
-    /// The value of the field `system` that was read without blocks, which is written if no other message
-    /// adds blocks.
+    /// The value of a field `system` that was read without blocks. It is written if `system` has no
+    /// blocks.
     empty_system: Option<RawJson>,
-    /// The messages so far, with their blocks in the order of the parts.
+    /// The messages that have been added. Their blocks are still in the order of the parts.
     turns: Vec<Turn>,
     /// The call ids of the current round.
     round: Round,
     /// The ids of the provider-executed calls that have results.
     answered: HashSet<String>,
-    /// Whether provider-executed calls of the current message are written even if they have no results.
+    /// Whether provider-executed calls without results are written for the current message.
     keeps_open_calls: bool,
 }
 
@@ -118,9 +118,10 @@ impl Writing {
         }
     }
 
-    /// Writes a part as a block of a message with this speaker. Calls are always written to an assistant
-    /// message, and results of the client's tools to a user message. `by_provider` are the ids of the
-    /// provider-executed calls of the message.
+    /// Writes a part as a block. The block is added to a message of this speaker, but calls are
+    /// always added to an assistant message, and results of the client's tools to a user message.
+    /// `by_provider` are the ids of the provider-executed calls in the message that contains the
+    /// part.
     fn part(&mut self, by_provider: &HashSet<Option<&str>>, speaker: Speaker, part: &Part) {
         use Speaker::{Assistant, System, User};
         match part {
@@ -159,7 +160,7 @@ impl Writing {
                 }
                 Some(Item::System(_)) | None => {}
             },
-            // Approvals and errors are not part of a request.
+            // Approvals and errors are not sent.
             _ => {}
         }
     }
@@ -177,14 +178,15 @@ impl Writing {
         }
     }
 
-    /// Begins a message, unless the previous one has this speaker.
+    /// Begins a message, unless the previous message has this speaker.
     fn join(&mut self, speaker: Speaker) {
         if self.turns.last().is_none_or(|last| last.speaker != speaker) {
             self.begin(speaker, Fields::default());
         }
     }
 
-    /// Begins a message with these fields. The first message of a turn of the assistant begins a round.
+    /// Begins a message with the fields `rest`. An assistant message begins a new round unless it
+    /// follows another assistant message.
     fn begin(&mut self, speaker: Speaker, rest: Fields) {
         let is_same_turn = self.turns.last().is_some_and(|last| last.speaker == Speaker::Assistant);
         if speaker == Speaker::Assistant && !is_same_turn {

@@ -18,18 +18,18 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequestForm<'a> {
-    /// Anthropic's API, where the body names the model.
+    /// Anthropic's API. The body names the model.
     Anthropic {
         /// The model of the request.
         model: &'a str,
     },
-    /// Vertex AI, where the address names the model and the body names the version of the API
+    /// Vertex AI. The address names the model, and the body names the version of the API
     /// (<https://docs.claude.com/en/api/claude-on-vertex-ai>).
     Vertex,
 }
 
 impl RequestForm<'_> {
-    /// Returns whether the model is one of Anthropic's. Other services use the same format, but
+    /// Returns whether the model is one of Anthropic's. Other services that use the same format
     /// have no containers.
     fn is_claude(self) -> bool {
         match self {
@@ -42,15 +42,16 @@ impl RequestForm<'_> {
 /// The version of the API in Vertex AI.
 const VERTEX_VERSION: &str = "vertex-2023-10-16";
 
-/// The token limit for a request without one, if its form does not name the model. The service requires a
-/// limit, and every Claude model accepts this one.
+/// The token limit of a request if the caller sets no limit and the body does not name the model.
+/// The service requires a token limit, and every Claude model accepts this number.
 const TOKENS: u64 = 4096;
 
-/// Returns the fields of the body of a request, each as JSON text.
+/// Returns the fields of a request body, with their values as JSON text.
 ///
-/// Fields in the `extra` options replace those of named options, and a `null` in `extra` removes the field;
-/// the conversation cannot be replaced. The service requires `max_tokens`: if the request sets no limit, the
-/// field is set to the model's output limit (4096 for Vertex AI, where the body does not name the model).
+/// A field in the `extra` options replaces the field of a named option, and a `null` in `extra`
+/// removes the field. The conversation cannot be replaced. The service requires `max_tokens`. If
+/// the request sets no token limit, the limit is the maximum of the model, or 4096 for Vertex AI,
+/// where the body does not name the model.
 ///
 /// ```
 /// use tower_chat_core::ChatRequest;
@@ -64,8 +65,8 @@ pub fn render_request(request: &ChatRequest, form: RequestForm<'_>) -> Object {
     render(&fitted(request, rules), Some(form))
 }
 
-/// Returns the fields of a request. Without a form, adds only `max_tokens` to the fields that the request
-/// sets itself: a request that was read is written unchanged.
+/// Returns the fields of a request body. If `form` is `None`, adds only `max_tokens` to the fields
+/// of the request, so that a request that was read is written unchanged.
 pub(crate) fn render(request: &ChatRequest, form: Option<RequestForm<'_>>) -> Object {
     let options = &*request.options;
     let mut fields = with_extra(named(options, form), options);
@@ -86,8 +87,8 @@ pub(crate) fn render(request: &ChatRequest, form: Option<RequestForm<'_>>) -> Ob
         }
         let container =
             container::current(messages.iter().map(|message| &**message), SystemTime::now());
-        // A container in the caller's `extra` options takes precedence, and `null` there requests no
-        // container.
+        // The field `container` of the caller's `extra` options takes precedence. If its value is
+        // `null`, the request has no container.
         let is_callers = options.extra.contains_key("container");
         if let (Some(container), false) = (container, is_callers)
             && form.is_claude()
@@ -129,7 +130,8 @@ fn named(options: &ChatOptions, form: Option<RequestForm<'_>>) -> Map<String, Va
     fields
 }
 
-/// Writes the definition of a tool. The service requires a schema whose type is `object`.
+/// Writes the definition of a tool. Adds the type `object` to the schema, which the service
+/// requires.
 fn tool(definition: &ToolDefinition) -> Option<Value> {
     let mut tool = BodyWire::Anthropic.render_tool(definition)?;
     if let Some(schema) = tool.get_mut("input_schema").and_then(Value::as_object_mut) {

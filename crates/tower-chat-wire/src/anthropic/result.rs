@@ -1,4 +1,5 @@
-//! Reads and writes tool results: `tool_result` blocks, and the blocks of results of provider-executed calls.
+//! Reads and writes tool results: the `tool_result` blocks of the client's tools, and the blocks
+//! with results of provider-executed calls.
 
 use tower_chat_core::{Native, Part, RawJson, ToolResult};
 
@@ -36,8 +37,8 @@ pub(super) fn parse(mut fields: Fields) -> Result<ToolResult, WireError> {
     Ok(result)
 }
 
-/// Writes the block of a result with this id. `None` for the result of a provider-executed call, which
-/// [`render_of_provider`] writes.
+/// Writes the `tool_result` block of a result with this call id. Returns `None` for the result of a
+/// provider-executed call, which [`render_of_provider`] writes.
 pub(super) fn render(result: &ToolResult, id: &str) -> Option<RawJson> {
     let mut fields = Fields::of_native(result.native.as_ref(), WIRE).unwrap_or_default();
     if fields.text("type").is_some_and(|kind| is_of_provider(&kind)) {
@@ -48,7 +49,8 @@ pub(super) fn render(result: &ToolResult, id: &str) -> Option<RawJson> {
     Some(raw(&with_result(fields, result)))
 }
 
-/// Writes the block of the result of a provider-executed call. `None` for a result of another wire.
+/// Writes the block of the result of a provider-executed call. Returns `None` for a result that was
+/// read from another wire.
 pub(super) fn render_of_provider(result: &ToolResult) -> Option<RawJson> {
     let mut fields = Fields::of_native(result.native.as_ref(), WIRE)?;
     if !is_of_provider(&fields.text("type")?) {
@@ -58,9 +60,9 @@ pub(super) fn render_of_provider(result: &ToolResult) -> Option<RawJson> {
     Some(raw(&with_result(fields, result)))
 }
 
-/// Removes and reads the content. An object, which is the content of the result of a provider-executed call,
-/// becomes a native part, and `null` replaces it in the fields. `null` and an empty list have no parts and
-/// remain in the fields.
+/// Removes the field `content`, and returns its parts. The content of a provider-executed call's
+/// result is an object: it becomes a native part, and the field is set to `null`. If the content is
+/// `null` or an empty list, returns no parts and does not remove the field.
 fn parse_content(fields: &mut Fields) -> Result<Vec<Part>, WireError> {
     let Some(content) = fields.get("content") else { return Ok(Vec::new()) };
     if content.get() == "null" {

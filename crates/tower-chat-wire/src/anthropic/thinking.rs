@@ -1,4 +1,4 @@
-//! Blocks of the types `thinking` and `redacted_thinking`.
+//! Reads and writes blocks of the types `thinking` and `redacted_thinking`.
 
 use tower_chat_core::{Native, RawJson, Reasoning};
 
@@ -8,7 +8,7 @@ use crate::fields::{Fields, raw};
 pub(super) const THINKING: &str = "thinking";
 pub(super) const REDACTED: &str = "redacted_thinking";
 
-/// Reads the reasoning of a block. `None` if a field that its type requires is missing.
+/// Reads the reasoning of a block. Returns `None` for a `thinking` block without a text.
 pub(super) fn parse(block: &Fields) -> Option<Reasoning> {
     let mut fields = block.clone();
     let text =
@@ -18,9 +18,10 @@ pub(super) fn parse(block: &Fields) -> Option<Reasoning> {
     Some(reasoning)
 }
 
-/// Writes the block of reasoning. `None` for reasoning of another wire, and for thinking without a signature
-/// that has no issuer or was made by Claude. Other services of this format accept thinking without a
-/// signature, and some of them require it with calls.
+/// Writes the block of reasoning. Returns `None` for reasoning that was read from another wire, and
+/// for a `thinking` block without a signature unless another service than Anthropic issued it.
+/// Other services that use this format accept thinking without a signature. Some of them even
+/// require it in an answer with calls.
 pub(super) fn render(reasoning: &Reasoning) -> Option<RawJson> {
     let native = reasoning.native.as_ref()?;
     let mut fields = Fields::of_native(Some(native), WIRE)?;
@@ -34,7 +35,7 @@ pub(super) fn render(reasoning: &Reasoning) -> Option<RawJson> {
     }
 }
 
-/// Returns whether the block of reasoning is sent.
+/// Returns whether [`render`] writes a block for the reasoning.
 pub(crate) fn is_sent(reasoning: &Reasoning) -> bool {
     render(reasoning).is_some()
 }
@@ -43,7 +44,7 @@ fn is_signed(block: &Fields) -> bool {
     block.text("signature").is_some_and(|signature| !signature.is_empty())
 }
 
-/// Returns whether another service of this format than Claude's made the block.
+/// Returns whether another service than Anthropic issued the block.
 fn is_of_other_service(native: &Native) -> bool {
     native.issuer.as_deref().is_some_and(|issuer| issuer != "anthropic")
 }

@@ -1,4 +1,4 @@
-//! Accumulates the events of a stream.
+//! Accumulates the events of a streamed answer.
 
 use std::sync::Arc;
 
@@ -12,26 +12,26 @@ use crate::{
     stream::{Frame, Indexed, ResponseAccumulator},
 };
 
-/// The accumulated answer, as the JSON object of a whole answer.
+/// Accumulates the events of one answer into the JSON object of a whole answer.
 #[derive(Debug, Default)]
 pub(crate) struct BedrockAccumulator {
     fields: Object,
     blocks: Indexed<Block>,
-    /// The number of calls of the client's tools so far.
+    /// The number of received calls of the client's tools.
     calls: usize,
-    /// Whether the final event, which has the usage, was received.
+    /// Whether the final event `metadata`, which contains the usage, was received.
     has_ended: bool,
 }
 
 #[derive(Debug, Default)]
 struct Block {
     text: Option<String>,
-    /// A call without its input, after the index of the call among the calls of the client's tools. The index
-    /// is `None` if the service runs the tool itself.
+    /// The fields of a call without its input. The number is the index of the call among the calls
+    /// of the client's tools, or `None` if the service runs the tool.
     call: Option<(Option<usize>, Object)>,
-    /// The accumulated text of the call's input.
+    /// The accumulated JSON text of the call's input.
     input: String,
-    /// The result of a provider-executed call, without its content.
+    /// The fields of a provider-executed call's result, without its content.
     result: Option<Object>,
     result_content: Vec<RawJson>,
     reasoning: Option<String>,
@@ -89,7 +89,7 @@ impl ResponseAccumulator for BedrockAccumulator {
         fields.insert("output".to_owned(), raw(&output));
         let mut answer = answer::parse(raw(&fields).get())?;
         let message = answer.messages.first_mut().map(Arc::make_mut);
-        // The parts of the message are in the order of the blocks, one for each block.
+        // The message has one part for each block, in the same order.
         for (part, input) in message.into_iter().flat_map(|it| &mut it.parts).zip(inputs) {
             if let (Part::ToolCall(call), Some(input)) = (part, input) {
                 call.arguments = input;
@@ -100,8 +100,8 @@ impl ResponseAccumulator for BedrockAccumulator {
 }
 
 impl BedrockAccumulator {
-    /// Adds a piece to its block. The first piece begins the block. Text, reasoning and calls of the client's
-    /// tools result in an update.
+    /// Adds a piece to the block with the index in `fields`. The first piece with an index begins
+    /// the block. Returns an update for text, for reasoning and for calls of the client's tools.
     fn block(&mut self, fields: &mut Object, piece: Object) -> Option<ChatUpdate> {
         let index = take(fields, "contentBlockIndex");
         let index = index.as_ref();
@@ -154,7 +154,8 @@ impl Block {
         update
     }
 
-    /// Adds a piece of a result: an object with fields of the result, or a list with pieces of its content.
+    /// Adds a piece of a result: either a JSON object with fields of the result, or a list with
+    /// pieces of its content.
     fn push_result(&mut self, result: &RawJson) {
         let Ok(pieces) = result.parse::<Vec<RawJson>>() else {
             if let Ok(fields) = result.parse::<Object>() {
@@ -172,8 +173,8 @@ impl Block {
         }
     }
 
-    /// Returns the accumulated input if it is not valid JSON: the answer ended inside it. `None` if it is
-    /// valid or empty.
+    /// Returns the accumulated input if it is not valid JSON, because the answer ended before the
+    /// input was complete. Returns `None` if the input is valid or empty.
     fn cut_off_input(&self) -> Option<String> {
         let is_json = self.input.is_empty() || self.input.parse::<RawJson>().is_ok();
         (!is_json).then(|| self.input.clone())
@@ -212,7 +213,8 @@ impl Block {
     }
 }
 
-/// Joins two pieces of content. `None` unless both have only a text.
+/// Joins two pieces of content. Returns `None` unless each piece has the field `text` and no other
+/// field.
 fn joined(first: &RawJson, second: &RawJson) -> Option<RawJson> {
     let only_text = |piece: &RawJson| {
         let fields: Object = piece.parse().ok()?;

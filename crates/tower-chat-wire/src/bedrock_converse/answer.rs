@@ -31,7 +31,8 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     Ok(Answer::new(vec![message.into()], finish))
 }
 
-/// Reads the finish of an answer from its fields, without `output`. The service does not name the model.
+/// Reads the [`Finish`] of an answer from its fields besides `output`. The finish names no model,
+/// because the answer does not contain the name.
 fn finish(mut fields: Object, has_calls: bool) -> Finish {
     let mut finish = Finish::default();
     let stop_reason = take_text(&mut fields, "stopReason");
@@ -66,8 +67,8 @@ fn spell(reason: &FinishReason) -> &str {
     }
 }
 
-/// Reads the usage. The `inputTokens` of Bedrock do not include the tokens that the service read from its
-/// cache or wrote to it. These tokens are added.
+/// Reads the usage. Bedrock's `inputTokens` do not include the tokens that the service read from
+/// its prompt cache or wrote to this cache. This function adds these tokens.
 pub(crate) fn usage(json: &Value) -> Usage {
     let count = |name| json.get(name).and_then(Value::as_u64).unwrap_or_default();
     let cached = count("cacheReadInputTokens");

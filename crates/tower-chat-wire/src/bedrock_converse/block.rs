@@ -33,13 +33,14 @@ fn parse_known(mut fields: Object) -> Option<Part> {
         return parse_reasoning(reasoning);
     }
     let media = parse_media(&fields)?;
-    // A block with more fields, such as a document's name, becomes a native part.
+    // If the block has fields that `Media` does not have, such as the name of a document, the block
+    // becomes a native part.
     let written = render_media(&media)?;
     as_read::same(&written, &raw(&fields)).then_some(Part::Media(media))
 }
 
 fn parse_call(mut call: Object) -> Option<Part> {
-    // A call with another type is a call of a tool that the service runs itself.
+    // A call of another type is a call of a tool that the service runs.
     if text(&call, "type").is_some_and(|kind| kind != "tool_use") {
         return None;
     }
@@ -77,9 +78,9 @@ fn parse_media(fields: &Object) -> Option<Media> {
     Some(Media::new(media_type, MediaSource::Base64(data)))
 }
 
-/// Writes the block of a part. Only an assistant's message has reasoning, and only other messages have media.
-/// `None` for a blank text, which the service refuses, and for a part for which the wire has no block. Calls
-/// and results are written by other functions.
+/// Writes the block of a part that is neither a call nor a result. Reasoning is written only for
+/// the role assistant, and media only for other roles. Returns `None` for a blank text, because the
+/// service refuses blank texts, and for a part that the wire has no block for.
 pub(super) fn render_part(part: &Part, role: Role) -> Option<RawJson> {
     match part {
         Part::Text(text) if text.text.trim().is_empty() => None,
@@ -103,7 +104,7 @@ fn render_reasoning(reasoning: &Reasoning) -> Option<RawJson> {
     Some(raw(&Object::from([(REASONING.to_owned(), raw(&content))])))
 }
 
-/// Writes the block of a call. `id` is the id that its result has too.
+/// Writes the block of a call with this call id.
 pub(super) fn render_call(call: &ToolCall, id: &str) -> RawJson {
     let mut fields = fields_of(call.native.as_ref(), WIRE).unwrap_or_default();
     fields.insert("name".to_owned(), raw(&call.name));
@@ -112,7 +113,7 @@ pub(super) fn render_call(call: &ToolCall, id: &str) -> RawJson {
     raw(&Object::from([("toolUse".to_owned(), raw(&fields))]))
 }
 
-/// The media types of documents, and Bedrock's names of their formats
+/// The media types of documents, and Bedrock's names for these formats
 /// (<https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_DocumentBlock.html>).
 const DOCUMENTS: [(&str, &str); 9] = [
     ("application/pdf", "pdf"),

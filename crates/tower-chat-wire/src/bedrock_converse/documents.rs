@@ -8,18 +8,19 @@ use crate::object::{Object, as_text, raw};
 
 const DOCUMENT: &str = "document";
 
-/// The names of the documents so far. The new name of a document depends only on the document and on earlier
-/// ones, so it is the same in later requests.
+/// Assigns unique names to the documents of a request. The name of a document depends only on this
+/// document and on earlier documents, so the document has the same name in every later request of
+/// the conversation.
 #[derive(Debug, Default)]
 pub(super) struct DocumentNames {
-    /// The names of the documents so far, as written.
+    /// The names that were written for earlier documents.
     taken: HashSet<String>,
-    /// The next number to append to each name.
+    /// For each name that several documents have: the number to append to the next of them.
     next: HashMap<String, usize>,
 }
 
 impl DocumentNames {
-    /// Returns the message. Renames each document that has the name of an earlier document.
+    /// Returns the message, in which each document with the name of an earlier document is renamed.
     pub(super) fn in_message(&mut self, message: RawJson) -> RawJson {
         if !message.get().contains("\"document\"") {
             return message;
@@ -27,7 +28,8 @@ impl DocumentNames {
         self.in_list(&message, "content").unwrap_or(message)
     }
 
-    /// Renames documents in the list of blocks in the field `name`. `None` if no document needs another name.
+    /// Renames documents in the list of blocks that the field `name` contains. Returns `None` if no
+    /// document needs another name.
     fn in_list(&mut self, object: &RawJson, name: &str) -> Option<RawJson> {
         let mut fields: Object = object.parse().ok()?;
         let mut blocks: Vec<RawJson> = fields.get(name)?.parse().ok()?;
@@ -62,7 +64,7 @@ impl DocumentNames {
         }
         let number = self.next.entry(name.clone()).or_insert(2);
         let free = loop {
-            // A name has at most 200 characters.
+            // The service accepts names of up to 200 characters.
             let beginning: String = name.chars().take(180).collect();
             let free = format!("{beginning} {number}");
             *number += 1;

@@ -17,18 +17,19 @@ use crate::{
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestMessages {
-    /// The blocks of the field `system`. The field is omitted if there are none.
+    /// The blocks of the field `system`. If the list is empty, the request has no field `system`.
     pub system: Vec<RawJson>,
     /// The messages, in their order.
     pub messages: Vec<RawJson>,
 }
 
-/// Reads the conversation of a request body: `system` as a system message, and `messages`.
+/// Reads the conversation of a request body. The value of `system`, if any, becomes a system
+/// message before the messages of the field `messages`.
 ///
 /// # Errors
 ///
-/// As [`parse_messages`]; also if the text is not a JSON object, if it has no messages, or if `system`
-/// is not a list.
+/// The errors of [`parse_messages`]. [`WireError`], if the text is not a JSON object, if the field
+/// `messages` is missing, or if `system` is not a list.
 pub fn parse_body(json: &str) -> Result<Vec<Message>, WireError> {
     let body = Fields::parse(json, "a request body")?;
     let mut messages = Vec::new();
@@ -48,8 +49,8 @@ pub fn parse_body(json: &str) -> Result<Vec<Message>, WireError> {
 ///
 /// # Errors
 ///
-/// [`WireError::InMessage`] for the first message that cannot be read; [`WireError::Json`] if the text
-/// is not a list.
+/// [`WireError::InMessage`], with the index of the first message that cannot be read.
+/// [`WireError::Json`], if the text is not a list.
 pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
     let mut messages = Vec::new();
     for (index, item) in as_read::list(json, "the messages")?.iter().enumerate() {
@@ -60,7 +61,7 @@ pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
     Ok(messages)
 }
 
-/// Reads the message of an answer. The role in the JSON is ignored: the message is always of the assistant.
+/// Reads the message of an answer as an assistant message. The role in the JSON is ignored.
 pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
     let mut fields = fields(item)?;
     fields.remove("role");
@@ -68,8 +69,8 @@ pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
     Ok(if parse(item).is_ok() { marked(message, item) } else { message })
 }
 
-/// Adds a mark with the JSON `item` to the message, if the message would be written in another form than
-/// this.
+/// Adds a mark with the JSON `item` to the message, if the usual form of the message differs from
+/// `item`. `item` is the JSON from which the message was read.
 fn marked(mut message: Message, item: &RawJson) -> Message {
     let mut conversation = Conversation::default();
     conversation.push_usual(&message);
@@ -90,7 +91,8 @@ fn parse_system(blocks: Vec<RawJson>) -> Message {
     Message::new(Role::System, parts.collect())
 }
 
-/// Reads one message, without a mark. A user message with only results becomes a tool message.
+/// Reads one message, and does not add a mark. A user message that contains only results becomes a
+/// tool message.
 pub(super) fn parse(item: &RawJson) -> Result<Message, WireError> {
     let mut fields = fields(item)?;
     let role = take_text(&mut fields, "role").ok_or(WireError::Field {
@@ -118,8 +120,8 @@ fn fields(item: &RawJson) -> Result<Object, WireError> {
     })
 }
 
-/// Reads the fields of a message without its role. Unknown fields become a native part before the
-/// others. The native part has a field `role` with the value `null`, which no block has.
+/// Reads the fields of a message besides its role. Unknown fields become a native part before the
+/// other parts. The field `role` with the value `null` distinguishes this native part from blocks.
 fn parse_parts(mut fields: Object) -> Result<Vec<Part>, WireError> {
     let blocks = take(&mut fields, "content");
     let blocks: Vec<RawJson> = blocks.map_or(Ok(Vec::new()), |blocks| {
@@ -139,7 +141,8 @@ fn parse_parts(mut fields: Object) -> Result<Vec<Part>, WireError> {
     Ok(envelope.into_iter().chain(blocks).collect())
 }
 
-/// Writes the conversation of a request by the rules in the [module documentation](super).
+/// Writes the conversation of a request according to the rules in the [module
+/// documentation](super).
 pub fn render_messages<'a>(messages: impl IntoIterator<Item = &'a Message>) -> RequestMessages {
     let mut conversation = Conversation::default();
     for message in messages {

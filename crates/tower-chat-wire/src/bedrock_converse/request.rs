@@ -12,16 +12,16 @@ use crate::{
 };
 
 const CONFIG: &str = "inferenceConfig";
-/// The field with the options of the model.
+/// The name of the field with options that only some models have.
 pub(crate) const MODEL_FIELDS: &str = "additionalModelRequestFields";
 const TOOLS: &str = "toolConfig";
 
-/// Reads the body of a request. The model, and whether the answer is streamed, are in the address and are not
-/// read.
+/// Reads the body of a request. The address of the request, and not the body, contains the model
+/// and whether the answer is streamed, so the request that is returned has neither.
 pub(crate) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
     let read: Messages = parse_body(body)?.into_iter().collect();
     let mut fields = Fields::of_body(body, &["messages"])?;
-    // A list with blocks was read as a message. An empty list remains in the options.
+    // A list with blocks is read as a message. An empty list remains in the options.
     fields.take_as("system", |system| system.as_array().filter(|list| !list.is_empty()).map(drop));
     let mut options = ChatOptions::default();
     if let Some(config) = fields.take_as(CONFIG, nonempty) {
@@ -52,16 +52,17 @@ fn put_rest(fields: &mut Fields, name: &str, rest: Map<String, Value>) {
     }
 }
 
-/// Returns the fields of the body of a request, each as JSON text. The address names the model.
+/// Returns the fields of a request body, with their values as JSON text. The body does not name the
+/// model: the address of the request does.
 ///
-/// Fields in the `extra` options replace those of named options, and a `null` in `extra` removes the
-/// field; fields in `inferenceConfig` and `toolConfig` are replaced one by one. The conversation cannot
-/// be replaced.
+/// A field in the `extra` options replaces the field of a named option, and a `null` in `extra`
+/// removes the field. `extra` can also contain the objects `inferenceConfig` and `toolConfig`: each
+/// of their fields replaces only the field of the same name. The conversation cannot be replaced.
 ///
 /// # Errors
 ///
-/// Currently none. If no tool may be called, the tools are omitted, because the wire has no value for
-/// this choice.
+/// Currently none. If the tool choice is [`None`](tower_chat_core::ToolChoice::None), the tools are
+/// omitted, because the wire has no value for this choice.
 ///
 /// ```
 /// use tower_chat_core::ChatRequest;
@@ -75,7 +76,7 @@ pub fn render_request(request: &ChatRequest) -> Result<Object, BodyError> {
     render(&fitted(request, rules))
 }
 
-/// Returns the fields of the request without applying the rules of a service.
+/// Returns the fields of a request body, without applying the rules of a service to the request.
 pub(crate) fn render(request: &ChatRequest) -> Result<Object, BodyError> {
     let asked = &*request.options;
     let mut config = Map::new();
@@ -98,8 +99,8 @@ pub(crate) fn render(request: &ChatRequest) -> Result<Object, BodyError> {
     Ok(body)
 }
 
-/// Adds the object `inner` to the body, together with the fields of the object with the same name in `extra`,
-/// which is removed from `extra`. Adds nothing if `inner` is empty and `extra` has no such object.
+/// Removes the object `name` from `extra`, merges its fields into `inner`, and adds `inner` to the
+/// body as the field `name`. Adds nothing if `inner` is empty and `extra` has no such object.
 fn put(
     fields: &mut Map<String, Value>,
     extra: &mut Map<String, Value>,

@@ -1,4 +1,4 @@
-//! Tool results: blocks of user messages with the field `toolResult`.
+//! Reads and writes tool results: the blocks of user messages that have the field `toolResult`.
 
 use serde_json::json;
 use tower_chat_core::{Part, RawJson, Role, Text, ToolResult};
@@ -14,10 +14,11 @@ use crate::{
 
 const RESULT: &str = "toolResult";
 
-/// The field of a block with a JSON value.
+/// The name of the field that contains the value of a JSON block in a result.
 const JSON: &str = "json";
 
-/// Reads the result in a block. `None` for any other block, and for the result of a provider-executed call.
+/// Reads the result in a block. Returns `None` if the block is not a result, or is the result of a
+/// provider-executed call.
 pub(super) fn parse(block: &RawJson) -> Option<ToolResult> {
     let mut fields: Object = block.parse().ok().filter(|fields: &Object| fields.len() == 1)?;
     let mut fields = take_object(&mut fields, RESULT)?;
@@ -49,8 +50,8 @@ fn parse_content(block: RawJson) -> Part {
     }
 }
 
-/// Writes the block of a result with this call id. Calls, results and reasoning in the content are omitted,
-/// because the wire does not allow them in a result.
+/// Writes the block of a result with this call id. Omits calls, results and reasoning in the
+/// content of the result, because the wire does not allow them there.
 pub(super) fn render(result: &ToolResult, id: &str) -> RawJson {
     let content: Vec<RawJson> = result.content.iter().filter_map(render_content).collect();
     // The service refuses an empty content.

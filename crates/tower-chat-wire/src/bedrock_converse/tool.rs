@@ -9,8 +9,8 @@ use crate::{body::BodyError, object::raw};
 const SPEC: &str = "toolSpec";
 const SCHEMA: &str = "inputSchema";
 
-/// Reads the definition of a tool. An entry of another kind, such as a cache point, becomes a definition
-/// without parameters, with the entry as its native item.
+/// Reads the definition of a tool. An entry that is not a tool, such as a cache point, becomes a
+/// definition without parameters, whose native item contains the entry.
 pub(super) fn parse(tool: Value) -> ToolDefinition {
     let known = tool.as_object().filter(|fields| fields.len() == 1);
     let spec = known.and_then(|fields| fields.get(SPEC)?.as_object().cloned());
@@ -40,7 +40,7 @@ fn parse_spec(mut spec: Map<String, Value>) -> Option<ToolDefinition> {
     })
 }
 
-/// Writes the definition of a tool. `None` for a tool that only another wire has.
+/// Writes the definition of a tool. Returns `None` for a tool that only another wire has.
 pub(crate) fn render(definition: &ToolDefinition) -> Option<Value> {
     let ToolDefinition { name, description, parameters, native, .. } = definition;
     let own = native.as_ref().filter(|native| &*native.wire == WIRE);
@@ -61,7 +61,7 @@ pub(crate) fn render(definition: &ToolDefinition) -> Option<Value> {
     Some(json!({SPEC: spec}))
 }
 
-/// Reads the value of `toolChoice`. `None` if the choice is unknown or has other fields.
+/// Reads the value of `toolChoice`. Returns `None` if the choice is unknown or has more fields.
 pub(super) fn parse_choice(choice: &Value) -> Option<ToolChoice> {
     let fields = choice.as_object().filter(|fields| fields.len() == 1)?;
     let (kind, inner) = fields.iter().next()?;
@@ -77,8 +77,8 @@ pub(super) fn parse_choice(choice: &Value) -> Option<ToolChoice> {
 /// Writes the value of `toolChoice`.
 pub(super) fn render_choice(choice: &ToolChoice) -> Result<Value, BodyError> {
     match choice {
-        // Converse has no value for "none". If the request is fitted to the rules of the service, its tools
-        // are already removed.
+        // Converse has no value for this choice. A request that was fitted to the rules of the
+        // service does not reach this branch, because it has no tools.
         ToolChoice::None => {
             Err(BodyError::Unsupported { what: "way to offer tools and allow none" })
         }

@@ -1,4 +1,5 @@
-//! Joins messages to turns, because the service requires that user and assistant alternate.
+//! Joins messages into turns, because the service requires that user and assistant messages
+//! alternate.
 
 use tower_chat_core::{Message, Native, Part, RawJson, Role};
 
@@ -16,20 +17,20 @@ use crate::{
     text_parts::{fields_of, is_system},
 };
 
-/// The conversation of a request under construction.
+/// Builds the conversation of a request, message by message.
 #[derive(Debug, Default)]
 pub(super) struct Conversation {
     pub(super) system: Vec<RawJson>,
     turns: Vec<Turn>,
-    /// The call ids of the newest turn of the assistant.
+    /// The call ids of the last assistant turn.
     round: Round,
 }
 
 #[derive(Debug)]
 enum Turn {
     Usual(UsualTurn),
-    /// One message that is written as it was read. `usual` is its usual form, which replaces the JSON if
-    /// another message is joined with it.
+    /// One message that is written as it was read. If another message is joined with it, `usual`,
+    /// the usual form of the message, replaces `json`.
     AsRead {
         json: RawJson,
         is_assistant: bool,
@@ -47,12 +48,12 @@ struct UsualTurn {
 }
 
 impl Conversation {
-    /// Adds a message. Does not write reasoning and native items of other wires, provider-executed calls
-    /// and their results, approvals, errors, and media that the service does not accept.
+    /// Adds a message. Omits reasoning and native items of other wires, provider-executed calls and
+    /// their results, approvals, errors, and media that the service does not accept.
     ///
-    /// A message with a mark is written as it was read, unless it has a blank text or the previous turn has
-    /// the same role. A message is joined with a previous turn of its role, and a joined turn is written in
-    /// the usual form.
+    /// If the previous turn has the same role, the message is joined with it, and the joined turn
+    /// is written in the usual form. Otherwise the message begins a turn. If the message has a mark
+    /// and no blank text, this turn is written as it was read.
     pub(super) fn push(&mut self, message: &Message) {
         let is_assistant = message.role == Role::Assistant;
         let joins = self.turns.last().is_some_and(|turn| turn.is_assistant() == is_assistant);
@@ -103,14 +104,15 @@ impl Conversation {
         }
     }
 
-    /// Returns the messages, each with its results before its other blocks. All documents have different
-    /// names.
+    /// Returns the JSON of the messages. In each message, results are before other blocks.
+    /// Documents with equal names are renamed.
     pub(super) fn messages(self) -> Vec<RawJson> {
         let mut names = DocumentNames::default();
         self.turns.into_iter().map(|turn| names.in_message(turn.into_json())).collect()
     }
 
-    /// Returns the newest turn, in the usual form, if it has this role. Otherwise begins a turn.
+    /// Returns the last turn, converted to the usual form. Begins a new turn first if the last turn
+    /// has another role.
     fn turn(&mut self, is_assistant: bool) -> &mut UsualTurn {
         if let Some(Turn::AsRead { .. }) =
             self.turns.last().filter(|turn| turn.is_assistant() == is_assistant)
@@ -157,18 +159,18 @@ impl Turn {
     }
 }
 
-/// The field that marks a native item with the fields of a message, as opposed to a block. Its value is
-/// `null`.
+/// The name of a field that is in every native item with the fields of a message, and in no block.
+/// The value of the field is `null`.
 pub(super) const ENVELOPE: &str = "role";
 
-/// Returns whether the native item contains the fields of a message, and is not a block.
+/// Returns whether the native item contains the fields of a message instead of a block.
 pub(super) fn is_envelope(native: &Native) -> bool {
     let role = fields_of(Some(native), WIRE).and_then(|mut fields| fields.remove(ENVELOPE));
     role.is_some_and(|role| role.get() == "null")
 }
 
-/// Returns whether the message has a blank text. The service refuses blank texts, even those that
-/// it has written itself.
+/// Returns whether the message has a blank text. The service refuses blank texts, including those
+/// from its own answers.
 fn has_blank_text(message: &Message) -> bool {
     let is_blank = |part: &Part| part.as_text().is_some_and(|text| text.trim().is_empty());
     message.parts.iter().any(|part| match part {
@@ -193,7 +195,7 @@ mod tests {
         for role in ["user", "assistant"] {
             let messages = json!([{"role": role, "content": [block, {"text": "hi"}], "new": 1}]);
             let mut message = parse_messages(&messages.to_string()).unwrap().remove(0);
-            // Removes the marks.
+            // Without the mark, the message is written in the usual form.
             message.parts.retain(
                 |part| !matches!(part, Part::Native(native) if as_read::is_mark(native, WIRE)),
             );

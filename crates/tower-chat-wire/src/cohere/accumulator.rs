@@ -1,4 +1,4 @@
-//! Accumulates the events of a stream.
+//! Accumulates the events of a streamed answer.
 
 use tower_chat_core::{Answer, ChatUpdate, RawJson, ToolCallDelta};
 
@@ -10,7 +10,7 @@ use crate::{
     stream::{DONE, Frame, Indexed, ResponseAccumulator},
 };
 
-/// The accumulated answer, as the JSON object of a whole answer.
+/// Accumulates the events of one answer into the JSON object of a whole answer.
 #[derive(Debug, Default)]
 pub(crate) struct CohereAccumulator {
     fields: Object,
@@ -20,16 +20,17 @@ pub(crate) struct CohereAccumulator {
     blocks: Indexed<Block>,
     calls: Indexed<Call>,
     citations: Vec<RawJson>,
-    /// Whether `message-end` has arrived.
+    /// Whether the event `message-end` was received.
     has_ended: bool,
 }
 
 #[derive(Debug, Default)]
 struct Block {
     fields: Object,
-    /// The name of the field that arrives in deltas: `text` or `thinking`. Empty before the first delta.
+    /// The name of the field of the block that arrives in deltas: `text` or `thinking`. Empty
+    /// before the first delta.
     name: &'static str,
-    /// The text of this field so far.
+    /// The accumulated text of this field.
     text: String,
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     Ok(Answer::new(vec![message.into()], finish))
 }
 
-/// Returns the error that an answer reports as its finish reason.
+/// Returns the error that an answer reports, in its finish reason or in the fields of an error.
 fn error_in(fields: &Object, body: &str) -> Option<AnswerError> {
     let code =
         text(fields, "finish_reason").filter(|it| matches!(it.as_str(), "ERROR" | "TIMEOUT"));
@@ -47,7 +47,7 @@ fn error_in(fields: &Object, body: &str) -> Option<AnswerError> {
     })
 }
 
-/// Reads the finish of an answer from its fields, without `message`.
+/// Reads the [`Finish`] of an answer from its fields besides `message`.
 fn finish(mut fields: Object, has_calls: bool) -> Finish {
     let mut finish = Finish::default();
     let finish_reason = take_text(&mut fields, "finish_reason");
@@ -82,7 +82,7 @@ fn spell(reason: &FinishReason) -> &str {
 
 fn usage(json: &Value) -> Usage {
     let count = |pointer| json.pointer(pointer).and_then(Value::as_f64).unwrap_or_default();
-    // Cohere sends the counts as integers or as floating-point numbers.
+    // Cohere sends token counts as integers or as floating-point numbers.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts of tokens")]
     let count = |pointer| count(pointer) as u64;
     let mut usage = Usage::new(count("/tokens/input_tokens"), count("/tokens/output_tokens"));

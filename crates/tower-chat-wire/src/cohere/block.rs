@@ -1,4 +1,4 @@
-//! Reads and writes blocks of contents.
+//! Reads and writes content blocks.
 
 use serde_json::json;
 use tower_chat_core::{Media, MediaSource, Native, Part, RawJson, Reasoning, Text};
@@ -41,9 +41,9 @@ fn parse_thinking(mut block: Object) -> Option<Part> {
     Some(Part::Reasoning(reasoning))
 }
 
-/// Reads a document in a tool's result. The data of the document become the text of the part, and the block
-/// becomes its native item. In the native item, the data are replaced: by an empty string if they are a
-/// string, and by `null` if they are another JSON value.
+/// Reads a document in a tool's result. The data of the document become the text of the part. The
+/// native item of the part contains the rest of the block: in it, an empty string replaces data
+/// that are a string, and `null` replaces data that are another JSON value.
 fn parse_document(mut block: Object) -> Option<Part> {
     let mut document = take_object(&mut block, "document")?;
     let data = take(&mut document, "data")?;
@@ -58,7 +58,8 @@ fn parse_document(mut block: Object) -> Option<Part> {
     Some(Part::Text(text))
 }
 
-/// Reads an image. `None` if the block has other fields than the address, which may contain the bytes.
+/// Reads an image. Returns `None` if the image has other fields than its URL, or is not an image. A
+/// `data:` URL contains the bytes of the image.
 fn parse_image(block: Object) -> Option<Part> {
     let mut image: Object = block.get("image_url")?.parse().ok()?;
     let url = take_text(&mut image, "url").filter(|_| image.is_empty() && block.len() == 2)?;
@@ -69,7 +70,7 @@ fn parse_image(block: Object) -> Option<Part> {
     media.media_type.starts_with("image/").then_some(Part::Media(media))
 }
 
-/// Writes the block of a part. `None` for a part for which the wire has no block.
+/// Writes the block of a part. Returns `None` for a part that the wire has no block for.
 pub(super) fn render(part: &Part) -> Option<RawJson> {
     match part {
         Part::Text(text) => Some(render_text(text)),
@@ -109,7 +110,8 @@ fn render_image(media: &Media) -> Option<RawJson> {
     Some(raw(&json!({"type": "image_url", "image_url": {"url": url}})))
 }
 
-/// Returns the text of a block as JSON. `None` unless the block has only a type and a text.
+/// Returns the text of a block as JSON. Returns `None` unless the block has the type `text` and no
+/// other field than its type and its text.
 pub(super) fn plain_text(block: &RawJson) -> Option<RawJson> {
     let mut fields: Object = block.parse().ok()?;
     let is_text = text(&fields, "type").is_some_and(|kind| kind == "text");

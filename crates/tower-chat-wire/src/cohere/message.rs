@@ -18,8 +18,8 @@ use crate::{
 ///
 /// # Errors
 ///
-/// [`WireError::InMessage`] for the first message that cannot be read; [`WireError::Json`] if the text
-/// is not a list.
+/// [`WireError::InMessage`], with the index of the first message that cannot be read.
+/// [`WireError::Json`], if the text is not a list.
 pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
     let mut messages = Vec::new();
     for (index, item) in as_read::list(json, "the messages")?.iter().enumerate() {
@@ -30,14 +30,14 @@ pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
     Ok(messages)
 }
 
-/// Reads the message of an answer. The role in the JSON is ignored: the message is always of the assistant.
+/// Reads the message of an answer as an assistant message. The role in the JSON is ignored.
 pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
     let message = parse_assistant(fields(item)?)?;
     Ok(if parse(item).is_ok() { marked(message, item) } else { message })
 }
 
-/// Adds a mark with the JSON `item` to the message, if the message would be written in another form than
-/// this.
+/// Adds a mark with the JSON `item` to the message, if the usual form of the message differs from
+/// `item`. `item` is the JSON from which the message was read.
 fn marked(mut message: Message, item: &RawJson) -> Message {
     if !matches!(render_usual(&message, &mut Round::of_any_ids()).as_slice(), [one] if as_read::same(one, item))
     {
@@ -46,7 +46,7 @@ fn marked(mut message: Message, item: &RawJson) -> Message {
     message
 }
 
-/// Reads one message, without a mark.
+/// Reads one message, and does not add a mark.
 fn parse(item: &RawJson) -> Result<Message, WireError> {
     let mut fields = fields(item)?;
     let role = take_text(&mut fields, "role").ok_or(WireError::Field {
@@ -74,8 +74,8 @@ fn fields(item: &RawJson) -> Result<Object, WireError> {
     })
 }
 
-/// Reads an assistant message. Its `tool_plan` becomes reasoning. Unknown fields, such as citations,
-/// become a native part before the others.
+/// Reads an assistant message. The field `tool_plan` becomes reasoning. Unknown fields, such as
+/// citations, become a native part before the other parts.
 fn parse_assistant(mut fields: Object) -> Result<Message, WireError> {
     let mut parts = Vec::new();
     fields.remove("role");
@@ -92,7 +92,8 @@ fn parse_assistant(mut fields: Object) -> Result<Message, WireError> {
     Ok(Message::new(Role::Assistant, parts))
 }
 
-/// Removes and reads the content, which is a string or a list of blocks. An empty string has no part.
+/// Removes the field `content`, a string or a list of blocks, and returns its parts. Returns no
+/// part for an empty string.
 fn take_content(fields: &mut Object) -> Result<Vec<Part>, WireError> {
     if let Some(text) = take_text(fields, "content") {
         return Ok(Some(text)
@@ -134,7 +135,7 @@ fn parse_call(mut fields: Object) -> ToolCall {
     call
 }
 
-/// Writes the messages of a request by the rules in the [module documentation](super).
+/// Writes the messages of a request according to the rules in the [module documentation](super).
 pub fn render_messages<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<RawJson> {
     let mut round = Round::of_any_ids();
     messages.into_iter().flat_map(|message| render_message(message, &mut round)).collect()
@@ -144,13 +145,15 @@ fn render_message(message: &Message, round: &mut Round) -> Vec<RawJson> {
     let usual = render_usual(message, round);
     let Some(json) = as_read::unchanged(message, WIRE, parse) else { return usual };
     if round.has_renamed() {
-        // The JSON contains the ids as they were read. A new round makes its results keep their ids as well.
+        // The calls in this JSON have the ids that were read, and not the new ids of the round. In
+        // a new round, the ids of the following results are not replaced either.
         *round = Round::of_any_ids();
     }
     vec![json]
 }
 
-/// Writes a message in the usual form: its results, one by one, and then its other parts.
+/// Writes a message in the usual form: a message for each result, and then a message with the other
+/// parts.
 fn render_usual(message: &Message, round: &mut Round) -> Vec<RawJson> {
     round.follow(message.role, message.calls().next().is_some());
     let is_assistant = message.role == Role::Assistant;
@@ -207,8 +210,8 @@ fn render_usual(message: &Message, round: &mut Round) -> Vec<RawJson> {
     written
 }
 
-/// Returns the value of `content`. `None` if there are no blocks. A single plain text is written as a string
-/// if `is_text_usual`.
+/// Returns the value of `content`, or `None` if `blocks` is empty. If `is_text_usual` is set, a
+/// single text block without other fields is written as a string.
 fn content(blocks: Vec<RawJson>, is_text_usual: bool) -> Option<RawJson> {
     match blocks.as_slice() {
         [] => None,
@@ -217,17 +220,17 @@ fn content(blocks: Vec<RawJson>, is_text_usual: bool) -> Option<RawJson> {
     }
 }
 
-/// Returns whether a native item contains the fields of a message: it has no `type`, which every block has,
-/// and is not a mark.
+/// Returns whether a native item contains the fields of a message. Such an item is not a mark and
+/// has no field `type`, which every block has.
 fn is_envelope(item: &Native) -> bool {
     let has_type = |fields: Object| fields.contains_key("type");
     fields_of(Some(item), WIRE).is_some_and(|fields| !has_type(fields))
         && !as_read::is_mark(item, WIRE)
 }
 
-/// Returns the native item with the fields of a message, if these fields include `type` and therefore look
-/// like a block. Such a message is not in the usual form, so it has a mark. The JSON in the mark contains all
-/// fields of the native item.
+/// Returns the native item with the fields of a message whose fields include `type`, so that
+/// [`is_envelope`] does not recognise it. The item is recognised by the mark that such a message
+/// has: the JSON of the mark contains all fields of the item.
 fn typed_envelope(message: &Message) -> Option<&Native> {
     let original: Object = as_read::original(message, WIRE)?.parse().ok()?;
     let is_in_original = |(name, value): (&String, &RawJson)| {
@@ -237,8 +240,8 @@ fn typed_envelope(message: &Message) -> Option<&Native> {
         Part::Native(item) => Some(item),
         _ => None,
     });
-    // The first match is used: the native item with the fields is before the blocks of the content, and a
-    // block may be equal to it.
+    // The first match is used, because the native item with the fields of the message is before the
+    // blocks, and a block may be equal to it.
     natives.find(|item| {
         let fields = fields_of(Some(item), WIRE).filter(|fields| fields.contains_key("type"));
         fields.is_some_and(|fields| fields.iter().all(is_in_original))
@@ -249,7 +252,8 @@ fn render_result(result: &ToolResult, id: &str) -> RawJson {
     let mut fields = fields_of(result.native.as_ref(), WIRE).unwrap_or_default();
     fields.insert("role".to_owned(), raw("tool"));
     fields.insert("tool_call_id".to_owned(), raw(id));
-    // The content is a list only if a string could not express it.
+    // The content is written as a string if it consists of texts without native items, and as a
+    // list otherwise.
     let is_text = |part: &Part| {
         !matches!(part, Part::Native(_) | Part::Text(_))
             || matches!(part, Part::Text(text) if text.native.is_none())
@@ -295,7 +299,7 @@ mod tests {
             let WireError::InMessage { index: 0, source } = error else { panic!("{role}") };
             assert!(matches!(*source, WireError::Field { field: "type", .. }), "{role}");
             let mut message = parse_messages(&messages(unknown)).unwrap().remove(0);
-            // Removes the marks.
+            // Without the mark, the message is written in the usual form.
             message.parts.retain(
                 |part| !matches!(part, Part::Native(native) if as_read::is_mark(native, WIRE)),
             );
@@ -354,7 +358,8 @@ mod tests {
                 result
             });
             let answer = [asking("look"), asking("listen"), Message::tool_results(results)];
-            // A later round is written as if it were the only one.
+            // The ids of a round do not depend on earlier rounds, so both rounds are written in the
+            // same way.
             let messages = answer.iter().chain(&answer);
             let written: Vec<Value> =
                 render_messages(messages).iter().map(|json| json.parse().unwrap()).collect();

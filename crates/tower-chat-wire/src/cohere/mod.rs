@@ -1,20 +1,22 @@
 //! Reads and writes the conversations of Cohere's chat API, version 2
 //! (<https://docs.cohere.com/reference/chat>).
 //!
-//! If the messages of a request are read and written again, the JSON values are equal. Each message
-//! becomes one message. `tool_plan` and thinking blocks become reasoning, and a document in a result
-//! becomes a text, with the other fields of its block as a native item. Any other block becomes a
-//! [`Part::Native`](tower_chat_core::Part::Native) at its position. Unknown fields, such as citations,
-//! become a native part before the others.
+//! If the messages of a request are read and written again, the written JSON is equal to the JSON
+//! that was read. Each message of the JSON becomes one message. The field `tool_plan` and thinking
+//! blocks become reasoning. A document in a result becomes a text, whose native item contains the
+//! other fields of the block. Texts, images, calls and results become parts. Any other block
+//! becomes a [`Part::Native`](tower_chat_core::Part::Native) at its position. Unknown fields of a
+//! message, such as citations, become a native part before its other parts.
 //!
-//! The usual content of an assistant's message is a list of blocks. The usual content of any other
-//! message is a string if it has only one text. A message in any other form begins with a native part
-//! that contains the JSON of the message. As long as the message is not changed, this JSON is written.
+//! In the usual form, the content of an assistant message is a list of blocks. The content of any
+//! other message is a string if it is a single text, and a list otherwise. A message in any other
+//! form begins with a native part that contains the JSON of the message. If the application has not
+//! changed the message, this JSON is written.
 //!
-//! Messages of other wires are written in the closest form of this wire. The following is not written: reasoning
-//! and native items of other wires, provider-executed calls and their results, approvals, errors, and media
-//! other than images of a user. Calls in one answer have different ids, and results have the ids of their
-//! calls.
+//! Messages of other wires are written in the closest form of this wire. The following parts are
+//! not written: reasoning and native items of other wires, provider-executed calls and their
+//! results, approvals, errors, and media other than images in user messages. The calls of one
+//! answer are written with different ids, and each result is written with the id of its call.
 
 mod accumulator;
 mod answer;
@@ -35,5 +37,5 @@ pub use self::{
 /// The name of this wire in [`Native`](tower_chat_core::Native) items.
 pub const WIRE: &str = "cohere";
 
-/// The field in which a model describes which tools it is going to call.
+/// The name of the field in which a model describes which tools it is going to call.
 const PLAN: &str = "tool_plan";

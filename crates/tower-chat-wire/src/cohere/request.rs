@@ -47,10 +47,10 @@ pub(crate) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
     Ok(ChatRequest::new(read).with_options(options))
 }
 
-/// Returns the fields of the body of a request, each as JSON text.
+/// Returns the fields of a request body, with their values as JSON text.
 ///
-/// Fields in the `extra` options replace those of named options, and a `null` in `extra` removes the
-/// field. The conversation, and whether the answer is streamed, cannot be replaced.
+/// A field in the `extra` options replaces the field of a named option, and a `null` in `extra`
+/// removes the field. The fields `messages`, `model` and `stream` cannot be replaced.
 ///
 /// ```
 /// use tower_chat_core::ChatRequest;
@@ -63,14 +63,15 @@ pub fn render_request(request: &ChatRequest, model: &str) -> Object {
     render(&fitted(request, rules), model)
 }
 
-/// Returns the fields of the request without applying the rules of a service.
+/// Returns the fields of a request body, without applying the rules of a service to the request.
 pub(crate) fn render(request: &ChatRequest, model: &str) -> Object {
     let asked = &*request.options;
     let mut fields = Map::new();
     set(&mut fields, "temperature", asked.temperature);
     set(&mut fields, "p", asked.top_p);
     set(&mut fields, "max_tokens", asked.max_output_tokens);
-    // A tool cannot be chosen by name. Instead, the request offers only this tool.
+    // The wire cannot choose a tool by name. Instead, the request contains only this tool and
+    // requires a call.
     let (choice, only) = match &asked.tool_choice {
         Some(ToolChoice::None) => (Some("NONE"), None),
         Some(ToolChoice::Required) => (Some("REQUIRED"), None),
@@ -86,7 +87,7 @@ pub(crate) fn render(request: &ChatRequest, model: &str) -> Object {
     }
     merge(&mut fields, &asked.extra);
     set(&mut fields, "model", Some(model));
-    // A `null` in `extra` marks a request that was read without the field `stream`.
+    // If a request was read without the field `stream`, `extra` contains a `null` for this field.
     let is_unnamed = !asked.stream && asked.extra.get("stream").is_some_and(Value::is_null);
     set(&mut fields, "stream", (!is_unnamed).then_some(asked.stream));
     let messages: Vec<_> = messages(request).collect();
